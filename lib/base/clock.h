@@ -1,0 +1,15 @@
+// Time for measuring: monotonic, never wall-clock.
+#pragma once
+
+#include <chrono>
+
+namespace trainopt {
+
+using Clock = std::chrono::steady_clock;
+
+inline double milliseconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+inline double seconds_since(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
+
+}  // namespace trainopt

@@ -1,0 +1,31 @@
+// Sizes and durations as people write them in recipes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainopt {
+
+struct Bytes {
+  int64_t count = 0;
+  bool operator==(const Bytes&) const = default;
+};
+struct Duration {
+  double seconds = 0;
+  bool operator==(const Duration&) const = default;
+};
+
+/// "4GiB", "512 MiB", "1GB", "4096"; nullopt if it is not a size.
+std::optional<Bytes> parse_bytes(std::string_view text);
+/// "90s", "15m", "2h", "100ms"; a bare number is seconds; nullopt if it is not a duration.
+std::optional<Duration> parse_duration(std::string_view text);
+
+/// Reads back to the same value: "4GiB", "1536MiB", "100ms", "15m".
+std::string to_text(Bytes bytes);
+std::string to_text(Duration duration);
+/// For people: "11.3 GiB", "512 B".
+std::string human_bytes(double bytes);
+
+}  // namespace trainopt

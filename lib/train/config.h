@@ -1,0 +1,135 @@
+// The sections `train`, `optimizer`, `scheduler`, `evaluation`, `checkpoint` and `bench` of a recipe.
+#pragma once
+
+#include "config/describe.h"
+#include "data/transform_config.h"
+
+namespace trainopt {
+
+enum class OnNonfinite { abort, skip, rerun };
+template <>
+struct Choices<OnNonfinite> {
+  static constexpr std::array all = {Choice<OnNonfinite>{"abort", OnNonfinite::abort}, Choice<OnNonfinite>{"skip", OnNonfinite::skip},
+                                     Choice<OnNonfinite>{"rerun", OnNonfinite::rerun}};
+};
+
+struct TrainConfig {
+  std::optional<int64_t> epochs, max_steps;
+  std::optional<Duration> max_time;
+  std::optional<int64_t> gradient_accumulation_steps;   ///< null: 1, or what global_batch_size makes it
+  std::optional<double> max_grad_norm;
+  double label_smoothing = 0.0;
+  OnNonfinite on_nonfinite = OnNonfinite::abort;
+};
+template <class V>
+void describe(V& v, TrainConfig& c) {
+  v.field("epochs", c.epochs, "Passes over the data; the first limit reached ends the run, without any it is one epoch.", in_range(1, 1e9),
+          alias("num_train_epochs", "max_epochs"));
+  v.field("max_steps", c.max_steps, "Steps at most.", in_range(1, 1e15), alias("steps", "max_iters", "train_iters"));
+  v.field("max_time", c.max_time, "Time at most, such as 90s, 15m or 2h.", above(0));
+  v.field("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches per update; null: 1, or what data.global_batch_size makes it.",
+          in_range(1, 1 << 24), alias("accumulate_grad_batches", "grad_accum_steps"));
+  v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
+          alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
+  v.field("label_smoothing", c.label_smoothing, "Share of the target spread over all classes.", in_range(0.0, 1.0));
+  v.field("on_nonfinite", c.on_nonfinite, "What a loss or gradient that is not finite does.");
+}
+
+struct SgdConfig {
+  static constexpr std::string_view kName = "sgd";
+  double lr = 0.001, momentum = 0.9, weight_decay = 0.0;
+  bool nesterov = false;
+};
+template <class V>
+void describe(V& v, SgdConfig& c) {
+  v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
+  v.field("momentum", c.momentum, "Share of the last update kept.", from_below(0.0, 1.0));
+  v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
+  v.field("nesterov", c.nesterov, "Nesterov's momentum; needs momentum above 0.");
+}
+
+struct AdamConfig {
+  static constexpr std::string_view kName = "adam";
+  double lr = 0.001, weight_decay = 0.0, eps = 1e-8;
+  std::array<double, 2> betas{0.9, 0.999};
+};
+struct AdamWConfig : AdamConfig {
+  static constexpr std::string_view kName = "adamw";
+};
+template <class V>
+void describe(V& v, AdamConfig& c) {
+  v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
+  v.field("betas", c.betas, "Shares of the old first and second moment kept.", from_below(0.0, 1.0));
+  v.field("eps", c.eps, "Added to the root of the second moment.", at_least(0));
+  v.field("weight_decay", c.weight_decay, "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
+}
+using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
+
+enum class ScheduleKind { constant, linear, cosine };
+template <>
+struct Choices<ScheduleKind> {
+  static constexpr std::array all = {Choice<ScheduleKind>{"constant", ScheduleKind::constant}, Choice<ScheduleKind>{"linear", ScheduleKind::linear},
+                                     Choice<ScheduleKind>{"cosine", ScheduleKind::cosine}};
+};
+struct SchedulerConfig {
+  ScheduleKind name = ScheduleKind::constant;
+  int64_t warmup_steps = 0;
+  std::optional<int64_t> total_steps;
+};
+template <class V>
+void describe(V& v, SchedulerConfig& c) {
+  v.field("name", c.name, "How the learning rate goes after warm-up.", any(), alias("lr_scheduler_type"));
+  v.field("warmup_steps", c.warmup_steps, "Steps over which the learning rate rises from 0.", in_range(0, 1e15), alias("num_warmup_steps"));
+  v.field("total_steps", c.total_steps, "Step at which linear and cosine reach 0; null: from max_steps or epochs.", in_range(1, 1e15),
+          alias("num_training_steps"));
+}
+
+struct EvaluationConfig {
+  std::optional<int64_t> every_n_steps;
+  bool at_end = true;
+  std::optional<std::string> path;
+  std::optional<std::vector<TransformConfig>> transforms;
+  std::optional<int64_t> batch_size;
+};
+template <class V>
+void describe(V& v, EvaluationConfig& c) {
+  v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: none in between.", in_range(1, 1e15), alias("eval_steps"));
+  v.field("at_end", c.at_end, "Evaluate after the last step.");
+  v.field("path", c.path, "Data to evaluate on; null: cifar10 finds test_batch.bin, the others have none.");
+  v.field("transforms", c.transforms, "null: training's without random flips and crops.");
+  v.field("batch_size", c.batch_size, "null: data.batch_size.", in_range(1, 1 << 24), alias("per_device_eval_batch_size"));
+}
+
+struct CheckpointConfig {
+  std::optional<int64_t> every_n_steps;
+  bool at_end = true;
+  int64_t keep_last = 2;
+  bool background = true;
+  std::string resume = "none";
+};
+template <class V>
+void describe(V& v, CheckpointConfig& c) {
+  v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: none in between.", in_range(1, 1e15), alias("save_steps", "save_interval"));
+  v.field("at_end", c.at_end, "Save after the last step.");
+  v.field("keep_last", c.keep_last, "How many checkpoints stay.", in_range(1, 1e6), alias("save_total_limit"));
+  v.field("background", c.background, "Write while training goes on.");
+  v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(), alias("resume_from_checkpoint"));
+}
+
+struct BenchConfig {
+  int64_t warmup_steps = 10;
+};
+template <class V>
+void describe(V& v, BenchConfig& c) {
+  v.field("warmup_steps", c.warmup_steps, "First steps left out of the summary; half the steps when there are fewer than twice as many.", at_least(0));
+}
+
+struct WatchdogConfig {
+  Duration timeout{1800};
+};
+template <class V>
+void describe(V& v, WatchdogConfig& c) {
+  v.field("timeout", c.timeout, "Time without progress after which the run is ended.", above(0));
+}
+
+}  // namespace trainopt
