@@ -1,0 +1,43 @@
+#include "device/backend_settings.h"
+
+#include <ATen/Context.h>
+
+namespace trainopt {
+
+BackendGuard::Flags BackendGuard::read() {
+  const auto& context = at::globalContext();
+  return {.cudnn_benchmark = context.benchmarkCuDNN(),
+          .cudnn_tf32 = context.allowTF32CuDNN(),
+          .cublas_tf32 = context.allowTF32CuBLAS(),
+          .cudnn_deterministic = context.deterministicCuDNN(),
+          .mkldnn_deterministic = context.deterministicMkldnn(),
+          .deterministic = context.deterministicAlgorithms(),
+          .warn_only = context.deterministicAlgorithmsWarnOnly()};
+}
+
+void BackendGuard::change(const Flags& from, const Flags& to) {
+  auto& context = at::globalContext();
+  if (from.cudnn_benchmark != to.cudnn_benchmark) context.setBenchmarkCuDNN(to.cudnn_benchmark);
+  if (from.cudnn_tf32 != to.cudnn_tf32) context.setAllowTF32CuDNN(to.cudnn_tf32);
+  if (from.cublas_tf32 != to.cublas_tf32) context.setAllowTF32CuBLAS(to.cublas_tf32);
+  if (from.cudnn_deterministic != to.cudnn_deterministic) context.setDeterministicCuDNN(to.cudnn_deterministic);
+  if (from.mkldnn_deterministic != to.mkldnn_deterministic) context.setDeterministicMkldnn(to.mkldnn_deterministic);
+  if (from.deterministic != to.deterministic || from.warn_only != to.warn_only)
+    context.setDeterministicAlgorithms(to.deterministic, to.warn_only);
+}
+
+BackendGuard::BackendGuard(const BackendSettings& settings)
+    : before_(read()),
+      during_{.cudnn_benchmark = settings.cudnn_benchmark,
+              .cudnn_tf32 = settings.allow_tf32,
+              .cublas_tf32 = settings.allow_tf32,
+              .cudnn_deterministic = settings.deterministic,
+              .mkldnn_deterministic = settings.deterministic,
+              .deterministic = settings.deterministic,
+              .warn_only = false} {
+  change(before_, during_);
+}
+
+BackendGuard::~BackendGuard() { change(during_, before_); }
+
+}  // namespace trainopt

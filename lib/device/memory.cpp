@@ -1,0 +1,30 @@
+#include "device/memory.h"
+
+#include "device/device.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+namespace trainopt {
+
+std::optional<MemoryFigures> memory_figures(c10::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
+  if (!allocator->initialized()) return MemoryFigures{};
+  const auto stats = allocator->getDeviceStats(with_index(device).index());
+  const auto& allocated = stats.allocated_bytes[0];   // [0]: large and small blocks together
+  const auto& reserved = stats.reserved_bytes[0];
+  return MemoryFigures{.allocated = allocated.current,
+                       .reserved = reserved.current,
+                       .peak_allocated = allocated.peak,
+                       .peak_reserved = reserved.peak,
+                       .retries = stats.num_alloc_retries,
+                       .ooms = stats.num_ooms};
+}
+
+void reset_peak_memory(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
+  if (allocator->initialized()) allocator->resetPeakStats(with_index(device).index());
+}
+
+}  // namespace trainopt

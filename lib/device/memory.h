@@ -1,0 +1,23 @@
+// What libtorch's caching allocator holds of a device's memory.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace trainopt {
+
+/// Bytes, and counts since the process began. reserved includes what the cache keeps free.
+struct MemoryFigures {
+  int64_t allocated = 0, reserved = 0;
+  int64_t peak_allocated = 0, peak_reserved = 0;   ///< since the last reset_peak_memory()
+  int64_t retries = 0;                             ///< allocations that emptied the cache first: memory is nearly full
+  int64_t ooms = 0;
+};
+/// Without waiting for the device. nullopt on the CPU, whose allocator keeps no figures; zeros before the GPU's first use.
+std::optional<MemoryFigures> memory_figures(c10::Device device);
+/// The peaks start again from what is in use now. Nothing on the CPU.
+void reset_peak_memory(c10::Device device);
+
+}  // namespace trainopt

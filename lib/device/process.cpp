@@ -1,0 +1,67 @@
+#include "device/process.h"
+
+#include "base/error.h"
+
+#include <ATen/Parallel.h>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+
+namespace trainopt {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+int cores_of_affinity() {
+  // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.
+  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* mask) { CPU_FREE(mask); });
+    const size_t bytes = CPU_ALLOC_SIZE(cpus);
+    if (sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
+  }
+  return 1;
+}
+
+}  // namespace
+
+void apply(const ProcessSettings& settings) {
+  if (settings.num_threads) at::set_num_threads(*settings.num_threads);
+  if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+}
+
+std::optional<int> cores_of_quota(std::string_view cpu_max) {
+  int64_t quota = 0, period = 0;
+  const char* end = cpu_max.data() + cpu_max.size();
+  const auto first = std::from_chars(cpu_max.data(), end, quota);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ' ') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, period);
+  if (second.ec != std::errc() || quota <= 0 || period <= 0) return std::nullopt;
+  return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
+}
+
+int allowed_cores() {
+  int cores = cores_of_affinity();
+  // "0::/user.slice/job": the quota of every group up to the root binds.
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::/")) continue;
+    for (std::string path = line.substr(3);; path.resize(path.rfind('/'))) {
+      if (const auto quota = cores_of_quota(first_line("/sys/fs/cgroup" + path + "/cpu.max"))) cores = std::min(cores, *quota);
+      if (path.empty()) break;
+    }
+  }
+  return std::max(cores, 1);
+}
+
+}  // namespace trainopt

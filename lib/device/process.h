@@ -1,0 +1,26 @@
+// What belongs to the process and not to a trainer; the program applies it before anything else.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace trainopt {
+
+struct ProcessSettings {
+  std::optional<int> num_threads;   ///< of CPU operations (OpenMP); null: libtorch's choice
+  bool deterministic = false;       ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
+
+  bool operator==(const ProcessSettings&) const = default;
+};
+/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays.
+void apply(const ProcessSettings& settings);
+
+/// Cores this process may keep busy: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2), rounded up; at least 1.
+int allowed_cores();
+/// The line of a cgroup's cpu.max, "200000 100000", as cores rounded up; nullopt if it says max or nothing readable.
+std::optional<int> cores_of_quota(std::string_view cpu_max);
+
+/// Throws UserError, naming what is missing, on a CPU older than the code is compiled for (Intel Haswell 2013, AMD Excavator 2015).
+void require_x86_64_v3();
+
+}  // namespace trainopt

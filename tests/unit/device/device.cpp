@@ -1,0 +1,49 @@
+#include "device/device.h"
+
+#include "base/error.h"
+#include "device/memory.h"
+#include "device/pinned.h"
+#include "device/process.h"
+#include "support/catch.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+
+TEST_CASE("facts of the CPU") {
+  const DeviceFacts facts = device_facts(at::kCPU);
+  CHECK(!facts.name.empty());
+  CHECK(facts.memory_bytes > int64_t{1} << 28);
+  CHECK(facts.multiprocessors == allowed_cores());
+  CHECK(facts.pci_bus_id.empty());
+  CHECK(facts.sm_major == 0);
+  CHECK(with_index(at::kCPU) == at::Device(at::kCPU));
+  synchronize(at::kCPU);
+}
+
+TEST_CASE("a GPU that is not here is named") {
+  CHECK(cuda_available() == (cuda_count() > 0));
+  CHECK_THROWS_WITH(device_facts(at::Device(at::kCUDA, 77)), ContainsSubstring("device cuda:77 is not here"));
+}
+
+TEST_CASE("host tensors") {
+  const at::Tensor image = host_tensor({2, 3, 5, 7}, at::kByte, at::MemoryFormat::ChannelsLast);
+  CHECK(image.sizes() == at::IntArrayRef{2, 3, 5, 7});
+  CHECK(image.is_contiguous(at::MemoryFormat::ChannelsLast));
+  CHECK(image.dtype() == at::kByte);
+  CHECK(reinterpret_cast<uintptr_t>(image.data_ptr()) % 64 == 0);
+  if (cuda_available()) {
+    CHECK(host_tensor({16}, at::kFloat, at::MemoryFormat::Contiguous, true).is_pinned());
+  } else {
+    CHECK_THROWS_AS(host_tensor({16}, at::kFloat, at::MemoryFormat::Contiguous, true), UserError);
+  }
+}
+
+TEST_CASE("memory figures are absent on the CPU, not zero") {
+  CHECK(!memory_figures(at::kCPU));
+  reset_peak_memory(at::kCPU);
+  if (!cuda_available()) return;
+  const at::Tensor held = at::empty({1 << 20}, at::TensorOptions().device(at::kCUDA));
+  CHECK(memory_figures(at::kCUDA)->allocated >= 1 << 20);
+  CHECK(memory_figures(at::kCUDA)->reserved >= memory_figures(at::kCUDA)->allocated);
+}
