@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, and prints one table.
+#
+#   scripts/ladder.sh [--steps N] [--run-root DIR] [key=value ...]
+#
+# --steps N       steps of every rung (default: 100, as the recipes say; 20 on a machine without a GPU)
+# --run-root DIR  where the run directories go, one for each rung (default: runs/ladder-<date>-<time>)
+# key=value       overrides for every rung
+#
+# Without a GPU the job is scaled down to end in minutes: 64-pixel images, an eighth of the batch (at least 16), and as many loader
+# threads as there are cores. The rungs then compare with each other, not with a GPU.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+steps='' root='' overrides=()
+while (($#)); do
+  case $1 in
+    --steps) steps=${2:?--steps needs a number}; shift 2 ;;
+    --run-root) root=${2:?--run-root needs a folder}; shift 2 ;;
+    *=*) overrides+=("$1"); shift ;;
+    *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  esac
+done
+root=${root:-runs/ladder-$(date +%Y%m%d-%H%M%S)}
+say() { printf 'ladder: %s\n' "$*" >&2; }
+
+"$here/build" trainopt
+environment=$("$here/trainopt" env --json)
+has_gpu() { python3 -c 'import json, sys; sys.exit(not json.load(sys.stdin).get("gpus"))' <<<"$environment"; }
+scaled=false
+if ! has_gpu; then
+  scaled=true
+  cores=$(nproc)
+  steps=${steps:-20}
+  say "no GPU here: 64-pixel images, an eighth of the batch (at least 16), at most $cores loader threads, $steps steps a rung"
+fi
+mkdir -p "$root"
+
+# What this machine needs changed in a rung's recipe, one override a line.
+scale_down() {
+  local recipe=$1 batch workers
+  batch=$(sed -n 's/^ *batch_size: *\([0-9]*\).*/\1/p' "$recipe")
+  workers=$(sed -n 's/^ *num_workers: *\([0-9]*\).*/\1/p' "$recipe")
+  printf 'data.batch_size=%d\n' $((batch / 8 > 16 ? batch / 8 : 16))
+  printf 'data.transforms=[{resize: 64}, {normalize: {mean: 0.5, std: 0.5}}]\n'
+  if ((${workers:-0} > cores)); then printf 'data.num_workers=%d\n' "$cores"; fi
+}
+
+folders=()
+while IFS= read -r recipe; do
+  name=$(basename "$recipe" .yaml)
+  arguments=()
+  if $scaled; then mapfile -t arguments < <(scale_down "$recipe"); fi
+  if [[ -n $steps ]]; then arguments+=("train.max_steps=$steps"); fi
+  say "$name"
+  code=0
+  "$here/trainopt" run "$recipe" --run-dir "$root/$name" --quiet "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
+  if ((code > 128)); then say "stopped"; exit "$code"; fi
+  if ((code)); then say "$name ended with exit code $code"; fi
+  folders+=("$root/$name")
+done < <(printf '%s\n' "${here%/scripts}"/configs/ladder/*.yaml | sort -V)
+
+python3 "$here/summaries.py" table "${folders[@]}"

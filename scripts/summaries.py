@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Puts the summary.json files of several runs side by side.
+
+  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run
+  scripts/summaries.py csv RUN_DIR...       CSV; settings.json in a run's folder, if there is one, becomes its first columns
+
+A run without a summary.json has a row too, with status `missing`.
+"""
+import csv
+import json
+import sys
+from pathlib import Path
+
+CSV_COLUMNS = ["status", "exit_code", "steps", "measured_steps", "samples_per_s", "step_ms.mean", "step_ms.p50", "step_ms.p95",
+               "step_ms.p99", "data_wait_pct", "gpu_util_pct", "cpu_util_pct", "peak_memory_mib", "time_to_first_step_s", "wall_s",
+               "loss.first", "loss.last", "evaluation.loss", "evaluation.top1_pct"]
+
+
+def load(folder, name):
+    try:
+        return json.loads((Path(folder) / name).read_text())
+    except FileNotFoundError:
+        return {}
+
+
+def value(summary, dotted):
+    """summary["step_ms"]["p50"] for `step_ms.p50`; None where any of it is absent or null."""
+    for key in dotted.split("."):
+        summary = summary.get(key) if isinstance(summary, dict) else None
+    return summary
+
+
+def show(number, decimals=1):
+    return "–" if number is None else f"{number:,.{decimals}f}"
+
+
+def table(folders):
+    rows, base = [], None
+    for folder in folders:
+        summary = load(folder, "summary.json")
+        speed, status = value(summary, "samples_per_s"), summary.get("status", "missing")
+        base = base or speed
+        rows.append([Path(folder).name, show(value(summary, "step_ms.p50")), show(speed),
+                     "–" if not (speed and base) else f"{speed / base:.2f}×", show(value(summary, "data_wait_pct")),
+                     show(value(summary, "gpu_util_pct")), show(value(summary, "peak_memory_mib"), 0),
+                     "" if status == "done" else f"{status}: {summary.get('reason') or 'no summary.json'}"])
+    header = ["run", "step ms (p50)", "samples/s", "ratio", "data wait %", "gpu util %", "memory MiB", ""]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])), row[-1]]
+        print("  ".join(cells).rstrip())
+
+
+def write_csv(folders):
+    runs = [(str(folder), load(folder, "settings.json"), load(folder, "summary.json")) for folder in folders]
+    settings = list(dict.fromkeys(key for _, own, _ in runs for key in own))
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow([*settings, *CSV_COLUMNS, "run_dir"])
+    for folder, own, summary in runs:
+        summary.setdefault("status", "missing")
+        out.writerow([*(own.get(key) for key in settings), *(value(summary, column) for column in CSV_COLUMNS), folder])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1] not in ("table", "csv"):
+        raise SystemExit(__doc__)
+    {"table": table, "csv": write_csv}[sys.argv[1]](sys.argv[2:])

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Rules of the house that a compiler does not check. Reads the allowed edges between modules from lib/README.md.
+
+  hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
+  hygiene.py --self-test   plants one breach of every rule in a made-up tree and expects each to be found, and nothing else
+"""
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MAX_LINES = 600
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".md", ""}
+# Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API are not.
+TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h")
+LIBTORCH = ("ATen/", "c10/", "torch/")
+CUDA = re.compile(r"(cuda|cublas|cudnn|nvrtc|ATen/cuda/|c10/cuda/|ATen/cudnn/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+HARDWARE_IF = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL|GPU|MPI)")
+GETENV = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b")
+MACHINE_PATH = re.compile(r"(^|[\s\"'=(])/(wo" r"rk|ro" r"ot|ho" r"me)/")
+
+
+class Module:
+    def __init__(self, may_use, libtorch, owns):
+        self.may_use, self.libtorch, self.owns = may_use, libtorch, owns
+
+
+def read_modules(text):
+    """The table of lib/README.md: name -> Module, in its order."""
+    modules = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 5 or cells[0] == "module" or set(cells[0]) == {"-"}:
+            continue
+        name, _, uses, libtorch, owns = cells
+        may_use = set(modules) if uses == "all above" else {word.strip() for word in uses.split(",")} - {"–", ""}
+        for used in may_use:
+            if used not in modules:
+                raise SystemExit(f"lib/README.md: {name} may use {used}, which is not above it")
+        modules[name] = Module(may_use, libtorch == "yes", re.findall(r"`([^`]+)`", owns))
+    return modules
+
+
+def module_of(path, modules):
+    """`data/image` for lib/data/image/resize.cpp or the include data/image/resize.h; None if it is nobody's."""
+    parts = path.split("/")
+    if parts[0] == "lib":
+        parts = parts[1:]
+    return next((name for name in ("/".join(parts[:2]), parts[0]) if name in modules and len(parts) > name.count("/") + 1), None)
+
+
+def check_include(path, quote, header, modules):
+    own = module_of(path, modules)
+    cuda_file = path.endswith((".cu", ".cuh")) or "/cuda/" in path
+    if header == "torch/torch.h":
+        yield "includes torch/torch.h: include what is used"
+    elif header.startswith("torch/") and not header.startswith(TORCH_HEADERS):
+        yield f"includes {header}, which is not in the short list of torch/ headers"
+    if quote == "<" and CUDA.match(header) and not cuda_file and own is not None:
+        yield f"includes {header} outside a folder named cuda"
+    if own is None:
+        return
+    if quote == '"':
+        target = module_of(header, modules)
+        if target and target != own and target not in modules[own].may_use:
+            yield f"{own} may not use {target} (lib/README.md): {header}"
+        return
+    if path.endswith((".cu", ".cuh")) and header.startswith(LIBTORCH):
+        yield f"a .cu file includes libtorch's {header}"
+    if header.startswith(LIBTORCH) and not modules[own].libtorch:
+        yield f"{own} is free of libtorch (lib/README.md): {header}"
+    for name, module in modules.items():
+        if name != own and any(header.startswith(prefix) for prefix in module.owns):
+            yield f"only {name} may include {header} (lib/README.md)"
+
+
+def check_file(path, text, modules):
+    """Yields (line number, problem)."""
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield len(lines), f"{len(lines)} lines, at most {MAX_LINES}"
+    source = Path(path).suffix in SOURCES
+    in_library = path.startswith("lib/") and source
+    for number, line in enumerate(lines, 1):
+        if UNFINISHED.search(line):
+            yield number, "unfinished: " + line.strip()
+        if MACHINE_PATH.search(line):
+            yield number, "a path of somebody's machine: " + line.strip()
+        if in_library and HARDWARE_IF.match(line):
+            yield number, "hardware #if: make it a file that CMake chooses"
+        if in_library and GETENV.search(line):
+            yield number, "reads the environment below app/"
+        if source and (include := INCLUDE.match(line)):
+            for problem in check_include(path, *include.groups(), modules):
+                yield number, problem
+
+
+def check_tree(top, paths):
+    modules = read_modules((top / "lib/README.md").read_text())
+    folders = {str(p.parent.relative_to(top / "lib")) for p in (top / "lib").glob("*/CMakeLists.txt")}
+    for unknown in sorted(folders - set(modules)):
+        yield f"lib/README.md: lib/{unknown} is not in the table"
+    for path in sorted(paths):
+        if Path(path).suffix not in TEXTS or not (top / path).is_file():
+            continue
+        try:
+            text = (top / path).read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, problem in check_file(path, text, modules):
+            yield f"{path}:{number}: {problem}"
+
+
+def files_of(top):
+    """What git tracks or would add; everything where this is no git checkout (an exported archive)."""
+    listed = subprocess.run(["git", "-C", top, "ls-files", "-co", "--exclude-standard"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if listed.returncode == 0:
+        return listed.stdout.splitlines()
+    parts = [p.relative_to(top) for p in top.rglob("*") if p.is_file()]
+    return [str(p) for p in parts if not p.parts[0].startswith(("build", ".git", "runs", "data"))]
+
+
+def self_test():
+    table = "\n".join(["| module | l | may use | libtorch | only |", "|---|---|---|---|---|", "| base | b | – | no | |",
+                       "| config | c | base | no | `yaml-cpp/` |", "| data/image | i | base | no | |",
+                       "| data | d | base, data/image | yes | |", "| app | a | all above | yes | |"])
+    tree = {
+        "lib/base/a.h": ('#include "data/loader.h"\n', "base may not use data"),
+        "lib/config/a.cpp": ('#include "data/image/a.h"\n', "config may not use data/image"),
+        "lib/base/b.cpp": ("#include <ATen/ATen.h>\n", "free of libtorch"),
+        "lib/data/image/a.cpp": ("#include <c10/core/Device.h>\n", "free of libtorch"),
+        "lib/data/a.cpp": ("#include <yaml-cpp/yaml.h>\n", "only config may include"),
+        "lib/data/b.cpp": ("#include <torch/torch.h>\n", "torch/torch.h"),
+        "lib/data/c.cpp": ("#include <torch/csrc/jit/api/module.h>\n", "short list"),
+        "lib/data/d.cpp": ("#include <cuda_runtime.h>\n", "folder named cuda"),
+        "lib/data/e.cpp": ("#ifdef USE_CUDA\n", "hardware #if"),
+        "lib/data/f.cpp": ('auto x = std::getenv("A");\n', "environment"),
+        "lib/data/g.cu": ("#include <ATen/ATen.h>\n", ".cu file"),
+        "lib/data/h.h": ("\n" * (MAX_LINES + 1), f"at most {MAX_LINES}"),
+        "scripts/a.sh": ("# TO" "DO\n", "unfinished"),
+        "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
+        "lib/loose/CMakeLists.txt": ("", "not in the table"),
+        # What must pass:
+        "lib/data/ok.cpp": ('#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n', None),
+        "lib/data/cuda/ok.cpp": ("#include <cuda_runtime.h>\n#include <c10/cuda/CUDAStream.h>\n", None),
+        "lib/config/ok.cpp": ("#include <yaml-cpp/yaml.h>\n", None),
+        "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        for path, (text, _) in [*tree.items(), ("lib/README.md", (table, None))]:
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            (top / path).write_text(text)
+        found = list(check_tree(top, files_of(top)))
+    expected = [(path, text) for path, (_, text) in tree.items() if text]
+    for path, text in expected:
+        hits = [line for line in found if str(Path(path).parent) in line and text in line]
+        assert hits, f"not found: {path}: {text}\n" + "\n".join(found)
+    assert len(found) == len(expected), "found more than was planted:\n" + "\n".join(found)
+    print(f"each of {len(expected)} planted breaches was found")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+    elif len(sys.argv) == 2:
+        top = Path(sys.argv[1]).resolve()
+        problems = list(check_tree(top, files_of(top)))
+        print("\n".join(problems) or "nothing found")
+        sys.exit(1 if problems else 0)
+    else:
+        raise SystemExit(__doc__)
