@@ -6,6 +6,7 @@
 # --steps N       steps of every rung (default: 100, as the recipes say; 20 on a machine without a GPU)
 # --run-root DIR  where the run directories go, one for each rung (default: runs/ladder-<date>-<time>)
 # key=value       overrides for every rung
+# TRAINOPT        in the environment: an installed program to use instead of building this checkout's
 #
 # Without a GPU the job is scaled down to end in minutes: 64-pixel images, an eighth of the batch (at least 16), and as many loader
 # threads as there are cores. The rungs then compare with each other, not with a GPU.
@@ -24,8 +25,12 @@ done
 root=${root:-runs/ladder-$(date +%Y%m%d-%H%M%S)}
 say() { printf 'ladder: %s\n' "$*" >&2; }
 
-"$here/build" trainopt
-environment=$("$here/trainopt" env --json)
+trainopt=${TRAINOPT:-}
+if [[ -z $trainopt ]]; then
+  "$here/build" trainopt
+  trainopt=${here%/scripts}/build/app/trainopt
+fi
+environment=$("$trainopt" env --json)
 has_gpu() { python3 -c 'import json, sys; sys.exit(not json.load(sys.stdin).get("gpus"))' <<<"$environment"; }
 scaled=false
 if ! has_gpu; then
@@ -54,7 +59,7 @@ while IFS= read -r recipe; do
   if [[ -n $steps ]]; then arguments+=("train.max_steps=$steps"); fi
   say "$name"
   code=0
-  "$here/trainopt" run "$recipe" --run-dir "$root/$name" --quiet "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
+  "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$name ended with exit code $code"; fi
   folders+=("$root/$name")

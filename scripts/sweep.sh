@@ -6,6 +6,7 @@
 #
 # Commas inside brackets and braces belong to the value: optimizations.amp=false,{dtype: float16}
 # The CSV goes to standard output and to DIR/sweep.csv (default DIR: runs/sweep-<date>-<time>); one folder in DIR for each run.
+# TRAINOPT in the environment names an installed program to use instead of building this checkout's.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -63,7 +64,7 @@ run_once() {
   folder=$(printf '%s/%03d' "$root" "$run_number")
   run_number=$((run_number + 1))
   say "$folder: $*"
-  "$here/trainopt" run "$recipe" --run-dir "$folder" --quiet "$@" >&2 </dev/null || code=$?
+  "$trainopt" run "$recipe" --run-dir "$folder" --quiet "$@" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$folder ended with exit code $code"; fi
   mkdir -p "$folder"
@@ -74,7 +75,11 @@ run_once() {
 for argument in "$@"; do
   if [[ $argument != *=* ]]; then say "not a key=value: $argument"; exit 2; fi
 done
-"$here/build" trainopt
+trainopt=${TRAINOPT:-}
+if [[ -z $trainopt ]]; then
+  "$here/build" trainopt
+  trainopt=${here%/scripts}/build/app/trainopt
+fi
 mkdir -p "$root"
 sweep -- "$@"
 python3 "$here/summaries.py" csv "${folders[@]}" | tee "$root/sweep.csv"

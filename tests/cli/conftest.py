@@ -1,0 +1,93 @@
+"""Runs the program as a user does. TRAINOPT names it; every test has a folder of its own as the current one."""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("TRAINOPT", str(CHECKOUT / "build/app/trainopt"))
+
+# Ends in a moment: 64-byte images, a few hundred parameters.
+TINY = """\
+name: tiny
+model: {name: mlp, num_classes: 10, hidden: [8]}
+data: {dataset: fake_cifar10, size: 64, batch_size: 8, transforms: [{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]}
+train: {max_steps: 6}
+optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
+"""
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def json(self):
+        """The one JSON object on standard output; anything beside it fails here."""
+        value = json.loads(self.out)
+        assert isinstance(value, dict)
+        return value
+
+    def __repr__(self):
+        return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Program:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def environment(self):
+        """Without GPUs unless the caller chose some: what is tested here is the same on every machine."""
+        return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+
+    def __call__(self, *arguments, timeout=120, env=None):
+        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=timeout, env=env or self.environment())
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env=self.environment())
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return name
+
+    def refused(self, *arguments, code=2, says=()):
+        """The command fails with `code` and one readable message that has all of `says`; nothing goes to standard output."""
+        result = self(*arguments)
+        assert result.code == code, result
+        assert result.out == "", result
+        for fragment in says:
+            assert fragment in result.err, (fragment, result)
+        assert not re.search(r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation", result.err), result
+        return result
+
+
+@pytest.fixture
+def trainopt(tmp_path):
+    return Program(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A folder in which `data/digits` is what make_digits.py writes without arguments."""
+    folder = tmp_path_factory.mktemp("digits")
+    subprocess.run([sys.executable, CHECKOUT / "scripts/data/make_digits.py"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """One finished run of TINY, to be looked at by many tests: (its folder, the result)."""
+    program = Program(tmp_path_factory.mktemp("tiny"))
+    program.write("tiny.yaml", TINY)
+    result = program("run", "tiny.yaml", "--run-dir", "out")
+    assert result.code == 0, result
+    return program.folder / "out", result
+

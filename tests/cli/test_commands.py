@@ -1,0 +1,123 @@
+"""The commands that do not train."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import CHECKOUT, PROGRAM, TINY
+
+
+def test_version_and_help(trainopt):
+    version = trainopt("--version")
+    assert version.code == 0 and re.search(r"\d+\.\d+\.\d+", version.out), version
+    shown = trainopt("--help")
+    assert shown.code == 0, shown
+    for command in ("run", "plan", "check", "options", "data", "env"):
+        assert re.search(rf"\b{command}\b", shown.out), (command, shown)
+
+
+def test_wrong_usage(trainopt):
+    assert trainopt("trian").code == 2
+    assert trainopt("run").code == 2
+    trainopt.write("tiny.yaml", TINY)
+    assert trainopt("run", "tiny.yaml", "--no-such-flag").code == 2
+    assert trainopt("--log-level", "loud", "check", "tiny.yaml").code == 2
+
+
+def test_check_is_silent_about_good_recipes(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("check", "tiny.yaml", "data.batch_size=4")
+    assert result.code == 0 and "error" not in result.err, result
+    assert list(trainopt.folder.iterdir()) == [trainopt.folder / "tiny.yaml"]
+
+
+def test_options(trainopt):
+    everything = trainopt("options")
+    assert everything.code == 0
+    for key in ("batch_size", "label_smoothing", "channels_last", "sharding_strategy", "warmup_steps"):
+        assert key in everything.out, key
+    one = trainopt("options", "data.batch_size")
+    assert one.code == 0 and "batch_size" in one.out and "32" in one.out and "num_workers" not in one.out, one
+    section = trainopt("options", "optimizer")
+    assert section.code == 0 and "momentum" in section.out and "betas" in section.out, section
+    trainopt.refused("options", "data.bach_size", says=["bach_size"])
+
+
+def test_options_as_a_recipe_and_as_a_schema(trainopt):
+    trainopt.write("all.yaml", trainopt("options", "--yaml").out)
+    result = trainopt("check", "all.yaml")
+    assert result.code == 0, result
+    schema = trainopt("options", "--schema").json()
+    assert schema["properties"]["data"]["properties"]["batch_size"]["type"] == "integer"
+    assert schema["properties"]["data"]["additionalProperties"] is False
+
+
+def test_plan_text_and_json(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    text = trainopt("plan", "tiny.yaml", "optimizations.channels_last=true")
+    assert text.code == 0 and "channels_last" in text.out, text
+    assert [path.name for path in trainopt.folder.iterdir()] == ["tiny.yaml"], "plan writes nothing"
+    plan = trainopt("plan", "--json", "tiny.yaml").json()
+    assert plan["schema_version"] >= 1 and plan["recipe"]["train"]["max_steps"] == 6
+
+
+def test_plan_for_another_machine(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("plan", "tiny.yaml", "--assume", "gpus=8,arch=sm_90,memory_gib=80")
+    assert result.code == 0 and "sm_90" in result.out, result
+    trainopt.refused("plan", "tiny.yaml", "--assume", "gpus=many", says=["gpus", "many"])
+    trainopt.refused("plan", "tiny.yaml", "--assume", "colour=red", says=["colour"])
+
+
+def test_env(trainopt):
+    assert trainopt("env").code == 0
+    facts = trainopt("env", "--json").json()
+    assert facts["schema_version"] >= 1 and isinstance(facts["gpus"], list)
+
+
+def test_data_bench_and_export(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    bench = trainopt("data", "bench", "tiny.yaml", "data.num_workers=1", "--json")
+    assert bench.code == 0 and bench.json()["samples_per_s"] > 0, bench
+    exported = trainopt("data", "export", "tiny.yaml", "--steps", "2", "out.safetensors")
+    assert exported.code == 0, exported
+    from safetensors.numpy import load_file
+    tensors = load_file(trainopt.folder / "out.safetensors")
+    assert any(t.shape[-3:] == (3, 8, 8) for t in tensors.values()), {k: t.shape for k, t in tensors.items()}
+
+
+def test_reader_that_goes_away(trainopt):
+    """`trainopt options | head -1`"""
+    process = trainopt.start("options")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) in (0, 8, -13), process.stderr.read()
+
+
+def test_options_are_readable_without_a_terminal(trainopt):
+    assert "\x1b[" not in trainopt("options").out
+
+
+@pytest.mark.parametrize("folder", ["/", None])
+def test_works_from_any_folder(tmp_path, folder):
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(TINY)
+    done = subprocess.run([PROGRAM, "check", recipe], cwd=folder or tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_schema_knows_the_recipes(trainopt):
+    """Every key of the recipes that ship is in the schema."""
+    import yaml
+    schema = json.loads(trainopt("options", "--schema").out)
+
+    def walk(value, part, path):
+        if not isinstance(value, dict) or "properties" not in part:
+            return
+        for key, inner in value.items():
+            assert key in part["properties"], f"{path}.{key}"
+            walk(inner, part["properties"][key], f"{path}.{key}")
+
+    for recipe in (CHECKOUT / "configs").rglob("*.yaml"):
+        walk(yaml.safe_load(recipe.read_text()), schema, recipe.name)

@@ -1,0 +1,169 @@
+"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works from."""
+import os
+import re
+
+import pytest
+
+from conftest import TINY
+
+
+def places(result):
+    """(line, key) of every `file:line:column: key: message`."""
+    return [(int(line), key) for line, key in re.findall(r"bad\.yaml:(\d+):\d+: ([\w.\[\]]+): ", result.err)]
+
+
+# C1
+def test_missing_file_and_folder(trainopt):
+    trainopt.refused("check", "absent.yaml", says=["absent.yaml", "No such file or directory"])
+    (trainopt.folder / "folder.yaml").mkdir()
+    trainopt.refused("check", "folder.yaml", says=["folder.yaml", "Is a directory"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_file(trainopt):
+    trainopt.write("locked.yaml", TINY)
+    (trainopt.folder / "locked.yaml").chmod(0)
+    trainopt.refused("check", "locked.yaml", says=["locked.yaml", "Permission denied"])
+
+
+# C2
+@pytest.mark.parametrize("text, line", [("model: {name: mlp\ndata: [", 2), ("seed: 1\n\tname: x\n", 2), ("a: b: c\n", 1)])
+def test_syntax_error(trainopt, text, line):
+    trainopt.write("bad.yaml", text)
+    result = trainopt.refused("check", "bad.yaml")
+    found = re.search(r"bad\.yaml:(\d+):(\d+): ", result.err)
+    assert found and 1 <= int(found[1]) <= line + 1, result
+
+
+# C3
+def test_unknown_key(trainopt):
+    trainopt.write("bad.yaml", TINY + "scheduler:\n  name: linear\n  warmup_stps: 3\nfoo_quux: 1\n")
+    result = trainopt.refused("check", "bad.yaml", says=["warmup_stps", "did you mean", "warmup_steps", "foo_quux"])
+    assert [line for line, _ in places(result)] == [8, 9], result
+
+
+def test_other_tools_spellings(trainopt):
+    """An alias is accepted; together with its key it is an error."""
+    trainopt.write("good.yaml", TINY.replace("lr: 0.01", "learning_rate: 0.01").replace("batch_size", "micro_batch_size"))
+    assert trainopt("check", "good.yaml").code == 0
+    trainopt.write("bad.yaml", TINY.replace("lr: 0.01", "lr: 0.01, learning_rate: 0.01"))
+    trainopt.refused("check", "bad.yaml", says=["bad.yaml:5:", "learning_rate", "lr"])
+
+
+# C4
+def test_duplicate_key(trainopt):
+    trainopt.write("bad.yaml", "seed: 1\nname: x\n" + "seed: 2\n")
+    result = trainopt.refused("check", "bad.yaml", says=["seed"])
+    assert "bad.yaml:3:" in result.err and re.search(r"line 1|:1:", result.err), result
+
+
+# C5
+def test_wrong_types(trainopt):
+    wrong = ["data.batch_size=010", "data.num_workers=0x10", "train.max_steps=1e3", "data.size=1.0", "seed=99999999999999999999",
+             "train.epochs=.nan", "optimizer.lr=.nan", "optimizer.momentum=abc", "train.label_smoothing=[1]", "strict=2",
+             "data.dataset=imagenet", "model.hidden=[8, x]", "train.max_time=5 parsecs", "data.memory_limit=4 gigs"]
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt.refused("check", "tiny.yaml", *wrong)
+    lines = result.err.splitlines()
+    for override in wrong:
+        key, value = override.split("=", 1)
+        assert any(key in line and value.strip("[]") in line for line in lines), (override, result)
+
+
+def test_expected_type_is_named(trainopt):
+    trainopt.write("bad.yaml", TINY.replace("size: 64", "size: many"))
+    result = trainopt.refused("check", "bad.yaml", says=["many"])
+    assert places(result) == [(3, "data.size")], result
+
+
+# C6
+def test_out_of_bounds(trainopt):
+    trainopt.write("bad.yaml", "data:\n  batch_size: 0\n  num_workers: 1025\noptimizer: {name: adam, lr: -1, betas: [0.9, 1.0]}\n")
+    result = trainopt.refused("check", "bad.yaml", says=["1024"])
+    found = [(line, key.split("[")[0]) for line, key in places(result)]
+    assert found == [(2, "data.batch_size"), (3, "data.num_workers"), (4, "optimizer.lr"), (4, "optimizer.betas")], result
+
+
+# C7
+@pytest.mark.parametrize("overrides, names", [
+    (["data.non_blocking=true"], ["data.non_blocking", "pin_memory"]),
+    (["deterministic=true", "optimizations.cudnn_benchmark=true"], ["deterministic", "cudnn_benchmark"]),
+    (["optimizer.nesterov=true", "optimizer.momentum=0"], ["nesterov", "momentum"]),
+    (["optimizer={name: adamw, nesterov: true}"], ["nesterov", "adamw"]),
+    (["data.dataset=cifar10"], ["data.path"]),
+])
+def test_contradictions(trainopt, overrides, names):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.refused("check", "tiny.yaml", *overrides, says=names)
+
+
+# C8
+def test_all_problems_at_once(trainopt):
+    trainopt.write("bad.yaml", "seed: x\nmodel: {name: resnet9}\ndata:\n  batch_size: 0\n  what: 1\noptimizer: {lr: -1}\n")
+    result = trainopt.refused("check", "bad.yaml", "train.epochs=0")
+    assert [line for line, _ in places(result)] == [1, 2, 4, 5, 6], result
+    assert "train.epochs" in result.err, result
+
+
+# C9
+@pytest.mark.parametrize("name, content", [
+    ("empty", b""), ("comment", b"# nothing\n"), ("list", b"[1, 2]\n"), ("two documents", b"seed: 1\n---\nseed: 2\n"),
+    ("not UTF-8", b"name: \xff\xfe\n"), ("NUL", b"name: a\x00b\n"), ("merge key", b"a: &a {seed: 1}\n<<: *a\n"),
+    ("tag", b"seed: !!python/object:os.system 1\n"), ("cycle", b"data: &d {transforms: *d}\n"),
+    ("depth", b"seed: " + b"[" * 10000 + b"]" * 10000),
+    ("bomb", b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 10))),
+])
+def test_hostile_files(trainopt, name, content):
+    trainopt.write("bad.yaml", content)
+    result = trainopt.refused("check", "bad.yaml", says=["bad.yaml"])
+    assert len(result.err) < 20000, name
+
+
+def test_windows_text_is_accepted(trainopt):
+    trainopt.write("crlf.yaml", "\ufeff" + TINY.replace("\n", "\r\n"))
+    result = trainopt("check", "crlf.yaml")
+    assert result.code == 0, result
+
+
+# C10
+def test_bad_overrides_name_themselves(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.refused("check", "tiny.yaml", "optimizer.lrr=1", says=["optimizer.lrr"])
+    trainopt.refused("check", "tiny.yaml", "--train.max_steps=soon", says=["train.max_steps", "soon"])
+    trainopt.refused("check", "tiny.yaml", "optimizations.amp={dtype: int3}", says=["optimizations.amp", "int3"])
+    trainopt.refused("check", "tiny.yaml", "nothing.at.all=1", says=["nothing"])
+
+
+# C11
+def test_global_batch_that_does_not_divide(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.refused("plan", "tiny.yaml", "data.global_batch_size=12", says=["12", "8"])
+    trainopt.refused("plan", "tiny.yaml", "data.global_batch_size=32", "train.gradient_accumulation_steps=2", says=["32", "8", "2"])
+
+
+# C12
+@pytest.mark.parametrize("override", ["optimizations.cuda_graph=true", "optimizations.fused_kernels=true", "checkpoint.resume=auto",
+                                      "parallel.sharding_strategy=zero3", "train.on_nonfinite=skip"])
+def test_what_this_build_cannot_do(trainopt, override):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.refused("plan", "tiny.yaml", override, says=[override.split("=")[0]])
+
+
+def test_strict_makes_a_switch_without_effect_an_error(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    machine = ["--assume", "gpus=0"]
+    shown = trainopt("plan", "tiny.yaml", *machine, "data.pin_memory=true")
+    assert shown.code == 0 and "pin_memory" in shown.out, shown
+    trainopt.refused("plan", "tiny.yaml", *machine, "data.pin_memory=true", "strict=true", says=["pin_memory"])
+    trainopt.refused("plan", "tiny.yaml", *machine, "device=cuda", says=["cuda"])
+
+
+def test_merging(trainopt):
+    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen go."""
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.write("more.yaml", "data: {batch_size: 4}\noptimizer: {nesterov: true}\nseed: 7\n")
+    resolved = trainopt("plan", "--json", "tiny.yaml", "more.yaml", "seed=null", "optimizer.name=adamw")
+    assert resolved.code == 0, resolved
+    recipe = resolved.json()["recipe"]
+    assert recipe["seed"] == 0 and recipe["data"]["batch_size"] == 4 and recipe["data"]["size"] == 64
+    assert recipe["optimizer"]["name"] == "adamw" and "nesterov" not in recipe["optimizer"]

@@ -1,0 +1,181 @@
+"""`trainopt run`: the run directory, the console, failures and signals."""
+import csv
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from conftest import TINY
+
+RECORD = ("step epoch samples loss learning_rate grad_norm loss_scale step_ms data_wait_ms copy_ms device_ms samples_per_s gpu_util_pct "
+          "gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz "
+          "gpu_throttle cpu_util_pct process_rss_mib").split()
+SUMMARY = ("status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct gpu_util_pct cpu_util_pct "
+           "peak_memory_mib loss evaluation measured_steps receipts").split()
+
+
+def records(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(folder):
+    return [record["loss"] for record in records(folder)]
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_run_directory(tiny_run):
+    folder, _ = tiny_run
+    for name in ("recipe.yaml", "plan.json", "environment.json", "metrics.jsonl", "metrics.csv", "run.log", "summary.json", "weights.safetensors",
+                 "checkpoints/step-00000006"):
+        assert (folder / name).exists(), name
+    for name in ("plan.json", "environment.json", "summary.json"):
+        assert json.loads((folder / name).read_text())["schema_version"] >= 1, name
+    assert "loss" not in (folder / "recipe.yaml").read_text()
+
+
+def test_records(tiny_run):
+    folder, _ = tiny_run
+    rows = records(folder)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    for row in rows:
+        assert set(RECORD) <= set(row), set(RECORD) - set(row)
+        assert row["samples"] == row["step"] * 8 and row["epoch"] == pytest.approx(row["step"] / 8)
+        assert row["learning_rate"] == 0.01 and row["grad_norm"] is None and row["loss_scale"] is None
+        assert 0 < row["loss"] < 20 and row["step_ms"] > 0 and 0 <= row["data_wait_ms"] <= row["step_ms"]
+        assert row["samples_per_s"] == pytest.approx(8000 / row["step_ms"], rel=0.01)
+    with open(folder / "metrics.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [name for name in table[0] if name in RECORD] == RECORD
+    for row, cells in zip(rows, table, strict=True):
+        assert float(cells["loss"]) == row["loss"] and cells["grad_norm"] == ""
+
+
+def test_summary(tiny_run):
+    folder, result = tiny_run
+    got = summary(folder)
+    assert set(SUMMARY) <= set(got), set(SUMMARY) - set(got)
+    assert (got["status"], got["exit_code"], got["steps"], got["samples"]) == ("done", 0, 6, 48)
+    assert got["loss"] == {"first": losses(folder)[0], "last": losses(folder)[-1]}
+    assert got["measured_steps"] == 3, "half the steps, because there are fewer than twice the 10 warm-up steps"
+    assert got["step_ms"]["p50"] <= got["step_ms"]["p95"] <= got["step_ms"]["p99"]
+    assert got["evaluation"] is None or got["evaluation"]["top1_pct"] is None
+
+
+def test_console(tiny_run):
+    _, result = tiny_run
+    lines = [line for line in result.out.splitlines() if re.match(r"\s*step\s+\d+/6\b", line)]
+    assert len(lines) == 6, result
+    assert re.search(r"loss \d+\.\d+ .*samples/s.*step \d+\.\d+ ms.*data \d+\.\d+ ms", lines[3]), lines[3]
+    assert "\x1b" not in result.out and "\r" not in result.out, "plain lines only where there is no terminal"
+    assert "p95" in result.out, "the table at the end"
+
+
+def test_the_resolved_recipe_runs_again_and_gives_the_same(trainopt, tiny_run):
+    folder, _ = tiny_run
+    result = trainopt("run", folder / "recipe.yaml", "--run-dir", "again", "--quiet")
+    assert result.code == 0, result
+    assert losses(trainopt.folder / "again") == losses(folder)
+    assert (trainopt.folder / "again/weights.safetensors").read_bytes() == (folder / "weights.safetensors").read_bytes()
+
+
+def test_workers_change_nothing_and_the_seed_does(trainopt, tiny_run):
+    trainopt.write("tiny.yaml", TINY)
+    for name, override in [("workers", "data.num_workers=2"), ("seed", "seed=1")]:
+        result = trainopt("run", "tiny.yaml", override, "--run-dir", name)
+        assert result.code == 0, result
+    assert losses(trainopt.folder / "workers") == losses(tiny_run[0])
+    assert losses(trainopt.folder / "seed") != losses(tiny_run[0])
+
+
+def test_name_of_the_run_directory(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "output_dir=here", "train.max_steps=1", "--quiet")
+    assert result.code == 0 and "step " not in result.out, result
+    (folder,) = (trainopt.folder / "here").iterdir()
+    assert re.fullmatch(r"tiny-[\d-]*\d{8}[\d-]*|tiny-\d{4}-\d\d-\d\d-[\d-]+", folder.name), folder.name
+
+
+def test_receipts(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "optimizations={amp: true, set_to_none: true, fused_optimizer: true, tf32: true}",
+                      "data.pin_memory=true", "device=cpu")
+    assert result.code == 0, result
+    receipts = summary(trainopt.folder / "out")["receipts"]
+    for name in ("amp", "set_to_none", "fused_optimizer", "tf32", "pin_memory"):
+        (entry,) = [value for key, value in receipts.items() if key.split(".")[-1] == name]
+        assert set(entry) >= {"requested", "observed", "effective", "reason"}, (name, entry)
+        if name in ("tf32", "pin_memory"):
+            assert entry["effective"] is False and entry["reason"], (name, entry)
+
+
+def test_an_occupied_run_directory_is_refused(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.write("out/keep.txt", "mine")
+    trainopt.refused("run", "tiny.yaml", "--run-dir", "out", says=["out"])
+    assert [path.name for path in (trainopt.folder / "out").iterdir()] == ["keep.txt"]
+
+
+def test_storage_that_cannot_be_written(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.write("file", "")
+    trainopt.refused("run", "tiny.yaml", "--run-dir", "file/out", code=8, says=["file/out"])
+    if os.geteuid() != 0:
+        (trainopt.folder / "locked").mkdir(mode=0o555)
+        trainopt.refused("run", "tiny.yaml", "--run-dir", "locked/out", code=8, says=["locked/out", "Permission denied"])
+
+
+def test_data_that_is_not_there(trainopt):
+    trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: nowhere"))
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out")
+    assert result.code == 3 and "nowhere" in result.err, result
+    trainopt.write("short/data_batch_1.bin", b"\0" * 3000)
+    result = trainopt("run", "tiny.yaml", "data.path=short", "--run-dir", "out2")
+    assert result.code == 3 and "data_batch_1.bin" in result.err, result
+    trainopt.write("label/data_batch_1.bin", b"\x0b" + b"\0" * 3072)
+    result = trainopt("run", "tiny.yaml", "data.path=label", "data.batch_size=1", "--run-dir", "out3")
+    assert result.code == 3 and "11" in result.err, result
+
+
+def test_a_run_that_diverges(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "optimizer.lr=1e30", "train.max_steps=50")
+    assert result.code == 6, result
+    got = summary(trainopt.folder / "out")
+    assert got["status"] == "failed" and got["exit_code"] == 6 and got["reason"], got
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_run_after_saving(trainopt, number):
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=100000000")
+    while not re.match(r"\s*step\s", process.stdout.readline()):
+        assert process.poll() is None, process.stderr.read()
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    got = summary(trainopt.folder / "out")
+    assert (got["status"], got["exit_code"]) == ("stopped", 128 + number) and got["steps"] > 0
+    assert (trainopt.folder / "out/weights.safetensors").exists()
+    assert records(trainopt.folder / "out")[-1]["step"] == got["steps"]
+
+
+def test_a_closed_console_does_not_end_the_run(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=300")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert summary(trainopt.folder / "out")["status"] == "done" and len(records(trainopt.folder / "out")) == 300
+
+
+def test_fewer_samples_than_a_step(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=100")
+    assert "64" in result.err and "100" in result.err, result
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out2", "data.batch_size=100", "data.drop_last=false", "train.max_steps=2")
+    assert result.code == 0 and [row["samples"] for row in records(trainopt.folder / "out2")] == [64, 128], result
