@@ -64,6 +64,10 @@ void describe(V& v, AdamConfig& c) {
   v.field("weight_decay", c.weight_decay, "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
 }
 using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
+template <class V>
+void describe(V& v, OptimizerConfig& c) {
+  v.variant("name", c, "The update rule, as torch.optim computes it.");
+}
 
 enum class ScheduleKind { constant, linear, cosine };
 template <>

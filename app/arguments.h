@@ -1,0 +1,40 @@
+// What every command shares: its recipe arguments and the options that say how it speaks.
+#pragma once
+
+#include "recipe/recipe.h"
+#include "recipe/recipe_io.h"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+using Environment = std::map<std::string, std::string>;
+
+/// The process's environment. Read here and nowhere else.
+Environment read_environment(char** variables);
+
+struct Speech {
+  bool quiet = false, no_color = false;
+  std::string log_level = "info";
+};
+
+/// RECIPE... [key=value ...] [--key=value ...], in any order.
+struct RecipeArguments {
+  std::vector<std::string> words;
+
+  void add_to(CLI::App& command);
+  /// Throws UserError for a word that is neither an option, a recipe nor an override.
+  LoadedRecipe load(const CLI::App& command) const;
+};
+
+/// Throws UserError if a launcher started several ranks, which this build cannot train on; a launcher is never ignored.
+void refuse_several_ranks(const Environment& environment);
+
+/// One JSON object on standard output and nothing else.
+void print_json(const Json& json);
+
+}  // namespace trainopt

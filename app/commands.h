@@ -1,0 +1,25 @@
+// The command table. Each command adds its options and says what to run; the answer is the exit code.
+#pragma once
+
+#include "app/arguments.h"
+
+#include <functional>
+
+namespace trainopt {
+
+struct CommandContext {
+  const Environment& environment;
+  const Speech& speech;
+};
+using Command = std::function<int(const CommandContext&)>;
+
+/// Each makes its subcommand of `app` and returns what runs when it was chosen.
+Command add_run(CLI::App& app);
+Command add_plan(CLI::App& app);
+Command add_check(CLI::App& app);
+Command add_options(CLI::App& app);
+Command add_data_bench(CLI::App& data);
+Command add_data_export(CLI::App& data);
+Command add_env(CLI::App& app);
+
+}  // namespace trainopt

@@ -1,0 +1,22 @@
+// trainopt check RECIPE...: is it right?
+#include "app/commands.h"
+
+#include <cstdio>
+
+namespace trainopt {
+
+Command add_check(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("check", "Validate recipes, nothing else; exit 0 or 2");
+  const auto recipes = std::make_shared<RecipeArguments>();
+  recipes->add_to(*command);
+  return [command, recipes](const CommandContext& context) {
+    const auto loaded = recipes->load(*command);
+    if (!context.speech.quiet) {
+      for (const auto& note : loaded.notes) std::printf("note: %s\n", note.c_str());
+      std::printf("ok\n");
+    }
+    return 0;
+  };
+}
+
+}  // namespace trainopt

@@ -1,0 +1,35 @@
+// trainopt plan RECIPE: what would happen here and why.
+#include "app/commands.h"
+#include "recipe/make_plan.h"
+#include "recipe/plan_text.h"
+
+#include <cstdio>
+
+namespace trainopt {
+
+Command add_plan(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("plan", "Print what would happen here and why, then stop");
+  const auto recipes = std::make_shared<RecipeArguments>();
+  const auto json = std::make_shared<bool>(false);
+  const auto assumptions = std::make_shared<std::string>();
+  command->add_flag("--json", *json, "One JSON object");
+  command->add_option("--assume", *assumptions, "Plan for another machine: gpus=8,arch=sm_90,memory_gib=80,cores=64");
+  recipes->add_to(*command);
+  return [=](const CommandContext& context) {
+    refuse_several_ranks(context.environment);
+    const auto loaded = recipes->load(*command);
+    const Machine here = detect_machine();
+    Plan plan = make_plan(loaded.recipe, assumptions->empty() ? here : assume(here, *assumptions));
+    plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+    if (*json) {
+      Json all = plan_json(plan);
+      all["recipe"] = recipe_json(loaded.recipe);
+      print_json(all);
+    } else {
+      std::fputs(plan_text(plan).c_str(), stdout);
+    }
+    return 0;
+  };
+}
+
+}  // namespace trainopt

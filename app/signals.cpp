@@ -1,0 +1,29 @@
+#include "app/signals.h"
+
+#include <csignal>
+#include <unistd.h>
+
+namespace trainopt {
+namespace {
+
+std::atomic<int> requested{0};   // a handler can reach nothing else
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void on_signal(int number) {
+  int none = 0;
+  if (!requested.compare_exchange_strong(none, number) && number != SIGUSR1) ::_exit(128 + number);
+}
+
+}  // namespace
+
+const std::atomic<int>& stop_signal() { return requested; }
+
+void handle_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);   // a reader of our output that goes away must not end a training
+}
+
+}  // namespace trainopt

@@ -1,0 +1,97 @@
+// The `parallel` section of a recipe.
+#pragma once
+
+#include "config/describe.h"
+
+namespace trainopt {
+
+enum class ShardingStrategy { none, zero1, zero2, zero3 };
+template <>
+struct Choices<ShardingStrategy> {
+  static constexpr std::array all = {
+      Choice<ShardingStrategy>{"none", ShardingStrategy::none},   Choice<ShardingStrategy>{"zero1", ShardingStrategy::zero1},
+      Choice<ShardingStrategy>{"zero2", ShardingStrategy::zero2}, Choice<ShardingStrategy>{"zero3", ShardingStrategy::zero3},
+      Choice<ShardingStrategy>{"NO_SHARD", ShardingStrategy::none}, Choice<ShardingStrategy>{"SHARD_GRAD_OP", ShardingStrategy::zero2},
+      Choice<ShardingStrategy>{"FULL_SHARD", ShardingStrategy::zero3}};
+};
+
+enum class CommBackend { automatic, nccl, gloo };
+template <>
+struct Choices<CommBackend> {
+  static constexpr std::array all = {Choice<CommBackend>{"auto", CommBackend::automatic}, Choice<CommBackend>{"nccl", CommBackend::nccl},
+                                     Choice<CommBackend>{"gloo", CommBackend::gloo}};
+};
+
+enum class WrapPolicy { block, size };
+template <>
+struct Choices<WrapPolicy> {
+  static constexpr std::array all = {Choice<WrapPolicy>{"block", WrapPolicy::block}, Choice<WrapPolicy>{"size", WrapPolicy::size}};
+};
+
+enum class WireType { float32, bfloat16 };
+template <>
+struct Choices<WireType> {
+  static constexpr std::array all = {Choice<WireType>{"float32", WireType::float32}, Choice<WireType>{"bfloat16", WireType::bfloat16}};
+};
+
+struct WrapConfig {
+  WrapPolicy policy = WrapPolicy::block;
+  int64_t min_parameters = 1000000;
+  bool operator==(const WrapConfig&) const = default;
+};
+template <class V>
+void describe(V& v, WrapConfig& c) {
+  v.field("policy", c.policy, "What zero gathers at once: a block of the model, or blocks until they reach a size.");
+  v.field("min_parameters", c.min_parameters, "policy size: parameters gathered at once at least.", in_range(1, 1e12));
+}
+
+struct AsyncUpdatesConfig {
+  int64_t staleness = 0;
+  bool operator==(const AsyncUpdatesConfig&) const = default;
+};
+template <class V>
+void describe(V& v, AsyncUpdatesConfig& c) {
+  v.field("staleness", c.staleness, "Steps by which the gradients used are older than the weights.", in_range(0, 1));
+}
+
+struct NcclConfig {
+  std::optional<std::string> algo, proto;
+  std::optional<int64_t> buffer_size_mb, min_ctas, max_ctas;
+  bool operator==(const NcclConfig&) const = default;
+};
+template <class V>
+void describe(V& v, NcclConfig& c) {
+  v.field("algo", c.algo, "NCCL_ALGO; null: NCCL's choice.");
+  v.field("proto", c.proto, "NCCL_PROTO; null: NCCL's choice.");
+  v.field("buffer_size_mb", c.buffer_size_mb, "NCCL_BUFFSIZE in MiB; null: NCCL's choice.", in_range(1, 1024));
+  v.field("min_ctas", c.min_ctas, "Thread blocks a collective uses at least.", in_range(1, 64));
+  v.field("max_ctas", c.max_ctas, "Thread blocks a collective uses at most.", in_range(1, 64));
+}
+
+struct ParallelConfig {
+  ShardingStrategy sharding_strategy = ShardingStrategy::none;
+  CommBackend backend = CommBackend::automatic;
+  WrapConfig wrap;
+  double bucket_cap_mb = 25;
+  bool overlap_comm = true;
+  std::optional<WireType> gradient_dtype;
+  bool sync_batch_norm = false;
+  AsyncUpdatesConfig async_updates;
+  Duration timeout{600};
+  NcclConfig nccl;
+};
+template <class V>
+void describe(V& v, ParallelConfig& c) {
+  v.field("sharding_strategy", c.sharding_strategy, "What is divided among ranks: none (DDP), optimizer state, gradients too, parameters too.");
+  v.field("backend", c.backend, "auto: nccl on GPUs, gloo on CPUs.");
+  v.section("wrap", c.wrap, "What zero gathers at once.");
+  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", above(0), alias("ddp_bucket_cap_mb"));
+  v.field("overlap_comm", c.overlap_comm, "Send gradients while backward goes on.");
+  v.field("gradient_dtype", c.gradient_dtype, "Type of gradients on the wire; null: as they are.");
+  v.field("sync_batch_norm", c.sync_batch_norm, "Batch-norm statistics over all ranks.", any(), alias("sync_batchnorm"));
+  v.section("async_updates", c.async_updates, "Updates with older gradients.");
+  v.field("timeout", c.timeout, "Time a rank waits for the others.", above(0));
+  v.section("nccl", c.nccl, "Settings of NCCL.");
+}
+
+}  // namespace trainopt

@@ -1,0 +1,97 @@
+#include "optimizations/amp/amp.h"
+
+#include "train/parameter_store.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+namespace trainopt::amp {
+namespace {
+
+class Autocast : public Precision {
+ public:
+  Autocast(at::Device device, at::ScalarType type) : device_(device.type()), type_(type) {}
+  AutocastGuard autocast() override { return {device_, type_}; }
+  void backward(const at::Tensor& loss) override { loss.backward(); }
+  at::Tensor unscale(ParameterStore&) override { return {}; }
+  void update(const at::Tensor&) override {}
+
+ private:
+  at::DeviceType device_;
+  at::ScalarType type_;
+};
+
+/// The gradient scaler of torch.amp, with scale, growth counter and overflow on the device: the host never waits for any of them.
+class ScaledAutocast : public Autocast {
+ public:
+  ScaledAutocast(at::Device device, const Config& config) : Autocast(device, at::kHalf), growth_interval_(config.growth_interval) {
+    const auto on_device = at::TensorOptions(device);
+    scale_ = at::full({}, config.init_scale, on_device.dtype(at::kFloat));
+    growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
+    used_ = scale_.clone();
+  }
+
+  void backward(const at::Tensor& loss) override { (loss * scale_).backward(); }
+
+  at::Tensor unscale(ParameterStore& parameters) override {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> present;
+    for (auto& gradient : parameters.gradients())
+      if (gradient.defined()) present.push_back(std::move(gradient));
+    at::Tensor overflow = at::zeros({}, scale_.options());
+    // As double: 1/scale in float may round, and a power of two must stay one.
+    const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+    at::_amp_foreach_non_finite_check_and_unscale_(present, overflow, inverse);
+    used_.copy_(scale_);
+    return overflow;
+  }
+
+  void update(const at::Tensor& overflow) override { at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_); }
+
+  at::Tensor loss_scale() const override { return used_; }
+
+  void save(ArchiveWriter& archive) const override {
+    archive.tensor("precision.scale", scale_);
+    archive.tensor("precision.growth_tracker", growth_tracker_);
+  }
+  void load(const ArchiveReader& archive) override {
+    archive.tensor("precision.scale", scale_);
+    archive.tensor("precision.growth_tracker", growth_tracker_);
+  }
+
+ private:
+  int64_t growth_interval_;
+  at::Tensor scale_, growth_tracker_, used_;
+};
+
+Receipt receipt(const Observations& seen, at::ScalarType type) {
+  const std::string wanted = c10::toString(type);
+  auto calls = seen.convolution_types;
+  for (const auto& [name, count] : seen.product_types) calls[name] += count;
+  const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0}, [](int64_t sum, const auto& c) { return sum + c.second; });
+  const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
+  return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}", low, all, wanted),
+          .effective = low > 0,
+          .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
+}
+
+}  // namespace
+
+Outcome apply(Plan& plan, const Config& config) {
+  const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
+  if (plan.device.is_cuda() && type == at::kBFloat16 && plan.machine.sm < 80)
+    return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
+  const std::string name = c10::toString(type);
+  if (type == at::kHalf)
+    plan.precision.fill("amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
+                        [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });
+  else
+    plan.precision.fill("amp", "bfloat16 autocast",
+                        [](const BuildContext& context) { return std::make_unique<Autocast>(context.device, at::kBFloat16); });
+  return Outcome::applied(type == at::kHalf ? "float16 with a loss scale" : "bfloat16",
+                          [type](const Observations& seen) { return receipt(seen, type); });
+}
+
+}  // namespace trainopt::amp

@@ -1,0 +1,40 @@
+// Mixed precision: convolutions and matrix products in 16 bits, parameters and sums in float32 (Micikevicius et al. 2018).
+#pragma once
+
+#include "config/describe.h"
+
+namespace trainopt {
+struct Plan;
+struct Outcome;
+}
+
+namespace trainopt::amp {
+
+enum class Type { bfloat16, float16 };
+
+struct Config {
+  Type dtype = Type::bfloat16;
+  double init_scale = 65536;
+  int64_t growth_interval = 2000;
+};
+
+Outcome apply(Plan& plan, const Config& config);
+
+}  // namespace trainopt::amp
+
+template <>
+struct trainopt::Choices<trainopt::amp::Type> {
+  static constexpr std::array all = {Choice<amp::Type>{"bfloat16", amp::Type::bfloat16}, Choice<amp::Type>{"float16", amp::Type::float16},
+                                     Choice<amp::Type>{"bf16", amp::Type::bfloat16},     Choice<amp::Type>{"fp16", amp::Type::float16}};
+};
+
+namespace trainopt::amp {
+
+template <class V>
+void describe(V& v, Config& c) {
+  v.field("dtype", c.dtype, "bfloat16 needs no scaling; float16 scales the loss so that small gradients survive.");
+  v.field("init_scale", c.init_scale, "float16: first factor of the loss.", above(0));
+  v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the factor doubles.", in_range(1, 1e9));
+}
+
+}  // namespace trainopt::amp

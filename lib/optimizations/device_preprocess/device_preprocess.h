@@ -1,0 +1,23 @@
+// Images cross to the device as uint8, a quarter of float32's bytes; scaling and normalising (and, if asked, resizing) happen there.
+#pragma once
+
+#include "config/describe.h"
+
+namespace trainopt {
+struct Plan;
+struct Outcome;
+}
+
+namespace trainopt::device_preprocess {
+
+struct Config {
+  bool resize = false;
+};
+template <class V>
+void describe(V& v, Config& c) {
+  v.field("resize", c.resize, "Also the resize, and what follows it; needs images of one size.");
+}
+
+Outcome apply(Plan& plan, const Config& config);
+
+}  // namespace trainopt::device_preprocess

@@ -1,0 +1,13 @@
+// Gradients are dropped after an update: no fill with zeros, and the first backward writes instead of adding.
+#pragma once
+
+namespace trainopt {
+struct Plan;
+struct Outcome;
+}
+
+namespace trainopt::set_to_none {
+
+Outcome apply(Plan& plan);
+
+}  // namespace trainopt::set_to_none

@@ -1,0 +1,22 @@
+#include "optimizations/tf32/tf32.h"
+
+#include "train/plan.h"
+
+namespace trainopt::tf32 {
+
+Outcome apply(Plan& plan) {
+  if (!plan.device.is_cuda()) return Outcome::none("TF32 is a format of NVIDIA GPUs; this plan runs on the CPU");
+  if (plan.machine.sm < 80) return Outcome::none(fmt::format("TF32 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
+  plan.backend.allow_tf32 = true;
+  return Outcome::applied("float32 products may use TF32", [](const Observations& seen) {
+    auto calls = seen.convolution_types;
+    for (const auto& [name, count] : seen.product_types) calls[name] += count;
+    const int64_t candidates = calls["Float"];
+    const bool effective = seen.tf32_allowed && candidates > 0;
+    return Receipt{.observed = fmt::format("TF32 {} for {} float32 convolutions and matrix products", seen.tf32_allowed ? "allowed" : "not allowed", candidates),
+                   .effective = effective,
+                   .reason = effective ? "" : "every convolution and matrix product ran in 16 bits (amp)"};
+  });
+}
+
+}  // namespace trainopt::tf32

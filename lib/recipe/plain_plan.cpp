@@ -1,0 +1,124 @@
+#include "recipe/plain_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace trainopt {
+namespace {
+
+struct ChosenDevice {
+  at::Device device;
+  std::string reason;
+};
+
+ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
+  if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
+  if (wanted == "auto")
+    return machine.gpus > 0 ? ChosenDevice{at::Device(at::kCUDA, 0), "auto: a GPU is there"} : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+  const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
+  if (index >= machine.gpus)
+    throw UserError(fmt::format("device: the recipe asks for a GPU that is not there; use auto or cpu: {}, {} GPUs", wanted, machine.gpus));
+  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "as the recipe says"};
+}
+
+int64_t accumulation(const Recipe& recipe, int64_t ranks) {
+  const int64_t together = ranks * recipe.data.batch_size;
+  const auto& global = recipe.data.global_batch_size;
+  const auto& asked = recipe.train.gradient_accumulation_steps;
+  if (!global) return asked.value_or(1);
+  if (asked && *asked * together != *global)
+    throw UserError(fmt::format("data.global_batch_size must be ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
+                                ranks, *asked, recipe.data.batch_size));
+  if (*global % together != 0) {
+    const int64_t near = std::max<int64_t>(1, (*global + together / 2) / together) * together;
+    throw UserError(fmt::format("data.global_batch_size must divide by ranks × data.batch_size, {} would: {}, {} × {}", near, *global, ranks,
+                                recipe.data.batch_size));
+  }
+  return *global / together;
+}
+
+/// What takes effect without any switch; the passes turn on what the recipe asks for.
+DataConfig without_switches(DataConfig data) {
+  data.num_workers = 0;
+  data.persistent_workers = data.pin_memory = data.non_blocking = false;
+  return data;
+}
+
+int64_t planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
+  constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+  if (!train.max_steps && !train.epochs) return train.max_time ? kNoEnd : steps_per_epoch;
+  return std::min(train.max_steps.value_or(kNoEnd), train.epochs ? *train.epochs * steps_per_epoch : kNoEnd);
+}
+
+ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
+  ModelPlan plan{.config = recipe.model, .input = input};
+  const Model shapes = make_model([&] {
+    ModelConfig config = recipe.model;
+    config.weights.reset();
+    return config;
+  }(), input, at::kMeta, 0);
+  plan.parameters = shapes.parameter_count();
+  plan.flops_per_sample = shapes.flops_per_sample();
+  return plan;
+}
+
+void check_classes(const Dataset& dataset, int64_t model_classes) {
+  if (dataset.num_classes() > model_classes)
+    throw UserError(fmt::format("model.num_classes must be at least the data's classes: {}, {}", model_classes, dataset.num_classes()));
+}
+
+std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
+  if (!training.dataset) return std::nullopt;
+  auto dataset = open_evaluation_data(recipe.data, recipe.evaluation.path, training.dataset.get());
+  if (!dataset) return std::nullopt;
+  check_classes(*dataset, recipe.model.num_classes);
+  EvaluationPlan plan{.every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
+  plan.data.dataset = std::move(dataset);
+  plan.data.config.shuffle = false;
+  plan.data.config.drop_last = false;
+  plan.data.config.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
+  plan.data.config.transforms = recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
+  plan.data.options.accumulation = 1;
+  const auto image = plan.data.image();
+  if (!(image == training.image()))
+    throw UserError(fmt::format("evaluation.transforms must give images of the size that training's do: {}×{}, {}×{}", image.height, image.width,
+                                training.image().height, training.image().width));
+  return plan;
+}
+
+}  // namespace
+
+Plan plain_plan(const Recipe& recipe, const Machine& machine) {
+  constexpr int64_t kRanks = 1;
+  const auto [device, reason] = choose_device(recipe.device, machine);
+  Plan plan(machine, device, recipe.optimizer);
+  plan.device_reason = reason;
+  plan.name = recipe.name;
+  plan.seed = static_cast<uint64_t>(recipe.seed);
+
+  plan.data.config = without_switches(recipe.data);
+  plan.data.dataset = open_training_data(recipe.data, plan.seed);
+  plan.data.options.ranks = kRanks;
+  plan.data.options.accumulation = accumulation(recipe, kRanks);
+  plan.data.options.seed = plan.seed;
+  plan.data.options.num_classes = recipe.model.num_classes;
+  if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);
+
+  plan.model = model_plan(recipe, plan.data.image());
+  plan.evaluation = evaluation_plan(recipe, plan.data);
+
+  plan.train = recipe.train;
+  plan.scheduler = recipe.scheduler;
+  plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
+  plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps);
+  plan.checkpoint = recipe.checkpoint;
+  plan.logging = recipe.logging;
+  plan.telemetry = recipe.telemetry;
+  plan.bench = recipe.bench;
+  plan.backend.deterministic = recipe.deterministic;
+  plan.process.num_threads = static_cast<int>(recipe.num_threads.value_or(machine.cores));
+  plan.process.deterministic = recipe.deterministic;
+  return plan;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,119 @@
+#include "recipe/validate.h"
+
+#include "config/load.h"
+
+#include <set>
+
+namespace trainopt {
+namespace {
+
+using Problems = std::vector<RecipeProblem>;
+
+void collect(const Json& value, const Json& standard, const std::string& path, std::set<std::string>& changed) {
+  if (!value.is_object() || !standard.is_object()) {
+    if (value != standard) changed.insert(path);
+    return;
+  }
+  for (const auto& [key, entry] : value.items())
+    collect(entry, standard.contains(key) ? standard.at(key) : Json(), path.empty() ? key : path + "." + key, changed);
+}
+
+/// Full names of the keys whose value is not the default.
+std::set<std::string> changed_keys(const Recipe& recipe) {
+  std::set<std::string> changed;
+  collect(to_json(recipe), to_json(Recipe()), "", changed);
+  return changed;
+}
+
+bool known_device(const std::string& device) {
+  if (device == "auto" || device == "cpu" || device == "cuda") return true;
+  if (!device.starts_with("cuda:")) return false;
+  const auto index = device.substr(5);
+  return !index.empty() && index.size() <= 3 && index.find_first_not_of("0123456789") == std::string::npos;
+}
+
+bool reads_files(DatasetKind kind) { return kind == DatasetKind::cifar10 || kind == DatasetKind::image_folder; }
+
+void check_data(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  const DataConfig& data = recipe.data;
+  const auto name = word_of(data.dataset);
+  if (reads_files(data.dataset) && !data.path) problems.push_back({"data.path", fmt::format("{} needs a folder here", name)});
+  if (!reads_files(data.dataset)) {
+    if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files: leave this out", name)});
+    if (recipe.evaluation.path) problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+    if (recipe.evaluation.every_n_steps)
+      problems.push_back({"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+  } else if (changed.contains("data.size")) {
+    problems.push_back({"data.size", fmt::format("only fake_cifar10 and synthetic have a size of their own; {} has the size of its files", name)});
+  }
+  if (data.dataset == DatasetKind::image_folder && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
+    problems.push_back({"evaluation.every_n_steps", "image_folder needs evaluation.path for this"});
+  if (data.dataset == DatasetKind::synthetic) {
+    if (!data.transforms.empty()) problems.push_back({"data.transforms", "synthetic batches are made on the device at data.image_size: leave transforms out"});
+  } else if (changed.contains("data.image_size")) {
+    problems.push_back({"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
+  }
+  if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
+  if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
+    problems.push_back({"data.max_bad_samples", "needs data.on_bad_sample: substitute"});
+}
+
+void check_training(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  if (const auto* sgd = std::get_if<SgdConfig>(&recipe.optimizer); sgd && sgd->nesterov && sgd->momentum == 0)
+    problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
+  const auto& schedule = recipe.scheduler;
+  const bool open_end = recipe.train.max_time && !recipe.train.max_steps && !recipe.train.epochs;
+  if (schedule.name != ScheduleKind::constant && !schedule.total_steps && open_end)
+    problems.push_back({"scheduler.total_steps",
+                        fmt::format("{} needs this, or train.max_steps or train.epochs: with max_time alone its end is unknown", word_of(schedule.name))});
+  if (schedule.name == ScheduleKind::constant && schedule.total_steps)
+    problems.push_back({"scheduler.total_steps", "only linear and cosine have an end: leave this out"});
+  if (recipe.model.name == ModelKind::mlp) {
+    if (changed.contains("model.stem")) problems.push_back({"model.stem", "only resnets have a stem"});
+  } else {
+    for (const char* key : {"hidden", "dropout"})
+      if (changed.contains(fmt::format("model.{}", key))) problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
+  }
+  if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
+    problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
+}
+
+void check_device(const Recipe& recipe, Problems& problems) {
+  if (!known_device(recipe.device)) problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
+}
+
+/// Keys that are read but that this build does not honour: refused, never ignored.
+void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  const auto refuse = [&](bool asked, const char* key, const char* what) {
+    if (asked) problems.push_back({key, fmt::format("this build cannot {} yet", what)});
+  };
+  const auto& o = recipe.optimizations;
+  refuse(o.host_allocator.on, "optimizations.host_allocator", "put CPU tensors in a caching allocator");
+  refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
+  refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
+  refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
+  refuse(recipe.train.on_nonfinite != OnNonfinite::abort, "train.on_nonfinite", "skip or rerun a step");
+  refuse(recipe.checkpoint.every_n_steps.has_value(), "checkpoint.every_n_steps", "save checkpoints during a run");
+  refuse(recipe.checkpoint.resume != "none", "checkpoint.resume", "resume");
+  refuse(changed.contains("checkpoint.keep_last"), "checkpoint.keep_last", "keep several checkpoints");
+  refuse(changed.contains("checkpoint.background"), "checkpoint.background", "save in the background");
+  refuse(changed.contains("watchdog.timeout"), "watchdog.timeout", "watch for hangs");
+  for (const auto& key : changed)
+    if (key.starts_with("parallel.") && !(key == "parallel.sharding_strategy" && recipe.parallel.sharding_strategy == ShardingStrategy::none) &&
+        !(key == "parallel.backend" && recipe.parallel.backend == CommBackend::automatic))
+      problems.push_back({key, "this build trains on one rank: it cannot do this yet"});
+}
+
+}  // namespace
+
+std::vector<RecipeProblem> validate(const Recipe& recipe) {
+  const auto changed = changed_keys(recipe);
+  Problems problems;
+  check_device(recipe, problems);
+  check_data(recipe, changed, problems);
+  check_training(recipe, changed, problems);
+  check_not_yet(recipe, changed, problems);
+  return problems;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,18 @@
+// The checks that no single option can make: contradictions between keys, and what this build cannot do yet.
+#pragma once
+
+#include "recipe/recipe.h"
+
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+struct RecipeProblem {
+  std::string key, message;
+};
+
+/// All of them at once. A key that this build or this data set would ignore is refused where it differs from its default.
+std::vector<RecipeProblem> validate(const Recipe& recipe);
+
+}  // namespace trainopt

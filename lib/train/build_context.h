@@ -1,0 +1,22 @@
+// What the parts in the slots are made from.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <filesystem>
+
+namespace trainopt {
+
+class Model;
+class ParameterStore;
+struct Plan;
+
+struct BuildContext {
+  const Plan& plan;
+  at::Device device;
+  std::filesystem::path run_dir;          ///< where a part may write; empty if the run keeps nothing
+  Model* model = nullptr;                 ///< built, on `device`
+  ParameterStore* parameters = nullptr;   ///< null while the store itself is being built
+};
+
+}  // namespace trainopt

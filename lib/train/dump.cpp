@@ -1,0 +1,102 @@
+#include "train/dump.h"
+
+#include "base/files.h"
+#include "model/tensor_file.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+/// What the two wrappers gather of the current step.
+struct Gathered {
+  explicit Gathered(DumpConfig chosen) : config(std::move(chosen)) {}
+
+  bool wants(DumpKind kind) const {
+    return std::find(config.steps.begin(), config.steps.end(), step) != config.steps.end() &&
+           std::find(config.what.begin(), config.what.end(), kind) != config.what.end();
+  }
+
+  DumpConfig config;
+  int64_t step = 1;
+  std::vector<at::Tensor> outputs;
+  NamedTensors tensors;
+};
+
+class DumpingTask : public Task {
+ public:
+  DumpingTask(std::unique_ptr<Task> inner, std::shared_ptr<Gathered> gathered) : inner_(std::move(inner)), gathered_(std::move(gathered)) {}
+
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+    auto output = inner_->loss(model, input, target, context);
+    if (gathered_->wants(DumpKind::outputs)) gathered_->outputs.push_back(output.outputs.detach().to(at::kFloat));
+    return output;
+  }
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+    return inner_->evaluation_loss(model, input, target, context);
+  }
+  at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override { return inner_->correct(outputs, target); }
+
+ private:
+  std::unique_ptr<Task> inner_;
+  std::shared_ptr<Gathered> gathered_;
+};
+
+class DumpingParameters : public ParameterStore {
+ public:
+  DumpingParameters(std::unique_ptr<ParameterStore> inner, const Model& model, std::filesystem::path folder, std::shared_ptr<Gathered> gathered)
+      : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
+
+  const NamedTensors& parameters() const override { return inner_->parameters(); }
+  Scope accumulate(bool is_last) override { return inner_->accumulate(is_last); }
+  void finish_gradients() override { inner_->finish_gradients(); }
+  std::vector<at::Tensor> gradients() const override { return inner_->gradients(); }
+
+  at::Tensor clip(std::optional<double> max_norm) override {
+    if (gathered_->wants(DumpKind::gradients)) {
+      const auto all = inner_->gradients();
+      for (size_t i = 0; i < all.size(); ++i)
+        if (all[i].defined()) gathered_->tensors.emplace_back("gradients." + parameters()[i].first, all[i].detach().clone());
+    }
+    return inner_->clip(max_norm);
+  }
+
+  /// The last thing of a step: what was gathered is written here.
+  void clear_gradients() override {
+    inner_->clear_gradients();
+    if (gathered_->wants(DumpKind::buffers))
+      for (const auto& [name, buffer] : model_.buffers()) gathered_->tensors.emplace_back("buffers." + name, buffer);
+    if (!gathered_->outputs.empty()) gathered_->tensors.emplace_back("outputs", at::cat(gathered_->outputs));
+    if (!gathered_->tensors.empty()) {
+      create_folders(folder_);
+      save_tensors(folder_ / fmt::format("step-{:08}.safetensors", gathered_->step), gathered_->tensors);
+    }
+    gathered_->outputs.clear();
+    gathered_->tensors.clear();
+    ++gathered_->step;
+  }
+
+ private:
+  std::unique_ptr<ParameterStore> inner_;
+  const Model& model_;
+  std::filesystem::path folder_;
+  std::shared_ptr<Gathered> gathered_;
+};
+
+}  // namespace
+
+void add_dump(Plan& plan) {
+  if (plan.logging.dump.steps.empty()) return;
+  const auto gathered = std::make_shared<Gathered>(plan.logging.dump);
+  plan.task.wrap("logging.dump", "dumping outputs", [gathered](const BuildContext&, std::unique_ptr<Task> inner) {
+    return std::make_unique<DumpingTask>(std::move(inner), gathered);
+  });
+  plan.parameters.wrap("logging.dump", "dumping gradients and buffers", [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
+    return std::make_unique<DumpingParameters>(std::move(inner), *context.model, context.run_dir / "dump", gathered);
+  });
+}
+
+}  // namespace trainopt

@@ -1,0 +1,35 @@
+#include "train/evaluation.h"
+
+#include "base/clock.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+EvaluationResult evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device) {
+  const at::NoGradGuard no_grad;
+  const auto started = Clock::now();
+  const auto schedule = data.schedule();
+  const auto batches = data.open(device, schedule.steps_per_epoch());
+  // Sums stay on the device until the end; double, so that a million samples lose nothing.
+  at::Tensor loss_sum = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+  at::Tensor correct = at::zeros({2}, at::TensorOptions(device).dtype(at::kLong));
+  EvaluationResult result;
+  for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
+    const Batch batch = batches->next();
+    const auto autocast = precision.autocast();
+    const auto output = task.evaluation_loss(model, batch.get("input"), batch.get("target"), ForwardContext{.training = false, .generator = std::nullopt});
+    loss_sum += output.loss.to(at::kDouble) * batch.items;
+    correct += task.correct(output.outputs, batch.get("target"));
+    result.samples += batch.items;
+  }
+  const double all = static_cast<double>(result.samples);
+  result.loss = loss_sum.item<double>() / all;
+  result.top1_pct = 100.0 * static_cast<double>(correct[0].item<int64_t>()) / all;
+  result.top5_pct = 100.0 * static_cast<double>(correct[1].item<int64_t>()) / all;
+  result.wall_s = seconds_since(started);
+  return result;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,26 @@
+// Accuracy and loss on held-out data: no gradients, running statistics, the training precision, no label smoothing.
+#pragma once
+
+#include "model/model.h"
+#include "model/task.h"
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+namespace trainopt {
+
+class Precision;
+struct DataPlan;
+
+struct EvaluationResult {
+  double loss = 0;            ///< mean over all samples
+  double top1_pct = 0, top5_pct = 0;
+  int64_t samples = 0;
+  double wall_s = 0;
+};
+
+/// Every sample of `data` once. Waits for the device.
+EvaluationResult evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device);
+
+}  // namespace trainopt

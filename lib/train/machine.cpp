@@ -1,0 +1,65 @@
+#include "train/machine.h"
+
+#include "base/error.h"
+#include "device/device.h"
+#include "device/process.h"
+
+#include <charconv>
+#include <sstream>
+
+namespace trainopt {
+
+Machine detect_machine() {
+  Machine machine;
+  machine.cpu = device_facts(at::kCPU).name;
+  machine.cores = allowed_cores();
+  machine.gpus = cuda_count();
+  if (machine.gpus > 0) {
+    const auto facts = device_facts(at::Device(at::kCUDA, 0));
+    machine.gpu = facts.name;
+    machine.sm = facts.sm_major * 10 + facts.sm_minor;
+    machine.gpu_memory_bytes = facts.memory_bytes;
+  }
+  return machine;
+}
+
+namespace {
+int64_t whole_number(const std::string& assumption, std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > 1000000)
+    throw UserError(fmt::format("--assume needs a whole number here: {}", assumption));
+  return number;
+}
+}  // namespace
+
+Machine assume(Machine machine, const std::string& assumptions) {
+  machine.assumed = true;
+  std::istringstream parts(assumptions);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t equals = part.find('=');
+    const std::string key = part.substr(0, equals), value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    if (key == "gpus") {
+      machine.gpus = static_cast<int>(whole_number(part, value));
+    } else if (key == "arch") {
+      machine.sm = static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
+    } else if (key == "memory_gib") {
+      machine.gpu_memory_bytes = whole_number(part, value) << 30;
+    } else if (key == "cores") {
+      machine.cores = static_cast<int>(std::max<int64_t>(1, whole_number(part, value)));
+    } else {
+      throw UserError(fmt::format("--assume knows gpus, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
+    }
+  }
+  if (machine.gpus == 0) {
+    machine.sm = 0;
+    machine.gpu_memory_bytes = 0;
+  } else {
+    if (machine.sm == 0) machine.sm = 90;
+    if (machine.gpu_memory_bytes == 0) machine.gpu_memory_bytes = int64_t{80} << 30;
+    if (machine.gpu.empty()) machine.gpu = fmt::format("assumed sm_{} GPU", machine.sm);
+  }
+  return machine;
+}
+
+}  // namespace trainopt

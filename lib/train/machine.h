@@ -1,0 +1,25 @@
+// What a plan is made for: this machine, or one described on the command line (`plan --assume gpus=8,arch=sm_90,memory_gib=80`).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace trainopt {
+
+struct Machine {
+  std::string cpu;              ///< model name
+  int cores = 1;                ///< that this process may use
+  int gpus = 0;
+  std::string gpu;              ///< name of the first one
+  int sm = 0;                   ///< its compute capability, 90 for sm_90; 0 without a GPU
+  int64_t gpu_memory_bytes = 0;
+  bool assumed = false;         ///< described, not detected: nothing can be allocated on it
+};
+
+Machine detect_machine();
+
+/// `machine` with the assumptions "gpus=8,arch=sm_90,memory_gib=80,cores=64" put in. Throws UserError for other words.
+Machine assume(Machine machine, const std::string& assumptions);
+
+}  // namespace trainopt

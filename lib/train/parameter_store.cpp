@@ -1,0 +1,40 @@
+#include "train/parameter_store.h"
+
+#include "model/model.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+LocalParameters::LocalParameters(const Model& model, ClearGradients clear) : parameters_(model.parameters()), clear_(clear) {}
+
+std::vector<at::Tensor> LocalParameters::gradients() const {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters_.size());
+  for (const auto& [name, parameter] : parameters_) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+at::Tensor LocalParameters::clip(std::optional<double> max_norm) {
+  if (!max_norm) return {};
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> present;
+  for (auto& gradient : gradients())
+    if (gradient.defined()) present.push_back(std::move(gradient));
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(present, 2)));
+  at::_foreach_mul_(present, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
+  return norm;
+}
+
+void LocalParameters::clear_gradients() {
+  for (const auto& [name, parameter] : parameters_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    if (clear_ == ClearGradients::drop)
+      gradient.reset();
+    else
+      gradient.zero_();
+  }
+}
+
+}  // namespace trainopt

@@ -1,0 +1,71 @@
+// What this rank updates: parameters, their gradients, and how gradients are summed, measured, clipped and cleared.
+// LocalParameters is the plain store: everything is here, nothing is sent.
+#pragma once
+
+#include "model/tensor_file.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace trainopt {
+
+class Model;
+
+/// Runs its function when it goes out of scope.
+class Scope {
+ public:
+  Scope() = default;
+  explicit Scope(std::function<void()> at_end) : at_end_(std::move(at_end)) {}
+  ~Scope() {
+    if (at_end_) at_end_();
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  std::function<void()> at_end_;
+};
+
+enum class ClearGradients { zero, drop };
+
+class ParameterStore {
+ public:
+  virtual ~ParameterStore() = default;
+
+  /// In the model's order; float32 leaves that require gradients.
+  virtual const NamedTensors& parameters() const = 0;
+
+  /// Open around the forward and backward of one micro-batch; only the last one of a step communicates.
+  virtual Scope accumulate(bool is_last) = 0;
+  /// After the last micro-batch: from here on gradients() are those of the whole step.
+  virtual void finish_gradients() = 0;
+  /// One for each parameter; undefined where backward reached none.
+  virtual std::vector<at::Tensor> gradients() const = 0;
+  /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns that norm as it was (0-dim, on the device;
+  /// the host is never asked). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm / (norm + 1e-6)). Null: does nothing, returns
+  /// an undefined tensor.
+  virtual at::Tensor clip(std::optional<double> max_norm) = 0;
+  virtual void clear_gradients() = 0;
+};
+
+class LocalParameters : public ParameterStore {
+ public:
+  LocalParameters(const Model& model, ClearGradients clear);
+
+  const NamedTensors& parameters() const override { return parameters_; }
+  Scope accumulate(bool) override { return Scope(); }
+  void finish_gradients() override {}
+  std::vector<at::Tensor> gradients() const override;
+  at::Tensor clip(std::optional<double> max_norm) override;
+  void clear_gradients() override;
+
+ private:
+  NamedTensors parameters_;
+  ClearGradients clear_;
+};
+
+}  // namespace trainopt

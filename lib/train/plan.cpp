@@ -1,0 +1,38 @@
+#include "train/plan.h"
+
+namespace trainopt {
+
+Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_config_)
+    : machine(std::move(machine_)), device(device_), optimizer_config(std::move(optimizer_config_)),
+      task("task", "classification: cross entropy",
+           [](const BuildContext& context) { return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing); }),
+      precision("precision", "float32", [](const BuildContext&) { return std::make_unique<FullPrecision>(); }),
+      parameters("parameters", "all on this rank",
+                 [](const BuildContext& context) { return std::make_unique<LocalParameters>(*context.model, context.plan.clear_gradients); }),
+      optimizer("optimizer", describe_optimizer(optimizer_config) + ", one parameter after another",
+                [](const BuildContext& context) { return make_loop_optimizer(context.plan.optimizer_config, *context.parameters); }),
+      runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
+      average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }) {}
+
+std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const {
+  auto model = std::make_unique<Model>(make_model(config, input, device, seed));
+  if (memory_format != at::MemoryFormat::Contiguous) model->to_memory_format(memory_format);
+  return model;
+}
+
+int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.size; }
+
+InputShape DataPlan::image() const {
+  if (!dataset) return {3, config.image_size, config.image_size};
+  const auto size = model_input_size(config, *dataset);
+  return {3, size.height, size.width};
+}
+
+std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step) const {
+  BatchesOptions with_device = options;
+  with_device.device = device;
+  with_device.end_step = end_step;
+  return make_batches(config, dataset, with_device);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,20 @@
+#include "train/receipt.h"
+
+namespace trainopt {
+
+std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const Observations& seen) {
+  std::vector<SwitchReceipt> all;
+  for (const auto& planned : switches) {
+    Receipt receipt;
+    if (!planned.outcome.has_effect)
+      receipt = {.observed = "nothing", .effective = false, .reason = planned.outcome.text};
+    else if (seen.step == 0)
+      receipt = {.observed = "nothing: no step was completed", .effective = false, .reason = "the run ended before a step could be observed"};
+    else
+      receipt = planned.outcome.receipt(seen);
+    all.push_back({planned.name, planned.requested, std::move(receipt)});
+  }
+  return all;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,42 @@
+// What was asked of a switch, what it is expected to do here, and what was seen of it.
+#pragma once
+
+#include "train/observations.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// What was seen of a switch in a run.
+struct Receipt {
+  std::string observed;      ///< in words and numbers
+  bool effective = true;
+  std::string reason;        ///< why not (wholly) effective; empty if it was
+};
+using MakeReceipt = std::function<Receipt(const Observations&)>;
+
+/// What applying a switch to a plan came to.
+struct Outcome {
+  bool has_effect = true;
+  std::string text;          ///< what it does here, or why it does nothing here
+  MakeReceipt receipt;       ///< only with effect
+
+  static Outcome applied(std::string what, MakeReceipt receipt) { return {true, std::move(what), std::move(receipt)}; }
+  static Outcome none(std::string why) { return {false, std::move(why), {}}; }
+};
+
+/// A switch that the recipe turned on, in the order of the plan.
+struct PlannedSwitch {
+  std::string name, requested;   ///< "amp", "true"
+  Outcome outcome;
+};
+
+struct SwitchReceipt {
+  std::string name, requested;
+  Receipt receipt;
+};
+std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const Observations& seen);
+
+}  // namespace trainopt

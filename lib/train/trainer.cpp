@@ -1,0 +1,173 @@
+#include "train/trainer.h"
+
+#include "device/memory.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kObservedStep = 2;   // the first is full of one-off work
+
+/// Draws of the model itself (dropout), apart from every other trainer's in this process.
+at::Generator model_generator(at::Device device, uint64_t seed) {
+  at::Generator generator = at::globalContext().getHooks(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+}  // namespace
+
+Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal)
+    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal),
+      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device) {
+  model_ = plan_.model.build(plan_.device, plan_.seed);
+  BuildContext context{plan_, plan_.device, std::move(run_dir), model_.get(), nullptr};
+  parameters_ = plan_.parameters.build(context);
+  context.parameters = parameters_.get();
+  task_ = plan_.task.build(context);
+  precision_ = plan_.precision.build(context);
+  optimizer_ = plan_.optimizer.build(context);
+  runner_ = plan_.runner.build(context);
+  average_ = plan_.average.build(context);
+  batches_ = plan_.data.open(plan_.device, plan_.steps);
+  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
+  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { update_step(); }};
+  outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
+  started_ = Clock::now();
+}
+
+void Trainer::run() {
+  started_ = Clock::now();
+  while (!finished()) step();
+  deliver(late_.flush());
+  outcome_.stopped_by_signal = stop_signal_;
+  outcome_.wall_s = seconds_since(started_);
+  if (plan_.evaluation && plan_.evaluation->at_end && outcome_.stopped_by_signal == 0 && evaluated_at_ != outcome_.steps) evaluate();
+}
+
+void Trainer::step() {
+  const BackendGuard settings(plan_.backend);
+  const auto observer = observe();
+  Record record;
+  const auto device_time = std::make_shared<EventSpan>(plan_.device);
+  const auto stream = Stream::current(plan_.device);
+  device_time->start.record(stream);
+
+  const int64_t step = outcome_.steps + 1;
+  const double learning_rate = schedule_.learning_rate(step);
+  optimizer_->set_learning_rate(learning_rate);
+  int64_t step_samples = 0;
+  for (bool last = false; !last;) {
+    const Batch micro = batches_->next();
+    record.add(Metric::loss, runner_->micro_step(body_, micro));
+    step_samples = std::llround(static_cast<double>(micro.items) / micro.weight);
+    last = micro.is_last;
+  }
+  runner_->update_step(body_);
+
+  device_time->end.record(stream);
+  outcome_.steps = step;
+  outcome_.samples += step_samples;
+  record.set(Metric::learning_rate, learning_rate);
+  record.add(Metric::device_ms, device_time);
+  record.set_position(step, outcome_.samples, step_samples, plan_.data.samples());
+  after_step(std::move(record));
+}
+
+/// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be recorded once and replayed.
+at::Tensor Trainer::micro_step(const Batch& micro) {
+  const auto scope = parameters_->accumulate(micro.is_last);   // only the last micro-batch communicates
+  at::Tensor loss;
+  {
+    const auto autocast = precision_->autocast();
+    loss = task_->loss(*model_, micro.get("input"), micro.get("target"), training_).loss * micro.weight;   // a mean over the step however it is cut
+  }
+  precision_->backward(loss);
+  return loss.detach();
+}
+
+void Trainer::update_step() {
+  parameters_->finish_gradients();
+  const at::Tensor overflow = precision_->unscale(*parameters_);   // stays on the device
+  grad_norm_ = parameters_->clip(plan_.train.max_grad_norm);
+  optimizer_->step(*parameters_, overflow);                        // writes nothing where overflow is 1
+  precision_->update(overflow);
+  average_->update(*parameters_);
+  parameters_->clear_gradients();
+}
+
+void Trainer::after_step(Record record) {
+  const auto stats = batches_->take_stats();
+  if (outcome_.observations.step == outcome_.steps) observe_input(stats);
+  record.set(Metric::data_wait_ms, stats.data_wait_ms);
+  if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
+  if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);
+  if (const auto scale = precision_->loss_scale(); scale.defined()) record.add(Metric::loss_scale, scale);
+  record.set_memory(plan_.device);
+  record.finish();
+  late_.submit(std::move(record));
+  // The first step is waited for once: its end is a number of the summary.
+  deliver(outcome_.steps == 1 ? late_.flush() : late_.poll());
+  if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
+  if (plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0) evaluate();
+  outcome_.wall_s = seconds_since(started_);
+}
+
+bool Trainer::finished() const {
+  if (outcome_.steps >= plan_.steps || stop_signal_ != 0) return true;
+  return plan_.train.max_time && outcome_.steps > 0 && seconds_since(started_) >= plan_.train.max_time->seconds;
+}
+
+void Trainer::deliver(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    listener_.step_done(row);
+    if (!std::isfinite(row[Metric::loss].value_or(0.0)))
+      throw UserError(fmt::format("the loss is not finite; lower optimizer.lr, warm it up, or look at the data of this step: step {}, loss {}", row.step(),
+                                  *row[Metric::loss]),
+                      ExitCode::diverged);
+  }
+}
+
+void Trainer::evaluate() {
+  const BackendGuard settings(plan_.backend);
+  deliver(late_.flush());
+  outcome_.evaluation = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device);
+  evaluated_at_ = outcome_.steps;
+  listener_.evaluated(outcome_.steps, *outcome_.evaluation);
+}
+
+std::unique_ptr<StepObserver> Trainer::observe() {
+  Observations& seen = outcome_.observations;
+  const int64_t step = outcome_.steps + 1;
+  if (step != std::min(kObservedStep, plan_.steps)) return nullptr;
+  seen.step = step;
+  for (const auto& gradient : parameters_->gradients()) seen.gradients_at_start += gradient.defined();
+  seen.tf32_allowed = at::globalContext().allowTF32CuDNN();
+  seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
+  return std::make_unique<StepObserver>(seen);
+}
+
+void Trainer::observe_input(const BatchSourceStats& stats) {
+  Observations& seen = outcome_.observations;
+  seen.bytes_to_device = stats.bytes_copied;
+  seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
+  seen.copies_beside_step = stats.copies_beside_step;
+  seen.loader_threads = stats.threads;
+  seen.loader_starts = stats.thread_starts;
+  seen.input_type = stats.input_type;
+}
+
+void Trainer::save(ArchiveWriter& archive) const {
+  for (const auto& [name, tensor] : model_->state()) archive.tensor("model." + name, tensor);
+  optimizer_->save(archive);
+  precision_->save(archive);
+  average_->save(archive);
+  archive.value("step", outcome_.steps);
+  archive.value("samples", outcome_.samples);
+  archive.value("seed", plan_.seed);
+}
+
+}  // namespace trainopt
