@@ -32,8 +32,14 @@ if(NOT TARGET yaml-cpp::yaml-cpp)       # before 0.8
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
 
+# libtorch's wheel carries headers of a newer fmt than the one that spdlog was built with; the system's must be found first.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include_first)
+file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOLIC)
+
 # libtorch, seen as a system library so that its headers cannot trip our warnings.
 add_library(trainopt_torch INTERFACE)
+target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first)
 target_link_libraries(trainopt_torch INTERFACE ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 file(GLOB cuda_library_folders LIST_DIRECTORIES true ${TRAINOPT_SITE_PACKAGES}/nvidia/*/lib)
