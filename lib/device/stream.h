@@ -70,4 +70,10 @@ class Event {
 /// Milliseconds of device time between two recorded events with timing, both ready.
 double elapsed_ms(const Event& start, const Event& end);
 
+/// A stretch of device work to be measured: record both ends, read it when the end is ready.
+struct EventSpan {
+  explicit EventSpan(c10::Device device) : start(device, true), end(device, true) {}
+  Event start, end;
+};
+
 }  // namespace trainopt

@@ -1,0 +1,14 @@
+// What a run stood on: environment.json and `trainopt env`.
+#pragma once
+
+#include "base/json.h"
+#include "metrics/gpu_probe.h"
+
+#include <string>
+
+namespace trainopt {
+
+/// Versions, CPU, memory, GPUs, driver, kernel; no host name. `not_measured`: metrics without a value and why (Telemetry::reasons()).
+Json environment(const std::string& trainopt_version, const Reasons& not_measured = {}, const std::string& nvml_library = kNvmlLibrary);
+
+}  // namespace trainopt

@@ -1,0 +1,96 @@
+#include "metrics/format.h"
+
+#include "base/units.h"
+
+#include <cmath>
+#include <iterator>
+
+namespace trainopt {
+
+void append_number(std::string& text, const MetricInfo& metric, double value) {
+  const auto out = std::back_inserter(text);
+  switch (metric.form) {
+    case Form::integer: fmt::format_to(out, "{:.0f}", value); return;
+    case Form::float32:   // nine digits of a double that holds a float are those of the float
+    case Form::real: fmt::format_to(out, "{:.9g}", value); return;
+  }
+}
+
+std::string json_line(const Values& row) {
+  std::string line;
+  line.reserve(640);
+  for (const MetricInfo& metric : kCatalogue) {
+    line += line.empty() ? "{\"" : ",\"";
+    line += metric.name;
+    line += "\":";
+    const auto& value = row[metric.metric];
+    if (!value) line += "null";
+    else if (std::isnan(*value)) line += "\"NaN\"";
+    else if (std::isinf(*value)) line += *value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+    else append_number(line, metric, *value);
+  }
+  line += "}\n";
+  return line;
+}
+
+std::string csv_header() {
+  std::string line;
+  for (const MetricInfo& metric : kCatalogue) {
+    if (!line.empty()) line += ',';
+    line += metric.name;
+  }
+  return line + '\n';
+}
+
+std::string csv_line(const Values& row) {
+  std::string line;
+  line.reserve(320);
+  for (const MetricInfo& metric : kCatalogue) {
+    if (metric.metric != kCatalogue.front().metric) line += ',';
+    const auto& value = row[metric.metric];
+    if (value) append_number(line, metric, *value);
+  }
+  line += '\n';
+  return line;
+}
+
+std::string human_rate(double per_second) {
+  if (per_second >= 100) return fmt::format("{:.0f}", per_second);
+  return fmt::format("{:.{}f}", per_second, per_second >= 10 ? 1 : 2);
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
+  const int64_t whole = std::llround(seconds);
+  if (whole < 3600) return fmt::format("{}m {:02d}s", whole / 60, whole % 60);
+  return fmt::format("{}h {:02d}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string console_line(const Row& row, int64_t total_steps) {
+  std::string line;
+  const auto out = std::back_inserter(line);
+  if (total_steps > 0) {
+    const std::string total = std::to_string(total_steps);
+    fmt::format_to(out, "step  {:>{}}/{}", row.step(), total.size(), total);
+  } else {
+    fmt::format_to(out, "step  {:>6}", row.step());
+  }
+  const auto& step_ms = row[Metric::step_ms];
+  if (const auto& loss = row[Metric::loss]) fmt::format_to(out, "  loss {:.4f}", *loss);
+  if (const auto& rate = row[Metric::samples_per_s]) fmt::format_to(out, "  {} samples/s", human_rate(*rate));
+  if (step_ms) fmt::format_to(out, "  step {:.1f} ms", *step_ms);
+  if (const auto& wait = row[Metric::data_wait_ms]) {
+    fmt::format_to(out, "  data {:.1f} ms", *wait);
+    if (step_ms && *step_ms > 0) fmt::format_to(out, " ({:.0f} %)", 100 * *wait / *step_ms);
+  }
+  if (const auto& gpu = row[Metric::gpu_util_pct]) fmt::format_to(out, "  gpu {:.0f} %", *gpu);
+  else if (const auto& cpu = row[Metric::cpu_util_pct]) fmt::format_to(out, "  cpu {:.0f} %", *cpu);
+  for (const Metric memory : {Metric::memory_reserved_mib, Metric::gpu_memory_used_mib, Metric::process_rss_mib})
+    if (row[memory]) {
+      fmt::format_to(out, "  mem {}", human_bytes(*row[memory] * 0x1p20));
+      break;
+    }
+  return line;
+}
+
+}  // namespace trainopt

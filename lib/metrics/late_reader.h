@@ -1,0 +1,48 @@
+// Numbers come back from the device a step or two late, so that writing every step down costs no synchronisation: submit() queues
+// one small copy into a pinned ring and an event behind it, poll() reads what has arrived.
+#pragma once
+
+#include "device/stream.h"
+#include "metrics/record.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <deque>
+#include <vector>
+
+namespace trainopt {
+
+class LateReader {
+ public:
+  /// Rows are at most this many steps behind.
+  static constexpr size_t kMostInFlight = 2;
+
+  explicit LateReader(c10::Device device);
+
+  /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at once; on a GPU this
+  /// waits for the oldest step if two more are already on their way, which also keeps the host from running far ahead.
+  void submit(Record record);
+  /// Rows that have arrived since the last call, in order; never waits.
+  std::vector<Row> poll();
+  /// Waits for the rest. After it, submit() may be called again.
+  std::vector<Row> flush();
+  size_t in_flight() const { return flying_.size(); }
+
+ private:
+  struct Flight {
+    Record record;
+    size_t place;
+  };
+  void queue_copy(const Record& record, size_t place);
+  void land_oldest();
+
+  c10::Device device_;
+  at::Tensor ring_;                      ///< [kMostInFlight + 1, kMetricCount] float32, pinned
+  std::vector<Event> arrived_;           ///< by place
+  std::deque<Flight> flying_;
+  size_t next_place_ = 0;
+  std::vector<Row> landed_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,61 @@
+#include "metrics/sinks.h"
+
+#include "metrics/format.h"
+
+#include <algorithm>
+
+namespace trainopt {
+
+void JsonlSink::write(const Row& row) { file_.write(json_line(row)); }
+
+CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
+  if (file_.was_empty()) file_.write(csv_header());
+}
+
+void CsvSink::write(const Row& row) { file_.write(csv_line(row)); }
+
+Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console)
+    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps) {
+  const auto wants = [&](SinkKind kind) { return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end(); };
+  console_lines_ = wants(SinkKind::console);
+  console.progress = console_lines_ ? config.progress : Progress::off;
+  console_ = std::make_unique<Console>(console);
+  if (run_dir.empty()) return;
+  if (wants(SinkKind::jsonl)) files_.push_back(std::make_unique<JsonlSink>(run_dir / "metrics.jsonl"));
+  if (wants(SinkKind::csv)) files_.push_back(std::make_unique<CsvSink>(run_dir / "metrics.csv"));
+}
+
+void Sinks::write(const Row& row) {
+  if (!any_ || row.step() % every_n_steps_ == 0) {
+    held_back_.reset();
+    write_now(row);
+  } else {
+    held_back_ = row;   // the last step of a run is known only afterwards
+    console_->step(row, {});
+  }
+  any_ = true;
+}
+
+void Sinks::write_now(const Row& row) {
+  for (const auto& file : files_) file->write(row);
+  console_->step(row, console_lines_ ? console_line(row, total_steps_) : std::string());
+}
+
+void Sinks::finish() {
+  if (held_back_) write_now(*held_back_);
+  held_back_.reset();
+  flush();
+}
+
+void Sinks::flush() {
+  for (const auto& file : files_) file->flush();
+  console_->flush();
+}
+
+int64_t Sinks::dropped_lines() const {
+  int64_t lines = 0;
+  for (const auto& file : files_) lines += file->dropped_lines();
+  return lines;
+}
+
+}  // namespace trainopt

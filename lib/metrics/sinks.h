@@ -1,0 +1,73 @@
+// Where rows go.
+#pragma once
+
+#include "metrics/config.h"
+#include "metrics/console.h"
+#include "metrics/line_file.h"
+#include "metrics/record.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace trainopt {
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void write(const Row& row) = 0;
+  virtual void flush() = 0;
+  virtual int64_t dropped_lines() const { return 0; }
+};
+
+/// metrics.jsonl: one JSON object a line.
+class JsonlSink : public Sink {
+ public:
+  explicit JsonlSink(const std::filesystem::path& path) : file_(path) {}
+  void write(const Row& row) override;
+  void flush() override { file_.flush(); }
+  int64_t dropped_lines() const override { return file_.dropped_lines(); }
+
+ private:
+  LineFile file_;
+};
+
+/// metrics.csv: the names, then a line a row. A file that has lines already (a resumed run) keeps its head.
+class CsvSink : public Sink {
+ public:
+  explicit CsvSink(const std::filesystem::path& path);
+  void write(const Row& row) override;
+  void flush() override { file_.flush(); }
+  int64_t dropped_lines() const override { return file_.dropped_lines(); }
+
+ private:
+  LineFile file_;
+};
+
+/// The sinks that a recipe asks for, and the rule which rows they get: every n-th step, the first and the last.
+class Sinks {
+ public:
+  /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
+  Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console);
+
+  void write(const Row& row);
+  /// Also writes the last row if the rule left it out, and takes the progress line away.
+  void finish();
+  void flush();
+  /// Lines of the files that a full disk cost.
+  int64_t dropped_lines() const;
+  /// For lines of other kinds (evaluations, the table at the end), in order with the steps.
+  Console& console() { return *console_; }
+
+ private:
+  void write_now(const Row& row);
+
+  int64_t every_n_steps_, total_steps_;
+  bool console_lines_ = false, any_ = false;
+  std::unique_ptr<Console> console_;
+  std::vector<std::unique_ptr<Sink>> files_;
+  std::optional<Row> held_back_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,142 @@
+#include "metrics/summary.h"
+
+#include "base/error.h"
+#include "base/units.h"
+#include "metrics/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace trainopt {
+namespace {
+
+/// Step times kept for percentiles: exact up to here, then every second, fourth, … step.
+constexpr size_t kMostTimes = 1 << 20;
+
+Json json_of(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+double percentile(std::vector<double>& values, double q) {
+  TRAINOPT_CHECK(!values.empty());
+  const double place = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::ptrdiff_t>(std::floor(place));
+  std::nth_element(values.begin(), values.begin() + below, values.end());
+  const double low = values[static_cast<size_t>(below)];
+  if (static_cast<double>(below) == place) return low;
+  const double high = *std::min_element(values.begin() + below + 1, values.end());
+  return low + (high - low) * (place - static_cast<double>(below));
+}
+
+void Summary::Sums::Weighted::add(const std::optional<double>& value, double by) {
+  if (!value) return;
+  sum += *value * by;
+  weight += by;
+}
+
+std::optional<double> Summary::Sums::Weighted::mean() const {
+  return weight > 0 ? std::optional(sum / weight) : std::nullopt;
+}
+
+void Summary::Sums::add(const Row& row) {
+  const auto& time = row[Metric::step_ms];
+  if (!time) return;
+  samples += static_cast<double>(row.step_samples);
+  step_ms += *time;
+  if (const auto& wait = row[Metric::data_wait_ms]; wait && *time > 0) data_wait.add(100 * *wait / *time, *time);
+  gpu_util.add(row[Metric::gpu_util_pct], *time);
+  gpu_sm_util.add(row[Metric::gpu_sm_util_pct], *time);
+  gpu_tensor_util.add(row[Metric::gpu_tensor_util_pct], *time);
+  cpu_util.add(row[Metric::cpu_util_pct], *time);
+}
+
+Summary::Summary(int64_t warmup_steps) : warmup_steps_(warmup_steps) { TRAINOPT_CHECK(warmup_steps >= 0); }
+
+void Summary::add(const Row& row) {
+  ++steps_;
+  if (const auto& loss = row[Metric::loss]) {
+    if (!first_loss_) first_loss_ = loss;
+    last_loss_ = loss;
+  }
+  const auto& memory = row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
+  if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
+  if (steps_ <= 2 * warmup_steps_) {
+    head_.push_back(row);
+    return;
+  }
+  later_.add(row);
+  if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
+  later_ms_.push_back(*row[Metric::step_ms]);
+  if (later_ms_.size() < kMostTimes) return;
+  stride_ *= 2;
+  size_t kept = 0;
+  for (size_t i = 1; i < later_ms_.size(); i += 2) later_ms_[kept++] = later_ms_[i];
+  later_ms_.resize(kept);
+}
+
+int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
+
+Summary::Statistics Summary::statistics() const {
+  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}};
+  std::vector<double> times = later_ms_;
+  for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) {
+    result.sums.add(head_[i]);
+    // Thinned like the rest: a time that stands for one step among times that stand for many would weigh too much.
+    if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0) times.push_back(*head_[i][Metric::step_ms]);
+  }
+  if (times.empty()) return result;
+  const auto steps = static_cast<double>(measured_steps());
+  result.mean = result.sums.step_ms / steps;
+  result.p50 = percentile(times, 0.50);
+  result.p95 = percentile(times, 0.95);
+  result.p99 = percentile(times, 0.99);
+  if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
+  return result;
+}
+
+Json Summary::to_json() const {
+  const Statistics s = statistics();
+  Json json;
+  json["time_to_first_step_s"] = json_of(time_to_first_step_s_);
+  json["samples_per_s"] = json_of(s.samples_per_s);
+  json["step_ms"] = {{"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
+  json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
+  json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
+  json["gpu_sm_util_pct"] = json_of(s.sums.gpu_sm_util.mean());
+  json["gpu_tensor_util_pct"] = json_of(s.sums.gpu_tensor_util.mean());
+  json["cpu_util_pct"] = json_of(s.sums.cpu_util.mean());
+  json["peak_memory_mib"] = json_of(peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_);
+  json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
+  json["measured_steps"] = measured_steps();
+  json["left_out_steps"] = left_out_steps();
+  return json;
+}
+
+std::string Summary::table(const std::vector<SwitchLine>& switches) const {
+  const Statistics s = statistics();
+  std::string text;
+  size_t width = std::string_view("time to first step").size();
+  for (const SwitchLine& line : switches) width = std::max(width, line.name.size());
+  const auto row = [&](std::string_view name, const std::string& value) {
+    fmt::format_to(std::back_inserter(text), "{}  {:<{}}  {}", text.empty() ? "" : "\n", name, width, value);
+  };
+  if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s));
+  if (s.p50) row("step time", fmt::format("p50 {:.1f} ms   p95 {:.1f} ms   p99 {:.1f} ms", *s.p50, *s.p95, *s.p99));
+  if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
+  if (const auto share = s.sums.gpu_util.mean()) row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
+  if (const auto share = s.sums.gpu_sm_util.mean()) row("SM utilization", fmt::format("{:.0f} % of the multiprocessors busy (GPM), mean", *share));
+  if (const auto share = s.sums.gpu_tensor_util.mean())
+    row("tensor cores", fmt::format("{:.0f} % of the time active (GPM), mean", *share));
+  if (const auto share = s.sums.cpu_util.mean()) row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
+  if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_) row("peak memory", human_bytes(*memory * 0x1p20));
+  if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
+  if (measured_steps() > 0) {
+    const std::string left_out = left_out_steps() == 0 ? "" : fmt::format(", the first {} left out as warm-up", left_out_steps());
+    row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
+  }
+  for (const SwitchLine& line : switches) row(line.name, line.observed);
+  return text;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,71 @@
+// The numbers of a whole run, from its rows.
+#pragma once
+
+#include "base/json.h"
+#include "metrics/record.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// The value below which a share `q` in [0, 1] of the values lie, between neighbours by linear interpolation (numpy's default).
+/// `values` is not empty and is reordered.
+double percentile(std::vector<double>& values, double q);
+
+/// Of a switch at the end of a run, for the table.
+struct SwitchLine {
+  std::string name;
+  std::string observed;
+};
+
+class Summary {
+ public:
+  /// The first `warmup_steps` are left out of the statistics; half the steps when there are fewer than twice as many.
+  explicit Summary(int64_t warmup_steps);
+
+  void add(const Row& row);
+  /// Seconds from the start of the process to the end of its first step.
+  void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
+  /// From libtorch's allocator or the kernel, which see peaks between steps; otherwise the largest value of the rows.
+  void set_peak_memory(double mib) { peak_memory_mib_ = mib; }
+
+  int64_t steps() const { return steps_; }
+  int64_t left_out_steps() const;
+  int64_t measured_steps() const { return steps_ - left_out_steps(); }
+
+  /// The keys of summary.json that follow from rows: samples_per_s, step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
+  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s. null: not measured.
+  Json to_json() const;
+  /// For the console, several lines, the last without a newline.
+  std::string table(const std::vector<SwitchLine>& switches) const;
+
+ private:
+  /// Sums over steps; a percentage is weighted by the time of its step.
+  struct Sums {
+    double samples = 0, step_ms = 0;
+    struct Weighted {
+      double sum = 0, weight = 0;
+      void add(const std::optional<double>& value, double by);
+      std::optional<double> mean() const;
+    };
+    Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
+    void add(const Row& row);
+  };
+  struct Statistics {
+    Sums sums;
+    std::optional<double> mean, p50, p95, p99, samples_per_s;
+  };
+  Statistics statistics() const;
+
+  int64_t warmup_steps_, steps_ = 0;
+  std::vector<Row> head_;            ///< the first 2·warmup_steps rows: which of them count is known only later
+  Sums later_;
+  std::vector<double> later_ms_;     ///< every `stride_`-th step's time
+  int64_t stride_ = 1;
+  std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;
+};
+
+}  // namespace trainopt

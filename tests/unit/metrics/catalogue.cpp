@@ -1,0 +1,37 @@
+#include "metrics/catalogue.h"
+
+#include "support/catch.h"
+
+#include <set>
+#include <string>
+
+using namespace trainopt;
+
+TEST_CASE("the record has the documented names in the documented order") {
+  const std::vector<std::string> documented{
+      "step", "epoch", "samples", "loss", "learning_rate", "grad_norm", "loss_scale", "step_ms", "data_wait_ms", "copy_ms", "device_ms",
+      "samples_per_s", "gpu_util_pct", "gpu_sm_util_pct", "gpu_tensor_util_pct", "gpu_memory_used_mib", "memory_allocated_mib",
+      "memory_reserved_mib", "gpu_power_w", "gpu_sm_clock_mhz", "gpu_throttle", "cpu_util_pct", "process_rss_mib"};
+  REQUIRE(documented.size() == kMetricCount);
+  for (size_t i = 0; i < kMetricCount; ++i) {
+    CHECK(kCatalogue[i].name == documented[i]);
+    CHECK(kCatalogue[i].metric == static_cast<Metric>(i));
+    CHECK(!kCatalogue[i].meaning.empty());
+    CHECK(kCatalogue[i].meaning.back() == '.');
+  }
+}
+
+TEST_CASE("a name's ending is its unit") {
+  for (const MetricInfo& metric : kCatalogue) {
+    const std::string name(metric.name), unit(metric.unit);
+    CHECK(name.ends_with("_ms") == (unit == "ms"));
+    CHECK(name.ends_with("_pct") == (unit == "%"));
+    CHECK(name.ends_with("_mib") == (unit == "MiB"));
+    CHECK(name.ends_with("_per_s") == (unit == "1/s"));
+  }
+}
+
+TEST_CASE("nothing is measured at first") {
+  const Values values;
+  for (const MetricInfo& metric : kCatalogue) CHECK(!values[metric.metric]);
+}

@@ -1,0 +1,166 @@
+#include "metrics/sinks.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "metrics/format.h"
+#include "support/catch.h"
+#include "temporary_folder.h"
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <limits>
+
+using namespace trainopt;
+
+namespace {
+
+Row row_of(int64_t step) {
+  Row row;
+  row[Metric::step] = static_cast<double>(step);
+  row[Metric::samples] = static_cast<double>(step * 32);
+  return row;
+}
+
+LoggingConfig files_only() {
+  LoggingConfig config;
+  config.sinks = {SinkKind::jsonl, SinkKind::csv};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a JSON line, letter by letter") {
+  Row row = row_of(12);
+  row[Metric::epoch] = 384.0 / 10000;
+  row[Metric::loss] = static_cast<double>(2.3012f);
+  row[Metric::learning_rate] = 0.001;
+  row[Metric::step_ms] = 25.75;
+  row[Metric::data_wait_ms] = 0.0;
+  row[Metric::gpu_throttle] = 36;
+  CHECK(json_line(row) ==
+        "{\"step\":12,\"epoch\":0.0384,\"samples\":384,\"loss\":2.30119991,\"learning_rate\":0.001,\"grad_norm\":null,\"loss_scale\":null,"
+        "\"step_ms\":25.75,\"data_wait_ms\":0,\"copy_ms\":null,\"device_ms\":null,\"samples_per_s\":null,\"gpu_util_pct\":null,"
+        "\"gpu_sm_util_pct\":null,\"gpu_tensor_util_pct\":null,\"gpu_memory_used_mib\":null,\"memory_allocated_mib\":null,"
+        "\"memory_reserved_mib\":null,\"gpu_power_w\":null,\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_pct\":null,"
+        "\"process_rss_mib\":null}\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,25.75,0,,,,,,,,,,,,36,,\n");
+}
+
+TEST_CASE("the CSV's head is the catalogue") {
+  CHECK(csv_header().starts_with("step,epoch,samples,loss,learning_rate,"));
+  CHECK(csv_header().ends_with(",cpu_util_pct,process_rss_mib\n"));
+}
+
+TEST_CASE("a loss reads back to the same float") {
+  uint32_t bits = 1;
+  for (int i = 0; i < 20000; ++i) {
+    bits = bits * 1664525u + 1013904223u;
+    float loss;
+    std::memcpy(&loss, &bits, sizeof loss);
+    if (!std::isfinite(loss)) continue;
+    Row row = row_of(1);
+    row[Metric::loss] = static_cast<double>(loss);
+    const auto back = static_cast<float>(Json::parse(json_line(row)).at("loss").get<double>());
+    REQUIRE(std::memcmp(&back, &loss, sizeof loss) == 0);
+  }
+}
+
+TEST_CASE("what is not finite stays JSON, and differs from what was not measured") {
+  Row row = row_of(1);
+  row[Metric::loss] = std::numeric_limits<double>::quiet_NaN();
+  row[Metric::grad_norm] = -std::numeric_limits<double>::infinity();
+  const Json json = Json::parse(json_line(row));
+  CHECK(json.at("loss") == "NaN");
+  CHECK(json.at("grad_norm") == "-Infinity");
+  CHECK(json.at("step_ms").is_null());
+  CHECK(csv_line(row).starts_with("1,,32,nan,,-inf,"));
+  CHECK(console_line(row, 0) == "step       1  loss nan");
+}
+
+TEST_CASE("the console's line") {
+  Row row = row_of(12);
+  row[Metric::loss] = 2.30124;
+  row[Metric::samples_per_s] = 1243.2;
+  row[Metric::step_ms] = 25.74;
+  row[Metric::data_wait_ms] = 0.31;
+  row[Metric::gpu_util_pct] = 97.2;
+  row[Metric::cpu_util_pct] = 55;
+  row[Metric::memory_reserved_mib] = 11.3 * 1024;
+  row[Metric::process_rss_mib] = 3000;
+  CHECK(console_line(row, 100) ==
+        "step   12/100  loss 2.3012  1243 samples/s  step 25.7 ms  data 0.3 ms (1 %)  gpu 97 %  mem 11.3 GiB");
+  row[Metric::gpu_util_pct].reset();
+  row[Metric::memory_reserved_mib].reset();
+  row[Metric::process_rss_mib] = 812;
+  row[Metric::samples_per_s] = 12.34;
+  CHECK(console_line(row, 100) ==
+        "step   12/100  loss 2.3012  12.3 samples/s  step 25.7 ms  data 0.3 ms (1 %)  cpu 55 %  mem 812.0 MiB");
+}
+
+TEST_CASE("every n-th row, the first and the last, in both files") {
+  TemporaryFolder folder;
+  LoggingConfig config = files_only();
+  config.every_n_steps = 4;
+  {
+    Sinks sinks(config, folder.path(), {.fd = -1});
+    for (int64_t step = 1; step <= 10; ++step) sinks.write(row_of(step));
+    sinks.finish();
+  }
+  const std::string lines = folder.text("metrics.jsonl");
+  std::vector<int64_t> steps;
+  std::stringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) steps.push_back(Json::parse(line).at("step"));
+  CHECK(steps == std::vector<int64_t>{1, 4, 8, 10});
+  CHECK(folder.text("metrics.csv") == csv_header() + csv_line(row_of(1)) + csv_line(row_of(4)) + csv_line(row_of(8)) + csv_line(row_of(10)));
+}
+
+TEST_CASE("a resumed run appends and keeps one head") {
+  TemporaryFolder folder;
+  for (int64_t step = 1; step <= 2; ++step) {
+    Sinks sinks(files_only(), folder.path(), {.fd = -1});
+    sinks.write(row_of(step));
+    sinks.finish();
+  }
+  CHECK(folder.text("metrics.csv") == csv_header() + csv_line(row_of(1)) + csv_line(row_of(2)));
+  CHECK(folder.text("metrics.jsonl") == json_line(row_of(1)) + json_line(row_of(2)));
+}
+
+TEST_CASE("a file that cannot be opened is said at the start") {
+  CHECK_THROWS_AS(Sinks(files_only(), "/nowhere/at/all", {.fd = -1}), UserError);
+}
+
+TEST_CASE("a full disk costs lines, not the run") {
+  LineFile full("/dev/full");
+  full.write("one\n");
+  full.write("two\n");
+  CHECK(full.dropped_lines() == 0);
+  full.flush();
+  CHECK(full.dropped_lines() == 2);
+  full.write("three\n");
+  full.flush();
+  CHECK(full.dropped_lines() == 3);
+}
+
+TEST_CASE("a torn line is cut off, so that later lines stand on their own") {
+  TemporaryFolder folder;
+  const auto path = folder.path() / "lines";
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  LineFile file(path);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  setrlimit(RLIMIT_FSIZE, &small);
+  file.write("1234567\n");
+  file.write("abcdefg\n");
+  file.flush();
+  setrlimit(RLIMIT_FSIZE, &before);
+  file.write("later\n");
+  file.flush();
+  std::signal(SIGXFSZ, old_handler);
+  CHECK(file.dropped_lines() == 1);
+  CHECK(folder.text("lines") == "1234567\nlater\n");
+}

@@ -1,0 +1,112 @@
+#include "metrics/summary.h"
+
+#include "support/catch.h"
+
+using namespace trainopt;
+
+namespace {
+
+Row row_of(double step_ms, double wait_ms = 0) {
+  Row row;
+  row[Metric::step_ms] = step_ms;
+  row[Metric::data_wait_ms] = wait_ms;
+  row.step_samples = 10;
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("percentiles as numpy computes them") {
+  // numpy.percentile([15, 20, 35, 40, 50], [0, 40, 50, 95, 99, 100])
+  std::vector<double> values{50, 15, 40, 20, 35};
+  CHECK(percentile(values, 0.0) == 15);
+  CHECK(percentile(values, 0.4) == Approx(29.0));
+  CHECK(percentile(values, 0.5) == 35);
+  CHECK(percentile(values, 0.95) == Approx(48.0));
+  CHECK(percentile(values, 0.99) == Approx(49.6));
+  CHECK(percentile(values, 1.0) == 50);
+  std::vector<double> one{7};
+  CHECK(percentile(one, 0.99) == 7);
+}
+
+TEST_CASE("statistics by hand: ten warm-up steps, then 1 to 100 ms") {
+  Summary summary(10);
+  for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
+  for (int i = 1; i <= 100; ++i) {
+    Row row = row_of(i, i % 2 == 0 ? 0.5 * i : 0.0);
+    row[Metric::gpu_util_pct] = i <= 50 ? 0 : 100;
+    row[Metric::loss] = 100.0 - i;
+    row[Metric::memory_reserved_mib] = i == 60 ? 900 : 500;
+    summary.add(row);
+  }
+  CHECK(summary.measured_steps() == 100);
+  const Json json = summary.to_json();
+  CHECK(json.at("samples_per_s").get<double>() == Approx(1000.0 / 5050.0 * 1e3));
+  CHECK(json.at("step_ms").at("mean").get<double>() == Approx(50.5));
+  CHECK(json.at("step_ms").at("p50").get<double>() == Approx(50.5));
+  CHECK(json.at("step_ms").at("p95").get<double>() == Approx(95.05));
+  CHECK(json.at("step_ms").at("p99").get<double>() == Approx(99.01));
+  CHECK(json.at("data_wait_pct").get<double>() == Approx(100 * 0.5 * 2550 / 5050.0));
+  CHECK(json.at("gpu_util_pct").get<double>() == Approx(100 * 3775 / 5050.0));
+  CHECK(json.at("cpu_util_pct").is_null());
+  CHECK(json.at("peak_memory_mib") == 900);
+  CHECK(json.at("loss").at("first") == 99);
+  CHECK(json.at("loss").at("last") == 0);
+  CHECK(json.at("measured_steps") == 100);
+  CHECK(json.at("left_out_steps") == 10);
+}
+
+TEST_CASE("the warm-up rule") {
+  const auto left_out = [](int64_t warmup, int steps) {
+    Summary summary(warmup);
+    for (int i = 1; i <= steps; ++i) summary.add(row_of(i));
+    return std::pair(summary.left_out_steps(), summary.to_json().at("step_ms").at("mean"));
+  };
+  CHECK(left_out(10, 30) == std::pair<int64_t, Json>(10, 20.5));
+  CHECK(left_out(10, 20) == std::pair<int64_t, Json>(10, 15.5));
+  CHECK(left_out(10, 19) == std::pair<int64_t, Json>(9, 14.5));
+  CHECK(left_out(10, 4) == std::pair<int64_t, Json>(2, 3.5));
+  CHECK(left_out(10, 1) == std::pair<int64_t, Json>(0, 1.0));
+  CHECK(left_out(0, 3) == std::pair<int64_t, Json>(0, 2.0));
+}
+
+TEST_CASE("a run without steps has no numbers") {
+  const Summary summary(10);
+  const Json json = summary.to_json();
+  CHECK(json.at("samples_per_s").is_null());
+  CHECK(json.at("step_ms").at("p99").is_null());
+  CHECK(json.at("loss").at("first").is_null());
+  CHECK(json.at("measured_steps") == 0);
+  CHECK(summary.table({}).empty());
+}
+
+TEST_CASE("millions of steps keep their mean exactly and their percentiles nearly") {
+  Summary summary(10);
+  const int steps = 3'000'000;
+  for (int i = 0; i < steps; ++i) summary.add(row_of(1 + (i * 7919LL) % 1000));
+  const Json step_ms = summary.to_json().at("step_ms");
+  CHECK(step_ms.at("mean").get<double>() == Approx(500.5).epsilon(1e-4));
+  CHECK(step_ms.at("p50").get<double>() == Approx(500.5).epsilon(0.01));
+  CHECK(step_ms.at("p99").get<double>() == Approx(990.5).epsilon(0.01));
+}
+
+TEST_CASE("the table at the end") {
+  Summary summary(1);
+  for (int i = 0; i < 5; ++i) {
+    Row row = row_of(20, 0.4);
+    row[Metric::gpu_util_pct] = 97;
+    summary.add(row);
+  }
+  summary.set_peak_memory(2048);
+  summary.set_time_to_first_step(2.14);
+  CHECK(summary.table({{"amp", "convolutions in bfloat16"}, {"channels_last", "no effect: the model has no convolution"}}) ==
+        "  samples/s           500\n"
+        "  step time           p50 20.0 ms   p95 20.0 ms   p99 20.0 ms\n"
+        "  waiting for data    2.0 % of the time\n"
+        "  GPU utilization     97 % of the time with a kernel running (NVML), mean\n"
+        "  peak memory         2.0 GiB\n"
+        "  time to first step  2.1 s\n"
+        "  measured over       4 steps, the first 1 left out as warm-up\n"
+        "  amp                 convolutions in bfloat16\n"
+        "  channels_last       no effect: the model has no convolution");
+}

@@ -1,0 +1,93 @@
+#include "metrics/telemetry.h"
+
+#include "base/json.h"
+#include "support/catch.h"
+#include "temporary_folder.h"
+
+#include <cmath>
+
+using namespace trainopt;
+
+namespace {
+
+void wait_for_samples(const Telemetry& telemetry, Clock::time_point begin) {
+  for (int i = 0; i < 500 && !telemetry.between(begin, Clock::now()).values[Metric::cpu_util_pct]; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+}  // namespace
+
+TEST_CASE("without NVML the GPU's numbers are null and have a reason") {
+  GpuProbe probe("libno-such-library.so.1", "00000000:01:00.0");
+  Values values;
+  probe.sample(values);
+  for (const Metric metric : kGpuMetrics) {
+    CHECK(!values[metric]);
+    CHECK_THAT(probe.reasons().at(std::string(info(metric).name)), ContainsSubstring("libno-such-library.so.1 is not here"));
+  }
+  CHECK(!GpuProbe::driver_version("libno-such-library.so.1"));
+}
+
+TEST_CASE("a library that is not NVML is a reason too") {
+  GpuProbe probe("libc.so.6", "00000000:01:00.0");
+  CHECK_THAT(probe.reasons().at("gpu_util_pct"), ContainsSubstring("libc.so.6 lacks functions"));
+}
+
+TEST_CASE("CPU and memory of this process") {
+  TemporaryFolder folder;
+  const auto begin = Clock::now();
+  std::optional<Telemetry> telemetry;
+  telemetry.emplace(TelemetryOptions{.device = c10::Device(c10::kCPU), .interval_s = 0.02, .file = folder.path() / "telemetry.jsonl"});
+  // One thread that computes: about one core's share, far from none.
+  double sink = 0;
+  for (const auto until = begin + std::chrono::milliseconds(300); Clock::now() < until;) sink += std::sqrt(sink + 1);
+  wait_for_samples(*telemetry, begin);
+  const Values values = telemetry->between(begin, Clock::now()).values;
+  CHECK(sink > 0);
+  CHECK(*values[Metric::cpu_util_pct] > 1);
+  CHECK(*values[Metric::cpu_util_pct] < 150);
+  CHECK(*values[Metric::process_rss_mib] > 5);
+  CHECK(!values[Metric::gpu_util_pct]);
+  CHECK(telemetry->reasons().at("gpu_util_pct") == "the run uses no GPU");
+
+  Row row;
+  row.began = begin;
+  row.ended = Clock::now();
+  row[Metric::process_rss_mib] = 1.0;
+  telemetry->fill(row);
+  CHECK(row[Metric::process_rss_mib] == 1.0);
+  CHECK(row[Metric::cpu_util_pct].has_value());
+  telemetry->stop();
+  telemetry->stop();
+  CHECK(telemetry->between(begin, Clock::now()).values[Metric::cpu_util_pct].has_value());
+  telemetry.reset();
+
+  std::stringstream lines(folder.text("telemetry.jsonl"));
+  int count = 0;
+  double last = -1;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const Json json = Json::parse(line);
+    CHECK(json.at("time_s").get<double>() > last);
+    last = json.at("time_s").get<double>();
+    CHECK(json.at("gpu_util_pct").is_null());
+    CHECK(json.at("process_rss_mib").is_number());
+    CHECK(!json.contains("loss"));
+  }
+  CHECK(count >= 3);
+}
+
+TEST_CASE("a window without a sample has the latest one before it") {
+  const auto begin = Clock::now();
+  Telemetry telemetry({.device = c10::Device(c10::kCPU), .interval_s = 0.02});
+  wait_for_samples(telemetry, begin);
+  telemetry.stop();
+  const auto now = Clock::now();
+  CHECK(telemetry.between(now, now).values[Metric::process_rss_mib].has_value());
+  CHECK(!telemetry.between(begin - std::chrono::seconds(2), begin - std::chrono::seconds(1)).values[Metric::process_rss_mib]);
+}
+
+TEST_CASE("stopping does not wait for a long interval") {
+  const auto begin = Clock::now();
+  { Telemetry telemetry({.device = c10::Device(c10::kCPU), .interval_s = 3600}); }
+  CHECK(seconds_since(begin) < 30);
+}
