@@ -22,7 +22,7 @@ namespace trainopt {
 struct TelemetryOptions {
   c10::Device device = c10::Device(c10::kCPU);   ///< whose GPU to watch
   double interval_s = 0.1;
-  std::filesystem::path file;                    ///< telemetry.jsonl, a line a sample; empty: none
+  std::filesystem::path file = {};               ///< telemetry.jsonl, a line a sample; empty: none
   std::string nvml_library = kNvmlLibrary;
 };
 

@@ -36,8 +36,8 @@ TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches added
   for (int64_t step = 1; step <= 4; ++step) {
     const Row& row = rows[static_cast<size_t>(step - 1)];
     CHECK(row.step() == step);
-    CHECK(row[Metric::samples] == step * 32);
-    CHECK(row[Metric::epoch] == step * 0.1);
+    CHECK(*row[Metric::samples] == static_cast<double>(step * 32));
+    CHECK(*row[Metric::epoch] == Approx(static_cast<double>(step) * 0.1));
     CHECK(row[Metric::loss] == 0.25 * static_cast<double>(step) + 0.5);
     CHECK(row[Metric::learning_rate] == 0.1);
     CHECK(!row[Metric::grad_norm]);
