@@ -1,0 +1,58 @@
+// Images as the loader sees them: 8-bit RGB, interleaved (HWC), rows from top to bottom.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+namespace trainopt {
+
+/// A sample that cannot be used; what() is the reason, the caller knows the file.
+class BadSample : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct ImageSize {
+  int64_t height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// In pixels; may reach outside the image it refers to where zeros pad it.
+struct Rect {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+  int64_t bottom() const { return top + height; }
+  int64_t right() const { return left + width; }
+  bool operator==(const Rect&) const = default;
+};
+
+/// What two rectangles share; no height and no width if nothing.
+Rect intersection(const Rect& a, const Rect& b);
+
+/// Somebody else's pixels. Rows are `stride` bytes apart; nothing is read past the last pixel.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int64_t height = 0, width = 0;
+  int64_t stride = 0;
+};
+
+/// Own pixels. The memory only grows, so that an image can be filled again and again without allocating.
+class ImageU8 {
+ public:
+  /// The pixels' values are then whatever was there before.
+  void set_size(ImageSize size) {
+    size_ = size;
+    const size_t needed = static_cast<size_t>(size.height * size.width * 3);
+    if (pixels_.size() < needed) pixels_.resize(needed);
+  }
+  ImageSize size() const { return size_; }
+  uint8_t* row(int64_t y) { return pixels_.data() + y * size_.width * 3; }
+  ImageView view() const { return {pixels_.data(), size_.height, size_.width, size_.width * 3}; }
+
+ private:
+  ImageSize size_;
+  std::vector<uint8_t> pixels_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,160 @@
+#include "data/image/jpeg.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+namespace trainopt {
+
+// libjpeg is C and leaves by longjmp when it fails. So the functions here that call it through guarded() hold nothing with a
+// destructor, and the reason waits in `reason` until we are back in C++.
+struct JpegReader::State {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr error{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf on_error;
+  char reason[JMSG_LENGTH_MAX] = {};
+  std::span<const uint8_t> file;
+  std::vector<uint8_t> ink_row;  // of a CMYK image
+
+  ~State() { jpeg_destroy_decompress(&info); }
+
+  /// Runs `calls`; throws BadSample with libjpeg's words if one of them fails.
+  template <class Calls>
+  void guarded(const Calls& calls) {
+    if (setjmp(on_error)) throw BadSample(fmt::format("JPEG: {}", reason));
+    calls();
+  }
+
+  void open();
+  /// Rows up to `height` of the output, beginning at the next; each `width` pixels wide.
+  void read_rows(ImageU8& out);
+};
+
+namespace {
+
+[[noreturn]] void fail(j_common_ptr info) {
+  auto* state = static_cast<JpegReader::State*>(info->client_data);
+  info->err->format_message(info, state->reason);
+  std::longjmp(state->on_error, 1);
+}
+
+/// Warnings mean damaged or missing data, except two about header fields that no pixel depends on.
+void note_message(j_common_ptr info, int level) {
+  const int code = info->err->msg_code;
+  if (level < 0 && code != JWRN_JFIF_MAJOR && code != JWRN_ADOBE_XFORM) fail(info);
+}
+
+/// A small progressive file can ask for scan after scan over a large image.
+void limit_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* state = static_cast<JpegReader::State*>(info->client_data);
+  std::snprintf(state->reason, sizeof(state->reason), "more than %d scans", kMostScans);
+  std::longjmp(state->on_error, 1);
+}
+
+/// Pillow's conversion: all four inks stored inverted (Adobe's way), products rounded to 8 bits.
+void cmyk_to_rgb(const uint8_t* cmyk, int64_t count, uint8_t* rgb) {
+  for (int64_t i = 0; i < count; ++i, cmyk += 4, rgb += 3) {
+    const int light = cmyk[3];
+    for (int channel = 0; channel < 3; ++channel) {
+      const int product = (255 - cmyk[channel]) * light + 128;
+      rgb[channel] = static_cast<uint8_t>(std::max(light - (((product >> 8) + product) >> 8), 0));
+    }
+  }
+}
+
+}  // namespace
+
+void JpegReader::State::open() {
+  info.err = jpeg_std_error(&error);
+  error.error_exit = fail;
+  error.emit_message = note_message;
+  info.client_data = this;
+  guarded([&] {
+    jpeg_create_decompress(&info);
+    progress.progress_monitor = limit_scans;
+    info.progress = &progress;
+    jpeg_mem_src(&info, file.data(), file.size());
+    jpeg_read_header(&info, TRUE);
+  });
+  check_image_size({info.image_height, info.image_width});
+  if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4)
+    throw BadSample(fmt::format("JPEG: {} colour components", info.num_components));
+  info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+  info.dct_method = JDCT_ISLOW;
+  info.do_fancy_upsampling = TRUE;
+}
+
+void JpegReader::State::read_rows(ImageU8& out) {
+  const bool inks = info.out_color_space == JCS_CMYK;
+  const int64_t height = out.size().height, width = out.size().width;
+  TRAINOPT_CHECK_EQUAL(static_cast<int64_t>(info.output_width), width);
+  if (inks) ink_row.resize(static_cast<size_t>(width * 4));
+  guarded([&] {
+    for (int64_t y = 0; y < height; ++y) {
+      JSAMPROW row = inks ? ink_row.data() : out.row(y);
+      jpeg_read_scanlines(&info, &row, 1);
+      if (inks) cmyk_to_rgb(row, width, out.row(y));
+    }
+  });
+}
+
+JpegReader::JpegReader(std::span<const uint8_t> file) : state_(std::make_unique<State>()) {
+  state_->file = file;
+  state_->open();
+}
+
+JpegReader::~JpegReader() = default;
+
+ImageSize JpegReader::size() const { return {state_->info.image_height, state_->info.image_width}; }
+
+ImageSize JpegReader::reduced_size(int reduction) const {
+  return {(size().height + reduction - 1) / reduction, (size().width + reduction - 1) / reduction};
+}
+
+void JpegReader::read_all(ImageU8& out) {
+  state_->guarded([&] { jpeg_start_decompress(&state_->info); });
+  out.set_size(size());
+  state_->read_rows(out);
+}
+
+InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
+  jpeg_decompress_struct& info = state_->info;
+  const ImageSize whole = reduced_size(reduction);
+  TRAINOPT_CHECK(intersection(part, {0, 0, whole.height, whole.width}) == part);
+  info.scale_num = 1;
+  info.scale_denom = static_cast<unsigned>(reduction);
+
+  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a little more.
+  constexpr int64_t kMargin = 2;
+  const int64_t top = std::max<int64_t>(part.top - kMargin, 0);
+  const int64_t bottom = std::min(part.bottom() + kMargin, whole.height);
+  JDIMENSION left = static_cast<JDIMENSION>(std::max<int64_t>(part.left - kMargin, 0));
+  JDIMENSION width = static_cast<JDIMENSION>(std::min(part.right() + kMargin, whole.width) - left);
+  state_->guarded([&] {
+    jpeg_start_decompress(&info);
+    if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);   // moves both outwards to whole blocks
+    if (top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(top));
+  });
+  buffer.set_size({bottom - top, info.output_width});
+  state_->read_rows(buffer);
+
+  const auto& file = state_->file;
+  const bool ends_well = file.size() >= 2 && file[file.size() - 2] == 0xFF && file[file.size() - 1] == JPEG_EOI;
+  if (!ends_well && bottom < whole.height) {
+    // Probably cut off: look at the rest too, so that the verdict does not depend on the crop. Skipping alone would not look.
+    ImageU8 last;
+    last.set_size({1, info.output_width});
+    state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(whole.height - bottom - 1)); });
+    state_->read_rows(last);
+  }
+  return {buffer.view(), top, left};
+}
+
+}  // namespace trainopt

@@ -1,0 +1,93 @@
+#include "data/image/png.h"
+
+#include "base/error.h"
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include <png.h>
+
+namespace trainopt {
+
+namespace {
+
+/// Everything that lives across libpng's longjmp: see jpeg.cpp.
+struct PngReader {
+  std::span<const uint8_t> file;
+  size_t position = 0;
+  char reason[160] = {};
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::vector<uint8_t> grey16;       // big-endian
+  std::vector<uint8_t*> rows;
+
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+
+  template <class Calls>
+  void guarded(const Calls& calls) {
+    if (setjmp(png_jmpbuf(png))) throw BadSample(fmt::format("PNG: {}", reason));
+    calls();
+  }
+};
+
+[[noreturn]] void fail(png_structp png, png_const_charp message) {
+  auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+  std::snprintf(reader->reason, sizeof(reader->reason), "%s", message);
+  png_longjmp(png, 1);
+}
+
+/// Warnings are about chunks that no pixel depends on; damaged image data is an error to libpng.
+void ignore_warning(png_structp, png_const_charp) {}
+
+void read_bytes(png_structp png, png_bytep out, size_t count) {
+  auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (count > reader->file.size() - reader->position) png_error(png, "the file is cut off");
+  std::memcpy(out, reader->file.data() + reader->position, count);
+  reader->position += count;
+}
+
+}  // namespace
+
+void decode_png(std::span<const uint8_t> file, ImageU8& out) {
+  PngReader reader;
+  reader.file = file;
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, fail, ignore_warning);
+  TRAINOPT_CHECK(reader.png != nullptr);
+  const png_structp png = reader.png;
+  const png_infop info = reader.info = png_create_info_struct(png);
+  TRAINOPT_CHECK(info != nullptr);
+  reader.guarded([&] {
+    png_set_read_fn(png, &reader, read_bytes);
+    png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);   // check_image_size() says it better
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);   // text, profiles, times: not even unpacked
+    png_read_info(png, info);
+  });
+  const ImageSize size{png_get_image_height(png, info), png_get_image_width(png, info)};
+  check_image_size(size);
+
+  const int color = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
+  const bool grey16 = color == PNG_COLOR_TYPE_GRAY && depth == 16;
+  reader.guarded([&] {
+    if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+    if (color == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
+    if (depth == 16 && !grey16) png_set_strip_16(png);
+    png_set_strip_alpha(png);
+    if ((color & PNG_COLOR_MASK_COLOR) == 0 && !grey16) png_set_gray_to_rgb(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+  });
+  TRAINOPT_CHECK_EQUAL(static_cast<int64_t>(png_get_rowbytes(png, info)), size.width * (grey16 ? 2 : 3));
+
+  out.set_size(size);
+  if (grey16) reader.grey16.resize(static_cast<size_t>(size.height * size.width * 2));
+  for (int64_t y = 0; y < size.height; ++y) reader.rows.push_back(grey16 ? &reader.grey16[y * size.width * 2] : out.row(y));
+  reader.guarded([&] {
+    png_read_image(png, reader.rows.data());
+    png_read_end(png, nullptr);
+  });
+  for (size_t i = 0; i < reader.grey16.size() / 2; ++i)
+    std::memset(out.row(0) + i * 3, reader.grey16[i * 2] != 0 ? 255 : reader.grey16[i * 2 + 1], 3);
+}
+
+}  // namespace trainopt

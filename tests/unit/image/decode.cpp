@@ -1,0 +1,166 @@
+#include "data/image/decode.h"
+
+#include "base/philox.h"
+#include "data/image/jpeg.h"
+#include "unit/image/samples.h"
+#include "support/catch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+#include <jpeglib.h>
+
+using namespace trainopt;
+
+namespace {
+
+std::string reason(const std::vector<uint8_t>& file) {
+  try {
+    ImageU8 image;
+    decode_image(file, image);
+  } catch (const BadSample& bad) {
+    return bad.what();
+  }
+  return "";
+}
+
+/// A JPEG with the first component sampled h × v times as finely as the others.
+std::vector<uint8_t> encode(const ImageU8& image, int h, int v, bool progressive, unsigned restart) {
+  jpeg_compress_struct info;
+  jpeg_error_mgr error;
+  info.err = jpeg_std_error(&error);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long count = 0;
+  jpeg_mem_dest(&info, &bytes, &count);
+  info.image_height = static_cast<JDIMENSION>(image.size().height);
+  info.image_width = static_cast<JDIMENSION>(image.size().width);
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  info.comp_info[0].h_samp_factor = h;
+  info.comp_info[0].v_samp_factor = v;
+  info.restart_interval = restart;
+  if (progressive) jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = const_cast<uint8_t*>(image.view().pixels) + info.next_scanline * image.view().stride;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  const std::vector<uint8_t> file(bytes, bytes + count);
+  std::free(bytes);
+  jpeg_destroy_compress(&info);
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("files decode to Pillow's bytes") {
+  // Image.open(file).convert("RGB").tobytes(), Pillow 12.0 with libjpeg-turbo 3.1.2
+  struct Known { const char* name; ImageSize size; uint64_t hash; };
+  const auto known = GENERATE(
+      Known{"420.jpg", {61, 83}, 0x273261ce1c362f45}, Known{"422.jpg", {61, 83}, 0x13e5b5419e8e7ba9},
+      Known{"444_restart.jpg", {61, 83}, 0x6c0ff676208677ba}, Known{"progressive.jpg", {61, 83}, 0x0eeaf6a2f0ed10c3},
+      Known{"grey.jpg", {61, 83}, 0x701d5392db1d2d61}, Known{"cmyk.jpg", {61, 83}, 0xd5674c6a9cc37c82},
+      Known{"rotated_exif.jpg", {61, 83}, 0x9f8925430315a76a}, Known{"icc.jpg", {61, 83}, 0x9f8925430315a76a},
+      Known{"palette_alpha.png", {23, 31}, 0x415c412f7688e867}, Known{"rgba.png", {23, 31}, 0x3b937b902d87b860},
+      Known{"grey_alpha.png", {23, 31}, 0x6043f7bb3bf5f9b8}, Known{"grey1.png", {23, 31}, 0x0be1e421ebd37891},
+      Known{"grey16.png", {23, 31}, 0xdda9cd2959a6757d}, Known{"rgb16.png", {11, 19}, 0x9224dba533c18a5b},
+      Known{"interlaced.png", {11, 19}, 0x81f181b15fd2be7b});
+  INFO(known.name);
+  ImageU8 image = pattern(100, 100);   // as if used before
+  decode_image(file_bytes(known.name), image);
+  CHECK(image.size() == known.size);
+  CHECK(hash_bytes(image.row(0), static_cast<size_t>(known.size.height * known.size.width * 3)) == known.hash);
+}
+
+TEST_CASE("a part of a JPEG has the pixels of the whole") {
+  PhiloxStream random(mix_key(2, "parts"));
+  const auto between = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random.next_below(high - low + 1)); };
+  for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {4, 2}}) {
+    for (const bool progressive : {false, true}) {
+      for (const unsigned restart : {0u, 5u}) {
+        for (const ImageSize size : {ImageSize{97, 131}, {64, 64}, {33, 47}, {1, 1}, {7, 90}, {130, 18}}) {
+          const std::vector<uint8_t> file = encode(pattern(size.height, size.width), h, v, progressive, restart);
+          ImageU8 all, buffer;
+          decode_image(file, all);
+          for (int i = 0; i < 25; ++i) {
+            const int64_t height = between(1, size.height), width = between(1, size.width);
+            const Rect part{between(0, size.height - height), between(0, size.width - width), height, width};
+            JpegReader reader(file);
+            const InputRegion region = reader.read(part, 1, buffer);
+            for (int64_t y = part.top; y < part.bottom(); ++y)
+              REQUIRE(std::memcmp(all.row(y) + part.left * 3,
+                                  region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+                                  static_cast<size_t>(width * 3)) == 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what is no image is said to be none") {
+  const std::vector<uint8_t> jpeg = file_bytes("420.jpg");
+  CHECK(reason({}) == "the file is empty");
+  CHECK(reason({jpeg.begin(), jpeg.begin() + 10}) != "");
+  CHECK(reason(std::vector<uint8_t>(200, 'x')) == "the file is neither JPEG nor PNG");
+}
+
+TEST_CASE("cut off files are bad wherever the cut is") {
+  const auto name = GENERATE(as<std::string>(), "420.jpg", "444_restart.jpg", "progressive.jpg", "grey16.png", "interlaced.png");
+  const std::vector<uint8_t> file = file_bytes(name);
+  const size_t end = name.ends_with(".jpg") ? file.size() - 12 : file.size();   // the last bits of a JPEG may be padding only
+  for (size_t count = 0; count < end; count += 7) CHECK(reason({file.begin(), file.begin() + static_cast<int64_t>(count)}) != "");
+
+  if (name.ends_with(".jpg")) {   // also when only the top is asked for
+    JpegReader reader({file.data(), end});
+    ImageU8 buffer;
+    CHECK_THROWS_AS(reader.read({0, 0, 4, 4}, 1, buffer), BadSample);
+  }
+}
+
+TEST_CASE("sizes beyond the limits are refused from the header") {
+  std::vector<uint8_t> jpeg = file_bytes("420.jpg"), png = file_bytes("rgba.png");
+  const uint8_t frame_marker[] = {0xFF, 0xC0};
+  const auto frame = std::search(jpeg.begin(), jpeg.end(), std::begin(frame_marker), std::end(frame_marker));
+  REQUIRE(frame != jpeg.end());
+  for (int i = 0; i < 2; ++i) {   // 65,000 rows and columns
+    frame[5 + i * 2] = 0xFD;
+    frame[6 + i * 2] = 0xE8;
+  }
+  CHECK_THAT(reason(jpeg), ContainsSubstring("65000x65000"));
+  CHECK_NOTHROW(check_image_size({16384, 5461}));
+  CHECK_THROWS_AS(check_image_size({16384, 5462}), BadSample);
+  CHECK_THROWS_AS(check_image_size({16385, 1}), BadSample);
+  CHECK_THROWS_AS(check_image_size({0, 1}), BadSample);
+}
+
+TEST_CASE("a JPEG with hundreds of scans is refused") {
+  // The last scan of a progressive file again and again: small to store, long to decode.
+  std::vector<uint8_t> file = file_bytes("progressive.jpg");
+  file.resize(file.size() - 2);
+  const uint8_t scan_marker[] = {0xFF, 0xDA};
+  const auto scan = std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker));
+  const std::vector<uint8_t> last(scan, file.end());
+  for (int i = 0; i < 600; ++i) file.insert(file.end(), last.begin(), last.end());
+  file.insert(file.end(), {0xFF, 0xD9});
+  CHECK(reason(file) != "");
+}
+
+TEST_CASE("flipped bits give a picture or a reason, never a crash") {
+  const auto name = GENERATE(as<std::string>(), "420.jpg", "progressive.jpg", "cmyk.jpg", "palette_alpha.png", "interlaced.png", "grey16.png");
+  const std::vector<uint8_t> file = file_bytes(name);
+  PhiloxStream random(mix_key(3, name));
+  int bad = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<uint8_t> flipped = file;
+    for (int flip = 0; flip < 1 + i % 3; ++flip) flipped[random.next_below(file.size())] ^= static_cast<uint8_t>(1u << random.next_below(8));
+    bad += reason(flipped) != "";
+  }
+  CHECK(bad > 20);   // most flips in a JPEG only change the picture
+}
