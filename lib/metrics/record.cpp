@@ -33,6 +33,7 @@ void Record::set_memory(c10::Device device) {
 }
 
 void Record::finish(double paused_ms) {
+  paused_ms_ = paused_ms;
   row_.ended = Clock::now();
   const double step_ms = milliseconds_between(row_.began, row_.ended) - paused_ms;
   row_[Metric::step_ms] = step_ms;

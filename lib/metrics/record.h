@@ -26,7 +26,8 @@ struct Row : Values {
 /// A step's numbers, some still on the device. Nothing here waits for the device.
 class Record {
  public:
-  Record() { row_.began = Clock::now(); }
+  /// `began`: the step's start on the host. Where the last step's end is given, no time falls between the steps.
+  explicit Record(Clock::time_point began = Clock::now()) { row_.began = began; }
   /// `step` from 1; `samples` seen by all ranks including this step; `dataset_size` samples are an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
@@ -38,12 +39,14 @@ class Record {
   void add(Metric metric, std::shared_ptr<const EventSpan> span) { spans_.emplace_back(metric, std::move(span)); }
   /// libtorch's allocator now; nothing on the CPU.
   void set_memory(c10::Device device);
-  /// The step's end on the host: step_ms is the time since construction less `paused_ms` (evaluation, checkpoints), samples_per_s follows.
+  /// The step's end on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), samples_per_s follows.
+  /// LateReader::submit() moves it to when it returns, since waiting for the device is part of the step.
   void finish(double paused_ms = 0);
 
  private:
   friend class LateReader;
   Row row_;
+  std::optional<double> paused_ms_;   // once finished
   std::vector<std::pair<Metric, at::Tensor>> scalars_;
   std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>> spans_;
 };
