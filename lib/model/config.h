@@ -24,7 +24,7 @@ struct ModelConfig {
   StemKind stem = StemKind::imagenet;
   std::vector<int64_t> hidden{512, 512};
   double dropout = 0.0;
-  std::optional<std::string> weights;
+  std::optional<std::string> weights = std::nullopt;
 };
 
 template <class V>

@@ -1,0 +1,267 @@
+#include "base/safetensors.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and nothing here swaps bytes");
+
+constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
+constexpr size_t kLengthBytes = 8;
+
+/// Closes a descriptor and removes an unfinished temporary file, whatever happens.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& target) : target_(target), temporary_(target) {
+    temporary_ += fmt::format(".{}.tmp", ::getpid());
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) fail();
+  }
+  ~TemporaryFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!done_) ::unlink(temporary_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void append(const void* data, size_t bytes) {
+    const char* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t put = ::write(descriptor_, from, std::min(bytes, size_t{1} << 30));  // Linux writes at most 2 GiB at once
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail();
+      from += put;
+      bytes -= static_cast<size_t>(put);
+    }
+  }
+  void publish() {
+    if (::fsync(descriptor_) != 0) fail();
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail();
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail();
+    done_ = true;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw UserError(fmt::format("cannot write {}: {}", target_.string(), std::strerror(errno)), ExitCode::storage);
+  }
+
+  std::filesystem::path target_, temporary_;
+  int descriptor_ = -1;
+  bool done_ = false;
+};
+
+/// Bytes of a tensor of this shape; false if the product does not fit in 63 bits.
+bool tensor_bytes(const std::vector<int64_t>& shape, size_t item_bytes, uint64_t& bytes) {
+  bytes = item_bytes;
+  bool fits = true;
+  for (const int64_t size : shape) fits = !__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) && fits;
+  // A zero in the shape makes the product zero whatever overflowed before it.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    bytes = 0;
+    return true;
+  }
+  return fits && bytes < uint64_t{1} << 63;
+}
+
+/// Parses the header, refusing what JSON allows but the format does not: a key twice, deep nesting.
+nlohmann::json parse_header(std::string_view text) {
+  std::vector<std::set<std::string>> open_keys;
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+    if (depth > 3) throw std::runtime_error("its header is nested too deeply");
+    if (event == nlohmann::json::parse_event_t::object_start) open_keys.emplace_back();
+    if (event == nlohmann::json::parse_event_t::object_end) open_keys.pop_back();
+    if (event == nlohmann::json::parse_event_t::key && !open_keys.back().insert(value.get<std::string>()).second)
+      throw std::runtime_error(fmt::format("its header has the key '{}' twice", value.get<std::string>()));
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text.begin(), text.end(), watch);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw std::runtime_error(fmt::format("its header is not valid JSON (byte {})", error.byte));
+  }
+}
+
+bool is_size(const nlohmann::json& value) { return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 63; }
+
+/// One tensor's entry without its data; `range` receives its offsets. Throws runtime_error with what is wrong.
+SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value, std::pair<uint64_t, uint64_t>& range) {
+  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
+      !value.contains("data_offsets"))
+    throw std::runtime_error("its entry is not {dtype, shape, data_offsets}");
+  SafetensorsEntry entry{.name = name};
+  const nlohmann::json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+  if (!dtype.is_string() || safetensors_item_bytes(dtype.get<std::string>()) == 0)
+    throw std::runtime_error(fmt::format("unknown dtype {}", dtype.dump()));
+  entry.dtype = dtype.get<std::string>();
+  if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), is_size))
+    throw std::runtime_error(fmt::format("its shape is not a list of sizes: {}", shape.dump()));
+  entry.shape = shape.get<std::vector<int64_t>>();
+  if (!offsets.is_array() || offsets.size() != 2 || !is_size(offsets[0]) || !is_size(offsets[1]) || offsets[0] > offsets[1])
+    throw std::runtime_error(fmt::format("its data_offsets are not [begin, end]: {}", offsets.dump()));
+  range = {offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
+  uint64_t bytes = 0;
+  if (!tensor_bytes(entry.shape, safetensors_item_bytes(entry.dtype), bytes)) throw std::runtime_error("its shape overflows");
+  if (bytes != range.second - range.first)
+    throw std::runtime_error(fmt::format("dtype and shape make {} bytes, data_offsets {}", bytes, range.second - range.first));
+  entry.bytes = bytes;
+  return entry;
+}
+
+}  // namespace
+
+size_t safetensors_item_bytes(const std::string& dtype) {
+  constexpr std::array<std::pair<const char*, size_t>, 10> kItemBytes{
+      {{"F64", 8}, {"I64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}}};
+  for (const auto& [name, bytes] : kItemBytes)
+    if (dtype == name) return bytes;
+  return 0;
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
+                       const SafetensorsMetadata& metadata) {
+  std::vector<const SafetensorsEntry*> order;
+  for (const auto& entry : entries) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(),
+                   [](auto* a, auto* b) { return safetensors_item_bytes(a->dtype) > safetensors_item_bytes(b->dtype); });
+
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::set<std::string> names{"__metadata__"};
+  uint64_t offset = 0;
+  for (const auto* entry : order) {
+    TRAINOPT_CHECK(names.insert(entry->name).second);
+    uint64_t bytes = 0;
+    TRAINOPT_CHECK(tensor_bytes(entry->shape, safetensors_item_bytes(entry->dtype), bytes));
+    TRAINOPT_CHECK_EQUAL(bytes, entry->bytes);
+    // Inserted unseen: operator[] would search all earlier keys of an ordered object.
+    header.get_ref<Json::object_t&>().emplace_back(
+        entry->name, Json{{"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", {offset, offset + bytes}}});
+    offset += bytes;
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kLargestHeader)
+    throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", path.string(), entries.size()),
+                    ExitCode::storage);
+
+  TemporaryFile file(path);
+  const uint64_t length = text.size();
+  file.append(&length, kLengthBytes);
+  file.append(text.data(), text.size());
+  for (const auto* entry : order) file.append(entry->data, entry->bytes);
+  file.publish();
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+  map();
+  try {
+    parse();
+  } catch (...) {
+    ::munmap(const_cast<unsigned char*>(begin_), size_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<unsigned char*>(begin_), size_); }
+
+void SafetensorsFile::refuse(const std::string& why) const {
+  throw UserError(fmt::format("{} is not a safetensors file: {}", path_.string(), why), ExitCode::checkpoint);
+}
+
+void SafetensorsFile::map() {
+  const auto fail = [&](int error) {
+    throw UserError(fmt::format("cannot read {}: {}", path_.string(), std::strerror(error)), ExitCode::checkpoint);
+  };
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail(errno);
+  struct stat status {};
+  int error = ::fstat(descriptor, &status) != 0 ? errno
+              : S_ISDIR(status.st_mode)         ? EISDIR
+              : !S_ISREG(status.st_mode)        ? EINVAL
+                                                : 0;
+  size_ = static_cast<size_t>(status.st_size);
+  void* mapped = nullptr;
+  if (error == 0 && size_ >= kLengthBytes) {
+    mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (mapped == MAP_FAILED) error = errno;
+  }
+  ::close(descriptor);
+  if (error != 0) fail(error);
+  if (mapped == nullptr) refuse(fmt::format("it has only {} bytes", size_));
+  begin_ = static_cast<const unsigned char*>(mapped);
+}
+
+void SafetensorsFile::parse() {
+  uint64_t length = 0;
+  std::memcpy(&length, begin_, kLengthBytes);
+  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size_ - kLengthBytes;
+  if (!in_bounds || begin_[kLengthBytes] != '{') {
+    // Only now: the length of a good header may begin with 0x80 too.
+    if (std::memcmp(begin_, "PK\x03\x04", 4) == 0 || begin_[0] == 0x80)
+      refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
+    refuse(in_bounds
+               ? "its header does not begin with '{'"
+               : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length, kLargestHeader, size_));
+  }
+
+  nlohmann::json header;
+  try {
+    header = parse_header({reinterpret_cast<const char*>(begin_ + kLengthBytes), length});
+  } catch (const std::runtime_error& error) {
+    refuse(error.what());
+  }
+
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      const auto is_text = [](const nlohmann::json& item) { return item.is_string(); };
+      if (!value.is_object() || !std::all_of(value.begin(), value.end(), is_text))
+        refuse("its __metadata__ is not a map of strings");
+      metadata_ = value.get<SafetensorsMetadata>();
+      continue;
+    }
+    try {
+      entries_.push_back(read_entry(name, value, ranges.emplace_back()));
+    } catch (const std::runtime_error& error) {
+      refuse(fmt::format("tensor '{}': {}", name, error.what()));
+    }
+  }
+
+  std::vector<size_t> order(entries_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranges[a] < ranges[b]; });
+  const unsigned char* data = begin_ + kLengthBytes + length;
+  const uint64_t data_bytes = size_ - kLengthBytes - length;
+  uint64_t end = 0;
+  std::vector<SafetensorsEntry> sorted;
+  for (const size_t i : order) {
+    const auto [from, to] = ranges[i];
+    const std::string& name = entries_[i].name;
+    if (from != end)
+      refuse(fmt::format("tensor '{}': its data begins at {}, where {} is the end of what comes before", name, from, end));
+    if (to > data_bytes) refuse(fmt::format("tensor '{}': its data ends at {}, but there are {} bytes", name, to, data_bytes));
+    entries_[i].data = data + from;
+    end = to;
+    sorted.push_back(std::move(entries_[i]));
+  }
+  if (end != data_bytes) refuse(fmt::format("{} bytes belong to no tensor", data_bytes - end));
+  entries_ = std::move(sorted);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,32 @@
+#include "model/builder.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+Builder::Builder(at::Device device, uint64_t seed)
+    : device_(device),
+      seed_(seed),
+      operations_(std::make_shared<BlockOperationsSlot>(std::make_shared<PlainBlockOperations>())) {}
+
+at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) {
+  at::Tensor tensor;
+  if (device_.is_meta()) {
+    tensor = at::empty(shape, at::TensorOptions(at::kFloat).device(device_));
+  } else {
+    tensor = at::empty(shape, at::TensorOptions(at::kFloat));
+    fill_initial_values(tensor, values, seed_, name);
+    tensor = tensor.to(device_);
+  }
+  tensor.set_requires_grad(true);
+  entries_.push_back({name, tensor, true, units_.size()});
+  return tensor;
+}
+
+at::Tensor Builder::buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value) {
+  const at::Tensor tensor = at::full(shape, value, at::TensorOptions(type).device(device_));
+  entries_.push_back({name, tensor, false, units_.size()});
+  return tensor;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,50 @@
+// What a network is built with: it makes the tensors on the wanted device, gives them their initial values and keeps them in order.
+#pragma once
+
+#include "model/block_operations.h"
+#include "model/initial_values.h"
+#include "model/unit.h"
+
+namespace trainopt {
+
+/// A parameter or buffer under its full name, such as "layer1.0.conv1.weight".
+struct StateEntry {
+  std::string name;
+  at::Tensor tensor;
+  bool trainable;
+  size_t unit;  ///< index of the unit that holds it
+};
+
+/// Where the units of one model find the implementation of their blocks, so that the model can exchange it under them.
+struct BlockOperationsSlot {
+  std::shared_ptr<const BlockOperations> operations;
+};
+
+class Builder {
+ public:
+  Builder(at::Device device, uint64_t seed);
+
+  /// float32, requires gradients; on the meta device without values. Names are unique.
+  at::Tensor parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values);
+  at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
+
+  /// Makes a unit of type U from (builder, arguments...) and appends it; what the unit asks for meanwhile belongs to it.
+  template <class U, class... Arguments>
+  void add(Arguments&&... arguments) {
+    auto unit = std::make_unique<U>(*this, std::forward<Arguments>(arguments)...);
+    units_.push_back(std::move(unit));
+  }
+
+  const std::shared_ptr<BlockOperationsSlot>& operations() const { return operations_; }
+
+ private:
+  friend class Model;
+
+  at::Device device_;
+  uint64_t seed_;
+  std::vector<StateEntry> entries_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::shared_ptr<BlockOperationsSlot> operations_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,46 @@
+#include "model/layers.h"
+
+#include "base/error.h"
+#include "model/builder.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
+    : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel},
+                               InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel))),
+      shape_(shape) {}
+
+at::Tensor Conv2d::forward(const at::Tensor& input) const { return at::conv2d(input, weight, {}, shape_.stride, shape_.padding); }
+
+SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {
+  TRAINOPT_CHECK_EQUAL(input.size(), 3u);
+  TRAINOPT_CHECK_EQUAL(input[0], shape_.in);
+  const auto size = [&](int64_t in) { return (in + 2 * shape_.padding - shape_.kernel) / shape_.stride + 1; };
+  const SampleShape output{shape_.out, size(input[1]), size(input[2])};
+  flops += 2.0 * static_cast<double>(output[1] * output[2]) * static_cast<double>(weight.numel());
+  return output;
+}
+
+BatchNorm2d::BatchNorm2d(Builder& builder, const std::string& name, int64_t channels)
+    : weight(builder.parameter(name + ".weight", {channels}, InitialValues::constant(1))),
+      bias(builder.parameter(name + ".bias", {channels}, InitialValues::constant(0))),
+      running_mean(builder.buffer(name + ".running_mean", {channels}, at::kFloat, 0)),
+      running_var(builder.buffer(name + ".running_var", {channels}, at::kFloat, 1)),
+      num_batches_tracked(builder.buffer(name + ".num_batches_tracked", {}, at::kLong, 0)) {}
+
+Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t out)
+    : weight(builder.parameter(name + ".weight", {out, in}, InitialValues::torch_linear(in))),
+      bias(builder.parameter(name + ".bias", {out}, InitialValues::torch_linear(in))) {}
+
+at::Tensor Linear::forward(const at::Tensor& input) const { return at::linear(input, weight, bias); }
+
+SampleShape Linear::trace(const SampleShape& input, double& flops) const {
+  TRAINOPT_CHECK_EQUAL(input.size(), 1u);
+  TRAINOPT_CHECK_EQUAL(input[0], weight.size(1));
+  flops += 2.0 * static_cast<double>(weight.numel());
+  return {weight.size(0)};
+}
+
+}  // namespace trainopt

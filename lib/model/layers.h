@@ -1,0 +1,43 @@
+// The three layers our networks are made of. Their tensors are handles that the Model lists too; their names and numerics are torch.nn's.
+#pragma once
+
+#include "model/unit.h"
+
+namespace trainopt {
+
+class Builder;
+
+/// Square kernel, no bias (batch-norm follows).
+class Conv2d {
+ public:
+  struct Shape {
+    int64_t in, out, kernel, stride = 1, padding = 0;
+  };
+  Conv2d(Builder& builder, const std::string& name, const Shape& shape);
+  at::Tensor forward(const at::Tensor& input) const;
+  SampleShape trace(const SampleShape& input, double& flops) const;
+
+  at::Tensor weight;
+
+ private:
+  Shape shape_;
+};
+
+/// Only state: BlockOperations computes with it, alone or fused with what follows.
+struct BatchNorm2d {
+  static constexpr double kMomentum = 0.1, kEpsilon = 1e-5;
+  BatchNorm2d(Builder& builder, const std::string& name, int64_t channels);
+
+  at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+};
+
+class Linear {
+ public:
+  Linear(Builder& builder, const std::string& name, int64_t in, int64_t out);
+  at::Tensor forward(const at::Tensor& input) const;
+  SampleShape trace(const SampleShape& input, double& flops) const;
+
+  at::Tensor weight, bias;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,59 @@
+#include "model/mlp.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+/// As torch's dropout, but from the trainer's own generator.
+at::Tensor dropout(const at::Tensor& input, double share, const std::optional<at::Generator>& generator) {
+  const at::Tensor kept = at::empty_like(input).bernoulli_(1 - share, generator);
+  return at::mul(input, kept).div_(1 - share);  // scaled last: a mask of 16 bits would round 1 / (1 - share)
+}
+
+class HiddenLayer : public Unit {
+ public:
+  HiddenLayer(Builder& builder, const std::string& name, int64_t in, int64_t out, double dropout_share)
+      : name_(name), linear_(builder, name, in, out), dropout_share_(dropout_share) {}
+  std::string name() const override { return name_; }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    const at::Tensor hidden = linear_.forward(input.flatten(1)).relu_();  // linear's backward does not need its output
+    return context.training && dropout_share_ > 0 ? dropout(hidden, dropout_share_, context.generator) : hidden;
+  }
+  SampleShape trace(const SampleShape& input, double& flops) const override {
+    return linear_.trace({c10::multiply_integers(input)}, flops);
+  }
+
+ private:
+  std::string name_;
+  Linear linear_;
+  double dropout_share_;
+};
+
+class OutputLayer : public Unit {
+ public:
+  OutputLayer(Builder& builder, const std::string& name, int64_t in, int64_t out)
+      : name_(name), linear_(builder, name, in, out) {}
+  std::string name() const override { return name_; }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext&) override { return linear_.forward(input.flatten(1)); }
+  SampleShape trace(const SampleShape& input, double& flops) const override {
+    return linear_.trace({c10::multiply_integers(input)}, flops);
+  }
+
+ private:
+  std::string name_;
+  Linear linear_;
+};
+
+}  // namespace
+
+void build_mlp(Builder& builder, const ModelConfig& config, int64_t inputs) {
+  int64_t in = inputs, index = 0;
+  for (const int64_t width : config.hidden) {
+    builder.add<HiddenLayer>(fmt::format("layers.{}", index++), in, width, config.dropout);
+    in = width;
+  }
+  builder.add<OutputLayer>(fmt::format("layers.{}", index), in, config.num_classes);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,13 @@
+// ResNet-18, -34 and -50 (He et al., "Deep residual learning", 2015) as torchvision builds them: ResNet-50 is "v1.5", with the stride
+// in the 3×3 convolution. Units: stem, layer1.0, layer1.1, …, head.
+#pragma once
+
+#include "model/builder.h"
+#include "model/config.h"
+
+namespace trainopt {
+
+/// `config.name` is one of the resnets.
+void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_channels);
+
+}  // namespace trainopt

@@ -1,0 +1,46 @@
+// A unit is a piece of a network that takes one tensor and gives one. Activation checkpointing, gathering of sharded parameters, offload,
+// pipeline stages and trace labels attach to a network by wrapping its units.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainopt {
+
+struct ForwardContext {
+  bool training = false;
+  /// Of the model's device; dropout draws from it. None: from the device's default generator.
+  std::optional<at::Generator> generator = std::nullopt;
+};
+
+/// Sizes of one sample, without the batch dimension.
+using SampleShape = std::vector<int64_t>;
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual std::string name() const = 0;  ///< the common prefix of its parameters, or "stem" and "head"
+  virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
+  /// The shape it gives for a sample of this shape. Adds its forward operations (2 × multiply-adds) to `flops`. Computes nothing.
+  virtual SampleShape trace(const SampleShape& input, double& flops) const = 0;
+};
+
+/// A unit around another one; overriding forward() is all that is left to do.
+class WrappedUnit : public Unit {
+ public:
+  explicit WrappedUnit(std::unique_ptr<Unit> inner) : inner_(std::move(inner)) {}
+  std::string name() const override { return inner_->name(); }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override { return inner_->forward(input, context); }
+  SampleShape trace(const SampleShape& input, double& flops) const override { return inner_->trace(input, flops); }
+
+ protected:
+  std::unique_ptr<Unit> inner_;
+};
+
+}  // namespace trainopt

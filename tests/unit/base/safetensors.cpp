@@ -1,0 +1,159 @@
+#include "base/safetensors.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "support/catch.h"
+#include "unit/metrics/temporary_folder.h"
+
+#include <array>
+#include <cstring>
+
+using namespace trainopt;
+
+namespace {
+
+std::string file_of(const std::string& header, const std::string& data, uint64_t length) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+std::string file_of(const std::string& header, const std::string& data) { return file_of(header, data, header.size()); }
+
+/// The sentence with which these bytes are refused; empty if they are accepted.
+std::string refusal(const std::string& bytes) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "x.safetensors";
+  write_file(path, bytes);
+  try {
+    const SafetensorsFile file(path);
+    return "";
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::checkpoint);
+    CHECK_THAT(error.what(), ContainsSubstring(path.string()));
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("safetensors reads back what it wrote") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "weights.safetensors";
+  const std::array<float, 6> weights{1, 2, 3, 4, 5, -6.5f};
+  const std::array<uint8_t, 3> bytes{7, 8, 9};
+  const int64_t count = -3;
+  const std::vector<SafetensorsEntry> entries{{"small", "U8", {3}, bytes.data(), 3},
+                                              {"größe \"x\"", "F32", {2, 3}, weights.data(), 24},
+                                              {"count", "I64", {}, &count, 8},
+                                              {"nothing", "F32", {0, 4}, nullptr, 0}};
+  write_safetensors(path, entries, {{"format", "pt"}, {"step", "12"}});
+  const SafetensorsFile file(path);
+  CHECK(file.metadata() == SafetensorsMetadata{{"format", "pt"}, {"step", "12"}});
+  REQUIRE(file.entries().size() == 4);
+  std::vector<std::string> names;
+  for (const auto& entry : file.entries()) {
+    names.push_back(entry.name);
+    const size_t item = safetensors_item_bytes(entry.dtype);
+    CHECK(reinterpret_cast<uintptr_t>(entry.data) % item == 0);
+    const auto& original = *std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == entry.name; });
+    CHECK(entry.dtype == original.dtype);
+    CHECK(entry.shape == original.shape);
+    REQUIRE(entry.bytes == original.bytes);
+    if (entry.bytes > 0) CHECK(std::memcmp(entry.data, original.data, entry.bytes) == 0);
+  }
+  CHECK(names[0] == "count");
+  CHECK(names[3] == "small");
+
+  const std::string first = read_file(path, ExitCode::data);
+  write_safetensors(path, entries, {{"format", "pt"}, {"step", "12"}});
+  CHECK(read_file(path, ExitCode::data) == first);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // no temporary file stays
+
+  CHECK_THROWS_AS(write_safetensors(path, {{"a", "F32", {2}, weights.data(), 4}}), BrokenInvariant);
+  CHECK_THROWS_AS(write_safetensors(path, {{"a", "U8", {1}, bytes.data(), 1}, {"a", "U8", {1}, bytes.data(), 1}}),
+                  BrokenInvariant);
+  CHECK_THROWS_AS(write_safetensors(folder.path() / "absent" / "x", entries), UserError);
+}
+
+TEST_CASE("safetensors accepts what the format allows") {
+  CHECK(refusal(file_of("{}", "")) == "");
+  CHECK(refusal(file_of("{}      ", "")) == "");
+  CHECK(refusal(file_of(
+            R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}})",
+            "123")) == "");
+  CHECK(refusal(file_of(R"({"a":{"data_offsets":[0,0],"shape":[0,9223372036854775807,4],"dtype":"F64"}})", "")) == "");
+  std::string header = R"({"__metadata__":{"a":"b"}})";
+  header.resize(0x0280, ' ');  // its length begins as a pickle of protocol 2 does
+  CHECK(refusal(file_of(header, "")) == "");
+}
+
+TEST_CASE("safetensors refuses everything else, saying why") {
+  const auto one = [](const std::string& entry) { return R"({"w":)" + entry + "}"; };
+  const std::string good = R"({"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+  REQUIRE(refusal(file_of(one(good), "1234")) == "");
+
+  struct Case {
+    std::string bytes, why;
+  };
+  const std::vector<Case> cases{
+      {"", "only 0 bytes"},
+      {"1234567", "only 7 bytes"},
+      {file_of("{}", "", 3), "header would have 3 bytes"},
+      {file_of("{}", "", 0), "header would have 0 bytes"},
+      {file_of("{}", "", 100'000'001), "header would have 100000001 bytes"},
+      {file_of("{}", "", ~uint64_t{0}), "header would have 18446744073709551615 bytes"},
+      {file_of("[]", ""), "does not begin with '{'"},
+      {file_of(" {}", ""), "does not begin with '{'"},
+      {file_of("{\"w\":", ""), "not valid JSON"},
+      {file_of("{} {}", ""), "not valid JSON"},
+      {file_of("{\"\xff\":1}", ""), "not valid JSON"},
+      {file_of("{\"\xc0\xaf\":1}", ""), "not valid JSON"},
+      {file_of("{\"a\":[[[[[[1]]]]]]}", ""), "nested too deeply"},
+      {file_of("{\"w\":" + good + ",\"w\":" + good + "}", "1234"), "the key 'w' twice"},
+      {file_of(one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "1234"), "the key 'dtype' twice"},
+      {file_of(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "the key 'a' twice"},
+      {file_of(R"({"__metadata__":{"a":1}})", ""), "not a map of strings"},
+      {file_of(R"({"__metadata__":"a"})", ""), "not a map of strings"},
+      {file_of(one("3"), ""), "tensor 'w': its entry is not"},
+      {file_of(one(R"({"dtype":"U8","shape":[4]})"), "1234"), "tensor 'w': its entry is not"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4],"more":1})"), "1234"), "tensor 'w': its entry is not"},
+      {file_of(one(R"({"dtype":"U9","shape":[4],"data_offsets":[0,4]})"), "1234"), "tensor 'w': unknown dtype \"U9\""},
+      {file_of(one(R"({"dtype":8,"shape":[4],"data_offsets":[0,4]})"), "1234"), "unknown dtype 8"},
+      {file_of(one(R"({"dtype":"U8","shape":[-4],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
+      {file_of(one(R"({"dtype":"U8","shape":[4.0],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
+      {file_of(one(R"({"dtype":"U8","shape":4,"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
+      {file_of(one(R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,0]})"), "1234"), "not [begin, end]"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,8]})"), "1234"), "not [begin, end]"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[-1,3]})"), "1234"), "not [begin, end]"},
+      {file_of(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,4]})"), "1234"), "make 16 bytes, data_offsets 4"},
+      // 2^62 × 4 + 4 wraps around to 4.
+      {file_of(one(R"({"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]})"), "1234"), "shape overflows"},
+      {file_of(one(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), ""), "shape overflows"},
+      {file_of(one(good), "123"), "its data ends at 4, but there are 3 bytes"},
+      {file_of(one(good), "12345"), "1 bytes belong to no tensor"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[1,5]})"), "12345"), "begins at 1, where 0"},
+      {file_of("{\"a\":" + good + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", "12345"),
+       "tensor 'b': its data begins at 3, where 4"},
+      {file_of("{\"a\":" + good + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}})", "1234567"),
+       "tensor 'b': its data begins at 5, where 4"},
+      {std::string("PK\x03\x04\0\0\x08\x08\0\0\0\0", 12), "which can execute code; convert it to safetensors"},
+      {std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9), "which can execute code; convert it to safetensors"},
+      {std::string("\x80\x04\x95\x1f\0\0\0\0\0\0\0}", 12), "which can execute code; convert it to safetensors"},
+  };
+  for (const auto& [bytes, why] : cases) {
+    INFO(why);
+    CHECK_THAT(refusal(bytes), ContainsSubstring(why));
+  }
+}
+
+TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
+  for (const char* path : {"/nonexistent/x.safetensors", "/tmp", "/dev/null"}) {
+    try {
+      const SafetensorsFile file(path);
+      FAIL(path);
+    } catch (const UserError& error) {
+      CHECK(error.code() == ExitCode::checkpoint);
+      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + std::string(path)));
+    }
+  }
+}

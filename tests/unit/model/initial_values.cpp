@@ -1,0 +1,68 @@
+#include "model/initial_values.h"
+#include "base/philox.h"
+#include "model/model.h"
+#include "support/catch.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+using namespace trainopt;
+
+namespace {
+
+std::map<std::string, at::Tensor> state_of(const Model& model) {
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [name, tensor] : model.state()) state[name] = tensor.detach();
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("initial values follow torchvision's distributions") {
+  const auto state = state_of(make_model({.name = ModelKind::resnet50, .num_classes = 1000}, {}, at::kCPU, 7));
+  for (const auto& [name, tensor] : state) {
+    INFO(name);
+    const double count = static_cast<double>(tensor.numel());
+    if (tensor.dim() == 4) {  // kaiming_normal_, fan_out, relu
+      const double expected = std::sqrt(2.0 / static_cast<double>(tensor.size(0) * tensor.size(2) * tensor.size(3)));
+      CHECK(tensor.std().item<double>() == Approx(expected).epsilon(5 / std::sqrt(2 * count)));
+      CHECK(std::abs(tensor.mean().item<double>()) < 5 * expected / std::sqrt(count));
+      if (count > 1e6) {  // a normal distribution, not only its deviation
+        CHECK(tensor.abs().gt(2 * expected).to(at::kDouble).mean().item<double>() == Approx(0.0455).margin(0.001));
+        CHECK(tensor.pow(4).mean().item<double>() == Approx(3 * std::pow(expected, 4)).epsilon(0.03));
+      }
+    } else if (name.starts_with("fc.")) {
+      const double bound = 1 / std::sqrt(2048.0);
+      CHECK(tensor.abs().max().item<double>() <= bound * (1 + 1e-6));
+      CHECK(tensor.abs().max().item<double>() > 0.99 * bound);
+      CHECK(tensor.std().item<double>() == Approx(bound / std::sqrt(3)).epsilon(2 / std::sqrt(count)));
+    } else {
+      const bool one = name.ends_with("weight") || name.ends_with("running_var");
+      CHECK(tensor.eq(one ? 1 : 0).all().item<bool>());
+    }
+  }
+  CHECK(state.at("bn1.num_batches_tracked").scalar_type() == at::kLong);
+}
+
+TEST_CASE("initial values depend on seed and name and on nothing else") {
+  const ModelConfig config{.num_classes = 10};
+  const auto a = state_of(make_model(config, {}, at::kCPU, 1)), b = state_of(make_model(config, {}, at::kCPU, 1));
+  for (const auto& [name, tensor] : a) CHECK(at::equal(tensor, b.at(name)));
+  // Two tensors of one shape and another seed.
+  CHECK_FALSE(at::allclose(a.at("layer1.0.conv1.weight"), a.at("layer1.0.conv2.weight")));
+  CHECK_FALSE(at::allclose(a.at("conv1.weight"), state_of(make_model(config, {}, at::kCPU, 2)).at("conv1.weight")));
+  // Another network with the same name and shape.
+  const auto other = state_of(make_model({.name = ModelKind::resnet34, .num_classes = 10}, {}, at::kCPU, 1));
+  CHECK(at::equal(a.at("layer1.1.conv2.weight"), other.at("layer1.1.conv2.weight")));
+}
+
+TEST_CASE("large tensors, filled by two threads, hold the same draws as the stream says one by one") {
+  const at::Tensor tensor = at::empty({300001}, at::TensorOptions(at::kFloat));
+  fill_initial_values(tensor, {InitialValues::Kind::uniform, 0.5}, 9, "w");
+  PhiloxStream stream(mix_key(9, "w"));
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    const double expected = (stream.next_u32() + 0.5) / 4294967296.0 - 0.5;
+    if (std::abs(tensor.const_data_ptr<float>()[i] - expected) > 1e-7) FAIL("element " << i);
+  }
+}
