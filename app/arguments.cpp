@@ -30,7 +30,7 @@ void RecipeArguments::add_to(CLI::App& command) {
 }
 
 LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
-  config::Sources sources;
+  Sources sources;
   std::vector<std::string> all = words;
   for (const auto& extra : command.remaining()) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))

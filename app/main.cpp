@@ -1,15 +1,14 @@
 // Arguments in, exit code out; the only place that catches.
 #include "app/commands.h"
+#include "app/explain.h"
 #include "app/signals.h"
 #include "base/log.h"
 #include "device/process.h"
 
-#include <c10/util/Exception.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <new>
 
 namespace trainopt {
 namespace {
@@ -66,25 +65,12 @@ int run(int argc, char** argv, const Environment& environment) {
   return static_cast<int>(ExitCode::bug);
 }
 
-/// libtorch's messages carry a C++ stack; the first line is for people.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 int guarded(int argc, char** argv, const Environment& environment) {
   try {
     return run(argc, argv, environment);
-  } catch (const UserError& error) {
-    return fail(error.what(), error.code());
-  } catch (const c10::OutOfMemoryError& error) {
-    return fail("out of memory; lower data.batch_size: " + first_line(error.what_without_backtrace()), ExitCode::memory);
-  } catch (const std::bad_alloc&) {
-    return fail("out of memory; lower data.batch_size", ExitCode::memory);
-  } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    if (message.find("not enough memory") != std::string::npos || message.find("can't allocate memory") != std::string::npos)
-      return fail("out of memory; lower data.batch_size: " + first_line(message), ExitCode::memory);
-    return fail("libtorch: " + message, ExitCode::bug);
   } catch (const std::exception& error) {
-    return fail(error.what(), ExitCode::bug);
+    const auto [message, code] = explain(error);
+    return fail(message, code);
   }
 }
 

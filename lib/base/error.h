@@ -46,5 +46,5 @@ class BrokenInvariant : public std::logic_error {
     const auto& trainopt_right = (right);                                                                      \
     if (!(trainopt_left == trainopt_right))                                                                    \
       ::trainopt::broken_invariant(__FILE__, __LINE__,                                                         \
-                                   fmt::format(#left " == " #right " ({} and {})", trainopt_left, trainopt_right)); \
+                                   fmt::format("{} == {} ({} and {})", #left, #right, trainopt_left, trainopt_right)); \
   } while (false)

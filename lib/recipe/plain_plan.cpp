@@ -1,5 +1,7 @@
 #include "recipe/plain_plan.h"
 
+#include "data/evaluation_transforms.h"
+
 #include <algorithm>
 #include <limits>
 

@@ -16,7 +16,7 @@ struct LoadedRecipe {
 };
 
 /// Throws RecipeErrors with every problem of every kind.
-LoadedRecipe load_recipe(const config::Sources& sources);
+LoadedRecipe load_recipe(const Sources& sources);
 
 /// The resolved recipe; loads again to the same values.
 std::string recipe_yaml(const Recipe& recipe);

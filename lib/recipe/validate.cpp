@@ -1,6 +1,6 @@
 #include "recipe/validate.h"
 
-#include "config/load.h"
+#include "recipe/recipe_io.h"
 
 #include <set>
 
@@ -21,7 +21,7 @@ void collect(const Json& value, const Json& standard, const std::string& path, s
 /// Full names of the keys whose value is not the default.
 std::set<std::string> changed_keys(const Recipe& recipe) {
   std::set<std::string> changed;
-  collect(to_json(recipe), to_json(Recipe()), "", changed);
+  collect(recipe_json(recipe), recipe_json(Recipe()), "", changed);
   return changed;
 }
 

@@ -17,9 +17,10 @@ struct Observations {
   int64_t convolution_inputs = 0, channels_last_inputs = 0;   ///< 4-D inputs of forward convolutions, and those stored as NHWC
   int64_t optimizer_operations = 0;                        ///< operations of Optimizer::step(), nested ones not counted
   int64_t gradients_at_start = 0, parameters = 0;          ///< gradients that existed before the step's first backward
-  int64_t bytes_to_device = 0, pinned_bytes_to_device = 0, copies_beside_step = 0;   ///< of the step's batches; what crossed, or was handed over
+  int64_t bytes_delivered = 0;                             ///< of the step's batches as the loader handed them over
+  int64_t bytes_to_device = 0, pinned_bytes_to_device = 0, copies_beside_step = 0;   ///< what of them crossed, and how
   int64_t loader_threads = 0, loader_starts = 0;           ///< threads that load now; how often threads were started since the run began
-  std::string input_type;                                  ///< of the batch as it left the loader: "uint8", "float32"
+  std::string input_type;                                  ///< of the batch as it left the loader: "Byte", "Float" (libtorch's names)
   bool tf32_allowed = false, cudnn_benchmark = false;      ///< as libtorch's context said during the step
 };
 

@@ -24,7 +24,9 @@ int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.si
 
 InputShape DataPlan::image() const {
   if (!dataset) return {3, config.image_size, config.image_size};
-  const auto size = model_input_size(config, *dataset);
+  BatchesOptions on_host = options;   // wherever the resize happens, it gives the same size
+  on_host.device_preprocess = on_host.device_resize = false;
+  const auto size = slot_format(config, *dataset, on_host).size;
   return {3, size.height, size.width};
 }
 

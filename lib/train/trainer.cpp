@@ -3,6 +3,7 @@
 #include "device/memory.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
 
@@ -13,7 +14,8 @@ constexpr int64_t kObservedStep = 2;   // the first is full of one-off work
 
 /// Draws of the model itself (dropout), apart from every other trainer's in this process.
 at::Generator model_generator(at::Device device, uint64_t seed) {
-  at::Generator generator = at::globalContext().getHooks(device.type()).getNewGenerator(device.index());
+  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator generator = at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
 }
@@ -36,11 +38,11 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { update_step(); }};
   outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
-  started_ = Clock::now();
+  started_ = boundary_ = Clock::now();
 }
 
 void Trainer::run() {
-  started_ = Clock::now();
+  started_ = boundary_ = Clock::now();
   while (!finished()) step();
   deliver(late_.flush());
   outcome_.stopped_by_signal = stop_signal_;
@@ -51,7 +53,7 @@ void Trainer::run() {
 void Trainer::step() {
   const BackendGuard settings(plan_.backend);
   const auto observer = observe();
-  Record record;
+  Record record(boundary_);
   const auto device_time = std::make_shared<EventSpan>(plan_.device);
   const auto stream = Stream::current(plan_.device);
   device_time->start.record(stream);
@@ -109,6 +111,7 @@ void Trainer::after_step(Record record) {
   record.set_memory(plan_.device);
   record.finish();
   late_.submit(std::move(record));
+  boundary_ = Clock::now();
   // The first step is waited for once: its end is a number of the summary.
   deliver(outcome_.steps == 1 ? late_.flush() : late_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
@@ -137,6 +140,7 @@ void Trainer::evaluate() {
   outcome_.evaluation = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device);
   evaluated_at_ = outcome_.steps;
   listener_.evaluated(outcome_.steps, *outcome_.evaluation);
+  boundary_ = Clock::now();
 }
 
 std::unique_ptr<StepObserver> Trainer::observe() {
@@ -152,12 +156,13 @@ std::unique_ptr<StepObserver> Trainer::observe() {
 
 void Trainer::observe_input(const BatchSourceStats& stats) {
   Observations& seen = outcome_.observations;
+  seen.bytes_delivered = stats.bytes_delivered;
   seen.bytes_to_device = stats.bytes_copied;
   seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
   seen.copies_beside_step = stats.copies_beside_step;
   seen.loader_threads = stats.threads;
   seen.loader_starts = stats.thread_starts;
-  seen.input_type = stats.input_type;
+  if (stats.input_type) seen.input_type = c10::toString(*stats.input_type);
 }
 
 void Trainer::save(ArchiveWriter& archive) const {

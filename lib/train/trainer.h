@@ -79,7 +79,7 @@ class Trainer {
   at::Tensor grad_norm_;                          ///< of the last update; undefined without clipping
   std::optional<int64_t> diverged_at_;
   std::optional<int64_t> evaluated_at_;
-  Clock::time_point started_;
+  Clock::time_point started_, boundary_;          ///< of training; of the step that comes
   RunOutcome outcome_;
 };
 

@@ -40,7 +40,8 @@ file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOL
 # libtorch, seen as a system library so that its headers cannot trip our warnings.
 add_library(trainopt_torch INTERFACE)
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first)
-target_link_libraries(trainopt_torch INTERFACE ${TORCH_LIBRARIES})
+# libstdc++ first: libtorch exports parts of std::filesystem that do not fit ours, and remove_all would crash in them.
+target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 file(GLOB cuda_library_folders LIST_DIRECTORIES true ${TRAINOPT_SITE_PACKAGES}/nvidia/*/lib)
 foreach(folder IN LISTS cuda_library_folders)

@@ -1,0 +1,76 @@
+// trainopt data bench | export: the loader without the training.
+#include "app/commands.h"
+#include "data/loader_bench.h"
+#include "device/process.h"
+#include "recipe/make_plan.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace trainopt {
+namespace {
+
+/// The loader runs on the host whatever the device: a plan without GPU switches would have other buffers, so the recipe's own plan is used.
+Plan loader_plan(const LoadedRecipe& loaded) {
+  Plan plan = make_plan(loaded.recipe, detect_machine());
+  if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to look at");
+  apply(plan.process);
+  for (const auto& note : loaded.notes) spdlog::info("{}", note);
+  return plan;
+}
+
+Json bench_json(const LoaderBenchResult& r) {
+  return {{"schema_version", 1}, {"samples_per_s", r.samples_per_s}, {"batches", r.batches}, {"samples", r.samples}, {"seconds", r.seconds},
+          {"wait_pct", r.wait_pct}, {"workers_busy_pct", r.workers_busy_pct}, {"read_pct", r.read_pct}, {"sample_us", r.sample_us},
+          {"ready_batches", r.ready_batches}, {"buffers", r.slots}, {"buffer_bytes", r.slot_bytes}, {"verdict", r.verdict}};
+}
+
+}  // namespace
+
+Command add_data_bench(CLI::App& data) {
+  CLI::App* command = data.add_subcommand("bench", "The loader alone: samples a second, and who waits for whom");
+  const auto recipes = std::make_shared<RecipeArguments>();
+  const auto json = std::make_shared<bool>(false);
+  const auto options = std::make_shared<LoaderBenchOptions>();
+  command->add_flag("--json", *json, "One JSON object");
+  command->add_option("--batches", options->batches, "Batches to measure")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")->check(CLI::PositiveNumber)->capture_default_str();
+  recipes->add_to(*command);
+  return [=](const CommandContext&) {
+    const Plan plan = loader_plan(recipes->load(*command));
+    const auto loader = make_loader(plan.data.config, plan.data.dataset, plan.data.options);
+    const auto result = run_loader_bench(*loader, *options);
+    if (*json) {
+      print_json(bench_json(result));
+    } else {
+      std::printf("%.0f samples/s over %.1f s (%ld batches)\n", result.samples_per_s, result.seconds, result.batches);
+      std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us, result.read_pct, result.slots,
+                  human_bytes(static_cast<double>(result.slot_bytes)).c_str());
+      std::printf("%s\n", result.verdict.c_str());
+    }
+    return 0;
+  };
+}
+
+Command add_data_export(CLI::App& data) {
+  CLI::App* command = data.add_subcommand("export", "The exact tensors, labels and sample ids of the first steps, as safetensors");
+  const auto recipes = std::make_shared<RecipeArguments>();
+  const auto steps = std::make_shared<int64_t>(0);
+  command->add_option("--steps", *steps, "How many steps")->required()->check(CLI::PositiveNumber);
+  recipes->add_to(*command);
+  return [=](const CommandContext&) {
+    if (recipes->words.size() < 2) throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
+    auto with_output = *recipes;
+    const std::filesystem::path output = with_output.words.back();   // the last word
+    with_output.words.pop_back();
+    const Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
+    apply(plan.process);
+    const auto batches = plan.data.open(plan.device, *steps);
+    export_steps(*batches, *steps, output);
+    return 0;
+  };
+}
+
+}  // namespace trainopt

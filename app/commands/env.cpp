@@ -1,0 +1,50 @@
+// trainopt env: what this machine is.
+#include "app/commands.h"
+#include "metrics/environment.h"
+
+#include <cstdio>
+
+namespace trainopt {
+namespace {
+
+void print_lines(const Json& json, const std::string& indent) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = json.is_array() ? "-" : key;
+    if (value.is_structured() && !value.empty()) {
+      std::printf("%s%s\n", indent.c_str(), name.c_str());
+      print_lines(value, indent + "  ");
+    } else {
+      const std::string text = value.is_string() ? value.get<std::string>() : value.is_structured() ? "none" : value.dump();
+      std::printf("%s%-20s %s\n", indent.c_str(), name.c_str(), text.c_str());
+    }
+  }
+}
+
+/// What launchers set, so that a report of a multi-process problem shows it.
+Json launch_variables(const Environment& environment) {
+  Json found = Json::object();
+  for (const auto& [name, value] : environment)
+    for (const char* prefix : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_", "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "SLURM_PROCID", "SLURM_NTASKS",
+                               "SLURM_JOB_ID", "SLURM_LOCALID", "NCCL_", "CUDA_VISIBLE_DEVICES"})
+      if (name.starts_with(prefix)) found[name] = value;
+  return found;
+}
+
+}  // namespace
+
+Command add_env(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("env", "Versions, CPU, GPUs, driver, launch variables");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "One JSON object");
+  return [=](const CommandContext& context) {
+    Json all = environment(TRAINOPT_VERSION);
+    all["launch_variables"] = launch_variables(context.environment);
+    if (*json)
+      print_json(all);
+    else
+      print_lines(all, "");
+    return 0;
+  };
+}
+
+}  // namespace trainopt

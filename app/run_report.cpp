@@ -1,0 +1,102 @@
+#include "app/run_report.h"
+
+#include "base/files.h"
+#include "device/memory.h"
+#include "metrics/environment.h"
+#include "train/receipt.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <limits>
+
+namespace trainopt {
+namespace {
+
+LoggingConfig spoken(LoggingConfig logging, bool quiet) {
+  if (quiet) {
+    std::erase(logging.sinks, SinkKind::console);
+    logging.progress = Progress::off;
+  }
+  return logging;
+}
+
+ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  return {.fd = STDOUT_FILENO, .terminal = terminal, .color = terminal && color, .progress = quiet ? Progress::off : plan.logging.progress,
+          .total_steps = plan.steps == std::numeric_limits<int64_t>::max() ? 0 : plan.steps};
+}
+
+/// Peaks between steps, which rows cannot see: libtorch's allocator on a GPU, the kernel's high-water mark on the CPU.
+double peak_memory_mib(at::Device device) {
+  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+Json evaluation_json(const EvaluationResult& result) {
+  return {{"loss", result.loss}, {"top1_pct", result.top1_pct}, {"top5_pct", result.top5_pct}, {"samples", result.samples}, {"wall_s", result.wall_s}};
+}
+
+std::string switch_text(const SwitchReceipt& entry) {
+  if (entry.receipt.effective) return entry.receipt.reason.empty() ? entry.receipt.observed : entry.receipt.observed + "; " + entry.receipt.reason;
+  return "no effect: " + entry.receipt.reason;
+}
+
+}  // namespace
+
+RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, bool quiet, bool color)
+    : run_dir_(std::move(run_dir)), quiet_(quiet), sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color)),
+      summary_(plan.bench.warmup_steps),
+      telemetry_({.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir_ / "telemetry.jsonl"}),
+      evaluations_(run_dir_ / "evaluations.jsonl") {}
+
+void RunReport::step_done(const Row& row) {
+  Row whole = row;
+  telemetry_.fill(whole);
+  summary_.add(whole);
+  sinks_.write(whole);
+}
+
+void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
+  Json line = {{"step", step}};
+  line.update(evaluation_json(result));
+  evaluations_.write(line.dump() + "\n");
+  evaluations_.flush();
+  if (!quiet_)
+    sinks_.console().line(fmt::format("evaluation after step {}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % of {} samples in {:.1f} s", step, result.loss,
+                                      result.top1_pct, result.top5_pct, result.samples, result.wall_s));
+}
+
+Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const {
+  Json json = {{"schema_version", 1}, {"name", plan.name}, {"status", end.status}, {"reason", end.reason}, {"exit_code", end.exit_code},
+               {"steps", outcome.steps}, {"samples", outcome.samples}, {"wall_s", outcome.wall_s}};
+  json.update(summary_.to_json());
+  json["evaluation"] = outcome.evaluation ? evaluation_json(*outcome.evaluation) : Json();
+  json["receipts"] = Json::object();
+  for (const auto& entry : receipts(plan.switches, outcome.observations))
+    json["receipts"][entry.name] = {{"requested", entry.requested}, {"observed", entry.receipt.observed}, {"effective", entry.receipt.effective},
+                                    {"reason", entry.receipt.reason}};
+  return json;
+}
+
+void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& end, double seconds_before_training) {
+  const RunOutcome outcome = trainer ? trainer->outcome() : RunOutcome{};
+  if (outcome.time_to_first_step_s) summary_.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
+  summary_.set_peak_memory(peak_memory_mib(plan.device));
+  telemetry_.stop();
+  sinks_.finish();
+  write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, telemetry_.reasons()).dump(2) + "\n");
+  write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");
+  if (sinks_.dropped_lines() > 0) spdlog::warn("{} record lines could not be written", sinks_.dropped_lines());
+  if (quiet_) return;
+  std::vector<SwitchLine> lines;
+  for (const auto& entry : receipts(plan.switches, outcome.observations)) lines.push_back({entry.name, switch_text(entry)});
+  if (outcome.steps > 0) sinks_.console().line("\n" + summary_.table(lines));
+  sinks_.console().line(fmt::format("\n{} {}: {}", end.status, end.reason, run_dir_.string()));
+  sinks_.flush();
+}
+
+}  // namespace trainopt

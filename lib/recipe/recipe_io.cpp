@@ -1,0 +1,40 @@
+#include "recipe/recipe_io.h"
+
+#include "data/transform_form.h"
+#include "recipe/validate.h"
+
+#include <algorithm>
+
+namespace trainopt {
+
+LoadedRecipe load_recipe(const Sources& sources) {
+  auto loaded = load<Recipe>(sources, [](const Recipe& recipe, const Origins& origins) {
+    std::vector<Problem> problems;
+    for (const auto& [key, message] : validate(recipe)) problems.push_back(problem_at(origins, key, message));
+    return problems;
+  });
+  return {std::move(loaded.config), std::move(loaded.notes)};
+}
+
+std::string recipe_yaml(const Recipe& recipe) { return to_yaml(recipe); }
+Json recipe_json(const Recipe& recipe) { return to_json(recipe); }
+std::string documented_recipe() { return documented_yaml<Recipe>(); }
+Json recipe_schema() { return schema_of<Recipe>(); }
+
+std::string recipe_help(const std::string& section_or_key) {
+  auto options = options_of<Recipe>();
+  if (!section_or_key.empty()) options = options_under(options, section_or_key);
+  size_t path_width = 0;
+  for (const auto& option : options) path_width = std::max(path_width, option.path.size());
+  std::string text;
+  for (const auto& option : options) {
+    text += fmt::format("{:<{}}  {} = {}", option.path, path_width, option.type, option.default_text);
+    if (!option.bounds.empty()) text += fmt::format("  [{}]", option.bounds);
+    text += fmt::format("\n{:<{}}  {}\n", "", path_width, option.help);
+    if (!option.only_for.empty()) text += fmt::format("{:<{}}  only for {}\n", "", path_width, option.only_for);
+    if (!option.aliases.empty()) text += fmt::format("{:<{}}  also: {}\n", "", path_width, fmt::join(option.aliases, ", "));
+  }
+  return text;
+}
+
+}  // namespace trainopt

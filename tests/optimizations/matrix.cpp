@@ -1,0 +1,140 @@
+// Every switch that works on this machine against the plain plan, from the same seed and in a real run.
+#include "recipe/make_plan.h"
+#include "recipe/plan_text.h"
+#include "support/catch.h"
+#include "support/plans.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+enum class Exactness { same_bits, same_math, new_math };
+
+struct Entry {
+  std::string name;
+  std::function<void(Recipe&)> turn_on;
+  Exactness exactness;
+  double tolerance = 0;      ///< of each loss, relative
+  bool effective = true;     ///< on a CPU
+};
+
+const std::vector<Entry> kMatrix = {
+    {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
+    {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }, Exactness::same_bits},
+    {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
+    {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
+    {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }, Exactness::same_math, 1e-3},
+    {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
+    {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
+    {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},
+    {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, Exactness::same_bits},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits},
+    {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, Exactness::same_math, 1e-4},
+};
+
+Recipe small_recipe() {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model.stem = StemKind::cifar;
+  recipe.data.size = 24;
+  recipe.data.batch_size = 4;
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, RandomHorizontalFlipConfig{},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.train.max_steps = 4;
+  return recipe;
+}
+
+struct Result {
+  std::vector<double> losses;
+  std::vector<SwitchReceipt> receipts;
+  NamedTensors weights;
+};
+
+Result train(const Recipe& recipe) {
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().observations), {}};
+  for (const auto& [name, tensor] : trainer.model().parameters()) result.weights.emplace_back(name, tensor.detach().clone());
+  return result;
+}
+
+bool same_bits(const NamedTensors& a, const NamedTensors& b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!a[i].second.equal(b[i].second)) return false;
+  return a.size() == b.size();
+}
+
+}  // namespace
+
+TEST_CASE("every switch is off by default") {
+  CHECK(make_plan(small_recipe(), Machine{.cpu = "test"}).switches.empty());
+}
+
+TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
+  static const Result plain = train(small_recipe());
+  for (const Entry& entry : kMatrix) {
+    DYNAMIC_SECTION(entry.name) {
+      Recipe recipe = small_recipe();
+      entry.turn_on(recipe);
+      const std::string text = plan_text(make_plan(recipe, Machine{.cpu = "test", .cores = 2}));
+      CHECK_THAT(text, ContainsSubstring(entry.name));
+
+      const Result switched = train(recipe);
+      const auto receipt = std::find_if(switched.receipts.begin(), switched.receipts.end(), [&](const auto& r) { return r.name == entry.name; });
+      REQUIRE(receipt != switched.receipts.end());
+      INFO(receipt->receipt.observed << " / " << receipt->receipt.reason);
+      CHECK(receipt->receipt.effective == entry.effective);
+      CHECK(receipt->receipt.reason.empty() == entry.effective);
+
+      if (entry.exactness == Exactness::same_bits) {
+        CHECK(switched.losses == plain.losses);
+        CHECK(same_bits(switched.weights, plain.weights));
+      } else {
+        for (size_t i = 0; i < plain.losses.size(); ++i) CHECK(switched.losses[i] == Approx(plain.losses[i]).epsilon(entry.tolerance));
+      }
+    }
+  }
+}
+
+TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
+  // Fill the precision slot with float32 under amp's name: the plan believes in 16 bits, the dispatcher does not.
+  Recipe recipe = small_recipe();
+  recipe.optimizations.amp.on = true;
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.precision = Slot<Precision>("precision", "float32", [](const BuildContext&) { return std::make_unique<FullPrecision>(); });
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  REQUIRE(all.size() == 1);
+  CHECK_FALSE(all[0].receipt.effective);
+  CHECK_THAT(all[0].receipt.observed, ContainsSubstring("0 of"));
+}
+
+TEST_CASE("strict refuses a switch without effect, and without() leaves one out") {
+  Recipe recipe = small_recipe();
+  recipe.optimizations.tf32 = true;
+  recipe.strict = true;
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("tf32 has no effect here"));
+  const Plan plan = make_plan(recipe, Machine{}, {"tf32"});
+  CHECK(plan.switches.empty());
+  CHECK(plan.notes.size() == 1);
+}
+
+TEST_CASE("a plan for an assumed GPU turns on what the GPU has") {
+  Recipe recipe = small_recipe();
+  recipe.device = "auto";
+  recipe.optimizations.tf32 = recipe.optimizations.cudnn_benchmark = true;
+  recipe.data.pin_memory = recipe.data.non_blocking = true;
+  const Plan ampere = make_plan(recipe, assume(Machine{}, "gpus=2,arch=sm_80,memory_gib=40"));
+  CHECK(ampere.device.is_cuda());
+  for (const auto& entry : ampere.switches) CHECK(entry.outcome.has_effect);
+  const Plan turing = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_75"));
+  CHECK_FALSE(std::find_if(turing.switches.begin(), turing.switches.end(), [](const auto& e) { return e.name == "tf32"; })->outcome.has_effect);
+  CHECK_THROWS_WITH(assume(Machine{}, "gpu=1"), ContainsSubstring("--assume knows"));
+}

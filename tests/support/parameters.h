@@ -1,0 +1,50 @@
+// A parameter store without a model, for tests of optimizers and precision.
+#pragma once
+
+#include "train/parameter_store.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace trainopt::test {
+
+class GivenParameters : public ParameterStore {
+ public:
+  explicit GivenParameters(NamedTensors parameters) : parameters_(std::move(parameters)) {
+    for (auto& [name, tensor] : parameters_) tensor.set_requires_grad(true);
+  }
+  const NamedTensors& parameters() const override { return parameters_; }
+  Scope accumulate(bool) override { return Scope(); }
+  void finish_gradients() override {}
+  std::vector<at::Tensor> gradients() const override {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : parameters_) all.push_back(tensor.grad());
+    return all;
+  }
+  at::Tensor clip(std::optional<double>) override { return {}; }
+  void clear_gradients() override {}
+
+ private:
+  NamedTensors parameters_;
+};
+
+/// Three tensors of different shapes, the same numbers at each call.
+inline GivenParameters some_parameters() {
+  const auto generator = at::detail::createCPUGenerator(7);
+  return GivenParameters({{"a", at::randn({3, 5}, generator)}, {"b", at::randn({7}, generator)}, {"c", at::randn({2, 3, 2, 2}, generator)}});
+}
+
+/// Gradients of step `step`, the same numbers at each call.
+inline void set_gradients(const ParameterStore& store, uint64_t step) {
+  const auto generator = at::detail::createCPUGenerator(100 + step);
+  for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
+}
+
+inline double largest_difference(const ParameterStore& a, const ParameterStore& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.parameters().size(); ++i)
+    largest = std::max(largest, (a.parameters()[i].second - b.parameters()[i].second).abs().max().item<double>());
+  return largest;
+}
+
+}  // namespace trainopt::test

@@ -1,0 +1,44 @@
+// Small plans and a listener that keeps what it is told.
+#pragma once
+
+#include "train/trainer.h"
+
+namespace trainopt::test {
+
+class Rows : public RunListener {
+ public:
+  void step_done(const Row& row) override { rows.push_back(row); }
+  void evaluated(int64_t, const EvaluationResult& result) override { evaluations.push_back(result); }
+
+  std::vector<double> losses() const {
+    std::vector<double> all;
+    for (const Row& row : rows) all.push_back(*row[Metric::loss]);
+    return all;
+  }
+
+  std::vector<Row> rows;
+  std::vector<EvaluationResult> evaluations;
+};
+
+/// An mlp on 8×8 crops of fake CIFAR-10: milliseconds a step, and every part of a real run.
+inline Plan small_plan(int64_t steps, uint64_t seed = 3) {
+  Plan plan(Machine{.cpu = "test", .cores = 2}, at::kCPU, SgdConfig{.lr = 0.05});
+  plan.name = "small";
+  plan.seed = seed;
+  plan.data.config.size = 96;
+  plan.data.config.batch_size = 8;
+  plan.data.config.transforms = {ResizeConfig{.shorter_side = 8}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  plan.data.dataset = open_training_data(plan.data.config, seed);
+  plan.data.options.seed = seed;
+  plan.model.config = {.name = ModelKind::mlp, .hidden = {16}, .dropout = 0.25};
+  plan.model.input = plan.data.image();
+  plan.steps = plan.schedule_steps = steps;
+  return plan;
+}
+
+inline const std::atomic<int>& never_stopped() {
+  static const std::atomic<int> none{0};
+  return none;
+}
+
+}  // namespace trainopt::test

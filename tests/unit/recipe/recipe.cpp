@@ -1,0 +1,93 @@
+#include "base/files.h"
+#include "recipe/make_plan.h"
+#include "recipe/recipe_io.h"
+#include "recipe/validate.h"
+#include "support/catch.h"
+
+#include <unistd.h>
+
+using namespace trainopt;
+
+namespace {
+
+std::filesystem::path temporary(const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("trainopt-recipe-{}.yaml", ::getpid());
+  write_file(path, text);
+  return path;
+}
+
+LoadedRecipe load_text(const std::string& text, std::vector<std::string> overrides = {}) {
+  return load_recipe({{temporary(text)}, std::move(overrides)});
+}
+
+std::string problem_of(const std::string& text) {
+  try {
+    load_text(text);
+  } catch (const RecipeErrors& errors) {
+    return errors.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the defaults are valid, and written out they load to themselves") {
+  CHECK(validate(Recipe()).empty());
+  const std::string written = recipe_yaml(Recipe());
+  CHECK(recipe_yaml(load_text(written).recipe) == written);
+  CHECK(recipe_yaml(load_text(documented_recipe()).recipe) == written);
+}
+
+TEST_CASE("contradictions and what this build cannot do are all reported at once, with their lines") {
+  const std::string problems = problem_of(
+      "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  sharding_strategy: zero2\n"
+      "checkpoint: {resume: auto}\n");
+  CHECK_THAT(problems, ContainsSubstring(":2:"));
+  CHECK_THAT(problems, ContainsSubstring("data.non_blocking: needs data.pin_memory"));
+  CHECK_THAT(problems, ContainsSubstring("data.path: cifar10 needs a folder"));
+  CHECK_THAT(problems, ContainsSubstring(":5:"));
+  CHECK_THAT(problems, ContainsSubstring("optimizations.cuda_graph: this build cannot record CUDA graphs yet"));
+  CHECK_THAT(problems, ContainsSubstring("parallel.sharding_strategy: this build trains on one rank"));
+  CHECK_THAT(problems, ContainsSubstring("checkpoint.resume: this build cannot resume yet"));
+}
+
+TEST_CASE("keys that the chosen variant would ignore are refused") {
+  CHECK_THAT(problem_of("data: {dataset: synthetic, transforms: [{resize: 32}]}"), ContainsSubstring("data.transforms"));
+  CHECK_THAT(problem_of("data: {path: somewhere}"), ContainsSubstring("reads no files"));
+  CHECK_THAT(problem_of("model: {dropout: 0.5}"), ContainsSubstring("only the mlp has this"));
+  CHECK_THAT(problem_of("optimizer: {name: adamw, nesterov: true}"), ContainsSubstring("nesterov"));
+  CHECK_THAT(problem_of("optimizer: {nesterov: true, momentum: 0}"), ContainsSubstring("needs optimizer.momentum above 0"));
+  CHECK_THAT(problem_of("train: {max_time: 10s}\nscheduler: {name: cosine}"), ContainsSubstring("scheduler.total_steps"));
+  CHECK_THAT(problem_of("device: gpu"), ContainsSubstring("must be auto, cpu, cuda or cuda:N: gpu"));
+  CHECK_THAT(problem_of("deterministic: true\noptimizations: {cudnn_benchmark: true}"), ContainsSubstring("deterministic"));
+}
+
+TEST_CASE("global batch, accumulation and batch agree or are refused with the numbers") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.data.batch_size = 16;
+  recipe.data.global_batch_size = 64;
+  CHECK(make_plan(recipe, Machine{}).data.options.accumulation == 4);
+  recipe.train.gradient_accumulation_steps = 2;
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("64, 1 × 2 × 16"));
+  recipe.train.gradient_accumulation_steps.reset();
+  recipe.data.global_batch_size = 100;
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("96 would"));
+  recipe.data.global_batch_size.reset();
+  recipe.device = "cuda";
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("asks for a GPU that is not there"));
+}
+
+TEST_CASE("the length of a run is the first limit reached") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.data.size = 100;
+  recipe.data.batch_size = 10;
+  CHECK(make_plan(recipe, Machine{}).steps == 10);
+  recipe.train.epochs = 3;
+  CHECK(make_plan(recipe, Machine{}).steps == 30);
+  recipe.train.max_steps = 7;
+  CHECK(make_plan(recipe, Machine{}).steps == 7);
+  recipe.scheduler = {.name = ScheduleKind::linear, .total_steps = 50};
+  CHECK(make_plan(recipe, Machine{}).schedule_steps == 50);
+}

@@ -1,0 +1,72 @@
+#include "train/optimizer.h"
+#include "support/catch.h"
+#include "support/parameters.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+// One number, so that the published formulas can be written out.
+double after_steps(const OptimizerConfig& config, double start, const std::vector<double>& gradients) {
+  GivenParameters store({{"w", at::full({1}, start)}});
+  const auto optimizer = make_loop_optimizer(config, store);
+  for (const double gradient : gradients) {
+    store.parameters()[0].second.mutable_grad() = at::full({1}, gradient);
+    optimizer->step(store, {});
+  }
+  return store.parameters()[0].second.item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("SGD follows its formula") {
+  const double lr = 0.1, m = 0.9, decay = 0.01, w0 = 2, g1 = 0.5, g2 = -0.25;
+  const double v1 = g1 + decay * w0, w1 = w0 - lr * v1;
+  const double v2 = m * v1 + g2 + decay * w1, w2 = w1 - lr * v2;
+  CHECK(after_steps(SgdConfig{.lr = lr, .momentum = m, .weight_decay = decay}, w0, {g1, g2}) == Approx(w2));
+  const double n1 = w0 - lr * (v1 + m * v1);
+  CHECK(after_steps(SgdConfig{.lr = lr, .momentum = m, .weight_decay = decay, .nesterov = true}, w0, {g1}) == Approx(n1));
+  CHECK(after_steps(SgdConfig{.lr = lr, .momentum = 0}, w0, {g1, g2}) == Approx(w0 - lr * (g1 + g2)));
+}
+
+TEST_CASE("Adam and AdamW follow their formulas") {
+  const double lr = 0.01, b1 = 0.9, b2 = 0.99, eps = 1e-3, decay = 0.1, w0 = 2, g1 = 0.5, g2 = -0.25;
+  const auto expected = [&](bool decoupled) {
+    double w = w0, first = 0, second = 0;
+    int n = 0;
+    for (double g : {g1, g2}) {
+      ++n;
+      if (decoupled) w *= 1 - lr * decay; else g += decay * w;
+      first = b1 * first + (1 - b1) * g;
+      second = b2 * second + (1 - b2) * g * g;
+      w -= lr * (first / (1 - std::pow(b1, n))) / (std::sqrt(second / (1 - std::pow(b2, n))) + eps);
+    }
+    return w;
+  };
+  AdamConfig adam;
+  adam.lr = lr, adam.betas = {b1, b2}, adam.eps = eps, adam.weight_decay = decay;
+  AdamWConfig adamw;
+  static_cast<AdamConfig&>(adamw) = adam;
+  CHECK(after_steps(adam, w0, {g1, g2}) == Approx(expected(false)));
+  CHECK(after_steps(adamw, w0, {g1, g2}) == Approx(expected(true)));
+}
+
+TEST_CASE("an overflowed step writes nothing and does not count") {
+  const auto config = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}));
+  auto with = some_parameters(), without = some_parameters();
+  const auto a = make_loop_optimizer(config, with), b = make_loop_optimizer(config, without);
+  const auto fine = at::zeros({}), overflow = at::ones({});
+  for (int step = 0; step < 4; ++step) {
+    set_gradients(with, step);
+    if (step == 1) {
+      for (const auto& gradient : with.gradients()) gradient.fill_(std::numeric_limits<float>::infinity());
+      a->step(with, overflow);
+      continue;
+    }
+    set_gradients(without, step);
+    a->step(with, fine);
+    b->step(without, {});
+  }
+  CHECK(largest_difference(with, without) == 0);
+}

@@ -1,0 +1,127 @@
+#include "train/trainer.h"
+#include "support/catch.h"
+#include "support/plans.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+std::vector<double> losses_of(const Plan& plan) {
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  return rows.losses();
+}
+
+}  // namespace
+
+TEST_CASE("the plain trainer trains") {
+  Rows rows;
+  Plan plan = small_plan(60);
+  plan.model.config.dropout = 0;
+  plan.data.config.size = 16;   // two batches seen thirty times: the loss must fall
+  plan.data.dataset = open_training_data(plan.data.config, plan.seed);
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  REQUIRE(rows.rows.size() == 60);
+  CHECK(rows.losses().back() < 0.7 * rows.losses().front());
+  CHECK(trainer.outcome().samples == 480);
+  CHECK(trainer.outcome().time_to_first_step_s.has_value());
+  CHECK(rows.rows[1][Metric::epoch] == Approx(1.0));
+  CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());   // not measured is not 0
+}
+
+TEST_CASE("two trainers that take turns give the numbers of each alone") {
+  const Plan first = small_plan(12, 3), second = small_plan(12, 4);
+  Rows a, b;
+  Trainer one(first, {}, a, never_stopped()), other(second, {}, b, never_stopped());
+  while (!one.finished()) {
+    one.step();
+    other.step();
+  }
+  CHECK(a.losses() == losses_of(first));
+  CHECK(b.losses() == losses_of(second));
+  CHECK(a.losses() != b.losses());
+}
+
+TEST_CASE("micro-batches are one batch cut in pieces") {
+  Plan whole = small_plan(10);
+  whole.model.config.dropout = 0;
+  whole.train.max_grad_norm = 0.5;
+  Plan cut = whole;
+  cut.data.config.batch_size = 2;
+  cut.data.options.accumulation = 4;
+  Rows a, b;
+  Trainer(whole, {}, a, never_stopped()).run();
+  Trainer(cut, {}, b, never_stopped()).run();
+  for (size_t i = 0; i < a.rows.size(); ++i) {
+    CHECK(*b.rows[i][Metric::loss] == Approx(*a.rows[i][Metric::loss]).epsilon(1e-5));
+    CHECK(*b.rows[i][Metric::grad_norm] == Approx(*a.rows[i][Metric::grad_norm]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("a short last step is still a mean over its own samples") {
+  Plan plan = small_plan(3);
+  plan.data.config.size = 20;            // 8 + 8 + 4
+  plan.data.config.drop_last = false;
+  plan.data.config.shuffle = false;
+  plan.model.config.dropout = 0;
+  plan.optimizer_config = SgdConfig{.lr = 0};
+  plan.data.dataset = open_training_data(plan.data.config, plan.seed);
+  Plan cut = plan;
+  cut.data.config.batch_size = 4;
+  cut.data.options.accumulation = 2;     // its last step has one micro-batch of two
+  const auto a = losses_of(plan), b = losses_of(cut);
+  REQUIRE(a.size() == 3);
+  for (size_t i = 0; i < 3; ++i) CHECK(b[i] == Approx(a[i]).epsilon(1e-5));
+}
+
+TEST_CASE("a loss that is not finite ends the run and names the step") {
+  Plan plan = small_plan(50);
+  plan.optimizer_config = SgdConfig{.lr = 1e30};
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  try {
+    trainer.run();
+    FAIL("it went on");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::diverged);
+    CHECK_THAT(error.what(), ContainsSubstring("step"));
+  }
+  CHECK(trainer.outcome().steps < 50);
+}
+
+TEST_CASE("a stop request ends the run after the step") {
+  std::atomic<int> stop{0};
+  class Stopper : public Rows {
+   public:
+    explicit Stopper(std::atomic<int>& s) : stop(s) {}
+    void step_done(const Row& row) override {
+      Rows::step_done(row);
+      if (row.step() == 3) stop = 15;
+    }
+    std::atomic<int>& stop;
+  } rows(stop);
+  Trainer trainer(small_plan(50), {}, rows, stop);
+  trainer.run();
+  CHECK(trainer.outcome().steps == 3);
+  CHECK(trainer.outcome().stopped_by_signal == 15);
+}
+
+TEST_CASE("evaluation sees every sample once and changes nothing") {
+  Plan plan = small_plan(6);
+  DataPlan held_out = plan.data;
+  held_out.config.shuffle = held_out.config.drop_last = false;
+  held_out.config.batch_size = 7;                         // does not divide 96
+  Plan evaluated = plan;
+  evaluated.evaluation = EvaluationPlan{.every_n_steps = 2, .at_end = true, .data = held_out};
+  Rows rows;
+  Trainer trainer(evaluated, {}, rows, never_stopped());
+  trainer.run();
+  REQUIRE(rows.evaluations.size() == 3);                  // steps 2, 4 and 6; the end is step 6
+  CHECK(rows.evaluations.back().samples == 96);
+  CHECK(rows.losses() == losses_of(plan));
+}
