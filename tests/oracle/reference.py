@@ -1,0 +1,147 @@
+"""The same recipe through Python PyTorch and torchvision, in the plainest way."""
+import contextlib
+import math
+from dataclasses import dataclass, field
+
+import torch
+import torchvision
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional
+
+from support import Step
+
+
+class Mlp(nn.Module):
+    def __init__(self, inputs: int, hidden: list[int], num_classes: int):
+        super().__init__()
+        widths = [inputs, *hidden, num_classes]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for layer in self.layers[:-1]:
+            x = functional.relu(layer(x))
+        return self.layers[-1](x)
+
+
+def build_model(model: dict) -> nn.Module:
+    """`input_side` is not a recipe key: the tests' MLPs see 32×32 images unless they say otherwise."""
+    if model["name"] == "mlp":
+        return Mlp(3 * model.get("input_side", 32) ** 2, model["hidden"], model["num_classes"])
+    network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
+    if model.get("stem", "imagenet") == "cifar":
+        network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
+        network.maxpool = nn.Identity()
+    return network
+
+
+def save_initial_weights(model: dict, path) -> None:
+    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot go unseen.
+
+    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of the kink, and one that falls on
+    the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch repeats itself to 1e-5 when its own input moves by a rounding.
+    """
+    torch.manual_seed(11)
+    network = build_model(model)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.7, 1.3)
+            nn.init.uniform_(module.bias, 1.5, 2.5)
+            nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            nn.init.uniform_(module.running_var, 0.8, 1.2)
+    save_file(network.state_dict(), path)
+
+
+def schedule_factor(scheduler: dict, n: int) -> float:
+    """Hugging Face's get_{constant,linear,cosine}_schedule_with_warmup at its step n, counted from 0, written out."""
+    name, warmup, total = scheduler.get("name", "constant"), scheduler.get("warmup_steps", 0), scheduler.get("total_steps")
+    if n < warmup:
+        return n / max(1, warmup)
+    if name == "linear":
+        return max(0.0, (total - n) / max(1, total - warmup))
+    if name == "cosine":
+        progress = (n - warmup) / max(1, total - warmup)
+        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * 2.0 * 0.5 * progress)))
+    return 1.0
+
+
+def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
+    """recipe.md writes the defaults: momentum 0.9 and weight decay 0 for every name."""
+    if options["name"] == "sgd":
+        return torch.optim.SGD(parameters, lr=options["lr"], momentum=options.get("momentum", 0.9),
+                               weight_decay=options.get("weight_decay", 0.0), nesterov=options.get("nesterov", False))
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options["name"]]
+    return kind(parameters, lr=options["lr"], betas=tuple(options.get("betas", (0.9, 0.999))), eps=options.get("eps", 1e-8),
+                weight_decay=options.get("weight_decay", 0.0))
+
+
+@dataclass
+class Trace:
+    losses: list[float] = field(default_factory=list)
+    learning_rates: list[float] = field(default_factory=list)
+    grad_norms: list[float] = field(default_factory=list)
+    loss_scales: list[float] = field(default_factory=list)
+    outputs: torch.Tensor = None                                    # these three of the first step
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    network: nn.Module = None
+
+
+def run(recipe: dict, steps: list[Step]) -> Trace:
+    network = build_model(recipe["model"])
+    network.load_state_dict(load_file(recipe["model"]["weights"]))
+    network.train()
+    options, train = recipe["optimizer"], recipe["train"]
+    optimizer = build_optimizer(options, network.parameters())
+    scheduler = dict(recipe.get("scheduler", {}))
+    scheduler["total_steps"] = scheduler.get("total_steps") or train["max_steps"]
+    amp = recipe.get("optimizations", {}).get("amp", False)
+    amp = {"dtype": "bfloat16"} if amp is True else amp
+    scaler = None
+    if amp and amp["dtype"] == "float16":
+        scaler = torch.amp.GradScaler("cpu", init_scale=amp.get("init_scale", 65536.0), growth_interval=amp.get("growth_interval", 2000))
+    autocast = torch.autocast("cpu", dtype=getattr(torch, amp["dtype"])) if amp else contextlib.nullcontext()
+
+    trace = Trace(network=network)
+    for n, step in enumerate(steps):
+        rate = options["lr"] * schedule_factor(scheduler, n)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.zero_grad()
+        outputs, loss_sum = [], 0.0
+        for input, target in zip(step.input.split(recipe["data"]["batch_size"]), step.target.split(recipe["data"]["batch_size"])):
+            with autocast:
+                output = network(input)
+                loss = functional.cross_entropy(output, target, label_smoothing=train.get("label_smoothing", 0.0))
+            share = loss.float() * (len(target) / len(step.target))
+            (scaler.scale(share) if scaler else share).backward()
+            loss_sum += share.item()
+            outputs.append(output.detach().float())
+        if scaler:
+            trace.loss_scales.append(scaler.get_scale())
+            scaler.unscale_(optimizer)
+        if n == 0:
+            trace.outputs = torch.cat(outputs)
+            trace.gradients = {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+        norm = torch.nn.utils.clip_grad_norm_(network.parameters(), train.get("max_grad_norm") or math.inf)
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        if n == 0:
+            trace.buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
+        trace.losses.append(loss_sum)
+        trace.learning_rates.append(rate)
+        trace.grad_norms.append(norm.item())
+    return trace
+
+
+@torch.no_grad()
+def evaluate(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, float]:
+    network.eval()
+    logits = torch.cat([network(part) for part in inputs.split(64)])
+    top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
+    return {"loss": functional.cross_entropy(logits, targets).item(),
+            "top1_pct": 100 * (top5[:, 0] == targets).double().mean().item(),
+            "top5_pct": 100 * (top5 == targets[:, None]).any(1).double().mean().item()}
