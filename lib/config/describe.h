@@ -7,10 +7,12 @@
 //
 // with these calls:
 //   v.field(name, member, help, bounds?, aliases?)   a value: bool, int64_t, double, std::string, Bytes, Duration, an enum with
-//                                                    Choices, std::optional<T> (null allowed), std::vector<T>, or a type with CustomText
+//                                                    Choices, std::optional<T> (null allowed), std::vector<T>, std::array<T, N>, or a
+//                                                    type with a Form<T> of its own (config/form.h)
 //   v.section(name, member, help)                    a nested struct with a describe() of its own
 //   v.toggle(name, Switch<C>, help)                  false | true | a map of C's options (which also means true)
-//   v.variant(name_key, std::variant<A, B>, help)    a map whose `name_key` says which; each alternative has kName and describe()
+//   v.variant(name_key, std::variant<A, B>, help)    in this map, `name_key` says which and the options of that one stand beside it;
+//                                                    each alternative has kName and describe()
 #pragma once
 
 #include "base/error.h"

@@ -1,0 +1,148 @@
+// How a value of type T is written in a recipe. Form<T> is the one place a type needs to be known to reading, writing, help and
+// schema; a type with a form of its own specialises it beside its definition:
+//
+//   template <> struct Form<Size> {
+//     static std::string type_text();                                              // "224 or [height, width]"
+//     static Json schema(const Bounds& bounds);
+//     static std::optional<Size> read(const Value& value, const Place& place);     // nullopt after place.problem(...)
+//     static Value write(const Size& size);                                        // reads back to the same
+//   };
+#pragma once
+
+#include "base/json.h"
+#include "config/describe.h"
+#include "config/problems.h"
+#include "config/scalars.h"
+#include "config/tree.h"
+
+#include <span>
+
+namespace trainopt {
+
+inline Problem problem_in(const Mark& mark, const std::string& key, const std::string& message) {
+  return {to_text(mark), key, message};
+}
+
+/// What is being read, and where its problems go.
+struct Place {
+  std::string key;
+  Bounds bounds;
+  std::vector<Problem>* problems;
+
+  void problem(const Value& at, const std::string& message) const { problems->push_back(problem_in(at.mark, key, message)); }
+  Place item(size_t index) const { return {fmt::format("{}[{}]", key, index), bounds, problems}; }
+};
+
+/// "at least 1 and below 2"; empty without bounds.
+std::string bounds_text(const Bounds& bounds, std::string_view unit = "");
+/// Adds minimum, exclusiveMaximum and so on.
+Json with_bounds(Json schema, const Bounds& bounds);
+/// False after adding the problem.
+bool check_bounds(const Value& value, double number, const Place& place, std::string_view unit = "");
+
+template <class T>
+struct Form;
+
+#define TRAINOPT_FORM(Type)                                                     \
+  template <>                                                                   \
+  struct Form<Type> {                                                           \
+    static std::string type_text();                                             \
+    static Json schema(const Bounds& bounds);                                   \
+    static std::optional<Type> read(const Value& value, const Place& place);    \
+    static Value write(const Type& value);                                      \
+  }
+TRAINOPT_FORM(bool);
+TRAINOPT_FORM(int64_t);
+TRAINOPT_FORM(double);
+TRAINOPT_FORM(std::string);
+TRAINOPT_FORM(Bytes);
+TRAINOPT_FORM(Duration);
+#undef TRAINOPT_FORM
+
+/// Position among `words`, or nullopt after adding a problem that lists `shown_words` and suggests a near one.
+std::optional<size_t> read_word(const Value& value, const Place& place, std::span<const std::string_view> words,
+                                std::span<const std::string_view> shown_words);
+std::string joined(std::span<const std::string_view> words, std::string_view separator);
+/// False after adding a problem; `length` -1: any.
+bool check_list(const Value& value, const Place& place, int length, const std::string& type_text);
+
+template <class E>
+  requires requires { Choices<E>::all; }
+struct Form<E> {
+  static std::vector<std::string_view> words(bool with_synonyms) {
+    std::vector<std::string_view> words;
+    for (const auto& choice : Choices<E>::all)
+      if (with_synonyms || word_of(choice.value) == choice.word) words.push_back(choice.word);
+    return words;
+  }
+  static std::string type_text() { return joined(words(false), " | "); }
+  static Json schema(const Bounds&) { return {{"enum", words(true)}}; }
+  static std::optional<E> read(const Value& value, const Place& place) {
+    const auto found = read_word(value, place, words(true), words(false));
+    if (!found) return std::nullopt;
+    return Choices<E>::all[*found].value;
+  }
+  static Value write(E value) {
+    const std::string word(word_of(value));
+    return word == "true" || word == "false" ? plain(word) : quoted(word);   // a choice such as auto | true | false
+  }
+};
+
+template <class T>
+struct Form<std::optional<T>> {
+  static std::string type_text() { return Form<T>::type_text() + " | null"; }
+  static Json schema(const Bounds& bounds) { return {{"anyOf", Json::array({Form<T>::schema(bounds), Json{{"type", "null"}}})}}; }
+  static std::optional<std::optional<T>> read(const Value& value, const Place& place) {
+    if (value.is_null()) return std::optional<T>();
+    auto inner = Form<T>::read(value, place);
+    if (!inner) return std::nullopt;
+    return std::optional<std::optional<T>>(std::move(inner));
+  }
+  static Value write(const std::optional<T>& value) { return value ? Form<T>::write(*value) : Value(); }
+};
+
+template <class T>
+struct Form<std::vector<T>> {
+  static std::string type_text() { return "list of " + Form<T>::type_text(); }
+  static Json schema(const Bounds& bounds) { return {{"type", "array"}, {"items", Form<T>::schema(bounds)}}; }
+  static std::optional<std::vector<T>> read(const Value& value, const Place& place) {
+    if (!check_list(value, place, -1, type_text())) return std::nullopt;
+    std::vector<T> items;
+    for (size_t i = 0; i < value.items.size(); ++i)
+      if (auto item = Form<T>::read(value.items[i], place.item(i))) items.push_back(std::move(*item));
+    if (items.size() != value.items.size()) return std::nullopt;
+    return items;
+  }
+  static Value write(const std::vector<T>& value) {
+    std::vector<Value> items;
+    for (const T& item : value) items.push_back(Form<T>::write(item));
+    return list_of(std::move(items));
+  }
+};
+
+template <class T, size_t N>
+struct Form<std::array<T, N>> {
+  static std::string type_text() { return fmt::format("list of {} × {}", N, Form<T>::type_text()); }
+  static Json schema(const Bounds& bounds) {
+    return {{"type", "array"}, {"items", Form<T>::schema(bounds)}, {"minItems", N}, {"maxItems", N}};
+  }
+  static std::optional<std::array<T, N>> read(const Value& value, const Place& place) {
+    if (!check_list(value, place, N, type_text())) return std::nullopt;
+    std::array<T, N> items;
+    bool good = true;
+    for (size_t i = 0; i < N; ++i) {
+      auto item = Form<T>::read(value.items[i], place.item(i));
+      if (item) items[i] = std::move(*item);
+      good = good && item;
+    }
+    if (!good) return std::nullopt;
+    return items;
+  }
+  static Value write(const std::array<T, N>& value) {
+    std::vector<Value> items;
+    for (const T& item : value) items.push_back(Form<T>::write(item));
+    return list_of(std::move(items));
+  }
+};
+
+}  // namespace trainopt

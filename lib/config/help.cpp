@@ -1,0 +1,142 @@
+#include "config/help.h"
+
+#include "config/suggest.h"
+#include "config/write.h"
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+std::string limits_of(const Option& option) { return bounds_text(option.bounds); }
+
+std::string default_of(const Option& option) {
+  switch (option.kind) {
+    case Option::Kind::value: return flow_text(option.write());
+    case Option::Kind::toggle: return *option.on ? "true" : "false";
+    case Option::Kind::variant: return option.alternatives[option.current()].name;
+    case Option::Kind::section: return "";
+  }
+  return "";
+}
+
+std::string type_of(const Option& option) {
+  if (option.kind == Option::Kind::toggle) return option.options.empty() ? "true | false" : "true | false | map";
+  return option.kind == Option::Kind::variant ? joined(alternative_names(option), " | ") : option.type;
+}
+
+OptionHelp help_of(const Option& option, const std::string& path) {
+  return {path, type_of(option), default_of(option), limits_of(option), option.aliases, option.help, ""};
+}
+
+void collect(const Outline& outline, const std::string& section, std::vector<OptionHelp>& all);
+
+/// An option that several alternatives share word for word is listed once.
+void collect_alternatives(const Option& variant, const std::string& section, std::vector<OptionHelp>& all) {
+  const std::string prefix = join_path(section, variant.name) + " ";
+  const size_t begin = all.size();
+  for (const auto& alternative : variant.alternatives) {
+    std::vector<OptionHelp> own;
+    collect(alternative.options, section, own);
+    for (OptionHelp& option : own) {
+      const auto same = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(), [&](const OptionHelp& other) {
+        return other.path == option.path && other.default_text == option.default_text && other.bounds == option.bounds && other.help == option.help;
+      });
+      if (same != all.end()) {
+        same->only_for += ", " + alternative.name;
+      } else {
+        option.only_for = prefix + alternative.name;
+        all.push_back(std::move(option));
+      }
+    }
+  }
+  const std::string everyone = prefix + joined(alternative_names(variant), ", ");
+  for (size_t i = begin; i < all.size(); ++i)
+    if (all[i].only_for == everyone) all[i].only_for.clear();
+}
+
+void collect(const Outline& outline, const std::string& section, std::vector<OptionHelp>& all) {
+  for (const Option& option : outline) {
+    const std::string path = join_path(section, option.name);
+    if (option.kind != Option::Kind::section) all.push_back(help_of(option, path));
+    collect(option.options, path, all);
+    if (option.kind == Option::Kind::variant) collect_alternatives(option, section, all);
+  }
+}
+
+/// Writes options line by line, the comments in one column. `prefix`: what every line starts with, such as "  # ".
+class DocumentedYaml {
+ public:
+  void write(const Outline& outline, const std::string& prefix) {
+    for (const Option& option : outline) write_option(option, prefix);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void write_option(const Option& option, const std::string& prefix) {
+    switch (option.kind) {
+      case Option::Kind::section:
+        text_ += "\n";
+        line(prefix + option.name + ":" + (option.options.empty() ? " {}" : ""), option.help);
+        return write(option.options, prefix + "  ");
+      case Option::Kind::toggle:
+        line(prefix + option.name + ": " + default_of(option), comment_of(option) + (option.options.empty() ? "" : " true, or a map of:"));
+        return write(option.options, prefix + "#   ");
+      case Option::Kind::value:
+        return line(prefix + option.name + ": " + default_of(option), comment_of(option));
+      case Option::Kind::variant:
+        line(prefix + option.name + ": " + default_of(option), comment_of(option));
+        write(option.select(option.current()), prefix);
+        for (size_t i = 0; i < option.alternatives.size(); ++i) {
+          if (i == option.current()) continue;
+          text_ += prefix + "# with " + option.name + ": " + option.alternatives[i].name + "\n";
+          write(option.alternatives[i].options, prefix + "#   ");
+        }
+    }
+  }
+
+  static std::string comment_of(const Option& option) {
+    std::string comment = option.help;
+    const bool says_type = option.kind == Option::Kind::variant || (option.kind == Option::Kind::value && option.schema.contains("enum"));
+    if (says_type) comment += " " + type_of(option) + ".";
+    if (const auto limits = limits_of(option); !limits.empty()) comment += " " + limits + ".";
+    return comment;
+  }
+
+  void line(const std::string& code, const std::string& comment) {
+    constexpr size_t kCommentColumn = 32;
+    text_ += code + std::string(code.size() < kCommentColumn ? kCommentColumn - code.size() : 1, ' ') + "# " + comment + "\n";
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::vector<OptionHelp> help_of(const Outline& outline) {
+  std::vector<OptionHelp> all;
+  collect(outline, "", all);
+  return all;
+}
+
+std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key) {
+  std::vector<OptionHelp> found;
+  std::vector<std::string_view> names;
+  for (const OptionHelp& option : options) {
+    names.push_back(option.path);
+    if (option.path.find('.') != std::string::npos) names.push_back(std::string_view(option.path).substr(0, option.path.find('.')));
+    const bool is_alias = std::find(option.aliases.begin(), option.aliases.end(), key) != option.aliases.end();
+    if (option.path == key || option.path.starts_with(key + ".") || option.path.ends_with("." + key) || is_alias) found.push_back(option);
+  }
+  if (!found.empty()) return found;
+  const std::string near = nearest_of(key, names);
+  throw UserError(fmt::format("no option or section is called {}{}", shown(key), near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+}
+
+std::string documented_yaml_of(const Outline& outline) {
+  DocumentedYaml yaml;
+  yaml.write(outline, "");
+  return "# Every option with its default.\n" + yaml.take();
+}
+
+}  // namespace trainopt

@@ -1,0 +1,21 @@
+// What the options are, for people: the list behind `trainopt options`, and a whole recipe with comments.
+#pragma once
+
+#include "config/outline.h"
+
+namespace trainopt {
+
+struct OptionHelp {
+  std::string path;                          ///< "data.batch_size"
+  std::string type, default_text, bounds;    ///< bounds may be empty
+  std::vector<std::string> aliases;
+  std::string help;
+  std::string only_for;                      ///< "optimizer.name adam, adamw"; empty if it is always there
+};
+
+std::vector<OptionHelp> help_of(const Outline& outline);
+/// Those called `key` or in the section `key`. Throws UserError with a suggestion if there are none.
+std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key);
+std::string documented_yaml_of(const Outline& outline);
+
+}  // namespace trainopt

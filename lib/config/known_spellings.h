@@ -1,0 +1,145 @@
+// What other tools call an option of ours that is not simply an alias: another section, another shape or another meaning.
+// Used by "did you mean" only. Sources: Hugging Face, Lightning, DeepSpeed, Composer, timm, torchtitan, Megatron, nanoGPT, FFCV.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace trainopt {
+
+struct KnownSpelling {
+  std::string_view theirs;
+  std::string_view ours;           ///< full path
+  std::string_view value = {};     ///< where the shape differs: what to write after it
+};
+
+inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
+    // precision
+    {"fp16", "optimizations.amp", "{dtype: float16}"},
+    {"amp_fp16", "optimizations.amp", "{dtype: float16}"},
+    {"bf16", "optimizations.amp", "{dtype: bfloat16}"},
+    {"amp_bf16", "optimizations.amp", "{dtype: bfloat16}"},
+    {"autocast", "optimizations.amp"},
+    {"mixed_precision", "optimizations.amp"},
+    {"use_mixed_precision", "optimizations.amp"},
+    {"precision", "optimizations.amp", "{dtype: bfloat16}"},
+    {"dtype", "optimizations.amp", "{dtype: bfloat16}"},
+    {"amp_dtype", "optimizations.amp", "{dtype: bfloat16}"},
+    {"allow_tf32", "optimizations.tf32"},
+    {"enable_tf32_compute", "optimizations.tf32"},
+    {"float32_matmul_precision", "optimizations.tf32"},
+    // execution
+    {"compile", "optimizations.fused_kernels"},
+    {"torch_compile", "optimizations.fused_kernels"},
+    {"torchcompile", "optimizations.fused_kernels"},
+    {"compile_config", "optimizations.fused_kernels"},
+    {"fused", "optimizations.fused_optimizer"},
+    {"foreach", "optimizations.fused_optimizer"},
+    {"adamw_torch_fused", "optimizations.fused_optimizer"},
+    {"cuda_graphs", "optimizations.cuda_graph"},
+    {"use_cuda_graph", "optimizations.cuda_graph"},
+    {"cuda_graph_impl", "optimizations.cuda_graph"},
+    {"memory_format", "optimizations.channels_last"},
+    {"nhwc", "optimizations.channels_last"},
+    {"benchmark", "optimizations.cudnn_benchmark"},
+    {"zero_grad_set_to_none", "optimizations.set_to_none"},
+    {"deterministic_mode", "deterministic"},
+    {"manual_seed", "seed"},
+    {"random_seed", "seed"},
+    {"accelerator", "device"},
+    // data
+    {"j", "data.num_workers"},
+    {"num_threads", "data.num_workers"},
+    {"data_threads", "data.num_workers"},
+    {"prefetch", "data.prefetch_factor"},
+    {"batchsize", "data.batch_size"},
+    {"mini_batch", "data.batch_size"},
+    {"micro_batch", "data.batch_size"},
+    {"device_train_microbatch_size", "data.batch_size"},
+    {"optimizer_batch_size", "data.global_batch_size"},
+    {"data_backend", "data.dataset"},
+    {"in_memory", "data.cache", "memory"},
+    {"data_dir", "data.path"},
+    {"data_path", "data.path"},
+    {"root", "data.path"},
+    {"augmentations", "data.transforms"},
+    // length of the run, clipping, loss
+    {"max_duration", "train.max_time"},
+    {"num_epochs", "train.epochs"},
+    {"max_iterations", "train.max_steps"},
+    {"optimizer_delay", "train.gradient_accumulation_steps"},
+    {"clip_norm", "train.max_grad_norm"},
+    {"smoothing", "train.label_smoothing"},
+    {"label_smoothing_factor", "train.label_smoothing"},
+    // optimizer and schedule
+    {"optim", "optimizer.name"},
+    {"opt", "optimizer.name"},
+    {"base_lr", "optimizer.lr"},
+    {"max_lr", "optimizer.lr"},
+    {"beta1", "optimizer.betas", "[0.9, 0.999]"},
+    {"beta2", "optimizer.betas", "[0.9, 0.999]"},
+    {"adam_beta1", "optimizer.betas", "[0.9, 0.999]"},
+    {"adam_beta2", "optimizer.betas", "[0.9, 0.999]"},
+    {"adam_epsilon", "optimizer.eps"},
+    {"epsilon", "optimizer.eps"},
+    {"wd", "optimizer.weight_decay"},
+    {"lr_scheduler", "scheduler.name"},
+    {"lr_schedule_type", "scheduler.name"},
+    {"sched", "scheduler.name"},
+    {"warmup_iters", "scheduler.warmup_steps"},
+    {"lr_warmup_steps", "scheduler.warmup_steps"},
+    {"lr_decay_iters", "scheduler.total_steps"},
+    {"num_warm_iter", "bench.warmup_steps"},
+    // model
+    {"arch", "model.name"},
+    {"pretrained", "model.weights"},
+    {"nclass", "model.num_classes"},
+    // several ranks
+    {"strategy", "parallel.sharding_strategy"},
+    {"fsdp", "parallel.sharding_strategy", "zero3"},
+    {"zero_stage", "parallel.sharding_strategy", "zero2"},
+    {"zero_optimization", "parallel.sharding_strategy", "zero2"},
+    {"data_parallel_shard_degree", "parallel.sharding_strategy", "zero3"},
+    {"ddp_backend", "parallel.backend"},
+    {"dist_backend", "parallel.backend"},
+    {"reduce_bucket_size", "parallel.bucket_cap_mb"},
+    {"ddp_timeout", "parallel.timeout"},
+    {"sync_bn", "parallel.sync_batch_norm"},
+    // logging, evaluation, checkpoints
+    {"logging_steps", "logging.every_n_steps"},
+    {"log_every_n_steps", "logging.every_n_steps"},
+    {"log_interval", "logging.every_n_steps"},
+    {"log_freq", "logging.every_n_steps"},
+    {"steps_per_print", "logging.every_n_steps"},
+    {"report_to", "logging.sinks"},
+    {"progress_bar", "logging.progress"},
+    {"enable_progress_bar", "logging.progress"},
+    {"val_check_interval", "evaluation.every_n_steps"},
+    {"eval_interval", "evaluation.every_n_steps"},
+    {"eval_batch_size", "evaluation.batch_size"},
+    {"autoresume", "checkpoint.resume", "auto"},
+    {"log_dir", "output_dir"},
+});
+
+/// Wanted by users of other tools, and not an option here: why, instead of a suggestion that would mislead.
+struct NotHere {
+  std::string_view theirs, why;
+};
+inline constexpr auto kNotHere = std::to_array<NotHere>({
+    {"gradient_checkpointing", "activations are not recomputed by this build"},
+    {"activation_checkpointing", "activations are not recomputed by this build"},
+    {"enable_activation_checkpointing", "activations are not recomputed by this build"},
+    {"grad_checkpointing", "activations are not recomputed by this build"},
+    {"attn_implementation", "the networks here have no attention"},
+    {"attention", "the networks here have no attention"},
+    {"fp8", "this build has no fp8; optimizations.amp has bfloat16 and float16"},
+    {"amp_fp8", "this build has no fp8; optimizations.amp has bfloat16 and float16"},
+    {"auto_find_batch_size", "the batch size is not searched for; set data.batch_size"},
+    {"scale_batch_size", "the batch size is not searched for; set data.batch_size"},
+    {"warmup_ratio", "warm-up is given in steps: scheduler.warmup_steps"},
+    {"devices", "the number of ranks comes from the launcher: trainopt launch -n N"},
+    {"num_nodes", "the number of ranks comes from the launcher"},
+    {"alloc_conf", "libtorch reads PYTORCH_CUDA_ALLOC_CONF from the environment"},
+});
+
+}  // namespace trainopt

@@ -1,0 +1,78 @@
+// The way in and out: files and overrides become a config, a config becomes text.
+#pragma once
+
+#include "config/help.h"
+#include "config/schema.h"
+#include "config/write.h"
+
+namespace trainopt {
+
+/// In order: default < files < overrides ("key=value" or "--key=value").
+struct Sources {
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> overrides;
+};
+
+template <class Config>
+struct Loaded {
+  Config config;
+  std::vector<std::string> notes;   ///< such as options dropped because a later source changed a variant's name
+  Origins origins;                  ///< full key -> "recipe.yaml:3:7" or "command line 'seed=1'", for the keys that somebody set
+};
+
+/// What load() found besides the config itself.
+struct LoadedInto {
+  std::vector<Problem> problems;
+  std::vector<std::string> notes;
+  Origins origins;
+  bool all_parsed = true;   ///< every source was readable YAML
+};
+LoadedInto load_into(const Outline& outline, const Sources& sources);
+/// In the order of the sources and lines; throws RecipeErrors if there are any.
+void throw_problems(std::vector<Problem> problems, const Sources& sources);
+/// Adds what `found` says about keys that have no problem yet.
+void add_problems(std::vector<Problem>& problems, std::vector<Problem> found);
+
+/// Throws RecipeErrors with all problems of all sources, and those that validate(config, origins) returns: a std::vector<Problem> made
+/// with problem_at(). It sees defaults in place of values that could not be read.
+template <class Config, class Validate>
+Loaded<Config> load(const Sources& sources, Validate validate) {
+  Loaded<Config> loaded;
+  LoadedInto into = load_into(outline_of(loaded.config), sources);
+  if (into.all_parsed) add_problems(into.problems, validate(std::as_const(loaded.config), std::as_const(into.origins)));
+  throw_problems(std::move(into.problems), sources);
+  loaded.notes = std::move(into.notes);
+  loaded.origins = std::move(into.origins);
+  return loaded;
+}
+template <class Config>
+Loaded<Config> load(const Sources& sources) {
+  return load<Config>(sources, [](const Config&, const Origins&) { return std::vector<Problem>(); });
+}
+
+/// The resolved recipe: every option, in the order of describe(). load() of it gives an equal config.
+template <class Config>
+std::string to_yaml(Config config) {
+  return yaml_text(value_of(outline_of(config)));
+}
+template <class Config>
+Json to_json(Config config) {
+  return json_of(value_of(outline_of(config)));
+}
+template <class Config>
+std::vector<OptionHelp> options_of() {
+  Config config;
+  return help_of(outline_of(config));
+}
+template <class Config>
+std::string documented_yaml() {
+  Config config;
+  return documented_yaml_of(outline_of(config));
+}
+template <class Config>
+Json schema_of(const std::string& title = "trainopt recipe") {
+  Config config;
+  return schema_of_outline(outline_of(config), title);
+}
+
+}  // namespace trainopt

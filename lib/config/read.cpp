@@ -1,0 +1,95 @@
+#include "config/read.h"
+
+#include "config/suggest.h"
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+constexpr size_t kMostSuggestions = 100;   // looking for near names takes time, and a hostile file has many unknown keys
+
+void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
+  const Place place{path, option.bounds, &reading.problems};
+  if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
+  switch (option.kind) {
+    case Option::Kind::variant: return;   // read before the others, because it says which others there are
+    case Option::Kind::value:
+      if (!value.is_null() || option.nullable) option.read(value, place);
+      return;
+    case Option::Kind::section:
+      if (value.is_map())
+        read_map(value, option.options, path, reading);
+      else if (!value.is_null())
+        place.problem(value, "must be a map of options: " + shown(value));
+      return;
+    case Option::Kind::toggle:
+      if (value.is_map()) {
+        *option.on = true;
+        read_map(value, option.options, path, reading);
+      } else if (value.is_scalar()) {
+        if (const auto on = Form<bool>::read(value, place)) *option.on = *on;
+      } else if (!value.is_null()) {
+        place.problem(value, "must be true, false or a map of options: " + shown(value));
+      }
+  }
+}
+
+/// The alternatives of `variant` that have an option called `key`.
+std::string owners_of(const Option& variant, std::string_view key) {
+  std::vector<std::string_view> names;
+  for (const auto& alternative : variant.alternatives)
+    for (const Option& option : alternative.options)
+      if (find_option({&option}, key)) names.push_back(alternative.name);
+  return joined(names, " and ");
+}
+
+}  // namespace
+
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here, const Reading& reading) {
+  const bool suggest = reading.problems.size() < kMostSuggestions;
+  return problem_in(key.mark, join_path(section, shown(key.name)),
+                    "unknown key" + (suggest ? suggestion(key.name, section, here, reading.whole) : ""));
+}
+
+void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading) {
+  std::vector<Outline> selected;
+  selected.reserve(outline.size());   // `here` points into it
+  std::vector<const Option*> here;
+  std::vector<std::pair<const Option*, bool>> variants;   // and whether its name was a good one
+  for (const Option& option : outline) {
+    here.push_back(&option);
+    if (option.kind != Option::Kind::variant) continue;
+    size_t index = option.current();
+    const Value* name = map.find(option.name);
+    bool good = true;
+    if (name && !name->is_null()) {
+      const auto names = alternative_names(option);
+      const auto named = read_word(*name, {join_path(section, option.name), {}, &reading.problems}, names, names);
+      good = named.has_value();
+      index = named.value_or(index);
+    }
+    variants.emplace_back(&option, good);
+    selected.push_back(option.select(index));
+    for (const Option& own : selected.back()) here.push_back(&own);
+  }
+
+  for (size_t i = 0; i < map.keys.size(); ++i) {
+    const auto& key = map.keys[i];
+    if (const Option* option = find_option(here, key.name)) {
+      read_option(map.items[i], *option, join_path(section, option->name), reading);
+      continue;
+    }
+    const auto owner = std::find_if(variants.begin(), variants.end(), [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
+    if (owner == variants.end()) {
+      reading.problems.push_back(unknown_key(key, section, here, reading));
+    } else if (owner->second) {   // otherwise the bad name is the problem
+      const Option& variant = *owner->first;
+      reading.problems.push_back(problem_in(key.mark, join_path(section, key.name),
+                                            fmt::format("an option of {}, but {} is {}", owners_of(variant, key.name),
+                                                        join_path(section, variant.name), variant.alternatives[variant.current()].name)));
+    }
+  }
+}
+
+}  // namespace trainopt

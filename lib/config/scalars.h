@@ -1,0 +1,23 @@
+// Numbers and words as a recipe may write them: one way each, so that 010, 0x10, 1e3 or yes never become something surprising.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainopt {
+
+/// Decimal digits with an optional sign. `reason`, if given, is set when nullopt is returned: "must be a whole number".
+std::optional<int64_t> parse_integer(std::string_view text, std::string* reason = nullptr);
+/// 1, -0.5, .5, 1., 1e-3; finite.
+std::optional<double> parse_number(std::string_view text, std::string* reason = nullptr);
+/// true and false (also True, TRUE, False, FALSE, as YAML 1.2 has them).
+std::optional<bool> parse_boolean(std::string_view text, std::string* reason = nullptr);
+
+/// Shortest text that reads back to the same double, with a point, so that YAML 1.1 readers see a float too: "0.001", "1.0e-08".
+std::string number_text(double value);
+/// For messages: without the point that a whole number does not need.
+std::string short_number_text(double value);
+
+}  // namespace trainopt

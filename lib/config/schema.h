@@ -1,0 +1,12 @@
+// JSON Schema (draft 2020-12) of a recipe, for editors.
+#pragma once
+
+#include "config/outline.h"
+
+namespace trainopt {
+
+Json schema_of_outline(const Outline& outline, const std::string& title);
+/// The schema of one map, without the head.
+Json map_schema(const Outline& outline);
+
+}  // namespace trainopt

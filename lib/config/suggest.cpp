@@ -1,0 +1,109 @@
+#include "config/suggest.h"
+
+#include "config/known_spellings.h"
+#include "config/outline.h"
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+constexpr size_t kLongestKey = 64;   // longer ones are nobody's typing error
+
+std::string folded(std::string_view word) {
+  std::string text(word);
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(c == '-' ? '_' : std::tolower(c)); });
+  return text;
+}
+
+size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
+
+struct Named {
+  std::string name, path;   // name: the key or one of its aliases
+};
+
+void collect(const Outline& outline, const std::string& section, std::vector<Named>& all) {
+  for (const Option& option : outline) {
+    const std::string path = join_path(section, option.name);
+    all.push_back({option.name, path});
+    for (const auto& alias : option.aliases) all.push_back({alias, path});
+    collect(option.options, path, all);
+    for (const auto& alternative : option.alternatives) collect(alternative.options, section, all);
+  }
+}
+
+std::string did_you_mean(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const auto& path : paths) text += (text.empty() ? "" : " or ") + fmt::format("'{}'", path);
+  return text.empty() ? "" : fmt::format(" (did you mean {}?)", text);
+}
+
+void add_once(std::vector<std::string>& paths, const std::string& path) {
+  constexpr size_t kMostSuggestions = 3;
+  if (paths.size() < kMostSuggestions && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  const std::string x = folded(a), y = folded(b);
+  std::vector<size_t> two_above(y.size() + 1), above(y.size() + 1), row(y.size() + 1);
+  for (size_t j = 0; j <= y.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= x.size(); ++i) {
+    two_above.swap(above);
+    above.swap(row);
+    row[0] = i;
+    for (size_t j = 1; j <= y.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (x[i - 1] == y[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1]) row[j] = std::min(row[j], two_above[j - 2] + 1);
+    }
+  }
+  return row[y.size()];
+}
+
+std::string nearest_of(std::string_view word, std::span<const std::string_view> words) {
+  if (word.size() > kLongestKey) return "";
+  std::string_view best;
+  size_t least = SIZE_MAX;
+  for (const auto candidate : words)
+    if (const size_t distance = edit_distance(word, candidate); distance < least && distance <= near_enough(candidate))
+      best = candidate, least = distance;
+  return std::string(best);
+}
+
+std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here, const Outline& all) {
+  if (key.size() > kLongestKey) return "";
+  if (key.find(':') != std::string_view::npos) return " (a space must follow the colon)";
+
+  std::vector<std::string_view> near_names;
+  for (const Option* option : here) {
+    near_names.push_back(option->name);
+    near_names.insert(near_names.end(), option->aliases.begin(), option->aliases.end());
+  }
+  const std::string near = nearest_of(key, near_names);
+  if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
+
+  for (const NotHere& other : kNotHere)
+    if (folded(key) == other.theirs) return fmt::format(" ({})", other.why);
+
+  std::vector<Named> named;
+  collect(all, "", named);
+  std::vector<std::string> paths;
+  for (const Named& one : named)
+    if (one.name == folded(key) && one.path != join_path(section, key)) add_once(paths, one.path);
+  for (const KnownSpelling& spelling : kKnownSpellings) {
+    const auto same_path = [&](const Named& one) { return one.path == spelling.ours; };
+    if (spelling.theirs == folded(key) && std::any_of(named.begin(), named.end(), same_path))
+      add_once(paths, std::string(spelling.ours) + (spelling.value.empty() ? "" : ": " + std::string(spelling.value)));
+  }
+  if (!paths.empty()) return did_you_mean(paths);
+  if (!near.empty()) return did_you_mean({near});
+
+  size_t least = SIZE_MAX;
+  for (const Named& one : named) least = std::min(least, edit_distance(key, one.name));
+  for (const Named& one : named)
+    if (edit_distance(key, one.name) == least && least <= near_enough(one.name)) add_once(paths, one.path);
+  return did_you_mean(paths);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,15 @@
+// A config as text again: the resolved recipe, which reads back to an equal config.
+#pragma once
+
+#include "config/outline.h"
+
+namespace trainopt {
+
+Value value_of(const Outline& outline);
+std::string yaml_text(const Value& map);
+/// On one line: [a, {b: c}].
+std::string flow_text(const Value& value);
+/// Plain scalars become null, booleans and numbers, quoted ones strings.
+Json json_of(const Value& value);
+
+}  // namespace trainopt

@@ -1,0 +1,17 @@
+// How an item of `data.transforms` is written: a name, or a map of one name to its parameter or parameters.
+#pragma once
+
+#include "config/form.h"
+#include "data/transform_config.h"
+
+namespace trainopt {
+
+template <>
+struct Form<TransformConfig> {
+  static std::string type_text();
+  static Json schema(const Bounds& bounds);
+  static std::optional<TransformConfig> read(const Value& value, const Place& place);
+  static Value write(const TransformConfig& transform);
+};
+
+}  // namespace trainopt
