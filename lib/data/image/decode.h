@@ -1,4 +1,5 @@
-// Files to pixels: JPEG and PNG, as Pillow's Image.open(file).convert("RGB") has them; EXIF rotation and colour profiles are ignored.
+// Files to pixels: JPEG and PNG, as Pillow's Image.open(file).convert("RGB") has them; EXIF rotation and colour profiles are
+// ignored.
 #pragma once
 
 #include "data/image/image.h"

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/image/decode.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +11,9 @@ namespace trainopt {
 
 namespace {
 
-constexpr int64_t kMostPixels = 16384;  // a side
-
 void check_side(const char* transform, int64_t side) {
-  if (side < 1 || side > kMostPixels)
-    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMostPixels, side));
+  if (side < 1 || side > kMostImageSide)
+    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMostImageSide, side));
 }
 
 void check(const TransformConfig& transform) {
@@ -28,18 +27,21 @@ void check(const TransformConfig& transform) {
   } else if (const auto* crop = std::get_if<RandomCropConfig>(&transform)) {
     check_side("random_crop", crop->height);
     check_side("random_crop", crop->width);
-    if (crop->padding < 0 || crop->padding > kMostPixels)
-      throw UserError(fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMostPixels, crop->padding));
+    if (crop->padding < 0 || crop->padding > kMostImageSide)
+      throw UserError(fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMostImageSide, crop->padding));
   } else if (const auto* random = std::get_if<RandomResizedCropConfig>(&transform)) {
     check_side("random_resized_crop", random->height);
     check_side("random_resized_crop", random->width);
     const auto& [scale, ratio] = std::pair(random->scale, random->ratio);
     if (!(scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1])))
-      throw UserError(fmt::format("transform random_resized_crop: scale must be two rising shares above 0: {}, {}", scale[0], scale[1]));
+      throw UserError(
+          fmt::format("transform random_resized_crop: scale must be two rising shares above 0: {}, {}", scale[0], scale[1]));
     if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && std::isfinite(ratio[1])))
-      throw UserError(fmt::format("transform random_resized_crop: ratio must be two rising numbers above 0: {}, {}", ratio[0], ratio[1]));
+      throw UserError(
+          fmt::format("transform random_resized_crop: ratio must be two rising numbers above 0: {}, {}", ratio[0], ratio[1]));
   } else if (const auto* flip = std::get_if<RandomHorizontalFlipConfig>(&transform)) {
-    if (!(flip->p >= 0 && flip->p <= 1)) throw UserError(fmt::format("transform random_horizontal_flip: p must be from 0 to 1: {}", flip->p));
+    if (!(flip->p >= 0 && flip->p <= 1))
+      throw UserError(fmt::format("transform random_horizontal_flip: p must be from 0 to 1: {}", flip->p));
   }
 }
 
@@ -104,7 +106,8 @@ class Stages {
     const bool unpadded = intersection(stage.valid, stage.window) == stage.window;
     Stage next = whole(size());
     if (untouched && unpadded && !stage.flip) {   // the crop so far becomes what is resized
-      next.source = {stage.source.top + stage.window.top, stage.source.left + stage.window.left, stage.window.height, stage.window.width};
+      next.source = {stage.source.top + stage.window.top, stage.source.left + stage.window.left, stage.window.height,
+                     stage.window.width};
       stages_.pop_back();
     }
     next.resized = to;
@@ -128,7 +131,14 @@ struct Applier {
   Stages& stages;
   PhiloxStream random;
 
-  void operator()(const ResizeConfig& config) { stages.resize(resized_size(config, stages.size())); }
+  void operator()(const ResizeConfig& config) {
+    const ImageSize to = resized_size(config, stages.size());
+    // A line of one pixel's width would grow without bounds.
+    if (to.height * to.width > kMostImagePixels)
+      throw BadSample(fmt::format("resize would make it {}x{} pixels (height x width), over the limit of {}", to.height, to.width,
+                                  kMostImagePixels));
+    stages.resize(to);
+  }
 
   void operator()(const CenterCropConfig& config) {
     const auto [height, width] = stages.size();
@@ -143,8 +153,8 @@ struct Applier {
     const auto [height, width] = stages.size();
     const int64_t room_y = height + 2 * config.padding - config.height, room_x = width + 2 * config.padding - config.width;
     if (room_y < 0 || room_x < 0)
-      throw BadSample(fmt::format("random_crop to {}x{} is larger than the image with its padding, {}x{} (height x width)", config.height,
-                                  config.width, height + 2 * config.padding, width + 2 * config.padding));
+      throw BadSample(fmt::format("random_crop to {}x{} is larger than the image with its padding, {}x{} (height x width)",
+                                  config.height, config.width, height + 2 * config.padding, width + 2 * config.padding));
     const int64_t top = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_y + 1)));
     const int64_t left = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_x + 1)));
     stages.crop({top - config.padding, left - config.padding, config.height, config.width});

@@ -131,7 +131,8 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(reduction);
 
-  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a little more.
+  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a little
+  // more.
   constexpr int64_t kMargin = 2;
   const int64_t top = std::max<int64_t>(part.top - kMargin, 0);
   const int64_t bottom = std::min(part.bottom() + kMargin, whole.height);

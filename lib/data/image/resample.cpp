@@ -71,7 +71,8 @@ class RowRing {
   /// The used part of a source row; a copy with room behind it where reading ahead would leave the image's memory.
   const uint8_t* source_row(int64_t y) {
     const ImageView& view = input_.view;
-    const int64_t offset = (stage_.source.top + y - input_.top) * view.stride + (stage_.source.left + first_column_ - input_.left) * 3;
+    const int64_t offset =
+        (stage_.source.top + y - input_.top) * view.stride + (stage_.source.left + first_column_ - input_.left) * 3;
     const int64_t used = column_count_ * 3, ahead = columns_->taps * 3 + 16;
     if (offset + used + ahead <= (view.height - 1) * view.stride + view.width * 3) return view.pixels + offset;
     scratch_.padded_row.resize(static_cast<size_t>(used + ahead));

@@ -44,8 +44,8 @@ struct ResampleScratch {
   std::vector<uint8_t> padded_row;  ///< a source row with room behind it
 };
 
-/// Writes the stage's window to `destination`, which has its size. Pillow's rounding: to 8 bits after the horizontal pass and again
-/// after the vertical one. `normalization` is not used for u8_hwc.
+/// Writes the stage's window to `destination`, which has its size. Pillow's rounding: to 8 bits after the horizontal pass and
+/// again after the vertical one. `normalization` is not used for u8_hwc.
 void resample(const InputRegion& input, const Stage& stage, const Normalization& normalization, const Destination& destination,
               ResampleScratch& scratch);
 

@@ -19,12 +19,14 @@ inline __m256i weigh_two(__m256i pixels, const int32_t* coefficients) {
   constexpr char k = kFrom, _ = -1;
   const __m256i spread = _mm256_setr_epi8(k + 0, _, _, _, k + 1, _, _, _, k + 2, _, _, _, _, _, _, _,  //
                                           k + 3, _, _, _, k + 4, _, _, _, k + 5, _, _, _, _, _, _, _);
-  const __m256i weights = _mm256_permutevar8x32_epi32(
-      _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(coefficients))), _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+  const __m256i weights =
+      _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(coefficients))),
+                                  _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
   return _mm256_mullo_epi32(_mm256_shuffle_epi8(pixels, spread), weights);
 }
 
-/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0 is the table's number of taps, known to the compiler.
+/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0 is the table's number of taps, known to
+/// the compiler.
 template <int kTaps>
 inline __m128i weigh_pixel(const uint8_t* pixel, const int32_t* coefficient, int64_t table_taps) {
   const int64_t taps = kTaps > 0 ? kTaps : table_taps;
@@ -32,9 +34,11 @@ inline __m128i weigh_pixel(const uint8_t* pixel, const int32_t* coefficient, int
   int64_t tap = 0;
   for (; tap + 4 <= taps; tap += 4) {                 // 16 bytes hold four pixels
     const __m256i pixels = _mm256_broadcastsi128_si256(load_16(pixel + tap * 3));
-    sum = _mm256_add_epi32(sum, _mm256_add_epi32(weigh_two<0>(pixels, coefficient + tap), weigh_two<6>(pixels, coefficient + tap + 2)));
+    sum = _mm256_add_epi32(
+        sum, _mm256_add_epi32(weigh_two<0>(pixels, coefficient + tap), weigh_two<6>(pixels, coefficient + tap + 2)));
   }
-  if (tap < taps) sum = _mm256_add_epi32(sum, weigh_two<0>(_mm256_broadcastsi128_si256(load_16(pixel + tap * 3)), coefficient + tap));
+  if (tap < taps)
+    sum = _mm256_add_epi32(sum, weigh_two<0>(_mm256_broadcastsi128_si256(load_16(pixel + tap * 3)), coefficient + tap));
   return _mm_srai_epi32(_mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)), kResampleBits);
 }
 
@@ -103,8 +107,8 @@ inline void sum_bytes(const RowSum& sum, int64_t at, __m256i (&totals)[kVectors]
   for (int i = 0; i < kVectors; ++i) totals[i] = _mm256_srai_epi32(totals[i], kResampleBits);
 }
 
-/// (value / 255 - mean) / std with every operation rounded as float32 is. The quotient by 255 comes from a product and a correction
-/// step (Markstein), which is exact for the 256 values there are; a test compares them all.
+/// (value / 255 - mean) / std with every operation rounded as float32 is. The quotient by 255 comes from a product and a
+/// correction step (Markstein), which is exact for the 256 values there are; a test compares them all.
 inline __m256 normalize_eight(__m256i values, const Channels& channels) {
   const __m256 reciprocal = _mm256_set1_ps(1.0f / 255.0f);
   const __m256 value = _mm256_cvtepi32_ps(values);

@@ -7,8 +7,8 @@
 
 namespace trainopt {
 
-// Every line of arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs): the fixed-point weights, and so
-// the pixels, come out with the same bits.
+// Every line of arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs): the fixed-point weights, and
+// so the pixels, come out with the same bits.
 ResampleTable make_resample_table(int64_t input, int64_t output) {
   TRAINOPT_CHECK(input >= 1 && output >= 1);
   const double scale = static_cast<double>(input) / static_cast<double>(output);

@@ -151,7 +151,8 @@ TEST_CASE("a JPEG with hundreds of scans is refused") {
   std::vector<uint8_t> file = encode(pattern(16, 16), 1, 1, Scans::one_each, 0);
   file.resize(file.size() - 2);
   const uint8_t scan_marker[] = {0xFF, 0xDA};
-  const std::vector<uint8_t> last(std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)), file.end());
+  const std::vector<uint8_t> last(std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)),
+                                  file.end());
   const auto repeated = [&](int times) {
     std::vector<uint8_t> longer = file;
     for (int i = 0; i < times; ++i) longer.insert(longer.end(), last.begin(), last.end());
@@ -163,13 +164,15 @@ TEST_CASE("a JPEG with hundreds of scans is refused") {
 }
 
 TEST_CASE("flipped bits give a picture or a reason, never a crash") {
-  const auto name = GENERATE(as<std::string>(), "420.jpg", "progressive.jpg", "cmyk.jpg", "palette_alpha.png", "interlaced.png", "grey16.png");
+  const auto name =
+      GENERATE(as<std::string>(), "420.jpg", "progressive.jpg", "cmyk.jpg", "palette_alpha.png", "interlaced.png", "grey16.png");
   const std::vector<uint8_t> file = file_bytes(name);
   PhiloxStream random(mix_key(3, name));
   int bad = 0;
   for (int i = 0; i < 400; ++i) {
     std::vector<uint8_t> flipped = file;
-    for (int flip = 0; flip < 1 + i % 3; ++flip) flipped[random.next_below(file.size())] ^= static_cast<uint8_t>(1u << random.next_below(8));
+    for (int flip = 0; flip < 1 + i % 3; ++flip)
+      flipped[random.next_below(file.size())] ^= static_cast<uint8_t>(1u << random.next_below(8));
     bad += reason(flipped) != "";
   }
   CHECK(bad > 20);   // most flips in a JPEG only change the picture

@@ -19,7 +19,8 @@ Stage only_stage(const std::vector<TransformConfig>& transforms, ImageSize input
 
 TEST_CASE("center_crop rounds halves to even and puts the odd padding last") {
   // int(round((image - crop) / 2.0)) in Python
-  for (const auto& [image, crop, begin] : {std::tuple{10, 7, 2}, {11, 8, 2}, {12, 7, 2}, {13, 8, 2}, {15, 8, 4}, {8, 8, 0}, {6, 11, -2}, {5, 9, -2}}) {
+  for (const auto& [image, crop, begin] :
+       {std::tuple{10, 7, 2}, {11, 8, 2}, {12, 7, 2}, {13, 8, 2}, {15, 8, 4}, {8, 8, 0}, {6, 11, -2}, {5, 9, -2}}) {
     const Stage stage = only_stage({CenterCropConfig{crop, crop}}, {image, 20});
     CHECK(stage.window.top == begin);
     CHECK(stage.window.height == crop);
@@ -30,6 +31,7 @@ TEST_CASE("resize to the shorter side cuts the longer one") {
   CHECK(Geometry({ResizeConfig{256}}).output_size(ImageSize{375, 500}) == ImageSize{256, 341});
   CHECK(Geometry({ResizeConfig{256}}).output_size(ImageSize{500, 375}) == ImageSize{341, 256});
   CHECK(Geometry({ResizeConfig{64}}).output_size(ImageSize{32, 32}) == ImageSize{64, 64});
+  CHECK_THROWS_AS(Geometry({ResizeConfig{224}}).stages({1, 16384}, 0), BadSample);
   CHECK(only_stage({ResizeConfig{256}}, {375, 500}).resized == ImageSize{256, 341});
 }
 

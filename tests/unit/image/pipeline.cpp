@@ -88,13 +88,15 @@ TEST_CASE("joined transforms equal the same transforms one at a time") {
 }
 
 TEST_CASE("a file decoded in part gives what the whole image gives") {
-  const auto name = GENERATE(as<std::string>(), "420.jpg", "422.jpg", "444_restart.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgba.png");
+  const auto name =
+      GENERATE(as<std::string>(), "420.jpg", "422.jpg", "444_restart.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgba.png");
   const std::vector<uint8_t> file = file_bytes(name);
   ImageU8 image;
   decode_image(file, image);
   PipelineScratch scratch, fresh;
-  for (const auto& transforms : {normalized({RandomResizedCropConfig{20, 24}, RandomHorizontalFlipConfig{}}),
-                                 normalized({ResizeConfig{40}, CenterCropConfig{20, 24}}), normalized({RandomCropConfig{20, 24, 2}})}) {
+  for (const auto& transforms :
+       {normalized({RandomResizedCropConfig{20, 24}, RandomHorizontalFlipConfig{}}),
+        normalized({ResizeConfig{40}, CenterCropConfig{20, 24}}), normalized({RandomCropConfig{20, 24, 2}})}) {
     const Pipeline pipeline(transforms);
     for (uint64_t key = 0; key < 60; ++key) {
       Output whole(PixelFormat::f32_chw, 20, 24), part(PixelFormat::f32_chw, 20, 24);

@@ -20,14 +20,15 @@ const Normalization kImageNet{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}
 TEST_CASE("resize gives Pillow's bytes") {
   // Image.fromarray(pattern(h, w)).resize((to_w, to_h), Image.BILINEAR), Pillow 12.0
   struct Known { int64_t height, width, to_height, to_width; uint64_t hash; };
-  const auto known = GENERATE(
-      Known{32, 32, 224, 224, 0xd4041435c3a2c610}, Known{37, 50, 22, 22, 0x88cd2837de81a867}, Known{5, 3, 9, 11, 0xe1c94681f6a627ea},
-      Known{120, 90, 17, 300, 0x6a65edd3782f5cea}, Known{1, 1, 4, 4, 0x86bee04fee429465}, Known{40, 40, 40, 20, 0x7ce68cf20d6c3b95},
-      Known{61, 7, 7, 61, 0xca795f1611044c2e});
+  const auto known = GENERATE(Known{32, 32, 224, 224, 0xd4041435c3a2c610}, Known{37, 50, 22, 22, 0x88cd2837de81a867},
+                              Known{5, 3, 9, 11, 0xe1c94681f6a627ea}, Known{120, 90, 17, 300, 0x6a65edd3782f5cea},
+                              Known{1, 1, 4, 4, 0x86bee04fee429465}, Known{40, 40, 40, 20, 0x7ce68cf20d6c3b95},
+                              Known{61, 7, 7, 61, 0xca795f1611044c2e});
   const ImageU8 image = pattern(known.height, known.width);
   Output out(PixelFormat::u8_hwc, known.to_height, known.to_width);
   ResampleScratch scratch;
-  resample({image.view(), 0, 0}, whole_resize(known.height, known.width, known.to_height, known.to_width), {}, out.destination, scratch);
+  resample({image.view(), 0, 0}, whole_resize(known.height, known.width, known.to_height, known.to_width), {}, out.destination,
+           scratch);
   CHECK(out.hash() == known.hash);
 }
 
@@ -72,7 +73,8 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
 }
 
 TEST_CASE("every byte becomes torchvision's float") {
-  const Normalization normalization = GENERATE(Normalization{}, kImageNet, Normalization{{0.1f, 0.5f, -3.0f}, {1e-3f, 0.3333f, 77.0f}});
+  const Normalization normalization =
+      GENERATE(Normalization{}, kImageNet, Normalization{{0.1f, 0.5f, -3.0f}, {1e-3f, 0.3333f, 77.0f}});
   ImageU8 image;
   image.set_size({16, 16});
   for (int i = 0; i < 256 * 3; ++i) image.row(0)[i] = static_cast<uint8_t>(i / 3);
