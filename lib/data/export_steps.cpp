@@ -1,0 +1,35 @@
+#include "base/error.h"
+#include "base/safetensors.h"
+#include "data/loader_bench.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::path& path) {
+  TRAINOPT_CHECK(steps >= 1);
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (int64_t step = 1; step <= steps; ++step) {
+    std::vector<at::Tensor> input, target, sample_id;
+    for (bool last = false; !last;) {
+      const Batch batch = batches.next();
+      // A copy: on the CPU the batch is the loader's memory.
+      input.push_back(batch.get("input").to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous());
+      target.push_back(batch.get("target").to(at::kCPU, at::kLong, false, true));
+      sample_id.push_back(at::tensor(batch.sample_ids, at::kLong));
+      last = batch.is_last;
+    }
+    const std::string name = fmt::format("step-{:08}", step);
+    tensors.emplace_back(name + ".input", at::cat(input));
+    tensors.emplace_back(name + ".target", at::cat(target));
+    tensors.emplace_back(name + ".sample_id", at::cat(sample_id));
+  }
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, tensor] : tensors)
+    entries.push_back({.name = name, .dtype = tensor.scalar_type() == at::kFloat ? "F32" : "I64", .shape = tensor.sizes().vec(),
+                       .data = tensor.const_data_ptr(), .bytes = tensor.nbytes()});
+  write_safetensors(path, entries);
+}
+
+}  // namespace trainopt

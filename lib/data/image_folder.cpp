@@ -1,0 +1,180 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/image/decode.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace trainopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+/// Reads a file whole into memory that only grows. Throws BadSample.
+void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
+  struct Descriptor {
+    int fd;
+    ~Descriptor() {
+      if (fd >= 0) ::close(fd);
+    }
+  };
+  const auto fail = [] { throw BadSample(std::strerror(errno)); };
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) fail();
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) fail();
+  if (!S_ISREG(status.st_mode)) throw BadSample("not a regular file");
+  if (status.st_size > kMostFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", status.st_size));
+  bytes.resize(static_cast<size_t>(status.st_size));
+  size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = ::pread(file.fd, bytes.data() + have, bytes.size() - have, static_cast<off_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail();
+    if (got == 0) throw BadSample("the file became shorter while it was read");
+    have += static_cast<size_t>(got);
+  }
+}
+
+bool is_image_name(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+/// Entries of a folder in bytewise order.
+std::vector<std::string> names_in(const fs::path& folder, bool folders) {
+  std::vector<std::string> names;
+  try {
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.is_directory() == folders && (folders || is_image_name(entry.path()))) names.push_back(entry.path().filename().string());
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()), ExitCode::data);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Decoded images, each written once and then only read.
+class ImageCache {
+ public:
+  explicit ImageCache(size_t count)
+      : images_(count), limit_(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2) {}
+  ~ImageCache() {
+    for (auto& image : images_) delete image.load();
+  }
+  const ImageU8* find(int64_t sample) const { return images_[static_cast<size_t>(sample)].load(std::memory_order_acquire); }
+  void keep(int64_t sample, std::unique_ptr<const ImageU8> image) {
+    const int64_t bytes = image->size().height * image->size().width * 3;
+    if (bytes_.fetch_add(bytes) + bytes > limit_) {
+      bytes_.fetch_sub(bytes);
+      if (!full_.exchange(true)) spdlog::warn("data.cache holds half of the machine's memory; further images are read and decoded each time");
+      return;
+    }
+    const ImageU8* none = nullptr;
+    if (images_[static_cast<size_t>(sample)].compare_exchange_strong(none, image.get(), std::memory_order_release)) image.release();
+    else bytes_.fetch_sub(bytes);
+  }
+
+ private:
+  std::vector<std::atomic<const ImageU8*>> images_;
+  int64_t limit_;
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<bool> full_{false};
+};
+
+class ImageFolder : public Dataset {
+ public:
+  ImageFolder(const std::string& path, const ImageFolderOptions& options)
+      : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
+    if (!fs::is_directory(root_)) throw UserError(fmt::format("the data set's folder is not there: {}", path), ExitCode::data);
+    const auto folders = names_in(root_, true);
+    if (folders.empty()) throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path), ExitCode::data);
+    classes_ = options.classes.value_or(folders);
+    for (const auto& folder : folders) add_class(folder, options.classes.has_value());
+    if (files_.empty()) throw UserError(fmt::format("the folder has no images: {}", path), ExitCode::data);
+    if (options.keep_in_memory) cache_ = std::make_unique<ImageCache>(files_.size());
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t num_classes() const override { return static_cast<int64_t>(classes_.size()); }
+  int64_t label(int64_t sample) const override { return files_[static_cast<size_t>(sample)].label; }
+  std::optional<ImageSize> uniform_size() const override { return std::nullopt; }
+  const std::vector<std::string>& class_names() const override { return classes_; }
+  std::string name_of(int64_t sample) const override {
+    const auto& file = files_[static_cast<size_t>(sample)];
+    return (root_ / classes_[static_cast<size_t>(file.label)] / file.name).string();
+  }
+
+  ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
+    read(sample, scratch);
+    decode_image(scratch.file, scratch.image.decoded);
+    return scratch.image.decoded.size();
+  }
+
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+    if (const ImageU8* kept = cache_ ? cache_->find(sample) : nullptr) return pipeline.run(kept->view(), key, destination, scratch.image);
+    read(sample, scratch);
+    if (!cache_) return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
+    auto image = std::make_unique<ImageU8>();
+    decode_image(scratch.file, *image);
+    pipeline.run(image->view(), key, destination, scratch.image);
+    cache_->keep(sample, std::move(image));
+  }
+
+  std::string fingerprint() const override {
+    XXH64_hash_t hash = 0;
+    for (const auto& name : classes_) hash = XXH3_64bits_withSeed(name.data(), name.size(), hash);
+    for (const auto& file : files_) hash = XXH3_64bits_withSeed(file.name.data(), file.name.size(), hash ^ static_cast<uint64_t>(file.label));
+    return fmt::format("image_folder-{:016x}-{}", hash, files_.size());
+  }
+
+ private:
+  struct File {
+    int64_t label;
+    std::string name;
+  };
+
+  void add_class(const std::string& folder, bool numbered_elsewhere) {
+    const auto found = std::find(classes_.begin(), classes_.end(), folder);
+    if (found == classes_.end())
+      throw UserError(fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()), ExitCode::data);
+    const auto names = names_in(root_ / folder, false);
+    if (names.empty() && !numbered_elsewhere)
+      throw UserError(fmt::format("a class has no image (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()), ExitCode::data);
+    for (const auto& name : names) files_.push_back({found - classes_.begin(), name});
+  }
+
+  void read(int64_t sample, LoadScratch& scratch) const {
+    const auto begin = Clock::now();
+    read_into(name_of(sample), scratch.file);
+    scratch.read_ns += std::chrono::nanoseconds(Clock::now() - begin).count();
+  }
+
+  fs::path root_;
+  DecodeSize decode_;
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+  std::unique_ptr<ImageCache> cache_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options) {
+  return std::make_shared<ImageFolder>(path, options);
+}
+
+}  // namespace trainopt

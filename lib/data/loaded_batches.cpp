@@ -1,0 +1,102 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/batch_source.h"
+#include "device/device.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
+  Batch batch;
+  batch.tensors = {{"input", std::move(input)}, {"target", std::move(target)}};
+  batch.sample_ids.assign(host.sample_ids.begin(), host.sample_ids.end());
+  batch.items = host.where.items;
+  batch.weight = host.where.weight();
+  batch.is_first = host.where.is_first();
+  batch.is_last = host.where.is_last;
+  batch.epoch = host.where.epoch;
+  batch.step = host.where.step;
+  batch.micro = host.where.micro;
+  return batch;
+}
+
+}  // namespace
+
+LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking, std::optional<DevicePreprocess> preprocess)
+    : loader_(std::move(loader)), device_(with_index(device)), preprocess_(std::move(preprocess)) {
+  if (non_blocking && !device_.is_cpu()) copy_stream_ = Stream::side(device_);
+}
+
+Batch LoadedBatches::next() {
+  Batch batch = device_.is_cpu() ? next_in_place() : copy_stream_ ? next_overlapped() : next_copied();
+  if (preprocess_) batch.tensors[0].second = (*preprocess_)(batch.tensors[0].second);
+  return batch;
+}
+
+Batch LoadedBatches::next_in_place() {
+  if (held_) loader_->release(*std::exchange(held_, std::nullopt));   // the CPU is done with what it was given before
+  held_ = loader_->next();
+  count(*held_, false);
+  return describe(*held_, held_->input, held_->target);
+}
+
+Batch LoadedBatches::next_copied() {
+  const HostBatch host = loader_->next();
+  const auto begin = Clock::now();
+  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));   // both wait until the copy is done
+  stats_.copy_ms = stats_.copy_ms.value_or(0) + milliseconds_between(begin, Clock::now());
+  count(host, true);
+  loader_->release(host);
+  return batch;
+}
+
+Batch LoadedBatches::next_overlapped() {
+  Copy copy = ahead_ ? *std::exchange(ahead_, std::nullopt) : begin_copy(loader_->next());
+  const Stream compute = Stream::current(device_);
+  copy.done.block(compute);
+  // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads it.
+  for (auto& [name, tensor] : copy.batch.tensors) tensor.record_stream(compute.handle());
+  timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
+  if (loader_->ready()) ahead_ = begin_copy(loader_->next());   // runs beside the step that is about to be queued
+  return std::move(copy.batch);
+}
+
+LoadedBatches::Copy LoadedBatches::begin_copy(const HostBatch& host) {
+  const StreamGuard guard(*copy_stream_);
+  Event begun(device_, true), done(device_, true), last_use(device_);
+  begun.record(*copy_stream_);
+  Batch batch = describe(host, host.input.to(device_, /*non_blocking=*/true), host.target.to(device_, /*non_blocking=*/true));
+  done.record(*copy_stream_);
+  last_use.record(*copy_stream_);
+  count(host, true);
+  ++stats_.copies_beside_step;
+  loader_->release(host, std::move(last_use));
+  return {std::move(batch), std::move(begun), std::move(done)};
+}
+
+void LoadedBatches::count(const HostBatch& host, bool copied) {
+  stats_.input_type = host.input.scalar_type();
+  for (const auto& tensor : {host.input, host.target}) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    stats_.bytes_delivered += bytes;
+    if (!copied) continue;
+    stats_.bytes_copied += bytes;
+    if (tensor.is_pinned()) stats_.pinned_bytes_copied += bytes;
+  }
+}
+
+BatchSourceStats LoadedBatches::take_stats() {
+  stats_.threads = loader_->threads();
+  stats_.thread_starts = loader_->thread_starts();
+  stats_.data_wait_ms = loader_->take_wait_ms();
+  std::erase_if(timings_, [&](const auto& copy) {
+    if (!copy.second.ready()) return false;   // counted a step late rather than waited for
+    stats_.copy_ms = stats_.copy_ms.value_or(0) + elapsed_ms(copy.first, copy.second);
+    return true;
+  });
+  return std::exchange(stats_, {});
+}
+
+}  // namespace trainopt

@@ -1,0 +1,223 @@
+#include "data/loader.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+
+#include <limits>
+
+namespace trainopt {
+namespace {
+
+// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that follows in the same
+// slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high bits hold the sequence.
+constexpr int kItemBits = 25;
+uint64_t make_tickets(int64_t sequence, int64_t items) {
+  return static_cast<uint64_t>(sequence) << kItemBits | static_cast<uint64_t>(items);
+}
+int64_t ticket_sequence(uint64_t tickets) { return static_cast<int64_t>(tickets >> kItemBits); }
+int64_t ticket_items(uint64_t tickets) { return static_cast<int64_t>(tickets & ((uint64_t{1} << kItemBits) - 1)); }
+
+}  // namespace
+
+Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderOptions& options)
+    : samples_(std::move(samples)), schedule_(schedule), options_(options), slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)) {
+  TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
+  const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
+  for (int64_t i = 0; i < count; ++i)
+    slots_.push_back(std::make_unique<Slot>(SlotMemory(options.format, schedule.shape().batch_size, options.pin_memory)));
+  opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(options.first_step);
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  may_open_.notify_all();
+  join();
+}
+
+void Loader::join() {
+  for (auto& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void Loader::start() {
+  if (options_.num_workers == 0 || delivered_ < limit_ || failure_) return;
+  join();   // those of the epoch before have reached its end
+  const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
+  limit_ = options_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
+  if (options_.end_step) limit_ = std::max(delivered_ + 1, std::min(limit_, schedule_.sequence_of(*options_.end_step)));
+  working_ = options_.num_workers;
+  ++thread_starts_;
+  for (int64_t i = 0; i < options_.num_workers; ++i) {
+    threads_.emplace_back([this, sequence = delivered_] { work(sequence); });
+    pthread_setname_np(threads_.back().native_handle(), fmt::format("loader {}", i).substr(0, 15).c_str());
+  }
+}
+
+HostBatch Loader::next() {
+  TRAINOPT_CHECK(delivered_ - released_ < slots());
+  const auto begin = Clock::now();
+  if (options_.num_workers == 0) {
+    load_here();
+  } else {
+    start();
+    std::unique_lock lock(mutex_);
+    const Slot& slot = slot_of(delivered_);
+    progress_.wait(lock, [&] { return slot.ready_for == delivered_ || working_ == 0; });
+    if (slot.ready_for != delivered_) {
+      TRAINOPT_CHECK(failure_.has_value());
+      lock.unlock();
+      join();
+      std::rethrow_exception(failure_->error);
+    }
+    --ready_;
+  }
+  wait_ms_ += milliseconds_between(begin, Clock::now());
+  return deliver();
+}
+
+HostBatch Loader::deliver() {
+  Slot& slot = slot_of(delivered_);
+  HostBatch batch;
+  batch.where = slot.where;
+  batch.sequence = delivered_++;
+  batch.input = slot.memory.input.narrow(0, 0, slot.where.items);
+  batch.target = slot.memory.target.narrow(0, 0, slot.where.items);
+  batch.sample_ids = std::span<const int64_t>(slot.memory.sample_ids).first(static_cast<size_t>(slot.where.items));
+  return batch;
+}
+
+bool Loader::ready() {
+  if (delivered_ == limit_) return false;
+  const std::lock_guard lock(mutex_);
+  return slot_of(delivered_).ready_for == delivered_;
+}
+
+int64_t Loader::ready_batches() {
+  const std::lock_guard lock(mutex_);
+  return ready_;
+}
+
+void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
+  TRAINOPT_CHECK_EQUAL(batch.sequence, released_);
+  {
+    const std::lock_guard lock(mutex_);
+    slot_of(batch.sequence).last_use = std::move(last_use);
+    ++released_;
+  }
+  may_open_.notify_one();   // whoever wakes opens the slot and wakes the others
+}
+
+void Loader::work(int64_t sequence) {
+  SampleLoader::Scratch scratch;
+  std::optional<Claim> current;
+  try {
+    while ((current = claim(sequence))) {
+      load_sample(*current->slot, current->item, scratch);
+      finish_sample(*current);
+    }
+  } catch (...) {
+    fail(current ? current->sequence : sequence, current ? current->item : -1);
+  }
+  const std::lock_guard lock(mutex_);
+  --working_;
+  progress_.notify_all();   // under the lock: next() may return, and the loader end, as soon as it is free
+}
+
+std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    Slot& slot = slot_of(sequence);
+    uint64_t tickets = slot.tickets.load(std::memory_order_acquire);
+    while (ticket_items(tickets) > 0) {
+      if (!slot.tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
+      sequence = ticket_sequence(tickets);
+      return Claim{&slot, sequence, slot.where.items - ticket_items(tickets)};
+    }
+    if (!wait_until_open(sequence)) break;
+    if (ticket_items(slot.tickets.load(std::memory_order_acquire)) == 0) ++sequence;
+  }
+  return std::nullopt;
+}
+
+/// Opens the batch if it is its turn and its slot is free, or waits for another to do so. False: no more work.
+bool Loader::wait_until_open(int64_t sequence) {
+  std::unique_lock lock(mutex_);
+  const auto openable = [&] { return sequence == opened_ && !opening_ && sequence - slots() < released_; };
+  may_open_.wait(lock, [&] { return stop_ || sequence >= limit_ || sequence < opened_ || openable(); });
+  if (stop_ || sequence >= limit_) return false;
+  if (sequence < opened_) return true;
+  Slot& slot = slot_of(sequence);
+  opening_ = true;
+  lock.unlock();
+  prepare(slot, sequence);   // may wait for the device
+  lock.lock();
+  slot.unfinished.store(slot.where.items, std::memory_order_relaxed);
+  slot.tickets.store(make_tickets(sequence, slot.where.items), std::memory_order_release);
+  opening_ = false;
+  ++opened_;
+  if (slot.where.items == 0) {
+    slot.ready_for = sequence;
+    ++ready_;
+    progress_.notify_one();
+  }
+  lock.unlock();
+  may_open_.notify_all();
+  return true;
+}
+
+void Loader::prepare(Slot& slot, int64_t sequence) {
+  if (slot.last_use) slot.last_use->synchronize();
+  slot.last_use.reset();
+  slot.where = schedule_.at_sequence(sequence);
+}
+
+void Loader::load_sample(Slot& slot, int64_t item, SampleLoader::Scratch& scratch) {
+  const auto begin = Clock::now();
+  const auto [sample, label] = samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
+  slot.memory.sample_ids[static_cast<size_t>(item)] = sample;
+  slot.memory.target.data_ptr<int64_t>()[item] = label;
+  busy_ns_.fetch_add(std::chrono::nanoseconds(Clock::now() - begin).count(), std::memory_order_relaxed);
+  read_ns_.fetch_add(std::exchange(scratch.load.read_ns, 0), std::memory_order_relaxed);
+  loaded_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Loader::finish_sample(const Claim& claim) {
+  if (claim.slot->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  {
+    const std::lock_guard lock(mutex_);
+    claim.slot->ready_for = claim.sequence;
+    ++ready_;
+  }
+  progress_.notify_one();
+}
+
+/// Samples are claimed in order and every claimed one is finished, so the earliest failure does not depend on scheduling either.
+void Loader::fail(int64_t sequence, int64_t item) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_ || std::pair(sequence, item) < std::pair(failure_->sequence, failure_->item))
+    failure_ = Failure{sequence, item, std::current_exception()};
+  stop_ = true;
+  may_open_.notify_all();
+}
+
+void Loader::load_here() {
+  Slot& slot = slot_of(delivered_);
+  prepare(slot, delivered_);
+  for (int64_t item = 0; item < slot.where.items; ++item) load_sample(slot, item, scratch_);
+}
+
+LoaderStats Loader::take_stats() {
+  LoaderStats stats;
+  const auto now = Clock::now();
+  stats.wait_ms = std::exchange(wait_ms_, 0);
+  stats.elapsed_ms = milliseconds_between(std::exchange(stats_since_, now), now);
+  stats.busy_ms = static_cast<double>(busy_ns_.exchange(0)) * 1e-6;
+  stats.read_ms = static_cast<double>(read_ns_.exchange(0)) * 1e-6;
+  stats.samples = loaded_.exchange(0);
+  return stats;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,56 @@
+// One sample from its number to its place in a batch, and what happens when it cannot be read.
+#pragma once
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+struct BadSamplePolicy {
+  bool substitute = false;       ///< false: the first bad sample is an error
+  int64_t budget = 0;            ///< different samples that may be substituted
+};
+
+/// Safe to use from many threads, each with its own Scratch.
+class SampleLoader {
+ public:
+  struct Scratch {
+    LoadScratch load;
+    int64_t epoch = -1;          ///< of `order`
+    EpochOrder order;
+  };
+  struct Loaded {
+    int64_t sample, label;
+  };
+
+  SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed, BadSamplePolicy policy);
+
+  /// Writes the image at `position` of `epoch`'s order, or its substitute, and says which sample it is.
+  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent.
+  Loaded load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch);
+
+  const Dataset& dataset() const { return *dataset_; }
+  const Pipeline& pipeline() const { return pipeline_; }
+  /// Those substituted so far, "file: reason", in the order in which they were met.
+  std::vector<std::string> bad_samples() const;
+
+ private:
+  void note_bad(int64_t sample, const char* reason);
+
+  std::shared_ptr<const Dataset> dataset_;
+  Pipeline pipeline_;
+  Sampler sampler_;
+  uint64_t augmentation_key_, substitute_key_;
+  BadSamplePolicy policy_;
+  mutable std::mutex mutex_;
+  std::set<int64_t> bad_;
+  std::vector<std::string> bad_texts_;
+};
+
+}  // namespace trainopt

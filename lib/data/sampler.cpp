@@ -1,0 +1,51 @@
+#include "data/sampler.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace trainopt {
+namespace {
+
+uint64_t scrambled(uint64_t x) {   // the finalizer of MurmurHash3
+  x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
+  x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
+  return x ^ (x >> 33);
+}
+
+}  // namespace
+
+KeyedPermutation::KeyedPermutation(int64_t size, uint64_t key) : size_(static_cast<uint64_t>(size)) {
+  TRAINOPT_CHECK(size >= 1);
+  PhiloxStream stream(key);
+  rounds_.resize(24 + 4 * static_cast<size_t>(std::bit_width(size_)));
+  for (auto& round : rounds_) {
+    round.offset = stream.next_below(size_);
+    round.key = stream.next_u32();
+    round.key = round.key << 32 | stream.next_u32();
+  }
+}
+
+int64_t KeyedPermutation::operator()(int64_t position) const {
+  TRAINOPT_CHECK(position >= 0 && static_cast<uint64_t>(position) < size_);
+  auto x = static_cast<uint64_t>(position);
+  for (const auto& round : rounds_) {
+    const uint64_t partner = round.offset >= x ? round.offset - x : round.offset + size_ - x;
+    if (scrambled(std::max(x, partner) ^ round.key) >> 63) x = partner;
+  }
+  return static_cast<int64_t>(x);
+}
+
+Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle) : size_(size), seed_(mix_key(seed, "sample order")), shuffle_(shuffle) {
+  TRAINOPT_CHECK(size >= 1);
+}
+
+EpochOrder Sampler::order(int64_t epoch) const {
+  EpochOrder order;
+  if (shuffle_) order.permutation_.emplace(size_, mix_key(seed_, static_cast<uint64_t>(epoch)));
+  return order;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,144 @@
+#include "data/batch_source.h"
+#include "data/loader_bench.h"
+
+#include "base/error.h"
+#include "base/safetensors.h"
+#include "probe.h"
+#include "support/catch.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+using namespace trainopt;
+
+TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") {
+  DataConfig data;
+  data.batch_size = 4;
+  data.num_workers = 2;
+  data.persistent_workers = true;
+  BatchesOptions options;
+  options.accumulation = 3;
+  const auto dataset = std::make_shared<ProbeDataset>(30, 8);
+  auto batches = make_batches(data, dataset, options);
+  REQUIRE(batches->schedule().steps_per_epoch() == 2);
+  for (int64_t i = 0; i < 30; ++i) {
+    const Batch batch = batches->next();
+    REQUIRE(batch.step == i / 3);
+    REQUIRE(batch.micro == i % 3);
+    REQUIRE(batch.is_first == (i % 3 == 0));
+    REQUIRE(batch.is_last == (i % 3 == 2));
+    REQUIRE(batch.epoch == i / 6);
+    REQUIRE(batch.weight == Approx(1.0 / 3));
+    const at::Tensor before = batch.get("input").clone();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));   // the workers go on meanwhile
+    REQUIRE(at::equal(batch.get("input"), before));
+    for (int64_t k = 0; k < 4; ++k) {
+      REQUIRE(batch.get("target")[k].item<int64_t>() == batch.sample_ids[static_cast<size_t>(k)] % 10);
+      REQUIRE(batch.get("input")[k][0][0][0].item<float>() ==
+              static_cast<float>(ProbeDataset::pixel(batch.sample_ids[static_cast<size_t>(k)], 0)) / 255.0f);
+    }
+  }
+  const auto stats = batches->take_stats();
+  REQUIRE(stats.bytes_copied == 0);
+  REQUIRE_FALSE(stats.copy_ms.has_value());
+  REQUIRE(stats.data_wait_ms > 0);
+  REQUIRE(batches->take_stats().data_wait_ms == 0);
+  REQUIRE_THROWS_AS(batches->next().get("mask"), BrokenInvariant);
+}
+
+TEST_CASE("synthetic batches are one batch, the same over ranks") {
+  DataConfig data;
+  data.dataset = DatasetKind::synthetic;
+  data.size = 20;
+  data.image_size = 9;
+  data.batch_size = 8;
+  data.drop_last = false;
+  BatchesOptions options;
+  options.num_classes = 3;
+  auto whole = make_batches(data, nullptr, options);
+  const Batch first = whole->next(), second = whole->next(), last = whole->next();
+  REQUIRE(first.get("input").data_ptr() == second.get("input").data_ptr());
+  REQUIRE(last.items == 4);
+  REQUIRE(last.get("input").size(0) == 4);
+  REQUIRE(whole->next().epoch == 1);
+  CHECK(std::abs(first.get("input").mean().item<float>()) < 0.1f);
+  CHECK(first.get("input").std().item<float>() == Approx(1).margin(0.05));
+  CHECK(first.get("target").max().item<int64_t>() < 3);
+  data.batch_size = 4;
+  options.ranks = 2;
+  std::vector<at::Tensor> inputs, targets;
+  for (options.rank = 0; options.rank < 2; ++options.rank) {
+    const Batch batch = make_batches(data, nullptr, options)->next();
+    inputs.push_back(batch.get("input"));
+    targets.push_back(batch.get("target"));
+  }
+  REQUIRE(at::equal(at::cat(inputs), first.get("input")));
+  REQUIRE(at::equal(at::cat(targets), first.get("target")));
+}
+
+TEST_CASE("an export holds the steps as the model sees them") {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("trainopt-export-{}.safetensors", ::getpid());
+  DataConfig data;
+  data.batch_size = 4;
+  data.num_workers = 2;
+  data.drop_last = false;
+  BatchesOptions options;
+  options.accumulation = 2;
+  options.memory_format = at::MemoryFormat::ChannelsLast;
+  const auto dataset = std::make_shared<ProbeDataset>(13, 5);
+  export_steps(*make_batches(data, dataset, options), 3, path);   // 8, 5 and 8 samples
+  const SafetensorsFile file(path);
+  REQUIRE(file.entries().size() == 9);
+  const auto find = [&](const std::string& name) {
+    for (const auto& entry : file.entries())
+      if (entry.name == name) return entry;
+    FAIL(name);
+    return SafetensorsEntry{};
+  };
+  const int64_t counts[] = {8, 5, 8};
+  for (int64_t step = 1; step <= 3; ++step) {
+    const int64_t count = counts[step - 1];
+    const auto input = find(fmt::format("step-{:08}.input", step)), target = find(fmt::format("step-{:08}.target", step));
+    const auto ids = find(fmt::format("step-{:08}.sample_id", step));
+    REQUIRE(input.dtype == "F32");
+    REQUIRE(input.shape == std::vector<int64_t>{count, 3, 5, 5});
+    REQUIRE(target.dtype == "I64");
+    REQUIRE(ids.shape == std::vector<int64_t>{count});
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t sample = 0, label = 0;
+      std::memcpy(&sample, static_cast<const char*>(ids.data) + 8 * i, 8);
+      std::memcpy(&label, static_cast<const char*>(target.data) + 8 * i, 8);
+      REQUIRE(label == sample % 10);
+      for (int64_t c = 0; c < 3; ++c)
+        for (int64_t p = 0; p < 25; ++p) {
+          float value = 0;
+          std::memcpy(&value, static_cast<const char*>(input.data) + 4 * ((i * 3 + c) * 25 + p), 4);
+          REQUIRE(value == static_cast<float>(ProbeDataset::pixel(sample, p * 3 + c)) / 255.0f);
+        }
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("the bench tells who waits") {
+  DataConfig data;
+  data.batch_size = 4;
+  data.num_workers = 2;
+  auto slow = std::make_shared<ProbeDataset>(1000, 4);
+  slow->microseconds = 300;
+  const LoaderBenchOptions bench{.warmup_batches = 2, .batches = 40, .seconds = 5};
+  const auto loading = run_loader_bench(*make_loader(data, slow, {}), bench);
+  REQUIRE(loading.batches == 40);
+  REQUIRE(loading.samples == 160);
+  CHECK(loading.wait_pct > 50);
+  CHECK(loading.workers_busy_pct > 60);
+  CHECK_THAT(loading.verdict, ContainsSubstring("consumer waits"));
+  const auto fast = std::make_shared<ProbeDataset>(1000, 4);
+  const auto training = run_loader_bench(*make_loader(data, fast, {}), bench,
+                                         [](const HostBatch&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  CHECK(training.wait_pct < 20);
+  CHECK_THAT(training.verdict, ContainsSubstring("workers wait"));
+  data.num_workers = 0;
+  CHECK_THAT(run_loader_bench(*make_loader(data, fast, {}), bench).verdict, ContainsSubstring("no workers"));
+}

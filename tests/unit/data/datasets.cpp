@@ -1,0 +1,226 @@
+#include "data/dataset.h"
+#include "data/batch_source.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "support/catch.h"
+
+#include <png.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace trainopt;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Not std::filesystem::remove_all: libtorch.so exports an incomplete one of its own, which is found first and crashes.
+void remove_tree(const fs::path& path) {
+  if (fs::is_directory(path))
+    for (const auto& entry : fs::directory_iterator(path)) remove_tree(entry.path());
+  fs::remove(path);
+}
+
+struct TemporaryFolder {
+  fs::path path = fs::temp_directory_path() / fmt::format("trainopt-datasets-{}", ::getpid());
+  TemporaryFolder() {
+    remove_tree(path);
+    fs::create_directories(path);
+  }
+  ~TemporaryFolder() { remove_tree(path); }
+};
+
+void write_bytes(const fs::path& path, const std::string& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+void write_grey_png(const fs::path& path, uint32_t height, uint32_t width, uint8_t value) {
+  fs::create_directories(path.parent_path());
+  const std::vector<uint8_t> pixels(3 * height * width, value);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = height;
+  image.width = width;
+  image.format = PNG_FORMAT_RGB;
+  REQUIRE(png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) != 0);
+}
+
+/// A record whose red, green and blue values are `base`, `base` + 1 and `base` + 2, but for the first pixel of the second row.
+std::string record(uint8_t label, uint8_t base) {
+  std::string bytes(3073, '\0');
+  bytes[0] = static_cast<char>(label);
+  for (int c = 0; c < 3; ++c)
+    for (int i = 0; i < 1024; ++i) bytes[static_cast<size_t>(1 + c * 1024 + i)] = static_cast<char>(base + c);
+  bytes[1 + 32] = static_cast<char>(200);
+  return bytes;
+}
+
+std::vector<uint8_t> load(const Dataset& dataset, int64_t sample) {
+  LoadScratch scratch;
+  const auto [height, width] = dataset.size_of(sample, scratch);
+  std::vector<uint8_t> pixels(static_cast<size_t>(height * width * 3));
+  dataset.load(sample, 0, Pipeline({}), {PixelFormat::u8_hwc, pixels.data(), height, width}, scratch);
+  return pixels;
+}
+
+template <class F>
+std::string data_error(F f) {
+  try {
+    f();
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::data);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("fake images depend on seed and number alone and look random") {
+  const auto small = make_fake_cifar10(10, 3), large = make_fake_cifar10(2000, 3), other = make_fake_cifar10(10, 4);
+  const auto huge = make_fake_cifar10(1000000, 3);   // too many to keep: drawn when asked for
+  REQUIRE(load(*small, 7) == load(*large, 7));
+  REQUIRE(load(*small, 7) == load(*huge, 7));
+  REQUIRE(load(*small, 7) != load(*small, 8));
+  REQUIRE(load(*small, 7) != load(*other, 7));
+  REQUIRE(small->label(7) == huge->label(7));
+  REQUIRE(small->fingerprint() != large->fingerprint());
+  double sum = 0;
+  std::vector<int64_t> labels(10);
+  for (int64_t i = 0; i < 2000; ++i) {
+    for (const uint8_t value : load(*large, i)) sum += value;
+    ++labels[static_cast<size_t>(large->label(i))];
+  }
+  CHECK(sum / (2000 * 3072.0) == Approx(127.5).margin(0.15));   // five standard deviations
+  for (const int64_t n : labels) CHECK(std::abs(n - 200) < 70);
+}
+
+TEST_CASE("cifar10 reads whichever batches are there, planes interleaved") {
+  const TemporaryFolder folder;
+  write_bytes(folder.path / "data_batch_4.bin", record(9, 60));
+  write_bytes(folder.path / "data_batch_2.bin", record(1, 10) + record(2, 20));
+  const auto dataset = read_cifar10(folder.path.string());
+  REQUIRE(dataset->size() == 3);
+  REQUIRE(dataset->num_classes() == 10);
+  REQUIRE(dataset->label(0) == 1);
+  REQUIRE(dataset->label(2) == 9);
+  const auto pixels = load(*dataset, 1);
+  REQUIRE(pixels[0] == 20);
+  REQUIRE(pixels[1] == 21);
+  REQUIRE(pixels[2] == 22);
+  REQUIRE(pixels[32 * 3] == 200);       // red of the second row's first pixel
+  REQUIRE(pixels[32 * 3 + 1] == 21);
+  REQUIRE(dataset->name_of(2) == (folder.path / "data_batch_4.bin").string() + ", record 0");
+
+  DataConfig data;
+  data.dataset = DatasetKind::cifar10;
+  data.path = folder.path.string();
+  REQUIRE(open_evaluation_data(data, std::nullopt, dataset.get()) == nullptr);
+  write_bytes(folder.path / "test_batch.bin", record(5, 90));
+  REQUIRE(open_evaluation_data(data, std::nullopt, dataset.get())->label(0) == 5);
+  REQUIRE(open_evaluation_data(data, folder.path.string(), dataset.get())->size() == 1);
+  REQUIRE(read_cifar10(folder.path.string())->size() == 3);
+  REQUIRE(read_cifar10((folder.path / "test_batch.bin").string())->size() == 1);
+}
+
+TEST_CASE("a damaged cifar10 file is named with the place") {
+  const TemporaryFolder folder;
+  REQUIRE_THAT(data_error([&] { read_cifar10((folder.path / "none").string()); }), ContainsSubstring("none"));
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("data_batch_1.bin"));
+  const auto file = folder.path / "data_batch_1.bin";
+  write_bytes(file, record(1, 1) + record(10, 1));
+  const auto bad_label = data_error([&] { read_cifar10(folder.path.string()); });
+  REQUIRE_THAT(bad_label, ContainsSubstring(file.string()) && ContainsSubstring("10 in record 1, at byte 3073"));
+  write_bytes(file, record(1, 1) + "x");
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("3074 bytes"));
+  write_bytes(file, "");
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("0 bytes"));
+}
+
+TEST_CASE("image_folder numbers classes and files bytewise") {
+  const TemporaryFolder folder;
+  write_grey_png(folder.path / "b" / "2.png", 4, 6, 1);
+  write_grey_png(folder.path / "b" / "10.PNG", 4, 6, 2);
+  write_grey_png(folder.path / "a" / "z.png", 4, 6, 3);
+  write_grey_png(folder.path / "B" / "q.png", 4, 6, 4);
+  write_bytes(folder.path / "b" / "notes.txt", "no image");
+  write_bytes(folder.path / "readme.md", "no class");
+  const auto dataset = open_image_folder(folder.path.string(), {});
+  REQUIRE(dataset->class_names() == std::vector<std::string>{"B", "a", "b"});
+  REQUIRE(dataset->size() == 4);
+  const std::vector<uint8_t> values{4, 3, 2, 1};   // B/q a/z b/10 b/2
+  const std::vector<int64_t> labels{0, 1, 2, 2};
+  for (int64_t i = 0; i < 4; ++i) {
+    REQUIRE(dataset->label(i) == labels[static_cast<size_t>(i)]);
+    REQUIRE(load(*dataset, i) == std::vector<uint8_t>(4 * 6 * 3, values[static_cast<size_t>(i)]));
+  }
+
+  const auto evaluation_path = folder.path / "evaluation";
+  write_grey_png(evaluation_path / "b" / "1.png", 4, 6, 9);
+  const auto evaluation = open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()});
+  REQUIRE(evaluation->label(0) == 2);   // as in training, although it is the only folder
+  write_grey_png(evaluation_path / "c" / "1.png", 4, 6, 9);
+  REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()}); }), ContainsSubstring("/c"));
+}
+
+TEST_CASE("image_folder says what is missing or cannot be read") {
+  const TemporaryFolder folder;
+  REQUIRE_THAT(data_error([&] { open_image_folder((folder.path / "none").string(), {}); }), ContainsSubstring("none"));
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }), ContainsSubstring("folder for each class"));
+  fs::create_directories(folder.path / "empty");
+  write_grey_png(folder.path / "full" / "1.png", 4, 6, 1);
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }), ContainsSubstring("no image") && ContainsSubstring("empty"));
+  write_bytes(folder.path / "empty" / "1.jpg", "this is not a JPEG file");
+  write_bytes(folder.path / "empty" / "2.jpg", "");
+  const auto dataset = open_image_folder(folder.path.string(), {});
+  fs::remove(folder.path / "full" / "1.png");
+  for (int64_t i = 0; i < 3; ++i) REQUIRE_THROWS_AS(load(*dataset, i), BadSample);
+}
+
+TEST_CASE("images of another size than the first are errors that name the file") {
+  const TemporaryFolder folder;
+  write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);
+  write_grey_png(folder.path / "a" / "2.png", 4, 7, 2);
+  DataConfig data;
+  data.dataset = DatasetKind::image_folder;
+  data.path = folder.path.string();
+  data.batch_size = 1;
+  data.shuffle = false;
+  auto loader = make_loader(data, open_training_data(data, 0), {});
+  REQUIRE(loader->format().size == ImageSize{4, 6});
+  loader->release(loader->next());
+  REQUIRE_THAT(data_error([&] { loader->next(); }), ContainsSubstring("2.png"));
+  data.transforms = {ResizeConfig{.shorter_side = std::nullopt, .exact = {8, 8}}};
+  auto resized = make_loader(data, open_training_data(data, 0), {});
+  resized->release(resized->next());
+  resized->release(resized->next());
+}
+
+TEST_CASE("the memory cache gives the same images without the files") {
+  const TemporaryFolder folder;
+  for (uint8_t i = 0; i < 12; ++i) write_grey_png(folder.path / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
+  DataConfig data;
+  data.dataset = DatasetKind::image_folder;
+  data.path = folder.path.string();
+  data.batch_size = 12;
+  data.num_workers = 3;
+  data.transforms = {RandomCropConfig{4, 4, 1}};
+  const auto take_all = [](Loader& loader) {
+    const HostBatch batch = loader.next();
+    at::Tensor copy = batch.input.clone();
+    loader.release(batch);
+    return copy;
+  };
+  auto plain = make_loader(data, open_training_data(data, 0), {});
+  data.cache = CacheKind::memory;
+  auto cached = make_loader(data, open_training_data(data, 0), {});
+  for (int epoch = 0; epoch < 2; ++epoch) REQUIRE(at::equal(take_all(*plain), take_all(*cached)));
+  const at::Tensor third = take_all(*plain);
+  remove_tree(folder.path / "a");
+  REQUIRE(at::equal(third, take_all(*cached)));
+  data.decode = DecodeKind::scaled;
+  REQUIRE_THROWS_AS(open_training_data(data, 0), UserError);
+}

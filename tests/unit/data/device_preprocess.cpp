@@ -1,0 +1,93 @@
+#include "data/device_preprocess.h"
+#include "data/batch_source.h"
+#include "data/evaluation_transforms.h"
+
+#include "probe.h"
+#include "support/catch.h"
+
+using namespace trainopt;
+
+namespace {
+
+const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+
+std::vector<at::Tensor> inputs(const DataConfig& data, BatchesOptions options, int64_t count) {
+  std::vector<at::Tensor> all;
+  auto batches = make_batches(data, make_fake_cifar10(64, 1), options);
+  for (int64_t i = 0; i < count; ++i) all.push_back(batches->next().get("input").clone());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("scaling and normalising on the device gives the host's bits") {
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+    for (const bool normalize : {true, false}) {
+      DataConfig data;
+      data.batch_size = 16;
+      data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = 40}, RandomCropConfig{36, 36, 0}};
+      if (normalize) data.transforms.emplace_back(kImageNet);
+      BatchesOptions options;
+      options.memory_format = format;
+      const auto host = inputs(data, options, 4);
+      options.device_preprocess = true;
+      const auto device = inputs(data, options, 4);
+      for (size_t i = 0; i < host.size(); ++i) {
+        REQUIRE(device[i].is_contiguous(format));
+        REQUIRE(host[i].is_contiguous(format));
+        REQUIRE(device[i].sizes() == at::IntArrayRef({16, 3, 36, 36}));
+        REQUIRE(at::equal(host[i], device[i]));
+      }
+    }
+}
+
+TEST_CASE("resizing on the device differs from the host by one grey level at most") {
+  for (const int64_t side : {224, 48, 20}) {
+    DataConfig data;
+    data.batch_size = 16;
+    data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}, CenterCropConfig{side - 3, side - 4}};
+    BatchesOptions options;
+    const auto host = inputs(data, options, 2);
+    options.device_resize = options.device_preprocess = true;
+    const auto device = inputs(data, options, 2);
+    for (size_t i = 0; i < host.size(); ++i) {
+      REQUIRE(host[i].sizes() == device[i].sizes());
+      const at::Tensor levels = ((host[i] - device[i]) * 255).abs();
+      CHECK(levels.max().item<float>() < 1.001f);
+      CHECK((levels > 0.5).to(at::kFloat).mean().item<float>() < 0.3f);
+      CHECK(std::abs(((host[i] - device[i]) * 255).mean().item<float>()) < 0.2f);   // Pillow rounds ties up twice
+    }
+  }
+}
+
+TEST_CASE("the device takes what it can and says why not") {
+  const ResizeConfig resize{.shorter_side = 224};
+  REQUIRE_FALSE(device_resize_refusal({resize}).has_value());
+  REQUIRE_FALSE(device_resize_refusal({RandomCropConfig{28, 28, 0}, resize, CenterCropConfig{224, 224}, kImageNet}).has_value());
+  REQUIRE_THAT(*device_resize_refusal({kImageNet}), ContainsSubstring("no resize"));
+  REQUIRE_THAT(*device_resize_refusal({RandomResizedCropConfig{224, 224}}), ContainsSubstring("no resize"));
+  REQUIRE_THAT(*device_resize_refusal({resize, RandomHorizontalFlipConfig{}}), ContainsSubstring("random"));
+  REQUIRE_THAT(*device_resize_refusal({resize, resize}), ContainsSubstring("twice"));
+  const auto parts = split_transforms({RandomCropConfig{28, 28, 0}, resize, kImageNet}, false);
+  REQUIRE(parts.host.size() == 2);
+  REQUIRE(parts.device.size() == 1);
+}
+
+TEST_CASE("evaluation keeps what is not random") {
+  const auto kept = evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNet});
+  REQUIRE(kept.size() == 1);
+  REQUIRE(std::holds_alternative<NormalizeConfig>(kept[0]));
+
+  RandomResizedCropConfig crop;
+  crop.height = crop.width = 224;
+  const auto derived = evaluation_transforms({crop, RandomHorizontalFlipConfig{}, kImageNet});
+  REQUIRE(derived.size() == 3);
+  REQUIRE(std::get<ResizeConfig>(derived[0]).shorter_side == 256);
+  REQUIRE(std::get<CenterCropConfig>(derived[1]).height == 224);
+  REQUIRE(std::get<CenterCropConfig>(derived[1]).width == 224);
+
+  crop.height = crop.width = 32;
+  REQUIRE(std::get<ResizeConfig>(evaluation_transforms({crop})[0]).shorter_side == 37);   // 36.57
+  const auto unchanged = evaluation_transforms({ResizeConfig{.shorter_side = 40}, CenterCropConfig{32, 32}});
+  REQUIRE(unchanged.size() == 2);
+}

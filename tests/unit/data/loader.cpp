@@ -1,0 +1,230 @@
+#include "data/loader.h"
+
+#include "probe.h"
+#include "support/catch.h"
+
+#include "base/error.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+using namespace trainopt;
+
+namespace {
+
+DataConfig augmented(int64_t workers, int64_t batch_size) {
+  DataConfig data;
+  data.batch_size = batch_size;
+  data.num_workers = workers;
+  data.drop_last = false;
+  data.transforms = {RandomCropConfig{6, 6, 2}, RandomHorizontalFlipConfig{}, NormalizeConfig{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}}};
+  return data;
+}
+
+std::shared_ptr<ProbeDataset> probe(int64_t size, int64_t microseconds = 0) {
+  auto dataset = std::make_shared<ProbeDataset>(size, 8);
+  dataset->microseconds = microseconds;
+  return dataset;
+}
+
+int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+TEST_CASE("what is delivered does not depend on workers, prefetching or their lifetime") {
+  BatchesOptions options;
+  options.accumulation = 2;
+  options.seed = 5;
+  const int64_t samples = 41;   // steps of 8: the last has one sample, in one micro-batch
+  const auto plain = take(*make_loader(augmented(0, 4), probe(samples), options), 33);
+  REQUIRE(plain.samples.size() == 3 * 41);
+  for (const int64_t workers : {1, 2, 3, 7})
+    for (const bool persistent : {false, true})
+      for (const int64_t prefetch : {1, 3}) {
+        auto data = augmented(workers, 4);
+        data.persistent_workers = persistent;
+        data.prefetch_factor = prefetch;
+        REQUIRE(take(*make_loader(data, probe(samples, 50), options), 33) == plain);
+      }
+  options.seed = 6;
+  const auto other = take(*make_loader(augmented(0, 4), probe(samples), options), 33);
+  REQUIRE(other.samples != plain.samples);
+}
+
+TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
+  DataConfig data;
+  data.batch_size = 5;
+  data.num_workers = 2;
+  auto loader = make_loader(data, probe(20), {});
+  for (int batch = 0; batch < 8; ++batch) {
+    const HostBatch host = loader->next();
+    REQUIRE(host.input.sizes() == at::IntArrayRef({5, 3, 8, 8}));
+    for (int64_t i = 0; i < 5; ++i) {
+      const int64_t sample = host.sample_ids[static_cast<size_t>(i)];
+      REQUIRE(host.target[i].item<int64_t>() == sample % 10);
+      for (int64_t c = 0; c < 3; ++c)
+        for (int64_t p = 0; p < 64; ++p)
+          REQUIRE(host.input[i][c].reshape(-1)[p].item<float>() == static_cast<float>(ProbeDataset::pixel(sample, p * 3 + c)) / 255.0f);
+    }
+    loader->release(host);
+  }
+}
+
+TEST_CASE("ranks and accumulation together deliver what one rank does") {
+  BatchesOptions single;
+  single.seed = 9;
+  const auto whole = take(*make_loader(augmented(0, 12), probe(43), single), 8);   // two epochs of 12 12 12 7
+  for (const auto& [ranks, accumulation] : {std::pair<int64_t, int64_t>{2, 1}, {1, 3}, {3, 2}, {2, 3}}) {
+    std::vector<std::unique_ptr<Loader>> loaders;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      BatchesOptions options = single;
+      options.ranks = ranks;
+      options.rank = rank;
+      options.accumulation = accumulation;
+      loaders.push_back(make_loader(augmented(rank == 0 ? 2 : 0, 12 / ranks / accumulation), probe(43), options));
+    }
+    Delivered joined;
+    for (int64_t i = 0; i < 2 * loaders[0]->schedule().micros_per_epoch(); ++i)
+      for (auto& loader : loaders) {
+        const HostBatch batch = loader->next();
+        append(joined, batch);
+        loader->release(batch);
+      }
+    REQUIRE(joined.samples == whole.samples);
+    REQUIRE(joined.labels == whole.labels);
+    REQUIRE(joined.values == whole.values);
+  }
+}
+
+TEST_CASE("starting in mid-epoch gives what going there would have given") {
+  for (const int64_t workers : {0, 2}) {
+    BatchesOptions options;
+    auto from_start = make_loader(augmented(workers, 4), probe(30), options);
+    take(*from_start, 13);
+    options.first_step = 13;   // the second epoch's sixth step
+    REQUIRE(take(*make_loader(augmented(workers, 4), probe(30), options), 9) == take(*from_start, 9));
+  }
+}
+
+TEST_CASE("uint8 and channels-last slots hold the same images") {
+  BatchesOptions options;
+  const auto contiguous = take(*make_loader(augmented(2, 4), probe(20), options), 5);
+  options.memory_format = at::MemoryFormat::ChannelsLast;
+  auto loader = make_loader(augmented(2, 4), probe(20), options);
+  const HostBatch batch = loader->next();
+  REQUIRE(batch.input.is_contiguous(at::MemoryFormat::ChannelsLast));
+  REQUIRE(take(*make_loader(augmented(2, 4), probe(20), options), 5) == contiguous);
+  options.device_preprocess = true;
+  auto bytes = make_loader(augmented(2, 4), probe(20), options);
+  const HostBatch raw = bytes->next();
+  REQUIRE(raw.input.scalar_type() == at::kByte);
+  REQUIRE(raw.input.sizes() == at::IntArrayRef({4, 6, 6, 3}));
+}
+
+TEST_CASE("a loader can be left at any moment, and no thread stays") {
+  const int64_t before = thread_count();
+  for (int64_t i = 0; i < 200; ++i) {
+    auto data = augmented(1 + i % 4, 3);
+    data.persistent_workers = i % 2 == 0;
+    auto loader = make_loader(data, probe(50, i % 3 == 0 ? 100 : 0), {});
+    if (i % 5 != 0) loader->start();
+    for (int64_t k = 0; k < i % 25; ++k) {
+      const HostBatch batch = loader->next();
+      if (k + 1 < i % 25) loader->release(batch);
+    }
+  }
+  REQUIRE(threads_come_down_to(before));
+}
+
+TEST_CASE("without persistent workers threads and prefetching end with the epoch") {
+  const auto dataset = probe(20);
+  auto data = augmented(2, 4);
+  const int64_t before = thread_count();
+  auto loader = make_loader(data, dataset, {});
+  take(*loader, 5);
+  CHECK(threads_come_down_to(before));
+  CHECK(dataset->loads == 20);
+  take(*loader, 1);
+  CHECK(dataset->loads > 20);
+
+  data.persistent_workers = true;
+  const auto other = probe(20);
+  auto persistent = make_loader(data, other, {});
+  take(*persistent, 5);
+  for (int i = 0; i < 1000 && other->loads < 20 + 6 * 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(other->loads == 20 + 6 * 4);   // 2 × 2 + 2 slots filled from the next epoch
+
+  BatchesOptions until;
+  until.end_step = 5;
+  const auto last = probe(20);
+  auto ended = make_loader(data, last, until);
+  take(*ended, 5);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(last->loads == 20);
+}
+
+TEST_CASE("a slot is not written again before it is released") {
+  auto data = augmented(3, 4);
+  data.persistent_workers = true;
+  const auto dataset = probe(40);
+  auto loader = make_loader(data, dataset, {});
+  const HostBatch held = loader->next();
+  const at::Tensor copy = held.input.clone();
+  const std::vector<int64_t> ids(held.sample_ids.begin(), held.sample_ids.end());
+  for (int i = 0; i < 1000 && dataset->loads < 8 * 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  REQUIRE(loader->slots() == 8);
+  REQUIRE(dataset->loads == 8 * 4);   // every slot is full and nothing more is loaded
+  REQUIRE(loader->ready_batches() == 7);
+  REQUIRE(at::equal(held.input, copy));
+  REQUIRE(std::equal(ids.begin(), ids.end(), held.sample_ids.begin()));
+  loader->release(held);
+  for (int i = 0; i < 1000 && dataset->loads < 9 * 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(dataset->loads == 9 * 4);
+}
+
+TEST_CASE("the number of slots follows workers, prefetching and the limit") {
+  REQUIRE(slot_count(0, 2, 100, 1 << 30) == 2);
+  REQUIRE(slot_count(8, 2, 100, 1 << 30) == 18);
+  REQUIRE(slot_count(8, 2, 100, 1050) == 10);
+  REQUIRE(slot_count(8, 2, 100, 200) == 2);
+  REQUIRE_THROWS_WITH(slot_count(8, 2, 1 << 20, (1 << 21) - 1), ContainsSubstring("data.memory_limit") && ContainsSubstring("1.0 MiB"));
+  REQUIRE(batch_bytes({.size = {224, 224}}, 32) == 32 * (224 * 224 * 12 + 16));
+  REQUIRE(batch_bytes({.size = {224, 224}, .as_uint8 = true}, 32) == 32 * (224 * 224 * 3 + 16));
+}
+
+TEST_CASE("a loader holds its slots and little more") {
+  DataConfig data;
+  data.batch_size = 32;
+  data.num_workers = 2;
+  data.prefetch_factor = 3;
+  data.persistent_workers = true;
+  data.transforms = {ResizeConfig{.shorter_side = 224}};
+  const auto dataset = make_fake_cifar10(512, 0);
+  const int64_t before = resident_bytes();
+  auto loader = make_loader(data, dataset, {});
+  take(*loader, 1);
+  for (int i = 0; i < 24; ++i) {
+    const HostBatch batch = loader->next();
+    loader->release(batch);
+  }
+  const auto slots = static_cast<double>(loader->slots() * loader->slot_bytes());
+  REQUIRE(loader->slots() == 8);
+  CHECK(static_cast<double>(resident_bytes() - before) < 1.2 * slots);
+}
+
+TEST_CASE("statistics say who worked and who waited") {
+  auto data = augmented(2, 4);
+  auto loader = make_loader(data, probe(400, 500), {});
+  take(*loader, 50);
+  const LoaderStats stats = loader->take_stats();
+  REQUIRE(stats.samples >= 200);
+  REQUIRE(stats.busy_ms > 0.3 * static_cast<double>(stats.samples));
+  REQUIRE(stats.wait_ms > 0.5 * stats.elapsed_ms);
+  REQUIRE(stats.busy_ms < 2.05 * stats.elapsed_ms);
+}

@@ -1,0 +1,79 @@
+#include "data/schedule.h"
+
+#include "base/error.h"
+#include "support/catch.h"
+
+#include <vector>
+
+using namespace trainopt;
+
+namespace {
+BatchSchedule::Shape shape(int64_t samples, int64_t batch_size, int64_t ranks, int64_t rank, int64_t accumulation, bool drop_last) {
+  return {samples, batch_size, ranks, rank, accumulation, drop_last};
+}
+}  // namespace
+
+TEST_CASE("every sample is visited once an epoch and steps agree over ranks") {
+  for (const int64_t samples : {1, 2, 7, 24, 25, 47, 48, 49, 100})
+    for (const int64_t batch : {1, 2, 3, 8})
+      for (const int64_t ranks : {1, 2, 3})
+        for (const int64_t accumulation : {1, 2, 3})
+          for (const bool drop_last : {true, false}) {
+            const int64_t global = batch * ranks * accumulation;
+            if (drop_last && samples < global) continue;
+            const BatchSchedule any(shape(samples, batch, ranks, 0, accumulation, drop_last));
+            REQUIRE(any.steps_per_epoch() == (drop_last ? samples / global : (samples + global - 1) / global));
+            std::vector<int64_t> visited;
+            for (int64_t step = any.steps_per_epoch(); step < 2 * any.steps_per_epoch(); ++step) {
+              double weight = 0;
+              int64_t items = 0;
+              for (int64_t micro = 0; micro < any.micros_in_step(step); ++micro)
+                for (int64_t rank = 0; rank < ranks; ++rank) {
+                  const BatchSchedule schedule(shape(samples, batch, ranks, rank, accumulation, drop_last));
+                  REQUIRE(schedule.micros_in_step(step) == any.micros_in_step(step));
+                  const MicroBatch b = schedule.at(step, micro);
+                  REQUIRE(b.epoch == 1);
+                  REQUIRE(b.is_last == (micro == any.micros_in_step(step) - 1));
+                  // s·G + m·(W·B) + r·B
+                  if (b.items > 0)
+                    REQUIRE(b.first == (step - any.steps_per_epoch()) * global + micro * ranks * batch + rank * batch);
+                  for (int64_t i = 0; i < b.items; ++i) visited.push_back(b.first + i);
+                  weight += b.weight();
+                  items += b.items;
+                  REQUIRE(b.step_items <= global);
+                }
+              REQUIRE(weight == Approx(1));
+              REQUIRE(items == any.at(step, 0).step_items);
+            }
+            REQUIRE(static_cast<int64_t>(visited.size()) == (drop_last ? samples / global * global : samples));
+            for (size_t i = 0; i < visited.size(); ++i) REQUIRE(visited[i] == static_cast<int64_t>(i));   // in order, none twice
+          }
+}
+
+TEST_CASE("counting micro-batches through all steps agrees with counting steps") {
+  const BatchSchedule schedule(shape(23, 2, 2, 1, 3, false));   // steps of 12 and 11 samples: 3 micro-batches each
+  const BatchSchedule shorter(shape(14, 2, 2, 1, 3, false));    // 12 and 2: 3 and 1
+  REQUIRE(shorter.micros_per_epoch() == 4);
+  for (const auto& s : {schedule, shorter}) {
+    int64_t sequence = 0;
+    for (int64_t step = 0; step < 5; ++step) {
+      REQUIRE(s.sequence_of(step) == sequence);
+      for (int64_t micro = 0; micro < s.micros_in_step(step); ++micro, ++sequence) {
+        REQUIRE(s.at_sequence(sequence).step == step);
+        REQUIRE(s.at_sequence(sequence).micro == micro);
+      }
+    }
+  }
+  REQUIRE(shorter.at(1, 0).items == 0);   // rank 1 of a last step with two samples, both rank 0's
+}
+
+TEST_CASE("an epoch without a step is refused with the numbers") {
+  try {
+    BatchSchedule(shape(63, 8, 2, 0, 4, true));
+    FAIL("accepted");
+  } catch (const UserError& error) {
+    REQUIRE(error.code() == ExitCode::data);
+    REQUIRE_THAT(error.what(), ContainsSubstring("63 samples, 64 a step (2 ranks × 4 accumulation × 8 batch_size)"));
+  }
+  REQUIRE(BatchSchedule(shape(63, 8, 2, 0, 4, false)).steps_per_epoch() == 1);
+}
