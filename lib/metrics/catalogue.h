@@ -23,43 +23,43 @@ inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_m
 /// How several values become one: over the telemetry samples within a step, or over the steps of a run.
 enum class Aggregate { last, mean, sum, max };
 /// How a value is written. float32: nine digits, which read back to the same float.
-enum class Form { integer, float32, real };
+enum class NumberForm { integer, float32, real };
 
 struct MetricInfo {
   Metric metric;
   std::string_view name;
   std::string_view unit;      ///< empty: a bare number
   Aggregate aggregate;
-  Form form;
+  NumberForm form;
   std::string_view meaning;
 };
 
 inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
-    {Metric::step, "step", "", Aggregate::last, Form::integer, "Completed steps, counted from 1."},
-    {Metric::epoch, "epoch", "", Aggregate::last, Form::real, "Samples seen divided by the size of the data set."},
-    {Metric::samples, "samples", "", Aggregate::last, Form::integer, "Samples seen by all ranks."},
-    {Metric::loss, "loss", "", Aggregate::mean, Form::float32, "Mean over the step's samples."},
-    {Metric::learning_rate, "learning_rate", "", Aggregate::last, Form::real, "Used by this step."},
-    {Metric::grad_norm, "grad_norm", "", Aggregate::mean, Form::float32,
+    {Metric::step, "step", "", Aggregate::last, NumberForm::integer, "Completed steps, counted from 1."},
+    {Metric::epoch, "epoch", "", Aggregate::last, NumberForm::real, "Samples seen divided by the size of the data set."},
+    {Metric::samples, "samples", "", Aggregate::last, NumberForm::integer, "Samples seen by all ranks."},
+    {Metric::loss, "loss", "", Aggregate::mean, NumberForm::float32, "Mean over the step's samples."},
+    {Metric::learning_rate, "learning_rate", "", Aggregate::last, NumberForm::real, "Used by this step."},
+    {Metric::grad_norm, "grad_norm", "", Aggregate::mean, NumberForm::float32,
      "Global norm after unscaling, before clipping; null unless train.max_grad_norm is set."},
-    {Metric::loss_scale, "loss_scale", "", Aggregate::last, Form::float32, "Factor on the loss in this step; null without fp16."},
-    {Metric::step_ms, "step_ms", "ms", Aggregate::mean, Form::real, "Wall time between step boundaries, without evaluation and checkpoints."},
-    {Metric::data_wait_ms, "data_wait_ms", "ms", Aggregate::mean, Form::real, "The training thread blocked on data."},
-    {Metric::copy_ms, "copy_ms", "ms", Aggregate::mean, Form::real, "Copies from host to device, on the device's clock."},
-    {Metric::device_ms, "device_ms", "ms", Aggregate::mean, Form::real, "From the first to the last work on the device, on its clock."},
-    {Metric::samples_per_s, "samples_per_s", "1/s", Aggregate::mean, Form::real, "The step's samples over all ranks divided by step_ms."},
-    {Metric::gpu_util_pct, "gpu_util_pct", "%", Aggregate::mean, Form::real, "NVML: share of time with at least one kernel running."},
-    {Metric::gpu_sm_util_pct, "gpu_sm_util_pct", "%", Aggregate::mean, Form::real, "GPM: share of multiprocessors busy."},
-    {Metric::gpu_tensor_util_pct, "gpu_tensor_util_pct", "%", Aggregate::mean, Form::real, "GPM: share of time with tensor cores active."},
-    {Metric::gpu_memory_used_mib, "gpu_memory_used_mib", "MiB", Aggregate::max, Form::real, "NVML: memory in use on the GPU, by anyone."},
-    {Metric::memory_allocated_mib, "memory_allocated_mib", "MiB", Aggregate::max, Form::real, "libtorch's allocator: held by tensors."},
-    {Metric::memory_reserved_mib, "memory_reserved_mib", "MiB", Aggregate::max, Form::real, "libtorch's allocator: taken from the GPU."},
-    {Metric::gpu_power_w, "gpu_power_w", "W", Aggregate::mean, Form::real, "NVML: power drawn."},
-    {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "MHz", Aggregate::mean, Form::real, "NVML: clock of the multiprocessors."},
-    {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::max, Form::integer,
+    {Metric::loss_scale, "loss_scale", "", Aggregate::last, NumberForm::float32, "Factor on the loss in this step; null without fp16."},
+    {Metric::step_ms, "step_ms", "ms", Aggregate::mean, NumberForm::real, "Wall time between step boundaries, without evaluation and checkpoints."},
+    {Metric::data_wait_ms, "data_wait_ms", "ms", Aggregate::mean, NumberForm::real, "The training thread blocked on data."},
+    {Metric::copy_ms, "copy_ms", "ms", Aggregate::mean, NumberForm::real, "Copies from host to device, on the device's clock."},
+    {Metric::device_ms, "device_ms", "ms", Aggregate::mean, NumberForm::real, "From the first to the last work on the device, on its clock."},
+    {Metric::samples_per_s, "samples_per_s", "1/s", Aggregate::mean, NumberForm::real, "The step's samples over all ranks divided by step_ms."},
+    {Metric::gpu_util_pct, "gpu_util_pct", "%", Aggregate::mean, NumberForm::real, "NVML: share of time with at least one kernel running."},
+    {Metric::gpu_sm_util_pct, "gpu_sm_util_pct", "%", Aggregate::mean, NumberForm::real, "GPM: share of multiprocessors busy."},
+    {Metric::gpu_tensor_util_pct, "gpu_tensor_util_pct", "%", Aggregate::mean, NumberForm::real, "GPM: share of time with tensor cores active."},
+    {Metric::gpu_memory_used_mib, "gpu_memory_used_mib", "MiB", Aggregate::max, NumberForm::real, "NVML: memory in use on the GPU, by anyone."},
+    {Metric::memory_allocated_mib, "memory_allocated_mib", "MiB", Aggregate::max, NumberForm::real, "libtorch's allocator: held by tensors."},
+    {Metric::memory_reserved_mib, "memory_reserved_mib", "MiB", Aggregate::max, NumberForm::real, "libtorch's allocator: taken from the GPU."},
+    {Metric::gpu_power_w, "gpu_power_w", "W", Aggregate::mean, NumberForm::real, "NVML: power drawn."},
+    {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "MHz", Aggregate::mean, NumberForm::real, "NVML: clock of the multiprocessors."},
+    {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::max, NumberForm::integer,
      "NVML: bits of the reasons that hold the clock down (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); 0 none."},
-    {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, Form::real, "CPU time of this process over its allowed cores."},
-    {Metric::process_rss_mib, "process_rss_mib", "MiB", Aggregate::max, Form::real, "Resident memory of this process."},
+    {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, NumberForm::real, "CPU time of this process over its allowed cores."},
+    {Metric::process_rss_mib, "process_rss_mib", "MiB", Aggregate::max, NumberForm::real, "Resident memory of this process."},
 }};
 
 constexpr const MetricInfo& info(Metric metric) { return kCatalogue[static_cast<size_t>(metric)]; }

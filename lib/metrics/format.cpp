@@ -10,9 +10,9 @@ namespace trainopt {
 void append_number(std::string& text, const MetricInfo& metric, double value) {
   const auto out = std::back_inserter(text);
   switch (metric.form) {
-    case Form::integer: fmt::format_to(out, "{:.0f}", value); return;
-    case Form::float32:   // nine digits of a double that holds a float are those of the float
-    case Form::real: fmt::format_to(out, "{:.9g}", value); return;
+    case NumberForm::integer: fmt::format_to(out, "{:.0f}", value); return;
+    case NumberForm::float32:   // nine digits of a double that holds a float are those of the float
+    case NumberForm::real: fmt::format_to(out, "{:.9g}", value); return;
   }
 }
 
