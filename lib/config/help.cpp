@@ -76,11 +76,11 @@ class DocumentedYaml {
   void write_option(const Option& option, const std::string& prefix) {
     switch (option.kind) {
       case Option::Kind::section:
-        text_ += "\n";
+        if (prefix.empty()) text_ += "\n";
         line(prefix + option.name + ":" + (option.options.empty() ? " {}" : ""), option.help);
         return write(option.options, prefix + "  ");
       case Option::Kind::toggle:
-        line(prefix + option.name + ": " + default_of(option), comment_of(option) + (option.options.empty() ? "" : " true, or a map of:"));
+        line(prefix + option.name + ": " + default_of(option), comment_of(option) + (option.options.empty() ? "" : " (or true, or a map of:)"));
         return write(option.options, prefix + "#   ");
       case Option::Kind::value:
         return line(prefix + option.name + ": " + default_of(option), comment_of(option));
@@ -96,11 +96,10 @@ class DocumentedYaml {
   }
 
   static std::string comment_of(const Option& option) {
-    std::string comment = option.help;
     const bool says_type = option.kind == Option::Kind::variant || (option.kind == Option::Kind::value && option.schema.contains("enum"));
-    if (says_type) comment += " " + type_of(option) + ".";
-    if (const auto limits = limits_of(option); !limits.empty()) comment += " " + limits + ".";
-    return comment;
+    std::string more = says_type ? type_of(option) : "";
+    if (const auto limits = limits_of(option); !limits.empty()) more += (more.empty() ? "" : "; ") + limits;
+    return option.help + (more.empty() ? "" : " (" + more + ")");
   }
 
   void line(const std::string& code, const std::string& comment) {

@@ -88,7 +88,11 @@ std::string number_text(double value) {
 }
 
 std::string short_number_text(double value) {
-  return std::abs(value) < 1e15 && value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+  if (std::abs(value) < 1e7 && value == std::floor(value)) return fmt::format("{:.0f}", value);
+  std::string text = fmt::format("{:g}", value);   // 1e+15
+  if (const size_t plus = text.find("e+"); plus != std::string::npos) text.erase(plus + 1, text[plus + 2] == '0' ? 2 : 1);
+  if (parse_number(text) == value) return text;
+  return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }
 
 }  // namespace trainopt

@@ -204,6 +204,9 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
   if (text.size() > kLargestFile) fail(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kLargestFile));
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   check_bytes(text, source, counts_lines);
+  // Inside an open bracket the parser keeps all tokens until it closes, 240 bytes each, before our limits see any of them.
+  const auto marks = std::count_if(text.begin(), text.end(), [](char c) { return std::string_view("[]{},:").find(c) != std::string_view::npos; });
+  if (static_cast<size_t>(marks) > kMostMarks) fail(source, fmt::format("more than {} brackets, commas and colons", kMostMarks));
   TreeBuilder builder(text, source, counts_lines);
   try {
     std::istringstream stream{std::string(text)};

@@ -57,6 +57,7 @@ inline constexpr size_t kLargestFile = size_t{1} << 20;
 inline constexpr int kDeepest = 64;
 inline constexpr size_t kMostNodes = 100'000;             ///< with aliases expanded
 inline constexpr size_t kMostText = size_t{4} << 20;      ///< bytes of all scalars and keys, with aliases expanded
+inline constexpr size_t kMostMarks = 2 * kMostNodes;      ///< [ ] { } , :
 
 /// All throw RecipeErrors with one problem. A file's root is a map.
 Value parse_file(const std::filesystem::path& path);

@@ -71,6 +71,10 @@ TEST_CASE("C6: the bounds are shown") {
 }
 
 TEST_CASE("numbers are written so that YAML 1.1 and 1.2 readers see the same float") {
+  CHECK(short_number_text(1e15) == "1e15");
+  CHECK(short_number_text(16777216) == "16777216");
+  CHECK(short_number_text(0.5) == "0.5");
+  CHECK(short_number_text(1e-8) == "1e-08");
   CHECK(number_text(0) == "0.0");
   CHECK(number_text(0.1) == "0.1");
   CHECK(number_text(1e-8) == "1.0e-08");

@@ -56,6 +56,8 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
   }
   check_rejected(bomb, "aliases counted in full");
   check_rejected("a: &a " + std::string(900'000, 'x') + "\nb: [*a, *a, *a, *a, *a, *a]\n", "bytes of text");
+  check_rejected(std::string(1 << 20, '['), "brackets, commas and colons");
+  check_rejected("{" + std::string(190'000, ','), "r.yaml:");
   std::string shells;   // each anchor holds all that is inside it
   for (int i = 0; i < 60; ++i) shells += fmt::format("&a{} [", i);
   for (int i = 0; i < 50'000; ++i) shells += "1,";
