@@ -14,14 +14,14 @@ namespace trainopt {
 
 /// One micro-batch on the device. On the CPU its tensors are the loader's own memory and hold until the next batch is asked for.
 struct Batch {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;   ///< images: "input" [items, 3, h, w] float32, "target" [items] int64
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< images: "input" [items, 3, h, w] float32, "target" [items] int64
   std::vector<int64_t> sample_ids;
-  int64_t items = 0;          ///< on this rank
-  double weight = 1;          ///< items ÷ the step's items over all micro-batches and ranks
-  bool is_first = true;       ///< of its step
+  int64_t items = 0;     ///< on this rank
+  double weight = 1;     ///< items ÷ the step's items over all micro-batches and ranks
+  bool is_first = true;  ///< of its step
   bool is_last = true;
   int64_t epoch = 0;
-  int64_t step = 0;           ///< from 0, over all epochs
+  int64_t step = 0;  ///< from 0, over all epochs
   int64_t micro = 0;
 
   const at::Tensor& get(std::string_view name) const {

@@ -21,8 +21,9 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
   const int64_t wanted = num_workers == 0 ? 2 : num_workers * prefetch_factor + 2;
   const int64_t fitting = memory_limit / batch_bytes;
   if (fitting < 2)
-    throw UserError(fmt::format("data.memory_limit must hold two batches: it is {}, one batch takes {}; raise it or lower data.batch_size",
-                                human_bytes(static_cast<double>(memory_limit)), human_bytes(static_cast<double>(batch_bytes))));
+    throw UserError(
+        fmt::format("data.memory_limit must hold two batches: it is {}, one batch takes {}; raise it or lower data.batch_size",
+                    human_bytes(static_cast<double>(memory_limit)), human_bytes(static_cast<double>(batch_bytes))));
   return std::min(wanted, fitting);
 }
 
@@ -36,9 +37,9 @@ SlotMemory::SlotMemory(const SlotFormat& format, int64_t batch_size, bool pinned
 }
 
 Destination SlotMemory::destination(int64_t i) const {
-  const PixelFormat pixels = format_.as_uint8                                              ? PixelFormat::u8_hwc
+  const PixelFormat pixels = format_.as_uint8                                          ? PixelFormat::u8_hwc
                              : format_.memory_format == at::MemoryFormat::ChannelsLast ? PixelFormat::f32_hwc
-                                                                                           : PixelFormat::f32_chw;
+                                                                                       : PixelFormat::f32_chw;
   return {pixels, base_ + i * image_bytes_, format_.size.height, format_.size.width};
 }
 

@@ -12,8 +12,8 @@ namespace trainopt {
 /// How images lie in a batch.
 struct SlotFormat {
   ImageSize size;
-  bool as_uint8 = false;                                               ///< [items, height, width, 3] for preprocessing on the device
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;       ///< of float32 [items, 3, height, width]
+  bool as_uint8 = false;                                          ///< [items, height, width, 3] for preprocessing on the device
+  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of float32 [items, 3, height, width]
 };
 
 /// Images, labels and sample numbers of one batch.

@@ -15,14 +15,15 @@ namespace trainopt {
 
 /// Since the last take_stats().
 struct BatchSourceStats {
-  double data_wait_ms = 0;              ///< next() blocked on the loader (without workers: loaded)
-  std::optional<double> copy_ms;        ///< host to device; null where nothing is copied or no copy is known to have ended
+  double data_wait_ms = 0;        ///< next() blocked on the loader (without workers: loaded)
+  std::optional<double> copy_ms;  ///< host to device; null where nothing is copied or no copy is known to have ended
   int64_t bytes_copied = 0;
-  int64_t pinned_bytes_copied = 0;      ///< the part that came from page-locked memory
-  int64_t copies_beside_step = 0;       ///< copies queued on a stream of their own
-  int64_t bytes_delivered = 0;          ///< of the batches as the loader handed them over, copied or not
-  std::optional<at::ScalarType> input_type;   ///< of the images as the loader handed them over; null: no loader
-  int64_t threads = 0, thread_starts = 0;     ///< of the loader: those that load now, and how often they were started since it was made
+  int64_t pinned_bytes_copied = 0;           ///< the part that came from page-locked memory
+  int64_t copies_beside_step = 0;            ///< copies queued on a stream of their own
+  int64_t bytes_delivered = 0;               ///< of the batches as the loader handed them over, copied or not
+  std::optional<at::ScalarType> input_type;  ///< of the images as the loader handed them over; null: no loader
+  int64_t threads = 0;        ///< of the loader: those that load now
+  int64_t thread_starts = 0;  ///< and how often they were started since it was made
 };
 
 class BatchSource {
@@ -39,8 +40,10 @@ class BatchSource {
 /// A loader's batches, copied to the device (on the CPU: handed out in place).
 class LoadedBatches : public BatchSource {
  public:
-  /// `non_blocking`: copies run on a stream of their own and, when a batch is ready, one batch ahead of the step; needs pinned slots.
-  LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking, std::optional<DevicePreprocess> preprocess);
+  /// `non_blocking`: copies run on a stream of their own and, when a batch is ready, one batch ahead of the step; needs pinned
+  /// slots.
+  LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
+                std::optional<DevicePreprocess> preprocess);
 
   void start() override { loader_->start(); }
   Batch next() override;
@@ -50,7 +53,7 @@ class LoadedBatches : public BatchSource {
 
  private:
   struct Copy {
-    Batch batch;                   ///< its tensors on their way
+    Batch batch;  ///< its tensors on their way
     Event begun, done;
   };
   Batch next_in_place();
@@ -63,20 +66,22 @@ class LoadedBatches : public BatchSource {
   c10::Device device_;
   std::optional<DevicePreprocess> preprocess_;
   std::optional<Stream> copy_stream_;
-  std::optional<HostBatch> held_;                 ///< handed out in place and not yet released
+  std::optional<HostBatch> held_;  ///< handed out in place and not yet released
   std::optional<Copy> ahead_;
   std::vector<std::pair<Event, Event>> timings_;  ///< of copies not yet counted
   BatchSourceStats stats_;
 };
 
-/// One batch made on the device and given again and again. Place i of the global micro-batch has the same numbers for any number of ranks.
+/// One batch made on the device and given again and again. Place i of the global micro-batch has the same numbers for any number
+/// of ranks.
 class SyntheticBatches : public BatchSource {
  public:
   struct Images {
     int64_t side, num_classes;
     at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
   };
-  SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device, int64_t first_step = 0);
+  SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device,
+                   int64_t first_step = 0);
 
   Batch next() override;
   BatchSourceStats take_stats() override { return {}; }
@@ -91,13 +96,13 @@ class SyntheticBatches : public BatchSource {
 struct BatchesOptions {
   c10::Device device = at::kCPU;
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  bool device_preprocess = false;          ///< images cross as uint8; scaling and normalising happen on the device
-  bool device_resize = false;              ///< so do the resize and what follows it; see device_resize_refusal()
+  bool device_preprocess = false;  ///< images cross as uint8; scaling and normalising happen on the device
+  bool device_resize = false;      ///< so do the resize and what follows it; see device_resize_refusal()
   int64_t ranks = 1, rank = 0, accumulation = 1;
   uint64_t seed = 0;
   int64_t first_step = 0;
   std::optional<int64_t> end_step;
-  int64_t num_classes = 10;                ///< of synthetic labels
+  int64_t num_classes = 10;  ///< of synthetic labels
 };
 
 /// Epochs of `samples` cut as the options say.
@@ -105,8 +110,11 @@ BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const Batch
 /// The size and layout of a loader's batches, for plans and buffers. Throws UserError if images would differ in size.
 SlotFormat slot_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options);
 /// The loader alone.
-std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options);
-/// What `data` describes; `dataset` is null for synthetic. Evaluation passes a DataConfig with its own transforms, batch_size, no shuffle and no drop_last.
-std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options);
+std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
+                                    const BatchesOptions& options);
+/// What `data` describes; `dataset` is null for synthetic. Evaluation passes a DataConfig with its own transforms, batch_size, no
+/// shuffle and no drop_last.
+std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
+                                          const BatchesOptions& options);
 
 }  // namespace trainopt

@@ -21,7 +21,7 @@ class FakeCifar10 : public Dataset {
  public:
   FakeCifar10(int64_t size, uint64_t seed)
       : size_(size), seed_(seed), pixel_key_(mix_key(seed, "fake pixels")), label_key_(mix_key(seed, "fake labels")) {
-    constexpr int64_t kMostKeptBytes = int64_t{1} << 30;   // more is drawn anew each time: 3 µs an image
+    constexpr int64_t kMostKeptBytes = int64_t{1} << 30;  // more is drawn anew each time: 3 µs an image
     if (size > kMostKeptBytes / kImageBytes) return;
     pixels_.resize(static_cast<size_t>(size * kImageBytes));
     for (int64_t i = 0; i < size; ++i) draw(i, pixels_.data() + i * kImageBytes);
@@ -34,7 +34,8 @@ class FakeCifar10 : public Dataset {
   }
   std::optional<ImageSize> uniform_size() const override { return ImageSize{kSide, kSide}; }
   ImageSize size_of(int64_t, LoadScratch&) const override { return {kSide, kSide}; }
-  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
     const uint8_t* pixels = pixels_.data() + sample * kImageBytes;
     if (pixels_.empty()) {
       scratch.file.resize(kImageBytes);
@@ -70,7 +71,8 @@ class Cifar10 : public Dataset {
   int64_t label(int64_t sample) const override { return labels_[static_cast<size_t>(sample)]; }
   std::optional<ImageSize> uniform_size() const override { return ImageSize{kSide, kSide}; }
   ImageSize size_of(int64_t, LoadScratch&) const override { return {kSide, kSide}; }
-  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
     pipeline.run(view_of(pixels_.data() + sample * kImageBytes), key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override {
@@ -80,7 +82,8 @@ class Cifar10 : public Dataset {
   }
   std::string fingerprint() const override {
     std::string parts;
-    for (const auto& file : files_) parts += fmt::format("{}:{};", std::filesystem::path(file.path).filename().string(), file.first_sample);
+    for (const auto& file : files_)
+      parts += fmt::format("{}:{};", std::filesystem::path(file.path).filename().string(), file.first_sample);
     return fmt::format("cifar10-{:016x}-{}", XXH3_64bits(parts.data(), parts.size()), size());
   }
 
@@ -94,19 +97,22 @@ class Cifar10 : public Dataset {
     const std::string bytes = read_file(path, ExitCode::data);
     const auto records = static_cast<int64_t>(bytes.size()) / kRecordBytes;
     if (bytes.empty() || records * kRecordBytes != static_cast<int64_t>(bytes.size()))
-      throw UserError(fmt::format("{} is not CIFAR-10's binary version, whose size is a multiple of {} bytes: it has {} bytes, {} records and {} bytes",
-                                  path.string(), kRecordBytes, bytes.size(), records, static_cast<int64_t>(bytes.size()) % kRecordBytes),
-                      ExitCode::data);
+      throw UserError(
+          fmt::format("{} is not CIFAR-10's binary version, whose size is a multiple of {} bytes: it has {} bytes, {} records "
+                      "and {} bytes",
+                      path.string(), kRecordBytes, bytes.size(), records, static_cast<int64_t>(bytes.size()) % kRecordBytes),
+          ExitCode::data);
     files_.push_back({path.string(), size()});
     pixels_.resize(pixels_.size() + static_cast<size_t>(records * kImageBytes));
     uint8_t* out = pixels_.data() + size() * kImageBytes;
     for (int64_t r = 0; r < records; ++r) {
       const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + r * kRecordBytes;
       if (record[0] >= kClasses)
-        throw UserError(fmt::format("{} has a label that is not 0 to 9: {} in record {}, at byte {}", path.string(), record[0], r, r * kRecordBytes),
+        throw UserError(fmt::format("{} has a label that is not 0 to 9: {} in record {}, at byte {}", path.string(), record[0], r,
+                                    r * kRecordBytes),
                         ExitCode::data);
       labels_.push_back(record[0]);
-      const uint8_t* red = record + 1;   // three planes
+      const uint8_t* red = record + 1;  // three planes
       for (int64_t i = 0; i < kPixels; ++i, out += 3) {
         out[0] = red[i];
         out[1] = red[kPixels + i];
@@ -134,11 +140,14 @@ std::shared_ptr<const Dataset> read_either(const std::string& path, const std::v
   return std::make_shared<Cifar10>(files);
 }
 
-const std::vector<std::string> kTraining{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"};
+const std::vector<std::string> kTraining{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                         "data_batch_5.bin"};
 
 }  // namespace
 
-std::shared_ptr<const Dataset> make_fake_cifar10(int64_t size, uint64_t seed) { return std::make_shared<FakeCifar10>(size, seed); }
+std::shared_ptr<const Dataset> make_fake_cifar10(int64_t size, uint64_t seed) {
+  return std::make_shared<FakeCifar10>(size, seed);
+}
 
 std::shared_ptr<const Dataset> read_cifar10(const std::string& path) { return read_either(path, kTraining); }
 

@@ -27,15 +27,20 @@ const std::vector<std::string>& Dataset::class_names() const {
 
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, uint64_t seed) {
   switch (data.dataset) {
-    case DatasetKind::fake_cifar10: return make_fake_cifar10(data.size, seed);
-    case DatasetKind::cifar10: return read_cifar10(needed_path(data, "cifar10"));
-    case DatasetKind::image_folder: return open_image_folder(needed_path(data, "image_folder"), folder_options(data));
-    case DatasetKind::synthetic: return nullptr;
+    case DatasetKind::fake_cifar10:
+      return make_fake_cifar10(data.size, seed);
+    case DatasetKind::cifar10:
+      return read_cifar10(needed_path(data, "cifar10"));
+    case DatasetKind::image_folder:
+      return open_image_folder(needed_path(data, "image_folder"), folder_options(data));
+    case DatasetKind::synthetic:
+      return nullptr;
   }
   return nullptr;
 }
 
-std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path, const Dataset* training) {
+std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path,
+                                                    const Dataset* training) {
   if (data.dataset == DatasetKind::cifar10) {
     if (path) return read_cifar10_test(*path);
     const auto test = std::filesystem::path(needed_path(data, "cifar10")) / "test_batch.bin";

@@ -14,7 +14,7 @@ namespace trainopt {
 struct LoadScratch {
   PipelineScratch image;
   std::vector<uint8_t> file;
-  int64_t read_ns = 0;          ///< time spent reading files, counted up
+  int64_t read_ns = 0;  ///< time spent reading files, counted up
 };
 
 /// Safe to use from many threads.
@@ -29,7 +29,8 @@ class Dataset {
   /// Of this image. Throws BadSample.
   virtual ImageSize size_of(int64_t sample, LoadScratch& scratch) const = 0;
   /// Writes the transformed image to `destination`. `key`: of the random transforms' draws. Throws BadSample.
-  virtual void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const = 0;
+  virtual void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+                    LoadScratch& scratch) const = 0;
   /// For messages: the file, or the record in it.
   virtual std::string name_of(int64_t sample) const = 0;
   /// Changes when the data set does: a hash of names, sizes and counts.
@@ -49,16 +50,17 @@ std::shared_ptr<const Dataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
   DecodeKind decode = DecodeKind::exact;
-  bool keep_in_memory = false;                           ///< decoded images, filled as they are first used, up to half of the machine's memory
-  std::optional<std::vector<std::string>> classes;       ///< whose numbers to use; null: the folders in bytewise order
+  bool keep_in_memory = false;  ///< decoded images, filled as they are first used, up to half of the machine's memory
+  std::optional<std::vector<std::string>> classes;  ///< whose numbers to use; null: the folders in bytewise order
 };
-/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws UserError(data) if there are no
-/// classes, a class without images, or one that `classes` lacks.
+/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws UserError(data) if
+/// there are no classes, a class without images, or one that `classes` lacks.
 std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 /// The data set of a recipe; null for `synthetic`, which has none. Throws UserError.
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, uint64_t seed);
 /// `path`: evaluation.path. Null where there is nothing to evaluate on. Classes are numbered as in `training`.
-std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path, const Dataset* training);
+std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path,
+                                                    const Dataset* training);
 
 }  // namespace trainopt

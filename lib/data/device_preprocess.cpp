@@ -53,14 +53,17 @@ DevicePreprocess::DevicePreprocess(const std::vector<TransformConfig>& transform
     } else {
       TRAINOPT_CHECK(is<CenterCropConfig>(transform) && !cut_);
       if (output_size_.height > before.height || output_size_.width > before.width)
-        throw UserError(fmt::format("optimizations.device_preprocess.resize cannot pad: center_crop {}×{} of {}×{}", output_size_.height,
-                                    output_size_.width, before.height, before.width));
+        throw UserError(fmt::format("optimizations.device_preprocess.resize cannot pad: center_crop {}×{} of {}×{}",
+                                    output_size_.height, output_size_.width, before.height, before.width));
       // torchvision rounds halves to the even number.
-      const auto offset = [](int64_t whole, int64_t part) { return static_cast<int64_t>(std::nearbyint(static_cast<double>(whole - part) / 2)); };
+      const auto offset = [](int64_t whole, int64_t part) {
+        return static_cast<int64_t>(std::nearbyint(static_cast<double>(whole - part) / 2));
+      };
       cut_ = Cut{offset(before.height, output_size_.height), offset(before.width, output_size_.width), output_size_};
     }
   }
-  // A tensor on the device, not a number: CUDA divides by a host number as a multiplication with its inverse, which has other bits.
+  // A tensor on the device, not a number: CUDA divides by a host number as a multiplication with its inverse, which has other
+  // bits.
   full_scale_ = at::full({1}, 255.0f, options);
 }
 
@@ -68,8 +71,8 @@ at::Tensor DevicePreprocess::operator()(const at::Tensor& images) const {
   const at::NoGradGuard no_grad;
   at::Tensor values = images.permute({0, 3, 1, 2});
   if (resized_) {
-    // In one go, without Pillow's rounding between its two passes: that keeps the difference below one level. Doing as Pillow does would
-    // not help: enlargements by whole factors have many exact ties, which fall as the last bit of a weight has it.
+    // In one go, without Pillow's rounding between its two passes: that keeps the difference below one level. Doing as Pillow
+    // does would not help: enlargements by whole factors have many exact ties, which fall as the last bit of a weight has it.
     values = at::_upsample_bilinear2d_aa(values.to(at::kFloat), {resized_->height, resized_->width}, /*align_corners=*/false);
     values.add_(0.5).floor_().clamp_(0, 255);
   }

@@ -1,4 +1,5 @@
-// The part of the transforms that can move to the device: scaling and normalising always, a resize where nothing random follows it.
+// The part of the transforms that can move to the device: scaling and normalising always, a resize where nothing random follows
+// it.
 #pragma once
 
 #include "data/image/image.h"
@@ -27,10 +28,11 @@ std::optional<std::string> device_resize_refusal(const std::vector<TransformConf
 class DevicePreprocess {
  public:
   /// `transforms`: TransformSplit::device. `input`: size of the images that arrive.
-  DevicePreprocess(const std::vector<TransformConfig>& transforms, ImageSize input, c10::Device device, at::MemoryFormat memory_format);
+  DevicePreprocess(const std::vector<TransformConfig>& transforms, ImageSize input, c10::Device device,
+                   at::MemoryFormat memory_format);
 
-  /// uint8 [items, h, w, 3] on the device becomes float32 [items, 3, h', w'] there. Without a resize the bits are those of the host's path;
-  /// with one, values differ from it by at most one grey level before normalising.
+  /// uint8 [items, h, w, 3] on the device becomes float32 [items, 3, h', w'] there. Without a resize the bits are those of the
+  /// host's path; with one, values differ from it by at most one grey level before normalising.
   at::Tensor operator()(const at::Tensor& images) const;
   ImageSize output_size() const { return output_size_; }
 
@@ -43,7 +45,7 @@ class DevicePreprocess {
   std::optional<Cut> cut_;
   ImageSize output_size_;
   at::MemoryFormat memory_format_;
-  at::Tensor full_scale_, mean_, std_;   // on the device; mean and std undefined without normalisation
+  at::Tensor full_scale_, mean_, std_;  // on the device; mean and std undefined without normalisation
 };
 
 }  // namespace trainopt

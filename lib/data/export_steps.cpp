@@ -27,8 +27,11 @@ void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::pa
   }
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, tensor] : tensors)
-    entries.push_back({.name = name, .dtype = tensor.scalar_type() == at::kFloat ? "F32" : "I64", .shape = tensor.sizes().vec(),
-                       .data = tensor.const_data_ptr(), .bytes = tensor.nbytes()});
+    entries.push_back({.name = name,
+                       .dtype = tensor.scalar_type() == at::kFloat ? "F32" : "I64",
+                       .shape = tensor.sizes().vec(),
+                       .data = tensor.const_data_ptr(),
+                       .bytes = tensor.nbytes()});
   write_safetensors(path, entries);
 }
 

@@ -60,7 +60,8 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   try {
     for (const auto& entry : fs::directory_iterator(folder))
-      if (entry.is_directory() == folders && (folders || is_image_name(entry.path()))) names.push_back(entry.path().filename().string());
+      if (entry.is_directory() == folders && (folders || is_image_name(entry.path())))
+        names.push_back(entry.path().filename().string());
   } catch (const fs::filesystem_error& error) {
     throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()), ExitCode::data);
   }
@@ -81,12 +82,15 @@ class ImageCache {
     const int64_t bytes = image->size().height * image->size().width * 3;
     if (bytes_.fetch_add(bytes) + bytes > limit_) {
       bytes_.fetch_sub(bytes);
-      if (!full_.exchange(true)) spdlog::warn("data.cache holds half of the machine's memory; further images are read and decoded each time");
+      if (!full_.exchange(true))
+        spdlog::warn("data.cache holds half of the machine's memory; further images are read and decoded each time");
       return;
     }
     const ImageU8* none = nullptr;
-    if (images_[static_cast<size_t>(sample)].compare_exchange_strong(none, image.get(), std::memory_order_release)) image.release();
-    else bytes_.fetch_sub(bytes);
+    if (images_[static_cast<size_t>(sample)].compare_exchange_strong(none, image.get(), std::memory_order_release))
+      image.release();
+    else
+      bytes_.fetch_sub(bytes);
   }
 
  private:
@@ -102,7 +106,8 @@ class ImageFolder : public Dataset {
       : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
     if (!fs::is_directory(root_)) throw UserError(fmt::format("the data set's folder is not there: {}", path), ExitCode::data);
     const auto folders = names_in(root_, true);
-    if (folders.empty()) throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path), ExitCode::data);
+    if (folders.empty())
+      throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path), ExitCode::data);
     classes_ = options.classes.value_or(folders);
     for (const auto& folder : folders) add_class(folder, options.classes.has_value());
     if (files_.empty()) throw UserError(fmt::format("the folder has no images: {}", path), ExitCode::data);
@@ -125,8 +130,10 @@ class ImageFolder : public Dataset {
     return scratch.image.decoded.size();
   }
 
-  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
-    if (const ImageU8* kept = cache_ ? cache_->find(sample) : nullptr) return pipeline.run(kept->view(), key, destination, scratch.image);
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
+    if (const ImageU8* kept = cache_ ? cache_->find(sample) : nullptr)
+      return pipeline.run(kept->view(), key, destination, scratch.image);
     read(sample, scratch);
     if (!cache_) return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
     auto image = std::make_unique<ImageU8>();
@@ -138,7 +145,8 @@ class ImageFolder : public Dataset {
   std::string fingerprint() const override {
     XXH64_hash_t hash = 0;
     for (const auto& name : classes_) hash = XXH3_64bits_withSeed(name.data(), name.size(), hash);
-    for (const auto& file : files_) hash = XXH3_64bits_withSeed(file.name.data(), file.name.size(), hash ^ static_cast<uint64_t>(file.label));
+    for (const auto& file : files_)
+      hash = XXH3_64bits_withSeed(file.name.data(), file.name.size(), hash ^ static_cast<uint64_t>(file.label));
     return fmt::format("image_folder-{:016x}-{}", hash, files_.size());
   }
 
@@ -151,7 +159,8 @@ class ImageFolder : public Dataset {
   void add_class(const std::string& folder, bool numbered_elsewhere) {
     const auto found = std::find(classes_.begin(), classes_.end(), folder);
     if (found == classes_.end())
-      throw UserError(fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()), ExitCode::data);
+      throw UserError(fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()),
+                      ExitCode::data);
     const auto names = names_in(root_ / folder, false);
     if (names.empty() && !numbered_elsewhere)
       throw UserError(fmt::format("a class has no image (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()), ExitCode::data);

@@ -24,7 +24,8 @@ Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
 
 }  // namespace
 
-LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking, std::optional<DevicePreprocess> preprocess)
+LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
+                             std::optional<DevicePreprocess> preprocess)
     : loader_(std::move(loader)), device_(with_index(device)), preprocess_(std::move(preprocess)) {
   if (non_blocking && !device_.is_cpu()) copy_stream_ = Stream::side(device_);
 }
@@ -36,7 +37,7 @@ Batch LoadedBatches::next() {
 }
 
 Batch LoadedBatches::next_in_place() {
-  if (held_) loader_->release(*std::exchange(held_, std::nullopt));   // the CPU is done with what it was given before
+  if (held_) loader_->release(*std::exchange(held_, std::nullopt));  // the CPU is done with what it was given before
   held_ = loader_->next();
   count(*held_, false);
   return describe(*held_, held_->input, held_->target);
@@ -45,7 +46,7 @@ Batch LoadedBatches::next_in_place() {
 Batch LoadedBatches::next_copied() {
   const HostBatch host = loader_->next();
   const auto begin = Clock::now();
-  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));   // both wait until the copy is done
+  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both wait until the copy is done
   stats_.copy_ms = stats_.copy_ms.value_or(0) + milliseconds_between(begin, Clock::now());
   count(host, true);
   loader_->release(host);
@@ -59,7 +60,7 @@ Batch LoadedBatches::next_overlapped() {
   // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads it.
   for (auto& [name, tensor] : copy.batch.tensors) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
-  if (loader_->ready()) ahead_ = begin_copy(loader_->next());   // runs beside the step that is about to be queued
+  if (loader_->ready()) ahead_ = begin_copy(loader_->next());  // runs beside the step that is about to be queued
   return std::move(copy.batch);
 }
 
@@ -92,7 +93,7 @@ BatchSourceStats LoadedBatches::take_stats() {
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
   std::erase_if(timings_, [&](const auto& copy) {
-    if (!copy.second.ready()) return false;   // counted a step late rather than waited for
+    if (!copy.second.ready()) return false;  // counted a step late rather than waited for
     stats_.copy_ms = stats_.copy_ms.value_or(0) + elapsed_ms(copy.first, copy.second);
     return true;
   });

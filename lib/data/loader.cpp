@@ -9,8 +9,9 @@
 namespace trainopt {
 namespace {
 
-// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that follows in the same
-// slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high bits hold the sequence.
+// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that follows
+// in the same slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high bits hold the
+// sequence.
 constexpr int kItemBits = 25;
 uint64_t make_tickets(int64_t sequence, int64_t items) {
   return static_cast<uint64_t>(sequence) << kItemBits | static_cast<uint64_t>(items);
@@ -21,7 +22,10 @@ int64_t ticket_items(uint64_t tickets) { return static_cast<int64_t>(tickets & (
 }  // namespace
 
 Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderOptions& options)
-    : samples_(std::move(samples)), schedule_(schedule), options_(options), slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)) {
+    : samples_(std::move(samples)),
+      schedule_(schedule),
+      options_(options),
+      slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
   for (int64_t i = 0; i < count; ++i)
@@ -45,7 +49,7 @@ void Loader::join() {
 
 void Loader::start() {
   if (options_.num_workers == 0 || delivered_ < limit_ || failure_) return;
-  join();   // those of the epoch before have reached its end
+  join();  // those of the epoch before have reached its end
   const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
   limit_ = options_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
   if (options_.end_step) limit_ = std::max(delivered_ + 1, std::min(limit_, schedule_.sequence_of(*options_.end_step)));
@@ -108,7 +112,7 @@ void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
     slot_of(batch.sequence).last_use = std::move(last_use);
     ++released_;
   }
-  may_open_.notify_one();   // whoever wakes opens the slot and wakes the others
+  may_open_.notify_one();  // whoever wakes opens the slot and wakes the others
 }
 
 void Loader::work(int64_t sequence) {
@@ -124,7 +128,7 @@ void Loader::work(int64_t sequence) {
   }
   const std::lock_guard lock(mutex_);
   --working_;
-  progress_.notify_all();   // under the lock: next() may return, and the loader end, as soon as it is free
+  progress_.notify_all();  // under the lock: next() may return, and the loader end, as soon as it is free
 }
 
 std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
@@ -152,7 +156,7 @@ bool Loader::wait_until_open(int64_t sequence) {
   Slot& slot = slot_of(sequence);
   opening_ = true;
   lock.unlock();
-  prepare(slot, sequence);   // may wait for the device
+  prepare(slot, sequence);  // may wait for the device
   lock.lock();
   slot.unfinished.store(slot.where.items, std::memory_order_relaxed);
   slot.tickets.store(make_tickets(sequence, slot.where.items), std::memory_order_release);

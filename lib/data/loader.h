@@ -1,5 +1,5 @@
-// Batches in host memory, in order, from worker threads. Workers claim single samples and write them straight into their place in a batch
-// slot; batches are delivered by their number, so scheduling cannot change anything that is delivered.
+// Batches in host memory, in order, from worker threads. Workers claim single samples and write them straight into their place in
+// a batch slot; batches are delivered by their number, so scheduling cannot change anything that is delivered.
 #pragma once
 
 #include "base/clock.h"
@@ -19,30 +19,30 @@
 namespace trainopt {
 
 struct LoaderOptions {
-  int64_t num_workers = 0;                     ///< 0: the thread that asks for a batch fills it
+  int64_t num_workers = 0;  ///< 0: the thread that asks for a batch fills it
   int64_t prefetch_factor = 2;
-  bool persistent_workers = false;             ///< false: threads end, and prefetching stops, at each epoch's end
+  bool persistent_workers = false;  ///< false: threads end, and prefetching stops, at each epoch's end
   bool pin_memory = false;
-  int64_t memory_limit = int64_t{4} << 30;     ///< bytes of all slots
+  int64_t memory_limit = int64_t{4} << 30;  ///< bytes of all slots
   SlotFormat format;
   int64_t first_step = 0;
-  std::optional<int64_t> end_step;             ///< nothing is prefetched for this step and later ones
+  std::optional<int64_t> end_step;  ///< nothing is prefetched for this step and later ones
 };
 
 /// A delivered batch; the tensors are views of a slot and hold until release().
 struct HostBatch {
-  at::Tensor input, target;                    ///< target: int64 [items]
+  at::Tensor input, target;  ///< target: int64 [items]
   std::span<const int64_t> sample_ids;
   MicroBatch where;
-  int64_t sequence = 0;                        ///< micro-batches since the run began
+  int64_t sequence = 0;  ///< micro-batches since the run began
 };
 
 /// Since the last take_stats().
 struct LoaderStats {
-  double wait_ms = 0;          ///< next() blocked (without workers: loaded)
+  double wait_ms = 0;  ///< next() blocked (without workers: loaded)
   double elapsed_ms = 0;
-  double busy_ms = 0;          ///< all workers together, loading samples
-  double read_ms = 0;          ///< the part of busy_ms spent reading files
+  double busy_ms = 0;  ///< all workers together, loading samples
+  double read_ms = 0;  ///< the part of busy_ms spent reading files
   int64_t samples = 0;
 };
 
@@ -55,8 +55,8 @@ class Loader {
 
   /// Starts the workers; next() does so by itself.
   void start();
-  /// Waits for the next micro-batch. An error of a worker is thrown here, at the batch that it hit, once all before were delivered
-  /// and all threads have ended; again at each further call. At most slots() batches may be unreleased.
+  /// Waits for the next micro-batch. An error of a worker is thrown here, at the batch that it hit, once all before were
+  /// delivered and all threads have ended; again at each further call. At most slots() batches may be unreleased.
   HostBatch next();
   /// Whether next() would not wait. Always false without workers.
   bool ready();
@@ -72,7 +72,7 @@ class Loader {
   const SampleLoader& samples() const { return *samples_; }
   const SlotFormat& format() const { return options_.format; }
   LoaderStats take_stats();
-  int64_t threads() const { return static_cast<int64_t>(threads_.size()); }   ///< now
+  int64_t threads() const { return static_cast<int64_t>(threads_.size()); }  ///< now
   int64_t thread_starts() const { return thread_starts_; }                   ///< how often the workers were started
   /// LoaderStats::wait_ms alone, for every step; the other figures go on counting.
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
@@ -81,10 +81,10 @@ class Loader {
   struct Slot {
     explicit Slot(SlotMemory buffers) : memory(std::move(buffers)) {}
     SlotMemory memory;
-    std::atomic<uint64_t> tickets{0};      ///< the batch it is open for, and how many of its samples nobody has claimed
+    std::atomic<uint64_t> tickets{0};  ///< the batch it is open for, and how many of its samples nobody has claimed
     std::atomic<int64_t> unfinished{0};
     MicroBatch where;
-    int64_t ready_for = -1;                ///< sequence that is complete in here
+    int64_t ready_for = -1;  ///< sequence that is complete in here
     std::optional<Event> last_use;
   };
   struct Claim {
@@ -115,20 +115,20 @@ class Loader {
   std::vector<std::unique_ptr<Slot>> slots_;
 
   std::mutex mutex_;
-  std::condition_variable may_open_;       ///< for workers: a slot is free, a batch is open, or it is time to end
-  std::condition_variable progress_;       ///< for next(): a batch is ready, or the workers have ended
+  std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or it is time to end
+  std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false};
   // Under the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
   int64_t opened_, released_, limit_;
-  bool opening_ = false;                   ///< a worker is preparing batch `opened_`
-  int64_t working_ = 0;                    ///< threads that have not ended
+  bool opening_ = false;  ///< a worker is preparing batch `opened_`
+  int64_t working_ = 0;   ///< threads that have not ended
   int64_t ready_ = 0;
-  std::optional<Failure> failure_;         ///< the one at the earliest sample
-  int64_t delivered_;                      ///< only the calling thread's
+  std::optional<Failure> failure_;  ///< the one at the earliest sample
+  int64_t delivered_;               ///< only the calling thread's
 
-  SampleLoader::Scratch scratch_;          ///< without workers
+  SampleLoader::Scratch scratch_;  ///< without workers
   std::atomic<int64_t> busy_ns_{0}, read_ns_{0}, loaded_{0};
   double wait_ms_ = 0;
   Clock::time_point stats_since_ = Clock::now();

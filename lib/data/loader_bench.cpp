@@ -11,14 +11,18 @@ std::string verdict(const LoaderBenchResult& result, int64_t num_workers) {
   const std::string work = result.read_pct > 50 ? "reading files" : "decoding and transforming";
   if (num_workers == 0) return fmt::format("no workers: the training thread loads by itself, mostly {}", work);
   if (result.wait_pct < 20) return "the workers wait: batches are ready before they are asked for";
-  if (result.workers_busy_pct > 80) return fmt::format("the consumer waits: all {} workers are busy, mostly {}", num_workers, work);
-  return fmt::format("the consumer waits although the workers are busy only {:.0f} % of the time: more batches in flight (data.prefetch_factor, "
-                     "data.memory_limit) may help", result.workers_busy_pct);
+  if (result.workers_busy_pct > 80)
+    return fmt::format("the consumer waits: all {} workers are busy, mostly {}", num_workers, work);
+  return fmt::format(
+      "the consumer waits although the workers are busy only {:.0f} % of the time: more batches in flight (data.prefetch_factor, "
+      "data.memory_limit) may help",
+      result.workers_busy_pct);
 }
 
 }  // namespace
 
-LoaderBenchResult run_loader_bench(Loader& loader, const LoaderBenchOptions& options, const std::function<void(const HostBatch&)>& consume) {
+LoaderBenchResult run_loader_bench(Loader& loader, const LoaderBenchOptions& options,
+                                   const std::function<void(const HostBatch&)>& consume) {
   const auto take = [&] {
     const HostBatch batch = loader.next();
     if (consume) consume(batch);

@@ -11,9 +11,14 @@
 
 namespace trainopt {
 
-SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed, BadSamplePolicy policy)
-    : dataset_(std::move(dataset)), pipeline_(std::move(pipeline)), sampler_(sampler), augmentation_key_(mix_key(seed, "augmentation")),
-      substitute_key_(mix_key(seed, "substitute")), policy_(policy) {
+SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
+                           BadSamplePolicy policy)
+    : dataset_(std::move(dataset)),
+      pipeline_(std::move(pipeline)),
+      sampler_(sampler),
+      augmentation_key_(mix_key(seed, "augmentation")),
+      substitute_key_(mix_key(seed, "substitute")),
+      policy_(policy) {
   TRAINOPT_CHECK_EQUAL(sampler_.size(), dataset_->size());
 }
 
@@ -45,9 +50,10 @@ void SampleLoader::note_bad(int64_t sample, const char* reason) {
     if (static_cast<int64_t>(bad_.size()) <= policy_.budget) spdlog::warn("another sample takes the place of {}", text);
   }
   if (static_cast<int64_t>(bad_.size()) > policy_.budget || static_cast<int64_t>(bad_.size()) == dataset_->size())
-    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}", policy_.budget, bad_.size(),
-                                fmt::join(std::span(bad_texts_).first(std::min<size_t>(bad_texts_.size(), 10)), "; ")),
-                    ExitCode::data);
+    throw UserError(
+        fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}", policy_.budget,
+                    bad_.size(), fmt::join(std::span(bad_texts_).first(std::min<size_t>(bad_texts_.size(), 10)), "; ")),
+        ExitCode::data);
 }
 
 std::vector<std::string> SampleLoader::bad_samples() const {

@@ -13,8 +13,8 @@
 namespace trainopt {
 
 struct BadSamplePolicy {
-  bool substitute = false;       ///< false: the first bad sample is an error
-  int64_t budget = 0;            ///< different samples that may be substituted
+  bool substitute = false;  ///< false: the first bad sample is an error
+  int64_t budget = 0;       ///< different samples that may be substituted
 };
 
 /// Safe to use from many threads, each with its own Scratch.
@@ -22,7 +22,7 @@ class SampleLoader {
  public:
   struct Scratch {
     LoadScratch load;
-    int64_t epoch = -1;          ///< of `order`
+    int64_t epoch = -1;  ///< of `order`
     EpochOrder order;
   };
   struct Loaded {

@@ -9,7 +9,7 @@
 namespace trainopt {
 namespace {
 
-uint64_t scrambled(uint64_t x) {   // the finalizer of MurmurHash3
+uint64_t scrambled(uint64_t x) {  // the finalizer of MurmurHash3
   x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
   x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
   return x ^ (x >> 33);
@@ -38,7 +38,8 @@ int64_t KeyedPermutation::operator()(int64_t position) const {
   return static_cast<int64_t>(x);
 }
 
-Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle) : size_(size), seed_(mix_key(seed, "sample order")), shuffle_(shuffle) {
+Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
+    : size_(size), seed_(mix_key(seed, "sample order")), shuffle_(shuffle) {
   TRAINOPT_CHECK(size >= 1);
 }
 

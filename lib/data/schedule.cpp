@@ -15,10 +15,11 @@ BatchSchedule::BatchSchedule(const Shape& shape) : shape_(shape) {
   step_samples_ = shape.ranks * shape.accumulation * shape.batch_size;
   steps_per_epoch_ = shape.drop_last ? shape.samples / step_samples_ : divide_up(shape.samples, step_samples_);
   if (steps_per_epoch_ == 0)
-    throw UserError(fmt::format("an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
-                                "{} a step ({} ranks × {} accumulation × {} batch_size)",
-                                shape.samples, step_samples_, shape.ranks, shape.accumulation, shape.batch_size),
-                    ExitCode::data);
+    throw UserError(
+        fmt::format("an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
+                    "{} a step ({} ranks × {} accumulation × {} batch_size)",
+                    shape.samples, step_samples_, shape.ranks, shape.accumulation, shape.batch_size),
+        ExitCode::data);
   micros_per_epoch_ = (steps_per_epoch_ - 1) * shape.accumulation + micros_in_step(steps_per_epoch_ - 1);
 }
 

@@ -1,5 +1,5 @@
-// Which positions of the epoch's order go to which step, micro-batch and rank. A pure function: every rank computes the same number of
-// micro-batches for every step, so no rank can run out before another.
+// Which positions of the epoch's order go to which step, micro-batch and rank. A pure function: every rank computes the same
+// number of micro-batches for every step, so no rank can run out before another.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace trainopt {
 
 /// This rank's share of one micro-batch.
 struct MicroBatch {
-  int64_t step = 0;            ///< from 0, over all epochs
+  int64_t step = 0;  ///< from 0, over all epochs
   int64_t epoch = 0;
-  int64_t micro = 0;           ///< within the step, from 0
-  int64_t first = 0;           ///< this rank's positions in the epoch's order: first … first + items - 1
-  int64_t items = 0;           ///< samples on this rank; may be 0 in a short last step of several ranks
-  int64_t step_items = 0;      ///< samples of the whole step: all micro-batches, all ranks
-  bool is_last = false;        ///< of its step
+  int64_t micro = 0;       ///< within the step, from 0
+  int64_t first = 0;       ///< this rank's positions in the epoch's order: first … first + items - 1
+  int64_t items = 0;       ///< samples on this rank; may be 0 in a short last step of several ranks
+  int64_t step_items = 0;  ///< samples of the whole step: all micro-batches, all ranks
+  bool is_last = false;    ///< of its step
 
   bool is_first() const { return micro == 0; }
   /// The share of the step's mean that this rank's mean over its items is.
@@ -24,18 +24,18 @@ struct MicroBatch {
 class BatchSchedule {
  public:
   struct Shape {
-    int64_t samples = 0;        ///< N, in an epoch
-    int64_t batch_size = 0;     ///< B, per rank and micro-batch
-    int64_t ranks = 1;          ///< W
+    int64_t samples = 0;     ///< N, in an epoch
+    int64_t batch_size = 0;  ///< B, per rank and micro-batch
+    int64_t ranks = 1;       ///< W
     int64_t rank = 0;
-    int64_t accumulation = 1;   ///< A, micro-batches in a step
+    int64_t accumulation = 1;  ///< A, micro-batches in a step
     bool drop_last = true;
   };
   /// Throws UserError(data) if an epoch would have no step.
   explicit BatchSchedule(const Shape& shape);
 
   const Shape& shape() const { return shape_; }
-  int64_t step_samples() const { return step_samples_; }             ///< G = W·A·B, of a full step
+  int64_t step_samples() const { return step_samples_; }  ///< G = W·A·B, of a full step
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   int64_t micros_per_epoch() const { return micros_per_epoch_; }
   /// Fewer than `accumulation` only in a short last step of an epoch.

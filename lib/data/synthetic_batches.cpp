@@ -17,13 +17,15 @@ void draw_image(uint64_t key, int64_t place, float* values, int64_t count) {
     const PhiloxBlock block = philox(key, static_cast<uint64_t>(place), static_cast<uint64_t>(i / 16));
     uint8_t bytes[16];
     std::memcpy(bytes, block.data(), 16);
-    for (int64_t j = 0; j < std::min<int64_t>(16, count - i); ++j) values[i + j] = (static_cast<float>(bytes[j]) - kMean) / kDeviation;
+    for (int64_t j = 0; j < std::min<int64_t>(16, count - i); ++j)
+      values[i + j] = (static_cast<float>(bytes[j]) - kMean) / kDeviation;
   }
 }
 
 }  // namespace
 
-SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device, int64_t first_step)
+SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device,
+                                   int64_t first_step)
     : schedule_(schedule), sequence_(schedule.sequence_of(first_step)) {
   const auto [samples, items, ranks, rank, accumulation, drop_last] = schedule.shape();
   const int64_t values = 3 * images.side * images.side;

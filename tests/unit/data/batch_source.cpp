@@ -31,7 +31,7 @@ TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") 
     REQUIRE(batch.epoch == i / 6);
     REQUIRE(batch.weight == Approx(1.0 / 3));
     const at::Tensor before = batch.get("input").clone();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));   // the workers go on meanwhile
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the workers go on meanwhile
     REQUIRE(at::equal(batch.get("input"), before));
     for (int64_t k = 0; k < 4; ++k) {
       REQUIRE(batch.get("target")[k].item<int64_t>() == batch.sample_ids[static_cast<size_t>(k)] % 10);
@@ -87,7 +87,7 @@ TEST_CASE("an export holds the steps as the model sees them") {
   options.accumulation = 2;
   options.memory_format = at::MemoryFormat::ChannelsLast;
   const auto dataset = std::make_shared<ProbeDataset>(13, 5);
-  export_steps(*make_batches(data, dataset, options), 3, path);   // 8, 5 and 8 samples
+  export_steps(*make_batches(data, dataset, options), 3, path);  // 8, 5 and 8 samples
   const SafetensorsFile file(path);
   REQUIRE(file.entries().size() == 9);
   const auto find = [&](const std::string& name) {

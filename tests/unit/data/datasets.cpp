@@ -81,7 +81,7 @@ std::string data_error(F f) {
 
 TEST_CASE("fake images depend on seed and number alone and look random") {
   const auto small = make_fake_cifar10(10, 3), large = make_fake_cifar10(2000, 3), other = make_fake_cifar10(10, 4);
-  const auto huge = make_fake_cifar10(1000000, 3);   // too many to keep: drawn when asked for
+  const auto huge = make_fake_cifar10(1000000, 3);  // too many to keep: drawn when asked for
   REQUIRE(load(*small, 7) == load(*large, 7));
   REQUIRE(load(*small, 7) == load(*huge, 7));
   REQUIRE(load(*small, 7) != load(*small, 8));
@@ -94,7 +94,7 @@ TEST_CASE("fake images depend on seed and number alone and look random") {
     for (const uint8_t value : load(*large, i)) sum += value;
     ++labels[static_cast<size_t>(large->label(i))];
   }
-  CHECK(sum / (2000 * 3072.0) == Approx(127.5).margin(0.15));   // five standard deviations
+  CHECK(sum / (2000 * 3072.0) == Approx(127.5).margin(0.15));  // five standard deviations
   for (const int64_t n : labels) CHECK(std::abs(n - 200) < 70);
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("cifar10 reads whichever batches are there, planes interleaved") {
   REQUIRE(pixels[0] == 20);
   REQUIRE(pixels[1] == 21);
   REQUIRE(pixels[2] == 22);
-  REQUIRE(pixels[32 * 3] == 200);       // red of the second row's first pixel
+  REQUIRE(pixels[32 * 3] == 200);  // red of the second row's first pixel
   REQUIRE(pixels[32 * 3 + 1] == 21);
   REQUIRE(dataset->name_of(2) == (folder.path / "data_batch_4.bin").string() + ", record 0");
 
@@ -151,7 +151,7 @@ TEST_CASE("image_folder numbers classes and files bytewise") {
   const auto dataset = open_image_folder(folder.path.string(), {});
   REQUIRE(dataset->class_names() == std::vector<std::string>{"B", "a", "b"});
   REQUIRE(dataset->size() == 4);
-  const std::vector<uint8_t> values{4, 3, 2, 1};   // B/q a/z b/10 b/2
+  const std::vector<uint8_t> values{4, 3, 2, 1};  // B/q a/z b/10 b/2
   const std::vector<int64_t> labels{0, 1, 2, 2};
   for (int64_t i = 0; i < 4; ++i) {
     REQUIRE(dataset->label(i) == labels[static_cast<size_t>(i)]);
@@ -161,9 +161,10 @@ TEST_CASE("image_folder numbers classes and files bytewise") {
   const auto evaluation_path = folder.path / "evaluation";
   write_grey_png(evaluation_path / "b" / "1.png", 4, 6, 9);
   const auto evaluation = open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()});
-  REQUIRE(evaluation->label(0) == 2);   // as in training, although it is the only folder
+  REQUIRE(evaluation->label(0) == 2);  // as in training, although it is the only folder
   write_grey_png(evaluation_path / "c" / "1.png", 4, 6, 9);
-  REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()}); }), ContainsSubstring("/c"));
+  REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()}); }),
+               ContainsSubstring("/c"));
 }
 
 TEST_CASE("image_folder says what is missing or cannot be read") {
@@ -172,7 +173,8 @@ TEST_CASE("image_folder says what is missing or cannot be read") {
   REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }), ContainsSubstring("folder for each class"));
   fs::create_directories(folder.path / "empty");
   write_grey_png(folder.path / "full" / "1.png", 4, 6, 1);
-  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }), ContainsSubstring("no image") && ContainsSubstring("empty"));
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }),
+               ContainsSubstring("no image") && ContainsSubstring("empty"));
   write_bytes(folder.path / "empty" / "1.jpg", "this is not a JPEG file");
   write_bytes(folder.path / "empty" / "2.jpg", "");
   const auto dataset = open_image_folder(folder.path.string(), {});
@@ -201,7 +203,8 @@ TEST_CASE("images of another size than the first are errors that name the file")
 
 TEST_CASE("the memory cache gives the same images without the files") {
   const TemporaryFolder folder;
-  for (uint8_t i = 0; i < 12; ++i) write_grey_png(folder.path / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
+  for (uint8_t i = 0; i < 12; ++i)
+    write_grey_png(folder.path / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
   DataConfig data;
   data.dataset = DatasetKind::image_folder;
   data.path = folder.path.string();

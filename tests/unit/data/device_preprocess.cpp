@@ -55,7 +55,7 @@ TEST_CASE("resizing on the device differs from the host by one grey level at mos
       const at::Tensor levels = ((host[i] - device[i]) * 255).abs();
       CHECK(levels.max().item<float>() < 1.001f);
       CHECK((levels > 0.5).to(at::kFloat).mean().item<float>() < 0.3f);
-      CHECK(std::abs(((host[i] - device[i]) * 255).mean().item<float>()) < 0.2f);   // Pillow rounds ties up twice
+      CHECK(std::abs(((host[i] - device[i]) * 255).mean().item<float>()) < 0.2f);  // Pillow rounds ties up twice
     }
   }
 }
@@ -87,7 +87,7 @@ TEST_CASE("evaluation keeps what is not random") {
   REQUIRE(std::get<CenterCropConfig>(derived[1]).width == 224);
 
   crop.height = crop.width = 32;
-  REQUIRE(std::get<ResizeConfig>(evaluation_transforms({crop})[0]).shorter_side == 37);   // 36.57
+  REQUIRE(std::get<ResizeConfig>(evaluation_transforms({crop})[0]).shorter_side == 37);  // 36.57
   const auto unchanged = evaluation_transforms({ResizeConfig{.shorter_side = 40}, CenterCropConfig{32, 32}});
   REQUIRE(unchanged.size() == 2);
 }

@@ -40,7 +40,7 @@ TEST_CASE("what is delivered does not depend on workers, prefetching or their li
   BatchesOptions options;
   options.accumulation = 2;
   options.seed = 5;
-  const int64_t samples = 41;   // steps of 8: the last has one sample, in one micro-batch
+  const int64_t samples = 41;  // steps of 8: the last has one sample, in one micro-batch
   const auto plain = take(*make_loader(augmented(0, 4), probe(samples), options), 33);
   REQUIRE(plain.samples.size() == 3 * 41);
   for (const int64_t workers : {1, 2, 3, 7})
@@ -69,7 +69,8 @@ TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
       REQUIRE(host.target[i].item<int64_t>() == sample % 10);
       for (int64_t c = 0; c < 3; ++c)
         for (int64_t p = 0; p < 64; ++p)
-          REQUIRE(host.input[i][c].reshape(-1)[p].item<float>() == static_cast<float>(ProbeDataset::pixel(sample, p * 3 + c)) / 255.0f);
+          REQUIRE(host.input[i][c].reshape(-1)[p].item<float>() ==
+                  static_cast<float>(ProbeDataset::pixel(sample, p * 3 + c)) / 255.0f);
     }
     loader->release(host);
   }
@@ -78,7 +79,7 @@ TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
 TEST_CASE("ranks and accumulation together deliver what one rank does") {
   BatchesOptions single;
   single.seed = 9;
-  const auto whole = take(*make_loader(augmented(0, 12), probe(43), single), 8);   // two epochs of 12 12 12 7
+  const auto whole = take(*make_loader(augmented(0, 12), probe(43), single), 8);  // two epochs of 12 12 12 7
   for (const auto& [ranks, accumulation] : {std::pair<int64_t, int64_t>{2, 1}, {1, 3}, {3, 2}, {2, 3}}) {
     std::vector<std::unique_ptr<Loader>> loaders;
     for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -106,7 +107,7 @@ TEST_CASE("starting in mid-epoch gives what going there would have given") {
     BatchesOptions options;
     auto from_start = make_loader(augmented(workers, 4), probe(30), options);
     take(*from_start, 13);
-    options.first_step = 13;   // the second epoch's sixth step
+    options.first_step = 13;  // the second epoch's sixth step
     REQUIRE(take(*make_loader(augmented(workers, 4), probe(30), options), 9) == take(*from_start, 9));
   }
 }
@@ -157,7 +158,7 @@ TEST_CASE("without persistent workers threads and prefetching end with the epoch
   auto persistent = make_loader(data, other, {});
   take(*persistent, 5);
   for (int i = 0; i < 1000 && other->loads < 20 + 6 * 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(other->loads == 20 + 6 * 4);   // 2 × 2 + 2 slots filled from the next epoch
+  CHECK(other->loads == 20 + 6 * 4);  // 2 × 2 + 2 slots filled from the next epoch
 
   BatchesOptions until;
   until.end_step = 5;
@@ -179,7 +180,7 @@ TEST_CASE("a slot is not written again before it is released") {
   for (int i = 0; i < 1000 && dataset->loads < 8 * 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   REQUIRE(loader->slots() == 8);
-  REQUIRE(dataset->loads == 8 * 4);   // every slot is full and nothing more is loaded
+  REQUIRE(dataset->loads == 8 * 4);  // every slot is full and nothing more is loaded
   REQUIRE(loader->ready_batches() == 7);
   REQUIRE(at::equal(held.input, copy));
   REQUIRE(std::equal(ids.begin(), ids.end(), held.sample_ids.begin()));
@@ -193,7 +194,8 @@ TEST_CASE("the number of slots follows workers, prefetching and the limit") {
   REQUIRE(slot_count(8, 2, 100, 1 << 30) == 18);
   REQUIRE(slot_count(8, 2, 100, 1050) == 10);
   REQUIRE(slot_count(8, 2, 100, 200) == 2);
-  REQUIRE_THROWS_WITH(slot_count(8, 2, 1 << 20, (1 << 21) - 1), ContainsSubstring("data.memory_limit") && ContainsSubstring("1.0 MiB"));
+  REQUIRE_THROWS_WITH(slot_count(8, 2, 1 << 20, (1 << 21) - 1),
+                      ContainsSubstring("data.memory_limit") && ContainsSubstring("1.0 MiB"));
   REQUIRE(batch_bytes({.size = {224, 224}}, 32) == 32 * (224 * 224 * 12 + 16));
   REQUIRE(batch_bytes({.size = {224, 224}, .as_uint8 = true}, 32) == 32 * (224 * 224 * 3 + 16));
 }

@@ -35,7 +35,7 @@ TEST_CASE("a bad sample ends the run at its batch, whatever the workers did mean
   for (const int64_t workers : {0, 1, 3}) {
     for (int repeat = 0; repeat < 20; ++repeat) {
       auto dataset = std::make_shared<ProbeDataset>(60, 4);
-      dataset->bad = {14, 15, 30};   // the first two in the fourth batch
+      dataset->bad = {14, 15, 30};  // the first two in the fourth batch
       dataset->microseconds = 30;
       auto loader = make_loader(plain(workers), dataset, {});
       const auto delivered = take(*loader, 3);
@@ -56,7 +56,7 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     data.on_bad_sample = OnBadSample::substitute;
     data.max_bad_samples = 3;
     auto loader = make_loader(data, dataset, {});
-    all.push_back(take(*loader, 20));   // two epochs: a sample counts once
+    all.push_back(take(*loader, 20));  // two epochs: a sample counts once
     REQUIRE(loader->samples().bad_samples().size() == 3);
   }
   REQUIRE(all[1] == all[0]);

@@ -16,7 +16,7 @@ class ProbeDataset : public Dataset {
  public:
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;
-  int64_t microseconds = 0;        ///< a sample takes between none and twice this, differently each time
+  int64_t microseconds = 0;  ///< a sample takes between none and twice this, differently each time
   mutable std::atomic<int64_t> loads{0};
 
   int64_t size() const override { return size_; }
@@ -25,10 +25,12 @@ class ProbeDataset : public Dataset {
   std::optional<ImageSize> uniform_size() const override { return ImageSize{side_, side_}; }
   ImageSize size_of(int64_t, LoadScratch&) const override { return {side_, side_}; }
   static uint8_t pixel(int64_t sample, int64_t i) { return static_cast<uint8_t>((sample * 31 + i * 7 + i / 5) % 256); }
-  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
     const int64_t turn = loads++;
     if (microseconds > 0)
-      std::this_thread::sleep_for(std::chrono::microseconds(mix_key(static_cast<uint64_t>(turn), static_cast<uint64_t>(sample)) % (2 * static_cast<uint64_t>(microseconds))));
+      std::this_thread::sleep_for(std::chrono::microseconds(mix_key(static_cast<uint64_t>(turn), static_cast<uint64_t>(sample)) %
+                                                            (2 * static_cast<uint64_t>(microseconds))));
     if (bad.contains(sample)) throw BadSample("made to be bad");
     scratch.file.resize(static_cast<size_t>(side_ * side_ * 3));
     for (size_t i = 0; i < scratch.file.size(); ++i) scratch.file[i] = pixel(sample, static_cast<int64_t>(i));

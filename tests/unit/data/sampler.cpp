@@ -57,7 +57,7 @@ TEST_CASE("small orders are all equally likely") {
     REQUIRE(static_cast<double>(count.size()) == orders);
     double chi_square = 0;
     for (const auto& [order, n] : count) chi_square += std::pow(static_cast<double>(n) - expected, 2) / expected;
-    CHECK(chi_square < orders - 1 + 5 * std::sqrt(2 * (orders - 1)));   // five standard deviations above the mean
+    CHECK(chi_square < orders - 1 + 5 * std::sqrt(2 * (orders - 1)));  // five standard deviations above the mean
   }
 }
 
@@ -74,5 +74,5 @@ TEST_CASE("a large order is well mixed") {
   double chi_square = 0;
   for (const double n : cells) chi_square += (n - 100) * (n - 100) / 100;
   CHECK(chi_square < 81 + 5 * std::sqrt(2 * 81.0));
-  CHECK(neighbours < 20);   // 2 expected
+  CHECK(neighbours < 20);  // 2 expected
 }

@@ -8,7 +8,8 @@
 using namespace trainopt;
 
 namespace {
-BatchSchedule::Shape shape(int64_t samples, int64_t batch_size, int64_t ranks, int64_t rank, int64_t accumulation, bool drop_last) {
+BatchSchedule::Shape shape(int64_t samples, int64_t batch_size, int64_t ranks, int64_t rank, int64_t accumulation,
+                           bool drop_last) {
   return {samples, batch_size, ranks, rank, accumulation, drop_last};
 }
 }  // namespace
@@ -46,13 +47,13 @@ TEST_CASE("every sample is visited once an epoch and steps agree over ranks") {
               REQUIRE(items == any.at(step, 0).step_items);
             }
             REQUIRE(static_cast<int64_t>(visited.size()) == (drop_last ? samples / global * global : samples));
-            for (size_t i = 0; i < visited.size(); ++i) REQUIRE(visited[i] == static_cast<int64_t>(i));   // in order, none twice
+            for (size_t i = 0; i < visited.size(); ++i) REQUIRE(visited[i] == static_cast<int64_t>(i));  // in order, none twice
           }
 }
 
 TEST_CASE("counting micro-batches through all steps agrees with counting steps") {
-  const BatchSchedule schedule(shape(23, 2, 2, 1, 3, false));   // steps of 12 and 11 samples: 3 micro-batches each
-  const BatchSchedule shorter(shape(14, 2, 2, 1, 3, false));    // 12 and 2: 3 and 1
+  const BatchSchedule schedule(shape(23, 2, 2, 1, 3, false));  // steps of 12 and 11 samples: 3 micro-batches each
+  const BatchSchedule shorter(shape(14, 2, 2, 1, 3, false));   // 12 and 2: 3 and 1
   REQUIRE(shorter.micros_per_epoch() == 4);
   for (const auto& s : {schedule, shorter}) {
     int64_t sequence = 0;
@@ -64,7 +65,7 @@ TEST_CASE("counting micro-batches through all steps agrees with counting steps")
       }
     }
   }
-  REQUIRE(shorter.at(1, 0).items == 0);   // rank 1 of a last step with two samples, both rank 0's
+  REQUIRE(shorter.at(1, 0).items == 0);  // rank 1 of a last step with two samples, both rank 0's
 }
 
 TEST_CASE("an epoch without a step is refused with the numbers") {
