@@ -40,6 +40,9 @@ file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOL
 # libtorch, seen as a system library so that its headers cannot trip our warnings.
 add_library(trainopt_torch INTERFACE)
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first)
+# The wheel is built with NDEBUG, and some of its classes (at::RecordFunction) have another layout without it. Our own checks do not
+# depend on it.
+target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
 # libstdc++ first: libtorch exports parts of std::filesystem that do not fit ours, and remove_all would crash in them.
 target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})

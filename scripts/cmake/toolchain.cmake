@@ -8,7 +8,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")  # no NDEBUG: invariants are checked in every build
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 
 option(TRAINOPT_WERROR "Treat warnings as errors" OFF)
 option(TRAINOPT_CUDA "Build lib/device/cuda (the libtorch found must be a CUDA build)" ON)
