@@ -1,13 +1,15 @@
-"""Two training programs that run without end take turns: one is stopped while the other runs, so both see the same minutes of the machine.
+"""Two training programs that run without end take turns: one is stopped while the other runs, so both see the same minutes of
+the machine.
 
-Each side writes one JSON line a step with `step_ms`, the wall time between two step boundaries on its own monotonic clock (trainopt:
-metrics.jsonl; the Python scripts here write the same). A stopped process does not see its clock stop: the step in which it was stopped lasts as
-long as the other's whole turn, so it is known by its length, and dropped. It is also the step that ran when the caches were the other's. What lies
-between two dropped steps is one block.
+Each side writes one JSON line a step with `step_ms`, the wall time between two step boundaries on its own monotonic clock
+(trainopt: metrics.jsonl; the Python scripts here write the same). A stopped process does not see its clock stop: the step in
+which it was stopped lasts as long as the other's whole turn, so it is known by its length, and dropped. It is also the step that
+ran when the caches were the other's. What lies between two dropped steps is one block.
 
-A turn must therefore be much longer than a step. Turns go A B A B … A; every turn but the first and last is compared with the mean of the other's
-turns before and after it, so that a drift of the machine cancels.
+A turn must therefore be much longer than a step. Turns go A B A B … A; every turn but the first and last is compared with the
+mean of the other's turns before and after it, so that a drift of the machine cancels.
 """
+
 import json
 import os
 import signal
@@ -29,7 +31,7 @@ def descendants(pid: int) -> list[int]:
             try:
                 waiting += map(int, children.read_text().split())
             except OSError:
-                pass        # the thread ended meanwhile
+                pass  # the thread ended meanwhile
     return found
 
 
@@ -37,14 +39,16 @@ def descendants(pid: int) -> list[int]:
 class Side:
     name: str
     command: list[str]
-    steps_file: Path                      # one JSON line a step, appended while it runs
+    steps_file: Path  # one JSON line a step, appended while it runs
     log_file: Path
     items_per_step: int
     process: subprocess.Popen = field(default=None, init=False)
     measured_steps: int = field(default=0, init=False)
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=open(self.log_file, "w"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            self.command, stdout=open(self.log_file, "w"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
 
     def signal(self, number: int) -> None:
         for pid in descendants(self.process.pid):
@@ -58,26 +62,32 @@ class Side:
 
     def check_alive(self) -> None:
         if self.process.poll() is not None:
-            sys.exit(f"{self.name} ended with {self.process.returncode} instead of running on:\n{self.log_file.read_text()[-3000:]}")
+            sys.exit(
+                f"{self.name} ended with {self.process.returncode} instead of running on:\n{self.log_file.read_text()[-3000:]}"
+            )
 
     def step_seconds(self) -> list[float]:
-        lines = self.steps_file.read_text().splitlines()[:self.measured_steps]
+        lines = self.steps_file.read_text().splitlines()[: self.measured_steps]
         return [json.loads(line)["step_ms"] / 1e3 for line in lines]
 
 
 class Alternator:
-    def __init__(self, ours: Side, theirs: Side, turn_s: float, seconds: float, warmup_steps: int = 3, start_limit_s: float = 120):
+    def __init__(
+        self, ours: Side, theirs: Side, turn_s: float, seconds: float, warmup_steps: int = 3, start_limit_s: float = 120
+    ):
         self.sides, self.turn_s, self.warmup_steps, self.start_limit_s = (ours, theirs), turn_s, warmup_steps, start_limit_s
-        self.turns = max(5, int(seconds / turn_s) // 2 * 2 + 1)      # odd: A B … A
+        self.turns = max(5, int(seconds / turn_s) // 2 * 2 + 1)  # odd: A B … A
 
     def run(self) -> list[tuple[float, float]]:
-        """(our items/s, their items/s) for each turn but the first and last: its own, and the mean of the turns before and after it."""
+        """(our items/s, their items/s) for each turn but the first and last: its own, and the mean of the turns before and after
+        it.
+        """
         ours, theirs = self.sides
         try:
             self._warm_up(ours)
             stopped = time.monotonic()
             self._warm_up(theirs)
-            time.sleep(max(0.0, stopped + self.turn_s - time.monotonic()))      # every stop must last a turn to be seen
+            time.sleep(max(0.0, stopped + self.turn_s - time.monotonic()))  # every stop must last a turn to be seen
             for turn in range(self.turns):
                 side = self.sides[turn % 2]
                 side.check_alive()
@@ -85,19 +95,22 @@ class Alternator:
                 time.sleep(self.turn_s)
                 side.signal(signal.SIGSTOP)
             for side in self.sides:
-                side.measured_steps = side.steps_done()                         # what comes after runs beside the other's end
+                side.measured_steps = side.steps_done()  # what comes after runs beside the other's end
         finally:
             self._end()
         rates: list[float | None] = [None] * self.turns
         rates[0::2], rates[1::2] = self._rates(ours), self._rates(theirs)
         pairs = []
         for turn in range(1, self.turns - 1):
-            before, own, after = rates[turn - 1:turn + 2]
+            before, own, after = rates[turn - 1 : turn + 2]
             if before and own and after:
                 around = statistics.fmean((before, after))
                 pairs.append((own, around) if turn % 2 == 0 else (around, own))
         for ours_rate, theirs_rate in pairs:
-            print(f"  {ours.name} {ours_rate:.2f}/s against {theirs.name} {theirs_rate:.2f}/s, {ours_rate / theirs_rate:.3f}×", file=sys.stderr)
+            print(
+                f"  {ours.name} {ours_rate:.2f}/s against {theirs.name} {theirs_rate:.2f}/s, {ours_rate / theirs_rate:.3f}×",
+                file=sys.stderr,
+            )
         return pairs
 
     def _warm_up(self, side: Side) -> None:
@@ -106,7 +119,9 @@ class Alternator:
         while side.steps_done() < self.warmup_steps:
             side.check_alive()
             if time.monotonic() > limit:
-                sys.exit(f"{side.name} made {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n{side.log_file.read_text()[-3000:]}")
+                sys.exit(
+                    f"{side.name} made {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n{side.log_file.read_text()[-3000:]}"
+                )
             time.sleep(0.05)
         side.signal(signal.SIGSTOP)
 
@@ -115,7 +130,7 @@ class Alternator:
             if side.process is None or side.process.poll() is not None:
                 continue
             side.signal(signal.SIGCONT)
-            side.process.send_signal(signal.SIGTERM)      # trainopt ends its step, writes what it has and leaves
+            side.process.send_signal(signal.SIGTERM)  # trainopt ends its step, writes what it has and leaves
             try:
                 side.process.wait(timeout=30)
             except subprocess.TimeoutExpired:
@@ -124,13 +139,12 @@ class Alternator:
 
     def _rates(self, side: Side) -> list[float | None]:
         """Items/s of each turn; None for a turn without a whole step. The block before the first stop is warm-up."""
-        blocks: list[list[float]] = [[]]
-        for seconds in side.step_seconds():
-            if seconds >= 0.8 * self.turn_s:
-                blocks.append([])
-            else:
-                blocks[-1].append(seconds)
         turns = (self.turns + 1) // 2 if side is self.sides[0] else self.turns // 2
-        if len(blocks) != turns + 1:
-            sys.exit(f"{side.name}: {turns} turns left {len(blocks) - 1} long steps: a step is too long for turns of {self.turn_s} s")
-        return [side.items_per_step * len(block) / sum(block) if block else None for block in blocks[1:]]
+        steps = side.step_seconds()
+        stopped = sorted(
+            sorted(range(len(steps)), key=steps.__getitem__)[-turns:]
+        )  # the longest: each lasted the other's turn and more
+        if len(stopped) < turns or any(steps[step] < 0.95 * self.turn_s for step in stopped):
+            sys.exit(f"{side.name} made steps too long for turns of {self.turn_s} s: give a longer --turn")
+        blocks = [steps[first + 1 : end] for first, end in zip(stopped, [*stopped[1:], len(steps)])]
+        return [side.items_per_step * len(block) / sum(block) if block else None for block in blocks]

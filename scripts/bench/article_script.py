@@ -1,8 +1,9 @@
 """PyTorch's side of bench_job.py: the reference job as a user writes it, epoch after epoch; a JSON line a step.
 
-ResNet-18 on random 32×32 uint8 images: Resize(224), ToTensor, Normalize, DataLoader, SGD. Without options it is the plain script; the options are the
-improvements one adds to it on a CPU.
+ResNet-18 on random 32×32 uint8 images: Resize(224), ToTensor, Normalize, DataLoader, SGD. Without options it is the plain
+script; the options are the improvements one adds to it on a CPU.
 """
+
 import argparse
 import contextlib
 import json
@@ -33,7 +34,9 @@ class FakeCifar10(Dataset):
 
 
 def reference_transform(side: int):
-    return transforms.Compose([transforms.Resize(side), transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
+    return transforms.Compose(
+        [transforms.Resize(side), transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
+    )
 
 
 def main() -> None:
@@ -45,12 +48,20 @@ def main() -> None:
     options.add_argument("--channels-last", action="store_true")
     options.add_argument("--amp", action="store_true")
     options.add_argument("--fused", action="store_true")
-    options.add_argument("--keep-gradients", action="store_true", help="fill gradients with zeros instead of dropping them, as in 2023")
+    options.add_argument(
+        "--keep-gradients", action="store_true", help="fill gradients with zeros instead of dropping them, as in 2023"
+    )
     chosen = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-    loader = DataLoader(FakeCifar10(10000, reference_transform(chosen.side)), batch_size=chosen.batch, shuffle=True, drop_last=True,
-                        num_workers=chosen.workers, persistent_workers=chosen.workers > 0)
+    loader = DataLoader(
+        FakeCifar10(10000, reference_transform(chosen.side)),
+        batch_size=chosen.batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=chosen.workers,
+        persistent_workers=chosen.workers > 0,
+    )
     memory_format = torch.channels_last if chosen.channels_last else torch.contiguous_format
     model = torchvision.models.resnet18(num_classes=10).to(memory_format=memory_format)
     criterion = torch.nn.CrossEntropyLoss()

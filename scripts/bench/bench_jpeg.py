@@ -1,7 +1,9 @@
-"""Loader on JPEG photographs of 500×375 → random_resized_crop 224 → flip → normalise, batch 32, equal workers, against DataLoader + torchvision + Pillow.
+"""Loader on JPEG photographs of 500×375 → random_resized_crop 224 → flip → normalise, batch 32, equal workers, against
+DataLoader + torchvision + Pillow.
 
 `decode: exact` is the row that counts; `decode: scaled` is shown beside it.
 """
+
 import argparse
 from pathlib import Path
 
@@ -18,7 +20,9 @@ TRANSFORMS = [{"random_resized_crop": 224}, {"random_horizontal_flip": 0.5}, {"n
 
 
 def write_photographs(folder: Path, count: int) -> int:
-    """Crops at random places of the two pictures that scikit-learn bundles (640×427), mirrored half of the time. Returns the mean size in bytes."""
+    """Crops at random places of the two pictures that scikit-learn bundles (640×427), mirrored half of the time. Returns the
+    mean size in bytes.
+    """
     pictures = [Image.fromarray(picture) for picture in load_sample_images().images]
     random = np.random.default_rng(0)
     for number in range(count):
@@ -38,8 +42,14 @@ def main() -> None:
     loader_turns.add_options(options, block=2.5, rounds=5)
     options.add_argument("--photographs", type=int, default=200)
     chosen = options.parse_args()
-    transform = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-                                    transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
+    transform = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(224),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        ]
+    )
     with common.temporary_folder() as folder:
         photographs = Path(folder) / "photographs"
         size = write_photographs(photographs, chosen.photographs)
@@ -47,8 +57,12 @@ def main() -> None:
         rows = []
         for decode in ("exact", "scaled"):
             recipe = {"data": {"dataset": "image_folder", "path": str(photographs), "decode": decode, "transforms": TRANSFORMS}}
-            rows += [loader_turns.compare(recipe, dataset, workers, chosen, Path(folder), data=f"jpeg 500×375, {size / 1000:.0f} kB", decode=decode)
-                     for workers in chosen.workers]
+            rows += [
+                loader_turns.compare(
+                    recipe, dataset, workers, chosen, Path(folder), data=f"jpeg 500×375, {size / 1000:.0f} kB", decode=decode
+                )
+                for workers in chosen.workers
+            ]
         common.report("jpeg", rows)
 
 

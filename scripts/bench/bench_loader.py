@@ -1,4 +1,5 @@
 """Loader on fake CIFAR-10: 32×32 → resize 224 → normalise, batch 32, equal workers, against DataLoader + torchvision + Pillow."""
+
 import argparse
 from pathlib import Path
 
@@ -6,7 +7,9 @@ import common
 import loader_turns
 from article_script import FakeCifar10, reference_transform
 
-RECIPE = {"data": {"dataset": "fake_cifar10", "size": 10000, "transforms": [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]}}
+RECIPE = {
+    "data": {"dataset": "fake_cifar10", "size": 10000, "transforms": [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]}
+}
 
 
 def main() -> None:
@@ -15,8 +18,13 @@ def main() -> None:
     chosen = options.parse_args()
     dataset = FakeCifar10(10000, reference_transform(224))
     with common.temporary_folder() as folder:
-        common.report("loader", [loader_turns.compare(RECIPE, dataset, workers, chosen, Path(folder), data="fake_cifar10 32→224")
-                                 for workers in chosen.workers])
+        common.report(
+            "loader",
+            [
+                loader_turns.compare(RECIPE, dataset, workers, chosen, Path(folder), data="fake_cifar10 32→224")
+                for workers in chosen.workers
+            ],
+        )
 
 
 if __name__ == "__main__":

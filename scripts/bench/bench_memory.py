@@ -1,7 +1,9 @@
-"""Memory of the loader: peak resident memory with large batches minus the same with batches of one, against slots × bytes of a batch; at most 1.2.
+"""Memory of the loader: peak resident memory with large batches minus the same with batches of one, against slots × bytes of a
+batch; at most 1.2.
 
 Imports no torch: a child's peak includes what its parent had when it was started.
 """
+
 import argparse
 import os
 import subprocess
@@ -14,7 +16,17 @@ SIDE = 224
 
 def peak_bytes(recipe_file: Path, batches: int) -> int:
     """Peak resident memory of one `trainopt data bench`."""
-    command = [str(common.trainopt_binary()), "data", "bench", str(recipe_file), "--json", "--batches", str(batches), "--seconds", "60"]
+    command = [
+        str(common.trainopt_binary()),
+        "data",
+        "bench",
+        str(recipe_file),
+        "--json",
+        "--batches",
+        str(batches),
+        "--seconds",
+        "60",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     message = process.stderr.read().decode()
     _, status, usage = os.wait4(process.pid, 0)
@@ -25,8 +37,17 @@ def peak_bytes(recipe_file: Path, batches: int) -> int:
 
 
 def recipe(batch: int, workers: int, prefetch: int) -> dict:
-    return {"device": "cpu", "data": {"dataset": "fake_cifar10", "size": 4096, "batch_size": batch, "num_workers": workers, "prefetch_factor": prefetch,
-                                      "transforms": [{"resize": SIDE}, {"normalize": {"mean": 0.5, "std": 0.5}}]}}
+    return {
+        "device": "cpu",
+        "data": {
+            "dataset": "fake_cifar10",
+            "size": 4096,
+            "batch_size": batch,
+            "num_workers": workers,
+            "prefetch_factor": prefetch,
+            "transforms": [{"resize": SIDE}, {"normalize": {"mean": 0.5, "std": 0.5}}],
+        },
+    }
 
 
 def main() -> None:
@@ -41,9 +62,20 @@ def main() -> None:
             batch_bytes = chosen.batch * (3 * SIDE * SIDE * 4 + 8)
             large = common.write_recipe(folder, recipe(chosen.batch, workers, prefetch), "large")
             small = common.write_recipe(folder, recipe(1, workers, prefetch), "small")
-            ratios = [(peak_bytes(large, slots + 6) - peak_bytes(small, 200)) / (slots * batch_bytes) for _ in range(chosen.repeats)]
-            rows.append({"workers": workers, "prefetch_factor": prefetch, "slots": slots, "batch_mib": round(batch_bytes / 2**20, 1),
-                         "ratio": round(max(ratios), 3), "limit": 1.2, "holds": max(ratios) <= 1.2})
+            ratios = [
+                (peak_bytes(large, slots + 6) - peak_bytes(small, 200)) / (slots * batch_bytes) for _ in range(chosen.repeats)
+            ]
+            rows.append(
+                {
+                    "workers": workers,
+                    "prefetch_factor": prefetch,
+                    "slots": slots,
+                    "batch_mib": round(batch_bytes / 2**20, 1),
+                    "ratio": round(max(ratios), 3),
+                    "limit": 1.2,
+                    "holds": max(ratios) <= 1.2,
+                }
+            )
     common.report("memory", rows)
 
 

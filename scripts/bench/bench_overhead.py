@@ -1,7 +1,10 @@
-"""trainopt's own cost of a step: an MLP of a few thousand multiplications on a synthetic batch, minus the same step as a bare loop of libtorch operations.
+"""trainopt's own cost of a step: an MLP of a few thousand multiplications on a synthetic batch, minus the same step as a bare
+loop of libtorch operations.
 
-Needs the target bare_loop. Both write nothing to a terminal; trainopt records every step as it does by default (metrics.jsonl and metrics.csv).
+Needs the target bare_loop. Both write nothing to a terminal; trainopt records every step as it does by default (metrics.jsonl
+and metrics.csv).
 """
+
 import argparse
 import json
 import os
@@ -34,19 +37,35 @@ def trainopt_step_ms(recipe_file: Path, folder: Path, overrides: list[str]) -> d
 
 
 def measure(batch: int, name: str, chosen, folder: Path, binary: Path) -> dict:
-    recipe = {"device": "cpu", "num_threads": 1, "model": {"name": "mlp", "hidden": [HIDDEN], "num_classes": CLASSES},
-              "data": {"dataset": "synthetic", "image_size": SIDE, "batch_size": batch, "size": batch * chosen.steps}, "train": {"max_steps": chosen.steps},
-              "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9}, "optimizations": {"set_to_none": True},
-              "checkpoint": {"at_end": False}, "logging": {"sinks": ["jsonl", "csv"]}, "bench": {"warmup_steps": chosen.steps // 10}}
+    recipe = {
+        "device": "cpu",
+        "num_threads": 1,
+        "model": {"name": "mlp", "hidden": [HIDDEN], "num_classes": CLASSES},
+        "data": {"dataset": "synthetic", "image_size": SIDE, "batch_size": batch, "size": batch * chosen.steps},
+        "train": {"max_steps": chosen.steps},
+        "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9},
+        "optimizations": {"set_to_none": True},
+        "checkpoint": {"at_end": False},
+        "logging": {"sinks": ["jsonl", "csv"]},
+        "bench": {"warmup_steps": chosen.steps // 10},
+    }
     recipe_file = common.write_recipe(folder, recipe, "overhead")
     overrides = VARIANTS[name] + chosen.override
     rows = []
     for number in range(chosen.rounds):
         order = ("ours", "bare") if number % 2 == 0 else ("bare", "ours")
-        found = {side: trainopt_step_ms(recipe_file, folder, overrides) if side == "ours" else bare_step_ms(binary, chosen.steps, batch) for side in order}
+        found = {
+            side: (
+                trainopt_step_ms(recipe_file, folder, overrides) if side == "ours" else bare_step_ms(binary, chosen.steps, batch)
+            )
+            for side in order
+        }
         rows.append(found)
-        print(f"  batch {batch}, {name}, {number + 1}/{chosen.rounds}: p50 {1e3 * found['ours']['p50']:.1f} µs against {1e3 * found['bare']['p50']:.1f} µs",
-              file=sys.stderr, flush=True)
+        print(
+            f"  batch {batch}, {name}, {number + 1}/{chosen.rounds}: p50 {1e3 * found['ours']['p50']:.1f} µs against {1e3 * found['bare']['p50']:.1f} µs",
+            file=sys.stderr,
+            flush=True,
+        )
     result = {"batch": batch, "records": name}
     for statistic in ("mean", "p50"):
         cost, low, high = common.bootstrap([1e3 * (row["ours"][statistic] - row["bare"][statistic]) for row in rows])
@@ -67,7 +86,9 @@ def main() -> None:
     if not binary.exists():
         sys.exit(f"{binary} is missing: cmake --build build --target bare_loop")
     with common.temporary_folder() as folder:
-        common.report("overhead", [measure(batch, name, chosen, Path(folder), binary) for batch in chosen.batch for name in VARIANTS])
+        common.report(
+            "overhead", [measure(batch, name, chosen, Path(folder), binary) for batch in chosen.batch for name in VARIANTS]
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """What the benches share: where trainopt is, intervals, facts about the machine, and the results' files."""
+
 import datetime
 import json
 import os
@@ -30,7 +31,7 @@ def allowed_cores() -> int:
 
 def write_recipe(folder: Path, content: dict, name: str) -> Path:
     path = Path(folder) / f"{name}.yaml"
-    path.write_text(json.dumps(content, indent=2))      # JSON is YAML
+    path.write_text(json.dumps(content, indent=2))  # JSON is YAML
     return path
 
 
@@ -47,7 +48,8 @@ def temporary_folder() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory(prefix="trainopt-bench-")
 
 
-# ---- intervals ----------------------------------------------------------------------------------------------------------------------
+# ---- intervals ----
+
 
 def bootstrap(values: list[float], statistic=statistics.fmean, draws: int = 5000) -> tuple[float, float, float]:
     """(estimate, low, high): the statistic and its 95 % percentile interval over the values drawn again with replacement."""
@@ -61,8 +63,14 @@ def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
     if len(pairs) < 2:
         sys.exit("fewer than two pairs of blocks were measured: allow more --seconds")
     ratio, low, high = bootstrap([ours / theirs for ours, theirs in pairs], statistics.geometric_mean)
-    return {"ratio": round(ratio, 3), "low": round(low, 3), "high": round(high, 3), "blocks": len(pairs),
-            "ours_per_s": round(statistics.fmean(pair[0] for pair in pairs), 2), "theirs_per_s": round(statistics.fmean(pair[1] for pair in pairs), 2)}
+    return {
+        "ratio": round(ratio, 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        "blocks": len(pairs),
+        "ours_per_s": round(statistics.fmean(pair[0] for pair in pairs), 2),
+        "theirs_per_s": round(statistics.fmean(pair[1] for pair in pairs), 2),
+    }
 
 
 def abba(ours, theirs, rounds: int) -> list[tuple[float, float]]:
@@ -78,25 +86,34 @@ def abba(ours, theirs, rounds: int) -> list[tuple[float, float]]:
     return pairs
 
 
-# ---- results ------------------------------------------------------------------------------------------------------------------------
+# ---- results ----
+
 
 def machine() -> dict:
     cpu = Path("/proc/cpuinfo").read_text()
     flags = set(re.search(r"^flags\s*:(.*)$", cpu, re.M).group(1).split())
     model = re.search(r"^model name\s*:\s*(.*)$", cpu, re.M)
     memory = int(re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text()).group(1))
-    return {"cpu": model.group(1).strip() if model else platform.machine(), "cores": allowed_cores(), "memory_gib": round(memory / 2**20, 1),
-            "extensions": [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]}
+    return {
+        "cpu": model.group(1).strip() if model else platform.machine(),
+        "cores": allowed_cores(),
+        "memory_gib": round(memory / 2**20, 1),
+        "extensions": [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags],
+    }
 
 
 def commit() -> str:
     def git(*arguments):
         return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
-    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + ("+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "lib", "app") else "")
+
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "lib", "app") else ""
+    )
 
 
 def versions() -> dict:
     from importlib.metadata import version
+
     found = {"python": platform.python_version()}
     for name in ("torch", "torchvision", "pillow"):
         found[name] = version(name)
@@ -108,8 +125,14 @@ def versions() -> dict:
 def report(bench: str, rows: list[dict]) -> None:
     """Prints the rows, and appends them to results/<bench>.jsonl (everything) and results/<bench>.md (a section a run)."""
     RESULTS.mkdir(exist_ok=True)
-    facts = {"bench": bench, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "commit": commit(),
-             "machine": machine(), "versions": versions(), "command": shlex.join([f"scripts/bench/{Path(sys.argv[0]).name}", *sys.argv[1:]])}
+    facts = {
+        "bench": bench,
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "machine": machine(),
+        "versions": versions(),
+        "command": shlex.join([f"scripts/bench/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+    }
     with open(RESULTS / f"{bench}.jsonl", "a") as file:
         for row in rows:
             file.write(json.dumps({**facts, "result": row}) + "\n")
@@ -117,9 +140,13 @@ def report(bench: str, rows: list[dict]) -> None:
     table = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     table += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
     where = facts["machine"]
-    head = [f"## {facts['date']} · commit {facts['commit']}",
-            f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {' '.join(where['extensions'])} · "
-            + ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if name != "trainopt"), f"`{facts['command']}`", ""]
+    head = [
+        f"## {facts['date']} · commit {facts['commit']}",
+        f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {' '.join(where['extensions'])} · "
+        + ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if name != "trainopt"),
+        f"`{facts['command']}`",
+        "",
+    ]
     path = RESULTS / f"{bench}.md"
     with open(path, "a") as file:
         if file.tell() == 0:

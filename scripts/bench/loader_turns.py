@@ -1,4 +1,5 @@
 """Blocks of loading, ours and PyTorch's, for bench_loader.py and bench_jpeg.py."""
+
 import time
 from pathlib import Path
 
@@ -12,8 +13,12 @@ BATCH = 32
 
 def trainopt_block(recipe_file: Path, seconds: float, overrides: list[str]):
     """A function that measures one block: `trainopt data bench` for so long; it leaves out its first batches by itself."""
+
     def block() -> float:
-        return common.trainopt_json("data", "bench", recipe_file, *overrides, "--json", "--seconds", seconds, "--batches", 10**8)["samples_per_s"]
+        return common.trainopt_json(
+            "data", "bench", recipe_file, *overrides, "--json", "--seconds", seconds, "--batches", 10**8
+        )["samples_per_s"]
+
     return block
 
 
@@ -26,7 +31,7 @@ def torch_block(dataset: Dataset, workers: int, seconds: float):
 
     def block() -> float:
         batches = endless()
-        for _ in range(2 + 2 * workers):      # workers start, and the batches they had ready are not counted
+        for _ in range(2 + 2 * workers):  # workers start, and the batches they had ready are not counted
             next(batches)
         start, count = time.monotonic(), 0
         while time.monotonic() - start < seconds:

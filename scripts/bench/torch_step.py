@@ -2,6 +2,7 @@
 
 Eager in its best setting: a few ways to run are tried first and the fastest is kept, named in the log.
 """
+
 import argparse
 import contextlib
 import json
@@ -35,9 +36,12 @@ def make_step(dtype: str, channels_last: bool, optimizer_options: dict, batch: i
 
 
 def fastest(dtype: str, batch: int, side: int):
-    candidates = {f"{'channels_last' if channels_last else 'contiguous'}, {name}": (channels_last, options)
-                  for channels_last in (True, False) for name, options in (("fused", {"fused": True}), ("foreach", {"foreach": True}))
-                  if channels_last or name == "fused"}
+    candidates = {
+        f"{'channels_last' if channels_last else 'contiguous'}, {name}": (channels_last, options)
+        for channels_last in (True, False)
+        for name, options in (("fused", {"fused": True}), ("foreach", {"foreach": True}))
+        if channels_last or name == "fused"
+    }
     best = None
     for name, (channels_last, options) in candidates.items():
         step = make_step(dtype, channels_last, options, batch, side)

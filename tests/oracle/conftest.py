@@ -1,4 +1,5 @@
 """Fixtures shared by the oracle tests."""
+
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def same_threads():
 def weights(tmp_path_factory):
     """weights(model section) -> path of a safetensors file with torchvision's names, made once a model."""
     import reference
+
     folder = tmp_path_factory.mktemp("weights")
     made = {}
 

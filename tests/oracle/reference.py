@@ -1,4 +1,5 @@
 """The same recipe through Python PyTorch and torchvision, in the plainest way."""
+
 import contextlib
 import math
 from dataclasses import dataclass, field
@@ -32,15 +33,19 @@ def build_model(model: dict) -> nn.Module:
     network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
     if model.get("stem", "imagenet") == "cifar":
         network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
+        nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision's other convolutions
         network.maxpool = nn.Identity()
     return network
 
 
 def save_initial_weights(model: dict, path) -> None:
-    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot go unseen.
+    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot go
+    unseen.
 
-    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of the kink, and one that falls on
-    the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch repeats itself to 1e-5 when its own input moves by a rounding.
+    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of the kink,
+    and one that falls on
+    the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch repeats itself to 1e-5 when its own input
+    moves by a rounding.
     """
     torch.manual_seed(11)
     network = build_model(model)
@@ -69,11 +74,21 @@ def schedule_factor(scheduler: dict, n: int) -> float:
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
     """recipe.md writes the defaults: momentum 0.9 and weight decay 0 for every name."""
     if options["name"] == "sgd":
-        return torch.optim.SGD(parameters, lr=options["lr"], momentum=options.get("momentum", 0.9),
-                               weight_decay=options.get("weight_decay", 0.0), nesterov=options.get("nesterov", False))
+        return torch.optim.SGD(
+            parameters,
+            lr=options["lr"],
+            momentum=options.get("momentum", 0.9),
+            weight_decay=options.get("weight_decay", 0.0),
+            nesterov=options.get("nesterov", False),
+        )
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options["name"]]
-    return kind(parameters, lr=options["lr"], betas=tuple(options.get("betas", (0.9, 0.999))), eps=options.get("eps", 1e-8),
-                weight_decay=options.get("weight_decay", 0.0))
+    return kind(
+        parameters,
+        lr=options["lr"],
+        betas=tuple(options.get("betas", (0.9, 0.999))),
+        eps=options.get("eps", 1e-8),
+        weight_decay=options.get("weight_decay", 0.0),
+    )
 
 
 @dataclass
@@ -82,7 +97,7 @@ class Trace:
     learning_rates: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
     loss_scales: list[float] = field(default_factory=list)
-    outputs: torch.Tensor = None                                    # these three of the first step
+    outputs: torch.Tensor = None  # these three of the first step
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     network: nn.Module = None
@@ -100,7 +115,9 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
     amp = {"dtype": "bfloat16"} if amp is True else amp
     scaler = None
     if amp and amp["dtype"] == "float16":
-        scaler = torch.amp.GradScaler("cpu", init_scale=amp.get("init_scale", 65536.0), growth_interval=amp.get("growth_interval", 2000))
+        scaler = torch.amp.GradScaler(
+            "cpu", init_scale=amp.get("init_scale", 65536.0), growth_interval=amp.get("growth_interval", 2000)
+        )
     autocast = torch.autocast("cpu", dtype=getattr(torch, amp["dtype"])) if amp else contextlib.nullcontext()
 
     trace = Trace(network=network)
@@ -142,6 +159,8 @@ def evaluate(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) ->
     network.eval()
     logits = torch.cat([network(part) for part in inputs.split(64)])
     top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
-    return {"loss": functional.cross_entropy(logits, targets).item(),
-            "top1_pct": 100 * (top5[:, 0] == targets).double().mean().item(),
-            "top5_pct": 100 * (top5 == targets[:, None]).any(1).double().mean().item()}
+    return {
+        "loss": functional.cross_entropy(logits, targets).item(),
+        "top1_pct": 100 * (top5[:, 0] == targets).double().mean().item(),
+        "top5_pct": 100 * (top5 == targets[:, None]).any(1).double().mean().item(),
+    }

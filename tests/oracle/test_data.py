@@ -1,4 +1,5 @@
 """What the loader delivers, against Pillow, torchvision and arithmetic."""
+
 import collections
 
 import numpy as np
@@ -11,12 +12,23 @@ from torchvision.transforms import functional
 import support
 from support import HALF
 
-GREY_LEVELS = 1 + 1e-3      # resizing and decoding may differ from Pillow by one grey level; scaling rounds a little
+GREY_LEVELS = 1 + 1e-3  # resizing and decoding may differ from Pillow by one grey level; scaling rounds a little
 
 
 def folder_recipe(path, *steps, **data) -> dict:
-    return support.recipe({"data": {"dataset": "image_folder", "path": str(path), "shuffle": False, "drop_last": False, "batch_size": 4,
-                                    "transforms": [*steps, HALF], **data}})
+    return support.recipe(
+        {
+            "data": {
+                "dataset": "image_folder",
+                "path": str(path),
+                "shuffle": False,
+                "drop_last": False,
+                "batch_size": 4,
+                "transforms": [*steps, HALF],
+                **data,
+            }
+        }
+    )
 
 
 def delivered(tmp_path, content: dict, count: int) -> dict[int, np.ndarray]:
@@ -31,14 +43,26 @@ def pillow(path) -> Image.Image:
     return Image.open(path).convert("RGB")
 
 
-# ---- pixels -------------------------------------------------------------------------------------------------------------------------
+# ---- pixels ----
+
 
 def test_cifar10_bytes_and_normalize(tmp_path):
     """Every pixel, label and id of three files of different lengths."""
-    written = support.write_cifar10(tmp_path / "cifar", {"data_batch_1": 7, "data_batch_2": 3, "data_batch_5": 5, "test_batch": 4})
+    written = support.write_cifar10(
+        tmp_path / "cifar", {"data_batch_1": 7, "data_batch_2": 3, "data_batch_5": 5, "test_batch": 4}
+    )
     mean, std = [0.4914, 0.4822, 0.4465], [0.247, 0.2435, 0.2616]
-    content = support.recipe({"data": {"dataset": "cifar10", "path": str(tmp_path / "cifar"), "shuffle": False, "drop_last": False,
-                                       "transforms": [{"normalize": {"mean": mean, "std": std}}]}})
+    content = support.recipe(
+        {
+            "data": {
+                "dataset": "cifar10",
+                "path": str(tmp_path / "cifar"),
+                "shuffle": False,
+                "drop_last": False,
+                "transforms": [{"normalize": {"mean": mean, "std": std}}],
+            }
+        }
+    )
     steps = support.export(tmp_path, content, 2)
     names = ["data_batch_1", "data_batch_2", "data_batch_5"]
     pixels = torch.from_numpy(np.concatenate([written[name][0] for name in names]))
@@ -51,21 +75,28 @@ def test_cifar10_bytes_and_normalize(tmp_path):
 
 def test_scaling_without_normalize(tmp_path):
     written = support.write_cifar10(tmp_path / "cifar", {"data_batch_1": 8})
-    content = support.recipe({"data": {"dataset": "cifar10", "path": str(tmp_path / "cifar"), "shuffle": False, "transforms": None}})
+    content = support.recipe(
+        {"data": {"dataset": "cifar10", "path": str(tmp_path / "cifar"), "shuffle": False, "transforms": None}}
+    )
     content["data"]["transforms"] = []
-    step, = support.export(tmp_path, content, 1)
+    (step,) = support.export(tmp_path, content, 1)
     assert torch.allclose(step.input, torch.from_numpy(written["data_batch_1"][0]).float() / 255, rtol=1e-6, atol=0)
 
 
-SIZES = [(50, 37), (37, 50), (64, 64), (31, 96), (200, 150), (7, 9), (333, 500)]      # height, width
+SIZES = [(50, 37), (37, 50), (64, 64), (31, 96), (200, 150), (7, 9), (333, 500)]  # height, width
 GEOMETRY = {
-    "resize 40": ([{"resize": 40}], transforms.Resize(40)),
     "resize [24, 52]": ([{"resize": [24, 52]}], transforms.Resize([24, 52])),
     "resize up [400, 300]": ([{"resize": [400, 300]}], transforms.Resize([400, 300])),
-    "resize 33, center_crop 24": ([{"resize": 33}, {"center_crop": 24}], transforms.Compose([transforms.Resize(33), transforms.CenterCrop(24)])),
+    "resize 33, center_crop 24": (
+        [{"resize": 33}, {"center_crop": 24}],
+        transforms.Compose([transforms.Resize(33), transforms.CenterCrop(24)]),
+    ),
     "center_crop 40 pads small images": ([{"center_crop": 40}], transforms.CenterCrop(40)),
     "center_crop [21, 30]": ([{"center_crop": [21, 30]}], transforms.CenterCrop([21, 30])),
-    "resize twice": ([{"resize": [90, 70]}, {"resize": [32, 32]}], transforms.Compose([transforms.Resize([90, 70]), transforms.Resize([32, 32])])),
+    "resize twice": (
+        [{"resize": [90, 70]}, {"resize": [32, 32]}],
+        transforms.Compose([transforms.Resize([90, 70]), transforms.Resize([32, 32])]),
+    ),
 }
 
 
@@ -73,18 +104,15 @@ GEOMETRY = {
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     return folder, support.write_image_folder(
-        folder, {f"{'ab'[n % 2]}/{n}.png": support.photograph(*size, seed=n) for n, size in enumerate(SIZES)})
+        folder, {f"{'ab'[n % 2]}/{n}.png": support.photograph(*size, seed=n) for n, size in enumerate(SIZES)}
+    )
 
 
 @pytest.mark.parametrize("case", GEOMETRY)
 def test_geometry_is_torchvisions(case, tmp_path, pictures):
     folder, files = pictures
     steps, oracle = GEOMETRY[case]
-    if case == "resize 40":                              # shapes differ: one image a batch
-        content = folder_recipe(folder, *steps, batch_size=1)
-    else:
-        content = folder_recipe(folder, *steps)
-    found = delivered(tmp_path, content, len(files))
+    found = delivered(tmp_path, folder_recipe(folder, *steps), len(files))
     for number, path in enumerate(files):
         expected = np.asarray(oracle(pillow(path)), dtype=np.float64)
         assert found[number].shape == expected.shape, path.name
@@ -93,20 +121,32 @@ def test_geometry_is_torchvisions(case, tmp_path, pictures):
         assert (difference > 0.5).mean() < 0.05, f"{path.name}: {100 * (difference > 0.5).mean():.1f} % of the values differ"
 
 
+@pytest.mark.parametrize("height, width", [(50, 37), (37, 50), (500, 333), (64, 64), (200, 201)])
+def test_resize_of_the_shorter_side(height, width, tmp_path):
+    (file,) = support.write_image_folder(tmp_path / "p", {"a/1.png": support.photograph(height, width, seed=1)})
+    ours = delivered(tmp_path, folder_recipe(tmp_path / "p", {"resize": 40}, batch_size=1), 1)[0]
+    expected = np.asarray(functional.resize(pillow(file), 40), dtype=np.float64)
+    assert ours.shape == expected.shape
+    assert np.abs(ours - expected).max() <= GREY_LEVELS
+
+
 @pytest.mark.parametrize("side", [224, 48, 17])
 def test_fake_cifar10_resize_is_pillows(side, tmp_path):
     """The reference job's own resize: the 32-pixel images exported as they are, then resized by Pillow."""
     data = {"size": 8, "shuffle": False}
-    small, = support.export(tmp_path, support.recipe({"data": data}), 1)
-    large, = support.export(tmp_path, support.recipe({"data": {**data, "transforms": [{"resize": side}, HALF]}}), 1)
+    (small,) = support.export(tmp_path, support.recipe({"data": data}), 1)
+    (large,) = support.export(tmp_path, support.recipe({"data": {**data, "transforms": [{"resize": side}, HALF]}}), 1)
     assert torch.equal(small.target, large.target)
     originals = support.grey_levels(small).round().astype(np.uint8)
     assert originals.min() == 0 and originals.max() == 255 and 100 < originals.mean() < 155
     for original, ours in zip(originals, support.grey_levels(large)):
-        assert np.abs(ours - np.asarray(functional.resize(Image.fromarray(original), side), dtype=np.float64)).max() <= GREY_LEVELS
+        assert (
+            np.abs(ours - np.asarray(functional.resize(Image.fromarray(original), side), dtype=np.float64)).max() <= GREY_LEVELS
+        )
 
 
-# ---- decoding -----------------------------------------------------------------------------------------------------------------------
+# ---- decoding ----
+
 
 def saved(mode: str, suffix: str, **options):
     def save(path):
@@ -117,11 +157,12 @@ def saved(mode: str, suffix: str, **options):
             photo = Image.merge("LA", [photo.convert("L"), support.photograph(75, 101, seed=6).convert("L")])
         elif mode == "exif":
             exif = Image.Exif()
-            exif[0x0112] = 6                             # "rotate by 90°", which Pillow's open() does not do either
+            exif[0x0112] = 6  # "rotate by 90°", which Pillow's open() does not do either
             options["exif"] = exif
         else:
             photo = photo.convert(mode)
         photo.save(path.with_suffix(suffix), **options)
+
     return save
 
 
@@ -148,7 +189,7 @@ def test_decoding_is_pillows(kind, tmp_path):
     folder = tmp_path / "pictures" / "only"
     folder.mkdir(parents=True)
     FILES[kind](folder / "picture")
-    file, = folder.iterdir()
+    (file,) = folder.iterdir()
     found = delivered(tmp_path, folder_recipe(folder.parent, batch_size=1), 1)[0]
     expected = np.asarray(pillow(file), dtype=np.float64)
     assert found.shape == expected.shape
@@ -159,16 +200,21 @@ def test_scaled_decoding_shows_the_same_picture(tmp_path):
     """Other numbers, by definition; but the same picture: close on average after the crop."""
     files = support.write_image_folder(tmp_path / "p", {"a/1.jpg": support.photograph(400, 500, seed=1)}, quality=92)
     step = {"random_resized_crop": {"size": 48, "scale": [1.0, 1.0], "ratio": [1.25, 1.25]}}
-    exact, scaled = (delivered(tmp_path, folder_recipe(tmp_path / "p", step, batch_size=1, decode=decode), 1)[0] for decode in ("exact", "scaled"))
+    exact, scaled = (
+        delivered(tmp_path, folder_recipe(tmp_path / "p", step, batch_size=1, decode=decode), 1)[0]
+        for decode in ("exact", "scaled")
+    )
     expected = np.asarray(pillow(files[0]).resize((48, 48), Image.Resampling.BILINEAR), dtype=np.float64)
     assert np.abs(exact - expected).max() <= GREY_LEVELS
-    assert np.abs(scaled - expected).mean() < 3
+    assert np.abs(scaled - expected).mean() < 8  # half a pixel aside it would be more than 20
 
 
 def test_image_folder_classes_are_numbered_bytewise(tmp_path):
     names = ["b", "B", "a10", "a9", "é", "_"]
-    support.write_image_folder(tmp_path / "p", {f"{name}/{n}.png": Image.new("RGB", (8, 8), (20 * c, 0, 0))
-                                                for c, name in enumerate(names) for n in range(2)})
+    support.write_image_folder(
+        tmp_path / "p",
+        {f"{name}/{n}.png": Image.new("RGB", (8, 8), (20 * c, 0, 0)) for c, name in enumerate(names) for n in range(2)},
+    )
     steps = support.export(tmp_path, folder_recipe(tmp_path / "p"), 3)
     order = sorted(names, key=str.encode)
     for step in steps:
@@ -176,10 +222,13 @@ def test_image_folder_classes_are_numbered_bytewise(tmp_path):
             assert round(image[0, 0, 0]) == 20 * names.index(order[target])
 
 
-# ---- random transforms --------------------------------------------------------------------------------------------------------------
+# ---- random transforms ----
+
 
 def coordinates_image(side: int = 256) -> Image.Image:
-    """Red is x, green is y, blue is noise: a crop tells where it came from, and the noise whether it was cut and resized exactly so."""
+    """Red is x, green is y, blue is noise: a crop tells where it came from, and the noise whether it was cut and resized exactly
+    so.
+    """
     y, x = np.mgrid[0:side, 0:side]
     noise = np.random.default_rng(2).integers(0, 256, (side, side))
     return Image.fromarray(np.stack([x, y, noise], axis=-1).astype(np.uint8))
@@ -194,8 +243,16 @@ def test_random_crop_and_flip(tmp_path):
     seen = collections.Counter()
     for image in delivered(tmp_path, content, 200).values():
         ours = image.round().astype(np.uint8)
-        place = next(((top, left, flip) for flip in (False, True) for top in range(13) for left in range(13)
-                      if np.array_equal(padded[top:top + 36, left:left + 36], ours[:, ::-1] if flip else ours)), None)
+        place = next(
+            (
+                (top, left, flip)
+                for flip in (False, True)
+                for top in range(13)
+                for left in range(13)
+                if np.array_equal(padded[top : top + 36, left : left + 36], ours[:, ::-1] if flip else ours)
+            ),
+            None,
+        )
         assert place is not None
         seen[place] += 1
     tops, lefts, flips = (collections.Counter(place[axis] for place in seen.elements()) for axis in range(3))
@@ -204,9 +261,9 @@ def test_random_crop_and_flip(tmp_path):
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_flip_with_certainty(p, tmp_path, pictures):
-    folder, files = pictures
-    found = delivered(tmp_path, folder_recipe(folder, {"random_horizontal_flip": p}, batch_size=1), len(files))
+def test_flip_with_certainty(p, tmp_path):
+    files = support.write_image_folder(tmp_path / "p", {f"a/{n}.png": support.photograph(21, 34, seed=n) for n in range(6)})
+    found = delivered(tmp_path, folder_recipe(tmp_path / "p", {"random_horizontal_flip": p}), len(files))
     for number, path in enumerate(files):
         expected = np.asarray(pillow(path))
         assert np.array_equal(found[number].round(), expected[:, ::-1] if p else expected)
@@ -222,7 +279,7 @@ def crop_candidates(values: np.ndarray, side: int) -> list[tuple[int, int]]:
     found = []
     for candidate_length in range(max(1, int(length) - 3), min(side, int(length) + 4) + 1):
         for candidate in range(max(0, int(first) - 3), min(side - candidate_length, int(first) + 4) + 1):
-            piece = Image.fromarray(ramp[None, candidate:candidate + candidate_length])
+            piece = Image.fromarray(ramp[None, candidate : candidate + candidate_length])
             if np.abs(np.asarray(piece.resize((size, 1), Image.Resampling.BILINEAR))[0] - values).max() <= GREY_LEVELS:
                 found.append((candidate, candidate_length))
     return found
@@ -238,21 +295,32 @@ def test_random_resized_crop(tmp_path):
     for number, image in delivered(tmp_path, content, count).items():
         across, down = crop_candidates(image[:, :, 0].mean(0), side), crop_candidates(image[:, :, 1].mean(1), side)
         if number < 40:
-            assert any(np.abs(np.asarray(functional.resized_crop(source, top, left, height, width, [size, size]), dtype=np.float64)
-                              - image).max() <= GREY_LEVELS for left, width in across for top, height in down), (across, down)
+            assert any(
+                np.abs(
+                    np.asarray(functional.resized_crop(source, top, left, height, width, [size, size]), dtype=np.float64) - image
+                ).max()
+                <= GREY_LEVELS
+                for left, width in across
+                for top, height in down
+            ), (across, down)
         (left, width), (top, height) = across[len(across) // 2], down[len(down) // 2]
         boxes.append((top, left, height, width))
     torch.manual_seed(0)
     drawn = [transforms.RandomResizedCrop.get_params(source, (0.08, 1.0), (3 / 4, 4 / 3)) for _ in range(20000)]
-    for name, measure in {"area": lambda t, l, h, w: h * w / side**2, "log shape": lambda t, l, h, w: np.log(w / h),
-                          "top": lambda t, l, h, w: t, "left": lambda t, l, h, w: l,
-                          "place across": lambda t, l, h, w: l / max(1, side - w)}.items():
+    for name, measure in {
+        "area": lambda t, l, h, w: h * w / side**2,
+        "log shape": lambda t, l, h, w: np.log(w / h),
+        "top": lambda t, l, h, w: t,
+        "left": lambda t, l, h, w: l,
+        "place across": lambda t, l, h, w: l / max(1, side - w),
+    }.items():
         ours, theirs = (np.array([measure(*box) for box in boxes]) for boxes in (boxes, drawn))
         assert abs(ours.mean() - theirs.mean()) < 4 * theirs.std() / np.sqrt(count), name
         assert 0.75 < ours.std() / theirs.std() < 1.25, name
 
 
-# ---- order --------------------------------------------------------------------------------------------------------------------------
+# ---- order ----
+
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("drop_last", [True, False])
@@ -261,7 +329,7 @@ def test_each_sample_once_an_epoch(workers, drop_last, tmp_path):
     content = support.recipe({"data": data, "train": {"gradient_accumulation_steps": 2}})
     per_epoch = 61 // 8 if drop_last else 8
     steps = support.export(tmp_path, content, 3 * per_epoch)
-    epochs = [torch.cat([step.sample_id for step in steps[n * per_epoch:(n + 1) * per_epoch]]).tolist() for n in range(3)]
+    epochs = [torch.cat([step.sample_id for step in steps[n * per_epoch : (n + 1) * per_epoch]]).tolist() for n in range(3)]
     for epoch in epochs:
         assert len(epoch) == (56 if drop_last else 61)
         assert len(set(epoch)) == len(epoch) and set(epoch) <= set(range(61))
@@ -277,7 +345,10 @@ def test_each_sample_once_an_epoch(workers, drop_last, tmp_path):
 def test_batches_do_not_depend_on_workers(tmp_path, pictures):
     folder, _ = pictures
     steps = [{"random_resized_crop": 24}, "random_horizontal_flip"]
-    one, other = (support.export(tmp_path, folder_recipe(folder, *steps, shuffle=True, batch_size=3, num_workers=workers), 6) for workers in (0, 3))
+    one, other = (
+        support.export(tmp_path, folder_recipe(folder, *steps, shuffle=True, batch_size=3, num_workers=workers), 6)
+        for workers in (0, 3)
+    )
     for a, b in zip(one, other):
         assert torch.equal(a.input, b.input) and torch.equal(a.target, b.target) and torch.equal(a.sample_id, b.sample_id)
 

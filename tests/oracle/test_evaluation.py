@@ -1,4 +1,5 @@
 """Accuracy and loss on held-out data, and the weights a run leaves behind."""
+
 import json
 
 import numpy as np
@@ -25,14 +26,31 @@ def trained_network(content: dict, run: support.Run) -> torch.nn.Module:
     return network
 
 
-@pytest.mark.parametrize("changes", [{}, {"optimizations": {"channels_last": True, "set_to_none": True}}, {"evaluation": {"batch_size": 33}},
-                                     {"train": {"label_smoothing": 0.1}}], ids=["plain", "channels_last", "batch_size", "label_smoothing"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"optimizations": {"channels_last": True, "set_to_none": True}},
+        {"evaluation": {"batch_size": 33}},
+        {"train": {"label_smoothing": 0.1}},
+    ],
+    ids=["plain", "channels_last", "batch_size", "label_smoothing"],
+)
 def test_cifar10_finds_its_test_batch(changes, tmp_path):
     """101 samples do not fill the last batch; every one counts, once; running statistics are used."""
     written = support.write_cifar10(tmp_path / "cifar", {"data_batch_1": 64, "test_batch": 101})
-    content = support.recipe({"model": {"name": "resnet18", "num_classes": 10, "stem": "cifar"}, "train": {"max_steps": 6},
-                              "data": {"dataset": "cifar10", "path": str(tmp_path / "cifar"), "transforms":
-                                       [{"random_crop": {"size": 32, "padding": 4}}, "random_horizontal_flip", HALF]}}, changes)
+    content = support.recipe(
+        {
+            "model": {"name": "resnet18", "num_classes": 10, "stem": "cifar"},
+            "train": {"max_steps": 6},
+            "data": {
+                "dataset": "cifar10",
+                "path": str(tmp_path / "cifar"),
+                "transforms": [{"random_crop": {"size": 32, "padding": 4}}, "random_horizontal_flip", HALF],
+            },
+        },
+        changes,
+    )
     run = support.train(tmp_path, content)
     pixels, labels = written["test_batch"]
     inputs = (torch.from_numpy(pixels).float() / 255 - 0.5) / 0.5
@@ -43,14 +61,27 @@ def test_cifar10_finds_its_test_batch(changes, tmp_path):
 def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
     """random_resized_crop: 28 becomes resize round(28·256/224) = 32 and center_crop 28; the flip goes."""
     for part, seed in (("train", 0), ("test", 100)):
-        support.write_image_folder(tmp_path / part, {f"{'abc'[n % 3]}/{n}.png": support.photograph(40 + n, 60 - n, seed=seed + n) for n in range(14)})
-    content = support.recipe({"model": {"hidden": [32], "num_classes": 7}, "train": {"max_steps": 4},
-                              "data": {"dataset": "image_folder", "path": str(tmp_path / "train"), "batch_size": 3,
-                                       "transforms": [{"random_resized_crop": 28}, "random_horizontal_flip", HALF]},
-                              "evaluation": {"path": str(tmp_path / "test"), "every_n_steps": 2}})
+        support.write_image_folder(
+            tmp_path / part, {f"{'abc'[n % 3]}/{n}.png": support.photograph(40 + n, 60 - n, seed=seed + n) for n in range(14)}
+        )
+    content = support.recipe(
+        {
+            "model": {"hidden": [32], "num_classes": 7},
+            "train": {"max_steps": 4},
+            "data": {
+                "dataset": "image_folder",
+                "path": str(tmp_path / "train"),
+                "batch_size": 3,
+                "transforms": [{"random_resized_crop": 28}, "random_horizontal_flip", HALF],
+            },
+            "evaluation": {"path": str(tmp_path / "test"), "every_n_steps": 2},
+        }
+    )
     run = support.train(tmp_path, content)
     content["model"]["input_side"] = 28
-    oracle = transforms.Compose([transforms.Resize(32), transforms.CenterCrop(28), transforms.ToTensor(), transforms.Normalize([0.5] * 3, [0.5] * 3)])
+    oracle = transforms.Compose(
+        [transforms.Resize(32), transforms.CenterCrop(28), transforms.ToTensor(), transforms.Normalize([0.5] * 3, [0.5] * 3)]
+    )
     files = support.image_folder_files(tmp_path / "test")
     inputs = torch.stack([oracle(Image.open(path).convert("RGB")) for path in files])
     targets = torch.tensor(["abc".index(path.parent.name) for path in files])
@@ -62,14 +93,27 @@ def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
     assert lines[-1]["loss"] == pytest.approx(run.summary["evaluation"]["loss"])
 
 
-@pytest.mark.parametrize("model", [{"name": "resnet18", "num_classes": 10}, {"name": "resnet18", "num_classes": 10, "stem": "cifar"},
-                                   {"name": "resnet34", "num_classes": 12}, {"name": "resnet50", "num_classes": 10},
-                                   {"name": "mlp", "num_classes": 10, "hidden": [24, 16, 12]}],
-                         ids=lambda model: f"{model['name']} {model.get('stem', '')}")
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "resnet18", "num_classes": 10},
+        {"name": "resnet18", "num_classes": 10, "stem": "cifar"},
+        {"name": "resnet34", "num_classes": 12},
+        {"name": "resnet50", "num_classes": 10},
+        {"name": "mlp", "num_classes": 10, "hidden": [24, 16, 12]},
+    ],
+    ids=lambda model: f"{model['name']} {model.get('stem', '')}",
+)
 def test_weights_load_into_torchvision(model, tmp_path):
     """Strictly: the same names, shapes and types, nothing missing or left over; drawn as torchvision draws them."""
-    content = support.recipe({"model": model, "train": {"max_steps": 1}, "data": {"batch_size": 2, "num_workers": 0, "transforms":
-                              [{"resize": 64 if model["name"] != "mlp" else 32}, HALF]}, "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0}})
+    content = support.recipe(
+        {
+            "model": model,
+            "train": {"max_steps": 1},
+            "data": {"batch_size": 2, "num_workers": 0, "transforms": [{"resize": 64 if model["name"] != "mlp" else 32}, HALF]},
+            "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0},
+        }
+    )
     run = support.train(tmp_path, content)
     network = reference.build_model(content["model"])
     drawn = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -86,8 +130,9 @@ def test_weights_go_round(tmp_path, weights):
     """What comes in by model.weights goes out as weights.safetensors when nothing is learnt."""
     model = {"name": "resnet18", "num_classes": 10, "stem": "cifar"}
     path = weights(model)
-    content = support.recipe({"model": {**model, "weights": path}, "train": {"max_steps": 1},
-                              "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0}})
+    content = support.recipe(
+        {"model": {**model, "weights": path}, "train": {"max_steps": 1}, "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0}}
+    )
     final, given = support.train(tmp_path, content).weights(), load_file(path)
     assert final.keys() == given.keys()
     for name, tensor in given.items():
@@ -97,6 +142,8 @@ def test_weights_go_round(tmp_path, weights):
 
 def test_a_mismatch_of_weights_is_a_user_error(tmp_path, weights):
     path = weights({"name": "resnet18", "num_classes": 10, "stem": "cifar"})
-    content = support.recipe({"model": {"name": "resnet18", "num_classes": 11, "stem": "cifar", "weights": path}, "train": {"max_steps": 1}})
-    done = support.trainopt("run", support.write_recipe(tmp_path, content), "--run-dir", tmp_path / "run", "--quiet", expect=2)
+    content = support.recipe(
+        {"model": {"name": "resnet18", "num_classes": 11, "stem": "cifar", "weights": path}, "train": {"max_steps": 1}}
+    )
+    done = support.trainopt("run", support.write_recipe(tmp_path, content), "--run-dir", tmp_path / "run", "--quiet", expect=4)
     assert "fc.weight" in done.stderr

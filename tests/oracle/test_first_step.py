@@ -1,4 +1,5 @@
 """One step from the same weights on the same batch: logits, every gradient and every running statistic."""
+
 import pytest
 
 import reference
@@ -45,8 +46,11 @@ def test_outputs_gradients_and_statistics(case, tmp_path, weights):
     assert gradients.keys() == theirs.gradients.keys()
     # A bias that the next batch-norm takes out again has a gradient of nearly nothing: what is left of sums that cancel.
     least = 1e-3 * max(gradient.abs().max().item() for gradient in theirs.gradients.values())
-    too_far = {name: error for name, gradient in theirs.gradients.items()
-               if (error := support.largest_difference(gradients[name], gradient, least)) > GRADIENT_TOLERANCE}
+    too_far = {
+        name: error
+        for name, gradient in theirs.gradients.items()
+        if (error := support.largest_difference(gradients[name], gradient, least)) > GRADIENT_TOLERANCE
+    }
     assert not too_far
 
     buffers = {key.removeprefix("buffers."): value for key, value in dump.items() if key.startswith("buffers.")}
