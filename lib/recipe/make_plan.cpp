@@ -7,6 +7,7 @@
 #include "optimizations/set_to_none/set_to_none.h"
 #include "optimizations/tf32/tf32.h"
 #include "recipe/plain_plan.h"
+#include "train/dump.h"
 
 namespace trainopt {
 namespace {
@@ -66,6 +67,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("set_to_none",        o.set_to_none, set_to_none::apply);
   pass("device_preprocess",  o.device_preprocess, device_preprocess::apply);
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
+  add_dump(plan);                            // outermost: sees what the slots really did
   return plan;
 }
 

@@ -13,16 +13,10 @@ void commit(at::Tensor& target, const at::Tensor& updated, const at::Tensor& ove
   target.copy_(overflow.defined() ? at::where(overflow > 0, target, updated) : updated);
 }
 
-std::vector<at::Tensor> zeros_like_parameters(const ParameterStore& parameters) {
-  std::vector<at::Tensor> zeros;
-  for (const auto& [name, parameter] : parameters.parameters()) zeros.push_back(at::zeros_like(parameter.detach()));
-  return zeros;
-}
-
 class LoopSgd : public Optimizer {
  public:
   LoopSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), store_(store), momentum_(zeros_like_parameters(store)) {}
+      : config_(config), learning_rate_(config.lr), momentum_("momentum", store) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
@@ -43,26 +37,20 @@ class LoopSgd : public Optimizer {
     }
   }
 
-  void save(ArchiveWriter& archive) const override {
-    for (size_t i = 0; i < momentum_.size(); ++i) archive.tensor("optimizer.momentum." + store_.parameters()[i].first, momentum_[i]);
-  }
-  void load(const ArchiveReader& archive) override {
-    for (size_t i = 0; i < momentum_.size(); ++i) archive.tensor("optimizer.momentum." + store_.parameters()[i].first, momentum_[i]);
-  }
+  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
+  void load(const ArchiveReader& archive) override { momentum_.load(archive); }
 
  private:
   SgdConfig config_;
   double learning_rate_;
-  const ParameterStore& store_;
-  std::vector<at::Tensor> momentum_;
+  ParameterState momentum_;
 };
 
 /// Adam (Kingma & Ba 2015) and, with `decoupled`, AdamW (Loshchilov & Hutter 2019).
 class LoopAdam : public Optimizer {
  public:
   LoopAdam(const AdamConfig& config, bool decoupled, const ParameterStore& store)
-      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), store_(store),
-        first_(zeros_like_parameters(store)), second_(zeros_like_parameters(store)),
+      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), first_("exp_avg", store), second_("exp_avg_sq", store),
         updates_(at::zeros({}, store.parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
@@ -95,29 +83,40 @@ class LoopAdam : public Optimizer {
 
   void save(ArchiveWriter& archive) const override {
     archive.tensor("optimizer.updates", updates_);
-    for (size_t i = 0; i < first_.size(); ++i) {
-      archive.tensor("optimizer.exp_avg." + store_.parameters()[i].first, first_[i]);
-      archive.tensor("optimizer.exp_avg_sq." + store_.parameters()[i].first, second_[i]);
-    }
+    first_.save(archive);
+    second_.save(archive);
   }
   void load(const ArchiveReader& archive) override {
     archive.tensor("optimizer.updates", updates_);
-    for (size_t i = 0; i < first_.size(); ++i) {
-      archive.tensor("optimizer.exp_avg." + store_.parameters()[i].first, first_[i]);
-      archive.tensor("optimizer.exp_avg_sq." + store_.parameters()[i].first, second_[i]);
-    }
+    first_.load(archive);
+    second_.load(archive);
   }
 
  private:
   AdamConfig config_;
   bool decoupled_;
   double learning_rate_;
-  const ParameterStore& store_;
-  std::vector<at::Tensor> first_, second_;
+  ParameterState first_, second_;
   at::Tensor updates_;
 };
 
 }  // namespace
+
+ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
+  for (const auto& [parameter_name, parameter] : store.parameters()) tensors_.push_back(at::zeros_like(parameter.detach()));
+}
+
+std::string ParameterState::archive_name(size_t parameter) const {
+  return fmt::format("optimizer.{}.{}", name_, store_.parameters()[parameter].first);
+}
+
+void ParameterState::save(ArchiveWriter& archive) const {
+  for (size_t i = 0; i < tensors_.size(); ++i) archive.tensor(archive_name(i), tensors_[i]);
+}
+
+void ParameterState::load(const ArchiveReader& archive) {
+  for (size_t i = 0; i < tensors_.size(); ++i) archive.tensor(archive_name(i), tensors_[i]);
+}
 
 void Optimizer::step(ParameterStore& parameters, const at::Tensor& overflow) {
   RECORD_USER_SCOPE(kOptimizerLabel);

@@ -30,6 +30,24 @@ class Optimizer {
   virtual void update(ParameterStore& parameters, const at::Tensor& overflow) = 0;
 };
 
+/// One tensor for each parameter, of its shape and layout, zero at first: momentum and the like.
+class ParameterState {
+ public:
+  ParameterState(std::string name, const ParameterStore& store);
+  void save(ArchiveWriter& archive) const;
+  void load(const ArchiveReader& archive);
+
+  at::Tensor& operator[](size_t parameter) { return tensors_[parameter]; }
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::string archive_name(size_t parameter) const;   ///< "optimizer.momentum.conv1.weight"
+
+  std::string name_;
+  const ParameterStore& store_;
+  std::vector<at::Tensor> tensors_;
+};
+
 /// Names the range around every update in traces, and tells StepObserver which operations are the optimizer's.
 inline constexpr const char* kOptimizerLabel = "optimizer";
 

@@ -19,6 +19,7 @@ struct Present {
       places.push_back(i);
     }
   }
+  std::vector<at::Tensor> of(const ParameterState& state) const { return of(state.tensors()); }
   std::vector<at::Tensor> of(const std::vector<at::Tensor>& state) const {
     std::vector<at::Tensor> chosen;
     chosen.reserve(places.size());
@@ -29,12 +30,6 @@ struct Present {
   std::vector<size_t> places;
 };
 
-std::vector<at::Tensor> zeros_like_parameters(const ParameterStore& store) {
-  std::vector<at::Tensor> zeros;
-  for (const auto& [name, parameter] : store.parameters()) zeros.push_back(at::zeros_like(parameter.detach()));
-  return zeros;
-}
-
 std::optional<at::Tensor> given(const at::Tensor& overflow) {
   return overflow.defined() ? std::optional<at::Tensor>(overflow) : std::nullopt;
 }
@@ -42,7 +37,7 @@ std::optional<at::Tensor> given(const at::Tensor& overflow) {
 class FusedSgd : public Optimizer {
  public:
   FusedSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), store_(store), momentum_(zeros_like_parameters(store)) {}
+      : config_(config), learning_rate_(config.lr), momentum_("momentum", store) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
@@ -55,25 +50,19 @@ class FusedSgd : public Optimizer {
                     /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/std::nullopt, given(overflow));
   }
 
-  void save(ArchiveWriter& archive) const override {
-    for (size_t i = 0; i < momentum_.size(); ++i) archive.tensor("optimizer.momentum." + store_.parameters()[i].first, momentum_[i]);
-  }
-  void load(const ArchiveReader& archive) override {
-    for (size_t i = 0; i < momentum_.size(); ++i) archive.tensor("optimizer.momentum." + store_.parameters()[i].first, momentum_[i]);
-  }
+  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
+  void load(const ArchiveReader& archive) override { momentum_.load(archive); }
 
  private:
   SgdConfig config_;
   double learning_rate_;
-  const ParameterStore& store_;
-  std::vector<at::Tensor> momentum_;
+  ParameterState momentum_;
 };
 
 class FusedAdam : public Optimizer {
  public:
   FusedAdam(const AdamConfig& config, bool decoupled, const ParameterStore& store)
-      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), store_(store),
-        first_(zeros_like_parameters(store)), second_(zeros_like_parameters(store)) {
+      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), first_("exp_avg", store), second_("exp_avg_sq", store) {
     for (const auto& [name, parameter] : store.parameters())
       updates_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat).requires_grad(false)));
   }
@@ -94,19 +83,15 @@ class FusedAdam : public Optimizer {
 
   void save(ArchiveWriter& archive) const override {
     archive.tensor("optimizer.updates", updates_.front().to(at::kDouble));
-    for (size_t i = 0; i < first_.size(); ++i) {
-      archive.tensor("optimizer.exp_avg." + store_.parameters()[i].first, first_[i]);
-      archive.tensor("optimizer.exp_avg_sq." + store_.parameters()[i].first, second_[i]);
-    }
+    first_.save(archive);
+    second_.save(archive);
   }
   void load(const ArchiveReader& archive) override {
     at::Tensor updates = updates_.front().to(at::kDouble);
     archive.tensor("optimizer.updates", updates);
     for (auto& count : updates_) count.copy_(updates);
-    for (size_t i = 0; i < first_.size(); ++i) {
-      archive.tensor("optimizer.exp_avg." + store_.parameters()[i].first, first_[i]);
-      archive.tensor("optimizer.exp_avg_sq." + store_.parameters()[i].first, second_[i]);
-    }
+    first_.load(archive);
+    second_.load(archive);
   }
 
  private:
@@ -115,8 +100,8 @@ class FusedAdam : public Optimizer {
   AdamConfig config_;
   bool decoupled_;
   double learning_rate_;
-  const ParameterStore& store_;
-  std::vector<at::Tensor> first_, second_, updates_;
+  ParameterState first_, second_;
+  std::vector<at::Tensor> updates_;
 };
 
 std::unique_ptr<Optimizer> make(const OptimizerConfig& config, const ParameterStore& store) {
