@@ -26,24 +26,38 @@ Environment read_environment(char** variables) {
 
 void RecipeArguments::add_to(CLI::App& command) {
   command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")->type_name("RECIPE... [key=value ...]");
-  command.allow_extras();   // --key=value; what else is left over is refused in load()
+  command.allow_extras();   // --key=value; main() refuses them for other commands, load() what else is left over
+}
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent ? full_name(*parent) + " " + command.get_name() : command.get_name();
+}
+
+std::vector<std::string> leftovers(const CLI::App& command) {
+  // CLI11 hands what it does not know to the outermost command, so that --quiet may stand anywhere.
+  std::vector<std::string> all;
+  for (const CLI::App* app = &command; app; app = app->get_parent())
+    for (const auto& word : app->remaining()) all.push_back(word);
+  return all;
 }
 
 LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
   Sources sources;
   std::vector<std::string> all = words;
-  for (const auto& extra : command.remaining()) {
+  for (const auto& extra : leftovers(command)) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))
-      throw UserError(fmt::format("unknown option; an override is written --key=value, and trainopt {} --help lists the options: {}", command.get_name(), extra));
+      throw UserError(fmt::format("not expected here; overrides are written key=value, and {} --help lists the options: {}", full_name(command), extra));
     all.push_back(extra);
   }
   for (const auto& word : all) {
+    if (word.empty()) throw UserError("an empty word among the arguments is neither a recipe nor an override");
     if (word.starts_with("--") || is_override(word))
       sources.overrides.push_back(word);
     else
       sources.files.emplace_back(word);
   }
-  if (sources.files.empty()) throw UserError(fmt::format("name a recipe: trainopt {} RECIPE [key=value ...]", command.get_name()));
+  if (sources.files.empty()) throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
   return load_recipe(sources);
 }
 

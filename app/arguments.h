@@ -22,6 +22,11 @@ struct Speech {
   std::string log_level = "info";
 };
 
+/// "trainopt data bench".
+std::string full_name(const CLI::App& command);
+/// Words of the command line that no option and no command took.
+std::vector<std::string> leftovers(const CLI::App& command);
+
 /// RECIPE... [key=value ...] [--key=value ...], in any order.
 struct RecipeArguments {
   std::vector<std::string> words;

@@ -1,13 +1,13 @@
 // Arguments in, exit code out; the only place that catches.
 #include "app/commands.h"
 #include "app/explain.h"
-#include "app/signals.h"
 #include "base/log.h"
 #include "device/process.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace trainopt {
@@ -22,6 +22,21 @@ int fail(const std::string& message, ExitCode code) {
   spdlog::default_logger()->flush();
   std::fprintf(stderr, "trainopt: %s\n", message.c_str());
   return static_cast<int>(code);
+}
+
+/// A sentence for what CLI11 did not like; it forgets the word in question where a command is missing.
+std::string usage_problem(const CLI::App& app, const CLI::App& data, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) {
+    const CLI::App& at = data.parsed() ? data : app;
+    if (at.get_subcommands().empty()) {
+      std::vector<std::string> names;
+      for (const CLI::App* command : at.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+      const auto words = leftovers(at);
+      return fmt::format("{}; the commands of {} are {}", words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()), full_name(at),
+                         fmt::join(names, ", "));
+    }
+  }
+  return fmt::format("{}; trainopt --help lists the commands", error.what());
 }
 
 int run(int argc, char** argv, const Environment& environment) {
@@ -48,21 +63,29 @@ int run(int argc, char** argv, const Environment& environment) {
   add(data, add_data_bench);
   add(data, add_data_export);
   add(app, add_env);
+  // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.
+  app.allow_extras();
+  data.allow_extras();
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
-    return fail(fmt::format("{}; trainopt --help lists the commands", error.what()), ExitCode::recipe);
+    return fail(usage_problem(app, data, error), ExitCode::recipe);
   }
   if (environment.contains("NO_COLOR")) speech.no_color = true;
   start_logging(speech.log_level, !speech.no_color);
   require_x86_64_v3();
-  handle_signals();
-  for (const Entry& entry : table)
-    if (entry.parsed->parsed()) return entry.command({environment, speech});
-  return static_cast<int>(ExitCode::bug);
+  const auto chosen = std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
+  TRAINOPT_CHECK(chosen != table.end());
+  if (const auto words = leftovers(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
+    throw UserError(fmt::format("not expected here; {} --help shows what is: {}", full_name(*chosen->parsed), words.front()));
+  const int code = chosen->command({environment, speech});
+  // A run has its results in files and goes on without its console; for the others standard output is the result.
+  if (chosen->parsed->get_name() != "run" && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+    throw UserError("cannot write to standard output", ExitCode::storage);
+  return code;
 }
 
 int guarded(int argc, char** argv, const Environment& environment) {

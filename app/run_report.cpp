@@ -1,5 +1,6 @@
 #include "app/run_report.h"
 
+#include "base/counted.h"
 #include "base/files.h"
 #include "device/memory.h"
 #include "metrics/environment.h"
@@ -9,7 +10,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <limits>
 
 namespace trainopt {
 namespace {
@@ -25,7 +25,7 @@ LoggingConfig spoken(LoggingConfig logging, bool quiet) {
 ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   return {.fd = STDOUT_FILENO, .terminal = terminal, .color = terminal && color, .progress = quiet ? Progress::off : plan.logging.progress,
-          .total_steps = plan.steps == std::numeric_limits<int64_t>::max() ? 0 : plan.steps};
+          .total_steps = plan.steps.value_or(0)};
 }
 
 /// Peaks between steps, which rows cannot see: libtorch's allocator on a GPU, the kernel's high-water mark on the CPU.
@@ -88,14 +88,16 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& e
   summary_.set_peak_memory(peak_memory_mib(plan.device));
   telemetry_.stop();
   sinks_.finish();
+  write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");   // first: a full disk may have room for it alone
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, telemetry_.reasons()).dump(2) + "\n");
-  write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");
   if (sinks_.dropped_lines() > 0) spdlog::warn("{} record lines could not be written", sinks_.dropped_lines());
   if (quiet_) return;
   std::vector<SwitchLine> lines;
   for (const auto& entry : receipts(plan.switches, outcome.observations)) lines.push_back({entry.name, switch_text(entry)});
   if (outcome.steps > 0) sinks_.console().line("\n" + summary_.table(lines));
-  sinks_.console().line(fmt::format("\n{} {}: {}", end.status, end.reason, run_dir_.string()));
+  // Why a run failed is said on standard error by main().
+  const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
+  sinks_.console().line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));
   sinks_.flush();
 }
 

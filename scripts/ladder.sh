@@ -59,7 +59,7 @@ while IFS= read -r recipe; do
   if [[ -n $steps ]]; then arguments+=("train.max_steps=$steps"); fi
   say "$name"
   code=0
-  "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
+  "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet --log-level error "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$name ended with exit code $code"; fi
   folders+=("$root/$name")

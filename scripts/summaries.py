@@ -34,17 +34,26 @@ def show(number, decimals=1):
     return "–" if number is None else f"{number:,.{decimals}f}"
 
 
+def remark(summary):
+    """How a run ended if not well, and which of its switches did nothing."""
+    status = summary.get("status", "missing")
+    ended = [] if status == "done" else [f"{status}: {summary.get('reason') or 'no summary.json'}"]
+    idle = [name for name, receipt in (summary.get("receipts") or {}).items() if not receipt.get("effective")]
+    return "; ".join(ended + ([f"no effect here: {', '.join(idle)}"] if idle and summary.get("steps") else []))
+
+
 def table(folders):
+    summaries = [load(folder, "summary.json") for folder in folders]
+    # Without a GPU in any of the runs the column would be empty.
+    used = "gpu_util_pct" if any(value(summary, "gpu_util_pct") is not None for summary in summaries) else "cpu_util_pct"
     rows, base = [], None
-    for folder in folders:
-        summary = load(folder, "summary.json")
-        speed, status = value(summary, "samples_per_s"), summary.get("status", "missing")
+    for folder, summary in zip(folders, summaries):
+        speed = value(summary, "samples_per_s")
         base = base or speed
         rows.append([Path(folder).name, show(value(summary, "step_ms.p50")), show(speed),
                      "–" if not (speed and base) else f"{speed / base:.2f}×", show(value(summary, "data_wait_pct")),
-                     show(value(summary, "gpu_util_pct")), show(value(summary, "peak_memory_mib"), 0),
-                     "" if status == "done" else f"{status}: {summary.get('reason') or 'no summary.json'}"])
-    header = ["run", "step ms (p50)", "samples/s", "ratio", "data wait %", "gpu util %", "memory MiB", ""]
+                     show(value(summary, used)), show(value(summary, "peak_memory_mib"), 0), remark(summary)])
+    header = ["run", "step ms (p50)", "samples/s", "ratio", "data wait %", f"{used[:3]} util %", "memory MiB", ""]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])), row[-1]]

@@ -64,7 +64,7 @@ run_once() {
   folder=$(printf '%s/%03d' "$root" "$run_number")
   run_number=$((run_number + 1))
   say "$folder: $*"
-  "$trainopt" run "$recipe" --run-dir "$folder" --quiet "$@" >&2 </dev/null || code=$?
+  "$trainopt" run "$recipe" --run-dir "$folder" --quiet --log-level error "$@" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$folder ended with exit code $code"; fi
   mkdir -p "$folder"

@@ -1,11 +1,13 @@
 // trainopt data bench | export: the loader without the training.
 #include "app/commands.h"
+#include "base/counted.h"
 #include "data/loader_bench.h"
 #include "device/process.h"
 #include "recipe/make_plan.h"
 
 #include <spdlog/spdlog.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -19,6 +21,12 @@ Plan loader_plan(const LoadedRecipe& loaded) {
   apply(plan.process);
   for (const auto& note : loaded.notes) spdlog::info("{}", note);
   return plan;
+}
+
+/// CLI11's own prints both ends of a double's range.
+std::string above_zero(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number) ? "" : "must be a number above 0: " + text;
 }
 
 Json bench_json(const LoaderBenchResult& r) {
@@ -35,8 +43,8 @@ Command add_data_bench(CLI::App& data) {
   const auto json = std::make_shared<bool>(false);
   const auto options = std::make_shared<LoaderBenchOptions>();
   command->add_flag("--json", *json, "One JSON object");
-  command->add_option("--batches", options->batches, "Batches to measure")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--batches", options->batches, "Batches to measure")->check(above_zero)->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")->check(above_zero)->capture_default_str();
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     const Plan plan = loader_plan(recipes->load(*command));
@@ -45,7 +53,7 @@ Command add_data_bench(CLI::App& data) {
     if (*json) {
       print_json(bench_json(result));
     } else {
-      std::printf("%.0f samples/s over %.1f s (%ld batches)\n", result.samples_per_s, result.seconds, result.batches);
+      std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds, counted(result.batches, "batch", "es").c_str());
       std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us, result.read_pct, result.slots,
                   human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
@@ -58,13 +66,15 @@ Command add_data_export(CLI::App& data) {
   CLI::App* command = data.add_subcommand("export", "The exact tensors, labels and sample ids of the first steps, as safetensors");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto steps = std::make_shared<int64_t>(0);
-  command->add_option("--steps", *steps, "How many steps")->required()->check(CLI::PositiveNumber);
+  command->add_option("--steps", *steps, "How many steps")->required()->check(above_zero);
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     if (recipes->words.size() < 2) throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
     auto with_output = *recipes;
     const std::filesystem::path output = with_output.words.back();   // the last word
     with_output.words.pop_back();
+    // A recipe or an override in its place must not be written over.
+    if (output.extension() != ".safetensors") throw UserError(fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
     const Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
     apply(plan.process);
     const auto batches = plan.data.open(plan.device, *steps);

@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/run_report.h"
 #include "app/signals.h"
+#include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "recipe/make_plan.h"
@@ -34,15 +35,24 @@ void write_results(const std::filesystem::path& run_dir, const Trainer& trainer)
 
 RunEnd end_of(const RunOutcome& outcome, const Plan& plan) {
   if (outcome.stopped_by_signal != 0)
-    return {"stopped", fmt::format("by signal {} after step {}", outcome.stopped_by_signal, outcome.steps), 128 + outcome.stopped_by_signal};
-  return {"done", outcome.steps < plan.steps ? fmt::format("after {} (train.max_time), {} steps", to_text(*plan.train.max_time), outcome.steps)
-                                             : fmt::format("after {} steps", outcome.steps),
+    return {"stopped", fmt::format("by signal {} after {}", outcome.stopped_by_signal, counted(outcome.steps, "step")), 128 + outcome.stopped_by_signal};
+  return {"done", !plan.steps || outcome.steps < *plan.steps ? fmt::format("after {} (train.max_time: {})", counted(outcome.steps, "step"), to_text(*plan.train.max_time))
+                                             : fmt::format("after {}", counted(outcome.steps, "step")),
           0};
 }
 
 RunEnd failure(const std::exception& error) {
   const auto [message, code] = explain(error);
   return {"failed", message, static_cast<int>(code)};
+}
+
+/// What ended the run is what the user must read, also where its summary cannot be written.
+void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, const RunEnd& end, double before_training) {
+  try {
+    report.finish(plan, trainer, end, before_training);
+  } catch (const std::exception& error) {
+    spdlog::error("{}", explain(error).message);
+  }
 }
 
 int train(const LoadedRecipe& loaded, const Speech& speech) {
@@ -55,8 +65,9 @@ int train(const LoadedRecipe& loaded, const Speech& speech) {
   write_beginning(run_dir, loaded.recipe, plan);
   if (!speech.quiet) std::printf("%s\n", plan_text(plan).c_str());
   std::fflush(stdout);
-  for (const auto& entry : plan.switches)
-    if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
+  if (speech.quiet)   // the plan's text says it too
+    for (const auto& entry : plan.switches)
+      if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
 
   RunReport report(plan, run_dir, speech.quiet, !speech.no_color);
   std::optional<Trainer> trainer;
@@ -67,7 +78,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech) {
     trainer->run();
     write_results(run_dir, *trainer);
   } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
-    report.finish(plan, trainer ? &*trainer : nullptr, failure(error), before_training);
+    finish_failed(report, plan, trainer ? &*trainer : nullptr, failure(error), before_training);
     throw;
   }
   const RunEnd end = end_of(trainer->outcome(), plan);
@@ -85,6 +96,7 @@ Command add_run(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment);
+    handle_signals();
     if (!run_dir->empty()) recipes->words.push_back(fmt::format("run_dir={}", Json(*run_dir).dump()));   // quoted: any path is one YAML scalar
     return train(recipes->load(*command), context.speech);
   };

@@ -6,6 +6,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
+
 namespace trainopt {
 
 void start_logging(const std::string& level, bool color) {
@@ -18,6 +20,7 @@ void start_logging(const std::string& level, bool color) {
   auto logger = std::make_shared<spdlog::logger>("trainopt", std::move(sink));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::warn);
+  logger->set_error_handler([](const std::string& problem) { std::fprintf(stderr, "warning: %s\n", problem.c_str()); });   // a full disk
   spdlog::set_default_logger(std::move(logger));
 }
 

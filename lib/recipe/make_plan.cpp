@@ -15,7 +15,7 @@ namespace {
 /// Applies passes by name: skips those that are off or left out, keeps each one's outcome, and refuses those without effect if strict.
 class PlanPasses {
  public:
-  PlanPasses(Plan& plan, const Without& without, bool strict) : plan_(plan), without_(without), strict_(strict) {}
+  PlanPasses(Plan& plan, const Without& without) : plan_(plan), without_(without) {}
 
   template <class Apply>
   void operator()(const std::string& name, bool on, Apply apply) {
@@ -38,24 +38,45 @@ class PlanPasses {
       return;
     }
     Outcome outcome = apply();
-    if (!outcome.has_effect && strict_) throw UserError(fmt::format("{} has no effect here, which strict: true forbids: {}", name, outcome.text));
     plan_.switches.push_back({name, std::move(requested), std::move(outcome)});
   }
 
   Plan& plan_;
   const Without& without_;
-  bool strict_;
 };
+
+void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
+  std::string problems;
+  for (const auto& entry : switches)
+    if (!entry.outcome.has_effect) problems += fmt::format("{}{} has no effect here, which strict: true forbids: {}", problems.empty() ? "" : "\n", entry.name, entry.outcome.text);
+  if (!problems.empty()) throw UserError(problems);
+}
+
+/// Evaluation is loaded as training is. What its transforms do not allow on the device stays on the host.
+void load_evaluation_alike(Plan& plan) {
+  if (!plan.evaluation) return;
+  DataPlan& held_out = plan.evaluation->data;
+  held_out.config.num_workers = plan.data.config.num_workers;
+  held_out.config.prefetch_factor = plan.data.config.prefetch_factor;
+  held_out.config.pin_memory = plan.data.config.pin_memory;
+  held_out.config.non_blocking = plan.data.config.non_blocking;
+  held_out.options.memory_format = plan.data.options.memory_format;
+  held_out.options.device_preprocess = plan.data.options.device_preprocess;
+  held_out.options.device_resize = plan.data.options.device_resize && !device_resize_refusal(held_out.config.transforms);
+}
 
 }  // namespace
 
 Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& without) {
   Plan plan = plain_plan(recipe, machine);
-  PlanPasses pass(plan, without, recipe.strict);
+  PlanPasses pass(plan, without);
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
   // The loader's own keys
-  pass("num_workers",        data.num_workers, 0, loading::workers);
+  const DataConfig standard;
+  pass("batch_size",         data.batch_size, standard.batch_size, loading::batch_size);
+  pass("num_workers",        data.num_workers, standard.num_workers, loading::workers);
+  pass("prefetch_factor",    data.prefetch_factor, standard.prefetch_factor, loading::prefetch_factor);
   pass("persistent_workers", data.persistent_workers, loading::persistent_workers);
   pass("pin_memory",         data.pin_memory, loading::pin_memory);
   pass("non_blocking",       data.non_blocking, loading::non_blocking);
@@ -67,6 +88,8 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("set_to_none",        o.set_to_none, set_to_none::apply);
   pass("device_preprocess",  o.device_preprocess, device_preprocess::apply);
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
+  if (recipe.strict) refuse_without_effect(plan.switches);
+  load_evaluation_alike(plan);
   add_dump(plan);                            // outermost: sees what the slots really did
   return plan;
 }

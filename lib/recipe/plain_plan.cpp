@@ -3,7 +3,6 @@
 #include "data/evaluation_transforms.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace trainopt {
 namespace {
@@ -41,15 +40,20 @@ int64_t accumulation(const Recipe& recipe, int64_t ranks) {
 
 /// What takes effect without any switch; the passes turn on what the recipe asks for.
 DataConfig without_switches(DataConfig data) {
-  data.num_workers = 0;
+  data.num_workers = DataConfig().num_workers;
+  data.prefetch_factor = DataConfig().prefetch_factor;
   data.persistent_workers = data.pin_memory = data.non_blocking = false;
   return data;
 }
 
-int64_t planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
-  constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
-  if (!train.max_steps && !train.epochs) return train.max_time ? kNoEnd : steps_per_epoch;
-  return std::min(train.max_steps.value_or(kNoEnd), train.epochs ? *train.epochs * steps_per_epoch : kNoEnd);
+/// The first limit of steps; null if only time ends the run.
+std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
+  if (!train.max_steps && !train.epochs) return train.max_time ? std::nullopt : std::optional(steps_per_epoch);
+  if (!train.epochs) return train.max_steps;
+  // As double first: a thousand million epochs of a large data set overflow.
+  const double steps = static_cast<double>(*train.epochs) * static_cast<double>(steps_per_epoch);
+  const int64_t of_epochs = steps < 1e15 ? *train.epochs * steps_per_epoch : int64_t{1'000'000'000'000'000};
+  return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
 }
 
 ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
@@ -72,7 +76,12 @@ void check_classes(const Dataset& dataset, int64_t model_classes) {
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
   if (!training.dataset) return std::nullopt;
   auto dataset = open_evaluation_data(recipe.data, recipe.evaluation.path, training.dataset.get());
-  if (!dataset) return std::nullopt;
+  if (!dataset) {
+    if (recipe.evaluation.every_n_steps)
+      throw UserError(fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; name evaluation.path or put test_batch.bin beside the data: {}",
+                                  recipe.data.path.value_or("")));
+    return std::nullopt;
+  }
   check_classes(*dataset, recipe.model.num_classes);
   EvaluationPlan plan{.every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
@@ -93,7 +102,7 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 Plan plain_plan(const Recipe& recipe, const Machine& machine) {
   constexpr int64_t kRanks = 1;
   const auto [device, reason] = choose_device(recipe.device, machine);
-  Plan plan(machine, device, recipe.optimizer);
+  Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.device_reason = reason;
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
@@ -112,7 +121,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine) {
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;
   plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
-  plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps);
+  plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps.value_or(0));
   plan.checkpoint = recipe.checkpoint;
   plan.logging = recipe.logging;
   plan.telemetry = recipe.telemetry;

@@ -1,26 +1,26 @@
 #include "recipe/plan_text.h"
 
-#include <limits>
+#include "base/counted.h"
 
 namespace trainopt {
 namespace {
 
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) text.insert(static_cast<size_t>(at), ",");
-  return text;
-}
-
 std::string device_text(const Plan& plan) {
   const Machine& m = plan.machine;
   const std::string hardware = plan.device.is_cuda() ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm, human_bytes(static_cast<double>(m.gpu_memory_bytes)))
-                                                     : fmt::format("{}, {} threads", m.cpu, plan.process.num_threads.value_or(m.cores));
+                                                     : fmt::format("{}, {}", m.cpu, counted(plan.process.num_threads.value_or(m.cores), "thread"));
   return fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason);
 }
 
+std::string human_flops(double operations) {
+  for (const auto& [unit, size] : {std::pair{"PFLOP", 1e15}, {"TFLOP", 1e12}, {"GFLOP", 1e9}, {"MFLOP", 1e6}, {"kFLOP", 1e3}})
+    if (operations >= size) return fmt::format("{:.2f} {}", operations / size, unit);
+  return fmt::format("{:.0f} FLOP", operations);
+}
+
 std::string model_text(const ModelPlan& model) {
-  return fmt::format("{}, {} parameters ({}), {:.3g} GFLOP a sample forward", word_of(model.config.name), with_commas(model.parameters),
-                     human_bytes(4.0 * static_cast<double>(model.parameters)), model.flops_per_sample / 1e9);
+  return fmt::format("{}, {} parameters ({}), {} a sample forward", word_of(model.config.name), with_commas(model.parameters),
+                     human_bytes(4.0 * static_cast<double>(model.parameters)), human_flops(model.flops_per_sample));
 }
 
 std::string data_text(const DataPlan& data) {
@@ -30,8 +30,8 @@ std::string data_text(const DataPlan& data) {
 
 std::string batch_text(const DataPlan& data) {
   const auto schedule = data.schedule();
-  return fmt::format("{} samples × {} micro-batch{} × {} rank = {} a step, {} steps an epoch", data.config.batch_size, data.options.accumulation,
-                     data.options.accumulation == 1 ? "" : "es", data.options.ranks, schedule.step_samples(), with_commas(schedule.steps_per_epoch()));
+  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"), counted(data.options.accumulation, "micro-batch", "es"),
+                     counted(data.options.ranks, "rank"), counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
 }
 
 struct LoaderFacts {
@@ -42,18 +42,17 @@ LoaderFacts loader_facts(const DataPlan& data) {
   return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count), bytes};
 }
 
-std::string loader_text(const DataPlan& data) {
+std::string loader_text(const DataPlan& data, at::Device device) {
   if (!data.dataset) return "none: one batch is made on the device and used again and again";
   const auto facts = loader_facts(data);
-  return fmt::format("{}, {} {}buffers of {} ({}), copied {}", data.config.num_workers == 0 ? "in the training thread" : fmt::format("{} threads", data.config.num_workers),
+  const char* delivery = device.is_cpu() ? "read in place" : data.config.non_blocking ? "copied on a second stream" : "copied before the step";
+  return fmt::format("{}, {} {}buffers of {} ({}), {}", data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread"),
                      facts.slots, data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
-                     data.options.device_preprocess ? "uint8" : "float32", data.config.non_blocking ? "on a second stream" : "before the step");
+                     data.options.device_preprocess ? "uint8" : "float32", delivery);
 }
 
-bool has_end(const Plan& plan) { return plan.steps != std::numeric_limits<int64_t>::max(); }
-
 std::string length_text(const Plan& plan) {
-  std::string text = has_end(plan) ? fmt::format("{} steps", with_commas(plan.steps)) : std::string("no limit of steps");
+  std::string text = plan.steps ? counted(*plan.steps, "step") : std::string("no limit of steps");
   if (plan.train.max_time) text += fmt::format(", {} at most", to_text(*plan.train.max_time));
   return text;
 }
@@ -88,11 +87,11 @@ std::string plan_text(const Plan& plan) {
   line("model", model_text(plan.model));
   line("data", data_text(plan.data));
   line("batch", batch_text(plan.data));
-  line("loader", loader_text(plan.data));
+  line("loader", loader_text(plan.data, plan.device));
   line("length", length_text(plan));
   line("learning rate", schedule_text(plan));
   line("evaluation", evaluation_text(plan));
-  text += "slots\n";
+  text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
   for (const auto& entry : plan.switches) line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
@@ -116,7 +115,7 @@ Json plan_json(const Plan& plan) {
     json["loader"] = {{"num_workers", plan.data.config.num_workers}, {"buffers", facts.slots}, {"buffer_bytes", facts.bytes},
                       {"pinned", plan.data.config.pin_memory}, {"non_blocking", plan.data.config.non_blocking}};
   }
-  json["steps"] = has_end(plan) ? Json(plan.steps) : Json();
+  json["steps"] = plan.steps ? Json(*plan.steps) : Json();
   json["scheduler"] = schedule_text(plan);
   json["evaluation"] = plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json();
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;

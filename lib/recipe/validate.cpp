@@ -34,6 +34,21 @@ bool known_device(const std::string& device) {
 
 bool reads_files(DatasetKind kind) { return kind == DatasetKind::cifar10 || kind == DatasetKind::image_folder; }
 
+void check_order(const std::vector<TransformConfig>& transforms, const std::string& key, Problems& problems) {
+  for (size_t i = 0; i + 1 < transforms.size(); ++i)
+    if (std::holds_alternative<NormalizeConfig>(transforms[i])) {
+      problems.push_back({key, "normalize must be the last, and there can be one only"});
+      return;
+    }
+}
+
+void check_folders(const Recipe& recipe, Problems& problems) {
+  if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
+    problems.push_back({"name", fmt::format("begins the run directory's name: it must not be empty and have no /: '{}'", recipe.name)});
+  if (recipe.output_dir.empty()) problems.push_back({"output_dir", "must not be empty"});
+  if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
+}
+
 void check_data(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset);
@@ -52,6 +67,20 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
     if (!data.transforms.empty()) problems.push_back({"data.transforms", "synthetic batches are made on the device at data.image_size: leave transforms out"});
   } else if (changed.contains("data.image_size")) {
     problems.push_back({"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
+  }
+  check_order(data.transforms, "data.transforms", problems);
+  if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
+  if (data.dataset != DatasetKind::image_folder) {
+    if (data.decode != DecodeKind::exact) problems.push_back({"data.decode", fmt::format("only image_folder decodes files; {} does not", name)});
+    if (data.cache == CacheKind::memory) problems.push_back({"data.cache", fmt::format("only image_folder reads files again and again; {} is in memory anyway", name)});
+  } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
+    problems.push_back({"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
+  }
+  if (data.dataset == DatasetKind::synthetic && data.on_bad_sample == OnBadSample::substitute)
+    problems.push_back({"data.on_bad_sample", "synthetic has no bad samples: leave this out"});
+  if (!reads_files(data.dataset)) {
+    for (const char* key : {"evaluation.batch_size", "evaluation.transforms"})
+      if (changed.contains(key)) problems.push_back({key, fmt::format("{} has nothing to evaluate on: leave this out", name)});
   }
   if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
   if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
@@ -74,6 +103,11 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     for (const char* key : {"hidden", "dropout"})
       if (changed.contains(fmt::format("model.{}", key))) problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
   }
+  if (const auto& amp = recipe.optimizations.amp; amp.on && amp.options.dtype == amp::Type::bfloat16) {
+    for (const char* key : {"init_scale", "growth_interval"})
+      if (changed.contains(fmt::format("optimizations.amp.{}", key))) problems.push_back({fmt::format("optimizations.amp.{}", key), "only float16 has a loss scale"});
+  }
+  if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
     problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
@@ -109,6 +143,7 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
 std::vector<RecipeProblem> validate(const Recipe& recipe) {
   const auto changed = changed_keys(recipe);
   Problems problems;
+  check_folders(recipe, problems);
   check_device(recipe, problems);
   check_data(recipe, changed, problems);
   check_training(recipe, changed, problems);

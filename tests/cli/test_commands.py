@@ -17,12 +17,31 @@ def test_version_and_help(trainopt):
         assert re.search(rf"\b{command}\b", shown.out), (command, shown)
 
 
-def test_wrong_usage(trainopt):
-    assert trainopt("trian").code == 2
-    assert trainopt("run").code == 2
+@pytest.mark.parametrize("arguments, says", [
+    ([], "name a command"), (["trian"], "unknown command: trian"), (["data", "bnech"], "unknown command: bnech"), (["run"], "name a recipe"),
+    (["run", "tiny.yaml", "--no-such-flag"], "--no-such-flag"), (["check", "tiny.yaml", "--optimizer.lr", "1"], "--optimizer.lr"),
+    (["check", ""], "empty"), (["env", "extra"], "extra"), (["options", "data", "--no-such-flag"], "--no-such-flag"),
+    (["--log-level", "loud", "check", "tiny.yaml"], "loud"), (["data", "bench", "tiny.yaml", "--seconds", "nan"], "nan"),
+    (["data", "export", "tiny.yaml", "--steps", "0", "x.safetensors"], "above 0"), (["plan", "tiny.yaml", "--assume", ""], "--assume"),
+])
+def test_wrong_usage(trainopt, arguments, says):
     trainopt.write("tiny.yaml", TINY)
-    assert trainopt("run", "tiny.yaml", "--no-such-flag").code == 2
-    assert trainopt("--log-level", "loud", "check", "tiny.yaml").code == 2
+    assert len(trainopt.refused(*arguments, says=[says]).err.splitlines()) == 1
+
+
+def test_export_writes_over_no_recipe(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.write("more.yaml", "seed: 1\n")
+    trainopt.refused("data", "export", "tiny.yaml", "--steps", "1", "more.yaml", says=["more.yaml", ".safetensors"])
+    assert (trainopt.folder / "more.yaml").read_text() == "seed: 1\n"
+
+
+def test_results_that_cannot_be_written(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    with open("/dev/full", "w") as full:
+        for arguments in (["options"], ["options", "--schema"], ["plan", "tiny.yaml"]):
+            done = subprocess.run([PROGRAM, *arguments], cwd=trainopt.folder, stdout=full, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 8 and "standard output" in done.stderr, (arguments, done)
 
 
 def test_check_is_silent_about_good_recipes(trainopt):

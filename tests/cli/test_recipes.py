@@ -91,6 +91,9 @@ def test_out_of_bounds(trainopt):
     (["optimizer.nesterov=true", "optimizer.momentum=0"], ["nesterov", "momentum"]),
     (["optimizer={name: adamw, nesterov: true}"], ["nesterov", "adamw"]),
     (["data.dataset=cifar10"], ["data.path"]),
+    (["data.transforms=[{normalize: {mean: 0.5, std: 1}}, {resize: 8}]"], ["data.transforms", "normalize"]),
+    (["name=../tiny"], ["name", "../tiny"]),
+    (['run_dir=""'], ["run_dir", "empty"]),
 ])
 def test_contradictions(trainopt, overrides, names):
     trainopt.write("tiny.yaml", TINY)

@@ -142,6 +142,29 @@ def test_data_that_is_not_there(trainopt):
     assert result.code == 3 and "11" in result.err, result
 
 
+def test_a_bad_sample_in_the_middle(trainopt):
+    """The summary has the exit code that the process ends with."""
+    from PIL import Image
+    for number in range(12):
+        trainopt.write(f"images/{number % 2}/{number:02}.png", "no picture")
+        if number != 9:
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(trainopt.folder / f"images/{number % 2}/{number:02}.png")
+    trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64, batch_size: 8", "dataset: image_folder, path: images, batch_size: 2"))
+    for name, workers in [("alone", 0), ("workers", 2)]:
+        result = trainopt("run", "tiny.yaml", "--run-dir", name, f"data.num_workers={workers}")
+        got = summary(trainopt.folder / name)
+        assert (result.code, got["status"], got["exit_code"]) == (3, "failed", 3) and "09.png" in got["reason"] and "09.png" in result.err, (got, result)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "go-on", "data.on_bad_sample=substitute", "data.max_bad_samples=1")
+    assert result.code == 0, result
+
+
+def test_a_network_that_does_not_fit(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "model.hidden=[100000, 10000000]")
+    assert result.code == 5 and len(result.err.splitlines()) == 1 and "out of memory" in result.err, result
+    assert summary(trainopt.folder / "out")["exit_code"] == 5
+
+
 def test_a_run_that_diverges(trainopt):
     trainopt.write("tiny.yaml", TINY)
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "optimizer.lr=1e30", "train.max_steps=50")

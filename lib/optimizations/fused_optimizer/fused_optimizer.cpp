@@ -1,5 +1,6 @@
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 
+#include "base/counted.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -116,10 +117,11 @@ Outcome apply(Plan& plan) {
   plan.optimizer.fill("fused_optimizer", describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
                       [config = plan.optimizer_config](const BuildContext& context) { return make(config, *context.parameters); });
   return Outcome::applied("one operation for all parameters", [](const Observations& seen) {
-    const bool effective = seen.optimizer_operations < seen.parameters || seen.parameters < 8;
-    return Receipt{.observed = fmt::format("{} operations to update {} parameters", seen.optimizer_operations, seen.parameters),
+    constexpr int64_t kMost = 3;   // Adam: count the update, update, take the count back if it overflowed
+    const bool effective = seen.optimizer_operations > 0 && seen.optimizer_operations <= kMost;
+    return Receipt{.observed = fmt::format("{} to update {}", counted(seen.optimizer_operations, "operation"), counted(seen.parameters, "parameter tensor")),
                    .effective = effective,
-                   .reason = effective ? "" : "more operations than parameters"};
+                   .reason = effective ? "" : "parameters were updated one after another"};
   });
 }
 

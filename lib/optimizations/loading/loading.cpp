@@ -1,5 +1,6 @@
 #include "optimizations/loading/loading.h"
 
+#include "base/counted.h"
 #include "train/plan.h"
 
 namespace trainopt::loading {
@@ -14,22 +15,46 @@ bool synthetic(const Plan& plan) { return plan.data.config.dataset == DatasetKin
 Outcome workers(Plan& plan, int64_t wanted) {
   if (synthetic(plan)) return Outcome::none(kSynthetic);
   plan.data.config.num_workers = wanted;
-  return Outcome::applied(fmt::format("{} threads load beside the training thread", wanted), [wanted](const Observations& seen) {
+  return Outcome::applied(fmt::format("{} beside the training thread", wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)), [wanted](const Observations& seen) {
     const bool effective = seen.loader_threads == wanted;
-    return Receipt{.observed = fmt::format("{} threads loaded the step's samples", seen.loader_threads),
+    return Receipt{.observed = fmt::format("{} loaded the run's samples", counted(seen.loader_threads, "thread")),
                    .effective = effective,
-                   .reason = effective ? "" : "fewer threads than asked"};
+                   .reason = effective ? "" : "the others came too late to load any"};
   });
 }
 
 Outcome persistent_workers(Plan& plan) {
   if (synthetic(plan)) return Outcome::none(kSynthetic);
   if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers (data.num_workers: 0)");
+  if (plan.steps && *plan.steps <= plan.data.schedule().steps_per_epoch()) return Outcome::none("the run ends within its first epoch");
   plan.data.config.persistent_workers = true;
   return Outcome::applied("threads go on prefetching across the end of an epoch", [](const Observations& seen) {
-    return Receipt{.observed = fmt::format("{} threads, started {} times so far", seen.loader_threads, seen.loader_starts),
-                   .effective = seen.loader_starts <= 1,
-                   .reason = seen.loader_starts <= 1 ? "" : "threads were started again"};
+    const bool effective = seen.loader_starts == 1;
+    return Receipt{.observed = fmt::format("{}, started {}", counted(seen.loader_threads, "thread"), effective ? "once" : fmt::format("{} times", seen.loader_starts)),
+                   .effective = effective,
+                   .reason = effective ? "" : "threads were started again"};
+  });
+}
+
+Outcome prefetch_factor(Plan& plan, int64_t wanted) {
+  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers to prefetch (data.num_workers: 0)");
+  plan.data.config.prefetch_factor = wanted;
+  const int64_t buffers = wanted * plan.data.config.num_workers + 2;
+  return Outcome::applied(fmt::format("{} kept ready per worker", counted(wanted, "batch", "es")), [buffers](const Observations& seen) {
+    const bool effective = seen.loader_buffers == buffers;
+    return Receipt{.observed = fmt::format("{} of {} buffers", seen.loader_buffers, buffers),
+                   .effective = effective,
+                   .reason = effective ? "" : "data.memory_limit allows no more"};
+  });
+}
+
+Outcome batch_size(Plan&, int64_t wanted) {
+  return Outcome::applied(fmt::format("{} at once", counted(wanted, "sample")), [wanted](const Observations& seen) {
+    const bool effective = seen.largest_micro_batch == wanted;
+    return Receipt{.observed = fmt::format("at most {} went through the model at once", counted(seen.largest_micro_batch, "sample")),
+                   .effective = effective,
+                   .reason = effective ? "" : "no micro-batch was full"};
   });
 }
 
