@@ -22,8 +22,9 @@ struct BatchSourceStats {
   int64_t copies_beside_step = 0;            ///< copies queued on a stream of their own
   int64_t bytes_delivered = 0;               ///< of the batches as the loader handed them over, copied or not
   std::optional<at::ScalarType> input_type;  ///< of the images as the loader handed them over; null: no loader
-  int64_t threads = 0;        ///< of the loader: those that load now
-  int64_t thread_starts = 0;  ///< and how often they were started since it was made
+  int64_t threads = 0;        ///< of the loader since it was made: those that have loaded a sample
+  int64_t thread_starts = 0;  ///< and how often they were started
+  int64_t buffers = 0;        ///< of the loader
 };
 
 class BatchSource {
@@ -52,15 +53,21 @@ class LoadedBatches : public BatchSource {
   Loader& loader() { return *loader_; }
 
  private:
+  struct Delivered {
+    int64_t bytes, pinned_bytes;
+    at::ScalarType input_type;
+  };
   struct Copy {
     Batch batch;  ///< its tensors on their way
     Event begun, done;
+    Delivered delivered;  ///< counted with the step that gets the batch, not the one in which the copy was queued
   };
+  static Delivered delivered(const HostBatch& host);
   Batch next_in_place();
   Batch next_copied();
   Batch next_overlapped();
   Copy begin_copy(const HostBatch& host);
-  void count(const HostBatch& host, bool copied);
+  void count(const Delivered& delivered, bool copied);
 
   std::unique_ptr<Loader> loader_;
   c10::Device device_;

@@ -39,16 +39,19 @@ Batch LoadedBatches::next() {
 Batch LoadedBatches::next_in_place() {
   if (held_) loader_->release(*std::exchange(held_, std::nullopt));  // the CPU is done with what it was given before
   held_ = loader_->next();
-  count(*held_, false);
+  count(delivered(*held_), false);
   return describe(*held_, held_->input, held_->target);
 }
 
 Batch LoadedBatches::next_copied() {
   const HostBatch host = loader_->next();
-  const auto begin = Clock::now();
-  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both wait until the copy is done
-  stats_.copy_ms = stats_.copy_ms.value_or(0) + milliseconds_between(begin, Clock::now());
-  count(host, true);
+  const Stream stream = Stream::current(device_);
+  Event begun(device_, true), done(device_, true);
+  begun.record(stream);   // behind the work queued before, which the copy waits for
+  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));   // both wait until the copy is done
+  done.record(stream);
+  timings_.emplace_back(std::move(begun), std::move(done));
+  count(delivered(host), true);
   loader_->release(host);
   return batch;
 }
@@ -60,6 +63,8 @@ Batch LoadedBatches::next_overlapped() {
   // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads it.
   for (auto& [name, tensor] : copy.batch.tensors) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
+  count(copy.delivered, true);
+  ++stats_.copies_beside_step;
   if (loader_->ready()) ahead_ = begin_copy(loader_->next());  // runs beside the step that is about to be queued
   return std::move(copy.batch);
 }
@@ -71,25 +76,32 @@ LoadedBatches::Copy LoadedBatches::begin_copy(const HostBatch& host) {
   Batch batch = describe(host, host.input.to(device_, /*non_blocking=*/true), host.target.to(device_, /*non_blocking=*/true));
   done.record(*copy_stream_);
   last_use.record(*copy_stream_);
-  count(host, true);
-  ++stats_.copies_beside_step;
+  const Delivered delivered_now = delivered(host);
   loader_->release(host, std::move(last_use));
-  return {std::move(batch), std::move(begun), std::move(done)};
+  return {std::move(batch), std::move(begun), std::move(done), delivered_now};
 }
 
-void LoadedBatches::count(const HostBatch& host, bool copied) {
-  stats_.input_type = host.input.scalar_type();
+LoadedBatches::Delivered LoadedBatches::delivered(const HostBatch& host) {
+  Delivered delivered{0, 0, host.input.scalar_type()};
   for (const auto& tensor : {host.input, host.target}) {
     const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    stats_.bytes_delivered += bytes;
-    if (!copied) continue;
-    stats_.bytes_copied += bytes;
-    if (tensor.is_pinned()) stats_.pinned_bytes_copied += bytes;
+    delivered.bytes += bytes;
+    if (tensor.is_pinned()) delivered.pinned_bytes += bytes;
   }
+  return delivered;
+}
+
+void LoadedBatches::count(const Delivered& delivered, bool copied) {
+  stats_.input_type = delivered.input_type;
+  stats_.bytes_delivered += delivered.bytes;
+  if (!copied) return;
+  stats_.bytes_copied += delivered.bytes;
+  stats_.pinned_bytes_copied += delivered.pinned_bytes;
 }
 
 BatchSourceStats LoadedBatches::take_stats() {
-  stats_.threads = loader_->threads();
+  stats_.threads = loader_->loading_threads();
+  stats_.buffers = loader_->slots();
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
   std::erase_if(timings_, [&](const auto& copy) {

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace trainopt {
@@ -25,7 +26,8 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
     : samples_(std::move(samples)),
       schedule_(schedule),
       options_(options),
-      slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)) {
+      slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)),
+      has_loaded_(static_cast<size_t>(options.num_workers)) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
   for (int64_t i = 0; i < count; ++i)
@@ -56,7 +58,7 @@ void Loader::start() {
   working_ = options_.num_workers;
   ++thread_starts_;
   for (int64_t i = 0; i < options_.num_workers; ++i) {
-    threads_.emplace_back([this, sequence = delivered_] { work(sequence); });
+    threads_.emplace_back([this, i, sequence = delivered_] { work(i, sequence); });
     pthread_setname_np(threads_.back().native_handle(), fmt::format("loader {}", i).substr(0, 15).c_str());
   }
 }
@@ -82,6 +84,8 @@ HostBatch Loader::next() {
   wait_ms_ += milliseconds_between(begin, Clock::now());
   return deliver();
 }
+
+int64_t Loader::loading_threads() const { return std::count(has_loaded_.begin(), has_loaded_.end(), true); }
 
 HostBatch Loader::deliver() {
   Slot& slot = slot_of(delivered_);
@@ -115,12 +119,14 @@ void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
   may_open_.notify_one();  // whoever wakes opens the slot and wakes the others
 }
 
-void Loader::work(int64_t sequence) {
+void Loader::work(int64_t worker, int64_t sequence) {
+  std::atomic<bool>& has_loaded = has_loaded_[static_cast<size_t>(worker)];
   SampleLoader::Scratch scratch;
   std::optional<Claim> current;
   try {
     while ((current = claim(sequence))) {
       load_sample(*current->slot, current->item, scratch);
+      if (!has_loaded.load(std::memory_order_relaxed)) has_loaded = true;
       finish_sample(*current);
     }
   } catch (...) {

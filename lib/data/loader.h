@@ -72,7 +72,8 @@ class Loader {
   const SampleLoader& samples() const { return *samples_; }
   const SlotFormat& format() const { return options_.format; }
   LoaderStats take_stats();
-  int64_t threads() const { return static_cast<int64_t>(threads_.size()); }  ///< now
+  /// Workers that have loaded at least one sample since the loader was made.
+  int64_t loading_threads() const;
   int64_t thread_starts() const { return thread_starts_; }                   ///< how often the workers were started
   /// LoaderStats::wait_ms alone, for every step; the other figures go on counting.
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
@@ -97,7 +98,7 @@ class Loader {
   };
 
   Slot& slot_of(int64_t sequence) { return *slots_[static_cast<size_t>(sequence % slots())]; }
-  void work(int64_t sequence);
+  void work(int64_t worker, int64_t sequence);
   std::optional<Claim> claim(int64_t& sequence);
   bool wait_until_open(int64_t sequence);
   void prepare(Slot& slot, int64_t sequence);
@@ -118,6 +119,7 @@ class Loader {
   std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or it is time to end
   std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
+  std::vector<std::atomic<bool>> has_loaded_;   ///< by worker
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false};
   // Under the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.

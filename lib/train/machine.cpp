@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/process.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -14,12 +15,15 @@ Machine detect_machine() {
   machine.cpu = device_facts(at::kCPU).name;
   machine.cores = allowed_cores();
   machine.gpus = cuda_count();
-  if (machine.gpus > 0) {
-    const auto facts = device_facts(at::Device(at::kCUDA, 0));
-    machine.gpu = facts.name;
-    machine.sm = facts.sm_major * 10 + facts.sm_minor;
-    machine.gpu_memory_bytes = facts.memory_bytes;
-  }
+  return machine.gpus > 0 ? with_gpu_of(machine, at::Device(at::kCUDA, 0)) : machine;
+}
+
+Machine with_gpu_of(Machine machine, at::Device device) {
+  if (!device.is_cuda()) return machine;
+  const auto facts = device_facts(device);
+  machine.gpu = facts.name;
+  machine.sm = facts.sm_major * 10 + facts.sm_minor;
+  machine.gpu_memory_bytes = facts.memory_bytes;
   return machine;
 }
 
@@ -57,7 +61,7 @@ Machine assume(Machine machine, const std::string& assumptions) {
   } else {
     if (machine.sm == 0) machine.sm = 90;
     if (machine.gpu_memory_bytes == 0) machine.gpu_memory_bytes = int64_t{80} << 30;
-    if (machine.gpu.empty()) machine.gpu = fmt::format("assumed sm_{} GPU", machine.sm);
+    if (machine.gpu.empty()) machine.gpu = "GPU";
   }
   return machine;
 }

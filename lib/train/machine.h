@@ -1,8 +1,9 @@
 // What a plan is made for: this machine, or one described on the command line (`plan --assume gpus=8,arch=sm_90,memory_gib=80`).
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
-#include <map>
 #include <string>
 
 namespace trainopt {
@@ -11,13 +12,16 @@ struct Machine {
   std::string cpu;              ///< model name
   int cores = 1;                ///< that this process may use
   int gpus = 0;
-  std::string gpu;              ///< name of the first one
+  std::string gpu;              ///< name of the one that facts are about
   int sm = 0;                   ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
   bool assumed = false;         ///< described, not detected: nothing can be allocated on it
 };
 
+/// With the facts of its first GPU, if there is one.
 Machine detect_machine();
+/// The same machine with the facts of this GPU; unchanged for the CPU.
+Machine with_gpu_of(Machine machine, c10::Device device);
 
 /// `machine` with the assumptions "gpus=8,arch=sm_90,memory_gib=80,cores=64" put in. Throws UserError for other words.
 Machine assume(Machine machine, const std::string& assumptions);

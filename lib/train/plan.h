@@ -67,7 +67,7 @@ struct Plan {
   TrainConfig train;
   OptimizerConfig optimizer_config;
   SchedulerConfig scheduler;
-  int64_t steps = 0;                                             ///< of this run, unless max_time or a signal ends it sooner
+  std::optional<int64_t> steps;                                  ///< of this run, unless something ends it sooner; null: only time does
   int64_t schedule_steps = 0;                                    ///< where linear and cosine reach 0
   CheckpointConfig checkpoint;
   LoggingConfig logging;

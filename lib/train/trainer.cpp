@@ -1,10 +1,11 @@
 #include "train/trainer.h"
 
-#include "device/memory.h"
+#include "device/device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace trainopt {
@@ -18,6 +19,13 @@ at::Generator model_generator(at::Device device, uint64_t seed) {
   at::Generator generator = at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
+}
+
+void check_finite(const Row& row, Metric metric) {
+  if (std::isfinite(row[metric].value_or(0.0))) return;
+  throw UserError(fmt::format("{} is not finite; lower optimizer.lr, warm it up, or look at the data of this step: step {}, {}", info(metric).name, row.step(),
+                              *row[metric]),
+                  ExitCode::diverged);
 }
 
 }  // namespace
@@ -56,7 +64,6 @@ void Trainer::step() {
   Record record(boundary_);
   const auto device_time = std::make_shared<EventSpan>(plan_.device);
   const auto stream = Stream::current(plan_.device);
-  device_time->start.record(stream);
 
   const int64_t step = outcome_.steps + 1;
   const double learning_rate = schedule_.learning_rate(step);
@@ -64,6 +71,8 @@ void Trainer::step() {
   int64_t step_samples = 0;
   for (bool last = false; !last;) {
     const Batch micro = batches_->next();
+    if (micro.is_first) device_time->start.record(stream);   // waiting for data is not device time
+    outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
     record.add(Metric::loss, runner_->micro_step(body_, micro));
     step_samples = std::llround(static_cast<double>(micro.items) / micro.weight);
     last = micro.is_last;
@@ -76,7 +85,7 @@ void Trainer::step() {
   record.set(Metric::learning_rate, learning_rate);
   record.add(Metric::device_ms, device_time);
   record.set_position(step, outcome_.samples, step_samples, plan_.data.samples());
-  after_step(std::move(record));
+  after_step(std::move(record), observer != nullptr);
 }
 
 /// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be recorded once and replayed.
@@ -101,36 +110,40 @@ void Trainer::update_step() {
   parameters_->clear_gradients();
 }
 
-void Trainer::after_step(Record record) {
+void Trainer::after_step(Record record, bool observed) {
   const auto stats = batches_->take_stats();
-  if (outcome_.observations.step == outcome_.steps) observe_input(stats);
+  if (observed) observe_input(stats);
+  // Of the whole run: an epoch may end much later than the observed step.
+  outcome_.observations.loader_threads = stats.threads;
+  outcome_.observations.loader_starts = stats.thread_starts;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);
   if (const auto scale = precision_->loss_scale(); scale.defined()) record.add(Metric::loss_scale, scale);
   record.set_memory(plan_.device);
+  const bool evaluates = plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
+  if (evaluates) synchronize(plan_.device);   // evaluation would wait for this work all the same; here it counts as the step's
   record.finish();
   late_.submit(std::move(record));
   boundary_ = Clock::now();
   // The first step is waited for once: its end is a number of the summary.
   deliver(outcome_.steps == 1 ? late_.flush() : late_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
-  if (plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0) evaluate();
+  if (evaluates) evaluate();
   outcome_.wall_s = seconds_since(started_);
 }
 
 bool Trainer::finished() const {
-  if (outcome_.steps >= plan_.steps || stop_signal_ != 0) return true;
+  if ((plan_.steps && outcome_.steps >= *plan_.steps) || stop_signal_ != 0) return true;
   return plan_.train.max_time && outcome_.steps > 0 && seconds_since(started_) >= plan_.train.max_time->seconds;
 }
 
 void Trainer::deliver(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     listener_.step_done(row);
-    if (!std::isfinite(row[Metric::loss].value_or(0.0)))
-      throw UserError(fmt::format("the loss is not finite; lower optimizer.lr, warm it up, or look at the data of this step: step {}, loss {}", row.step(),
-                                  *row[Metric::loss]),
-                      ExitCode::diverged);
+    check_finite(row, Metric::loss);
+    // With a loss scale an overflow is expected now and then, and the scaler's business.
+    if (!row[Metric::loss_scale]) check_finite(row, Metric::grad_norm);
   }
 }
 
@@ -145,23 +158,21 @@ void Trainer::evaluate() {
 
 std::unique_ptr<StepObserver> Trainer::observe() {
   Observations& seen = outcome_.observations;
-  const int64_t step = outcome_.steps + 1;
-  if (step != std::min(kObservedStep, plan_.steps)) return nullptr;
-  seen.step = step;
+  if (outcome_.steps + 1 != std::min(kObservedStep, plan_.steps.value_or(kObservedStep))) return nullptr;
   for (const auto& gradient : parameters_->gradients()) seen.gradients_at_start += gradient.defined();
-  seen.tf32_allowed = at::globalContext().allowTF32CuDNN();
+  seen.tf32_allowed = at::globalContext().allowTF32CuDNN() && at::globalContext().allowTF32CuBLAS();
   seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
   return std::make_unique<StepObserver>(seen);
 }
 
 void Trainer::observe_input(const BatchSourceStats& stats) {
   Observations& seen = outcome_.observations;
+  seen.step = outcome_.steps;   // only now: a step that failed was not observed
   seen.bytes_delivered = stats.bytes_delivered;
   seen.bytes_to_device = stats.bytes_copied;
   seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
   seen.copies_beside_step = stats.copies_beside_step;
-  seen.loader_threads = stats.threads;
-  seen.loader_starts = stats.thread_starts;
+  seen.loader_buffers = stats.buffers;
   if (stats.input_type) seen.input_type = c10::toString(*stats.input_type);
 }
 

@@ -55,7 +55,7 @@ class Trainer {
  private:
   at::Tensor micro_step(const Batch& micro);
   void update_step();
-  void after_step(Record record);
+  void after_step(Record record, bool observed);
   void evaluate();
   void deliver(const std::vector<Row>& rows);
   std::unique_ptr<StepObserver> observe();

@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 
+#include <set>
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -23,6 +25,7 @@ struct Entry {
 
 const std::vector<Entry> kMatrix = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
+    {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }, Exactness::same_bits},
     {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }, Exactness::same_bits},
     {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
     {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
@@ -30,6 +33,7 @@ const std::vector<Entry> kMatrix = {
     {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
     {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},
+    {"amp", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, Exactness::same_math, 5e-2},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, Exactness::same_bits},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits},
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, Exactness::same_math, 1e-4},
@@ -43,7 +47,7 @@ Recipe small_recipe() {
   recipe.data.batch_size = 4;
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
-  recipe.train.max_steps = 4;
+  recipe.train.max_steps = 8;   // more than an epoch, which has six
   return recipe;
 }
 
@@ -73,6 +77,17 @@ bool same_bits(const NamedTensors& a, const NamedTensors& b) {
 
 TEST_CASE("every switch is off by default") {
   CHECK(make_plan(small_recipe(), Machine{.cpu = "test"}).switches.empty());
+}
+
+TEST_CASE("the matrix has every switch that a plan can have") {
+  Recipe recipe = small_recipe();
+  recipe.data.batch_size = 6;
+  for (const Entry& entry : kMatrix) entry.turn_on(recipe);
+  std::set<std::string> in_matrix{"batch_size"};   // other numbers by intention
+  for (const Entry& entry : kMatrix) in_matrix.insert(entry.name);
+  std::set<std::string> in_plan;
+  for (const auto& entry : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches) in_plan.insert(entry.name);
+  CHECK(in_plan == in_matrix);
 }
 
 TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
@@ -114,6 +129,15 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   REQUIRE(all.size() == 1);
   CHECK_FALSE(all[0].receipt.effective);
   CHECK_THAT(all[0].receipt.observed, ContainsSubstring("0 of"));
+}
+
+TEST_CASE("a run of one epoch or one step claims nothing it could not see") {
+  Recipe recipe = small_recipe();
+  recipe.train.max_steps = 1;
+  recipe.data.num_workers = 1;
+  recipe.data.persistent_workers = recipe.optimizations.set_to_none = true;
+  for (const auto& entry : train(recipe).receipts)
+    if (entry.name != "num_workers") CHECK_FALSE(entry.receipt.effective);
 }
 
 TEST_CASE("strict refuses a switch without effect, and without() leaves one out") {

@@ -96,7 +96,6 @@ SWITCHES = {
     "device_preprocess": {"optimizations": {"device_preprocess": True}},
     "workers": {"data": {"num_workers": 3, "prefetch_factor": 3}},
     "persistent_workers": {"data": {"num_workers": 2, "persistent_workers": True}},
-    "cache": {"data": {"cache": "memory"}},
     "all": {
         "optimizations": {"fused_optimizer": True, "channels_last": True, "set_to_none": True, "device_preprocess": True},
         "data": {"num_workers": 2, "persistent_workers": True},

@@ -12,7 +12,7 @@ Outcome apply(Plan& plan) {
     const bool all = seen.convolution_inputs > 0 && seen.channels_last_inputs == seen.convolution_inputs;
     return Receipt{.observed = fmt::format("{} of {} convolutions read NHWC", seen.channels_last_inputs, seen.convolution_inputs),
                    .effective = seen.channels_last_inputs > 0,
-                   .reason = all ? "" : "some activations were stored as NCHW"};
+                   .reason = all ? "" : seen.convolution_inputs == 0 ? "the step had no convolution" : "some activations were stored as NCHW"};
   });
 }
 

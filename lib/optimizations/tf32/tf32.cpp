@@ -15,7 +15,7 @@ Outcome apply(Plan& plan) {
     const bool effective = seen.tf32_allowed && candidates > 0;
     return Receipt{.observed = fmt::format("TF32 {} for {} float32 convolutions and matrix products", seen.tf32_allowed ? "allowed" : "not allowed", candidates),
                    .effective = effective,
-                   .reason = effective ? "" : "every convolution and matrix product ran in 16 bits (amp)"};
+                   .reason = effective ? "" : candidates > 0 ? "something else forbade it" : "no convolution or matrix product ran in float32"};
   });
 }
 

@@ -62,6 +62,14 @@ TEST_CASE("keys that the chosen variant would ignore are refused") {
   CHECK_THAT(problem_of("deterministic: true\noptimizations: {cudnn_benchmark: true}"), ContainsSubstring("deterministic"));
 }
 
+TEST_CASE("options that would do nothing are refused") {
+  CHECK_THAT(problem_of("data: {decode: scaled}"), ContainsSubstring("only image_folder decodes files"));
+  CHECK_THAT(problem_of("data: {cache: memory}"), ContainsSubstring("data.cache"));
+  CHECK_THAT(problem_of("optimizations: {amp: {init_scale: 4}}"), ContainsSubstring("only float16 has a loss scale"));
+  CHECK_THAT(problem_of("logging: {dump: {what: [outputs]}}"), ContainsSubstring("needs logging.dump.steps"));
+  CHECK_THAT(problem_of("evaluation: {batch_size: 8}"), ContainsSubstring("nothing to evaluate on"));
+}
+
 TEST_CASE("global batch, accumulation and batch agree or are refused with the numbers") {
   Recipe recipe;
   recipe.device = "cpu";
@@ -88,6 +96,12 @@ TEST_CASE("the length of a run is the first limit reached") {
   CHECK(make_plan(recipe, Machine{}).steps == 30);
   recipe.train.max_steps = 7;
   CHECK(make_plan(recipe, Machine{}).steps == 7);
+  recipe.train.epochs = 1000000000;
+  recipe.train.max_steps.reset();
+  CHECK(make_plan(recipe, Machine{}).steps == 10000000000);
+  recipe.train = {.max_time = Duration{5}};
+  CHECK_FALSE(make_plan(recipe, Machine{}).steps.has_value());
+  recipe.train = {.epochs = 3, .max_steps = 7};
   recipe.scheduler = {.name = ScheduleKind::linear, .total_steps = 50};
   CHECK(make_plan(recipe, Machine{}).schedule_steps == 50);
 }
