@@ -104,8 +104,9 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
       if (changed.contains(fmt::format("model.{}", key))) problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
   }
   if (const auto& amp = recipe.optimizations.amp; amp.on && amp.options.dtype == amp::Type::bfloat16) {
-    for (const char* key : {"init_scale", "growth_interval"})
-      if (changed.contains(fmt::format("optimizations.amp.{}", key))) problems.push_back({fmt::format("optimizations.amp.{}", key), "only float16 has a loss scale"});
+    const amp::Config standard;
+    if (amp.options.init_scale != standard.init_scale) problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
+    if (amp.options.growth_interval != standard.growth_interval) problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
   }
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
