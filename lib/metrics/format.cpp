@@ -59,6 +59,8 @@ std::string human_rate(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second >= 10 ? 1 : 2);
 }
 
+std::string human_milliseconds(double milliseconds) { return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 1 ? 3 : 1); }
+
 std::string human_seconds(double seconds) {
   if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
   const int64_t whole = std::llround(seconds);
@@ -78,7 +80,7 @@ std::string console_line(const Row& row, int64_t total_steps) {
   const auto& step_ms = row[Metric::step_ms];
   if (const auto& loss = row[Metric::loss]) fmt::format_to(out, "  loss {:.4f}", *loss);
   if (const auto& rate = row[Metric::samples_per_s]) fmt::format_to(out, "  {} samples/s", human_rate(*rate));
-  if (step_ms) fmt::format_to(out, "  step {:.1f} ms", *step_ms);
+  if (step_ms) fmt::format_to(out, "  step {}", human_milliseconds(*step_ms));
   if (const auto& wait = row[Metric::data_wait_ms]) {
     fmt::format_to(out, "  data {:.1f} ms", *wait);
     if (step_ms && *step_ms > 0) fmt::format_to(out, " ({:.0f} %)", 100 * *wait / *step_ms);

@@ -19,6 +19,8 @@ std::string console_line(const Row& row, int64_t total_steps);
 
 /// "25.7 ms", "1243", "2h 05m": numbers of a size people read.
 std::string human_rate(double per_second);
+/// "25.7 ms"; below a millisecond "0.482 ms".
+std::string human_milliseconds(double milliseconds);
 std::string human_seconds(double seconds);
 
 /// A number in the form its metric is written in; it is finite.

@@ -122,7 +122,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     fmt::format_to(std::back_inserter(text), "{}  {:<{}}  {}", text.empty() ? "" : "\n", name, width, value);
   };
   if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s));
-  if (s.p50) row("step time", fmt::format("p50 {:.1f} ms   p95 {:.1f} ms   p99 {:.1f} ms", *s.p50, *s.p95, *s.p99));
+  if (s.p50) row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95), human_milliseconds(*s.p99)));
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
   if (const auto share = s.sums.gpu_util.mean()) row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
   if (const auto share = s.sums.gpu_sm_util.mean()) row("SM utilization", fmt::format("{:.0f} % of the multiprocessors busy (GPM), mean", *share));

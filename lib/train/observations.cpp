@@ -10,6 +10,17 @@
 
 namespace trainopt {
 
+std::string type_name(c10::ScalarType type) {
+  switch (type) {
+    case c10::kFloat: return "float32";
+    case c10::kDouble: return "float64";
+    case c10::kHalf: return "float16";
+    case c10::kBFloat16: return "bfloat16";
+    case c10::kByte: return "uint8";
+    default: return c10::toString(type);
+  }
+}
+
 // libtorch's callbacks are plain functions; ThreadLocalDebugInfo carries our pointer to them, also onto backward's threads.
 struct StepObserver::Tap : c10::DebugInfoBase {
   explicit Tap(Observations& o) : seen(o) {}
@@ -37,7 +48,7 @@ struct StepObserver::Tap : c10::DebugInfoBase {
   void convolution(c10::ArrayRef<const c10::IValue> inputs, bool forward) {
     if (inputs.empty() || !inputs[0].isTensor()) return;
     const at::Tensor& input = inputs[0].toTensor();
-    ++seen.convolution_types[c10::toString(input.scalar_type())];
+    ++seen.convolution_types[type_name(input.scalar_type())];
     if (!forward || input.dim() != 4) return;
     ++seen.convolution_inputs;
     // A one-channel or 1×1 image is stored the same either way; suggest_memory_format settles those by strides.
@@ -46,7 +57,7 @@ struct StepObserver::Tap : c10::DebugInfoBase {
   void product(c10::ArrayRef<const c10::IValue> inputs) {
     for (const auto& input : inputs)
       if (input.isTensor() && input.toTensor().dim() >= 2) {
-        ++seen.product_types[c10::toString(input.toTensor().scalar_type())];
+        ++seen.product_types[type_name(input.toTensor().scalar_type())];
         return;
       }
   }

@@ -2,6 +2,8 @@
 // microseconds an operation, so it is done for one warm-up step only.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,9 +23,12 @@ struct Observations {
   int64_t bytes_to_device = 0, pinned_bytes_to_device = 0, copies_beside_step = 0;   ///< what of them crossed, and how
   int64_t loader_threads = 0, loader_starts = 0;           ///< threads that have loaded a sample; how often threads were started; of the run so far
   int64_t loader_buffers = 0, largest_micro_batch = 0;     ///< batch buffers; samples
-  std::string input_type;                                  ///< of the batch as it left the loader: "Byte", "Float" (libtorch's names)
+  std::string input_type;                                  ///< of the batch as it left the loader: "uint8", "float32"
   bool tf32_allowed = false, cudnn_benchmark = false;      ///< as libtorch's context said during the step
 };
+
+/// As recipes write it: "bfloat16", "float32", "uint8"; libtorch's name for others.
+std::string type_name(c10::ScalarType type);
 
 /// Counts the operations of this thread (and of the backward threads it starts) while it lives.
 class StepObserver {

@@ -173,7 +173,7 @@ void Trainer::observe_input(const BatchSourceStats& stats) {
   seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
   seen.copies_beside_step = stats.copies_beside_step;
   seen.loader_buffers = stats.buffers;
-  if (stats.input_type) seen.input_type = c10::toString(*stats.input_type);
+  if (stats.input_type) seen.input_type = type_name(*stats.input_type);
 }
 
 void Trainer::save(ArchiveWriter& archive) const {

@@ -67,7 +67,7 @@ class ScaledAutocast : public Autocast {
 };
 
 Receipt receipt(const Observations& seen, at::ScalarType type) {
-  const std::string wanted = c10::toString(type);
+  const std::string wanted = type_name(type);
   auto calls = seen.convolution_types;
   for (const auto& [name, count] : seen.product_types) calls[name] += count;
   const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0}, [](int64_t sum, const auto& c) { return sum + c.second; });
@@ -83,7 +83,6 @@ Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
   if (plan.device.is_cuda() && type == at::kBFloat16 && plan.machine.sm < 80)
     return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
-  const std::string name = c10::toString(type);
   if (type == at::kHalf)
     plan.precision.fill("amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
                         [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });

@@ -13,8 +13,8 @@ Outcome apply(Plan& plan, const Config& config) {
   plan.data.options.device_preprocess = true;
   return Outcome::applied(config.resize ? "uint8 batches; resized, scaled and normalised on the device" : "uint8 batches; scaled and normalised on the device",
                           [](const Observations& seen) {
-                            const bool effective = seen.input_type == "Byte";
-                            return Receipt{.observed = fmt::format("batches left the loader as {}, {} a step", effective ? "uint8" : seen.input_type, human_bytes(static_cast<double>(seen.bytes_delivered))),
+                            const bool effective = seen.input_type == "uint8";
+                            return Receipt{.observed = fmt::format("batches left the loader as {}, {} a step", seen.input_type, human_bytes(static_cast<double>(seen.bytes_delivered))),
                                            .effective = effective,
                                            .reason = effective ? "" : "batches were not uint8"};
                           });

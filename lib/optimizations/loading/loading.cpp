@@ -16,10 +16,10 @@ Outcome workers(Plan& plan, int64_t wanted) {
   if (synthetic(plan)) return Outcome::none(kSynthetic);
   plan.data.config.num_workers = wanted;
   return Outcome::applied(fmt::format("{} beside the training thread", wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)), [wanted](const Observations& seen) {
-    const bool effective = seen.loader_threads == wanted;
-    return Receipt{.observed = fmt::format("{} loaded the run's samples", counted(seen.loader_threads, "thread")),
+    const bool effective = seen.loader_threads > 0;   // on a busy machine the first may load all of a small run
+    return Receipt{.observed = fmt::format("{} of {} loaded the run's samples", seen.loader_threads, counted(wanted, "thread")),
                    .effective = effective,
-                   .reason = effective ? "" : "the others came too late to load any"};
+                   .reason = effective ? "" : "the training thread loaded them"};
   });
 }
 

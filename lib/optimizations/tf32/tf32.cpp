@@ -11,7 +11,7 @@ Outcome apply(Plan& plan) {
   return Outcome::applied("float32 products may use TF32", [](const Observations& seen) {
     auto calls = seen.convolution_types;
     for (const auto& [name, count] : seen.product_types) calls[name] += count;
-    const int64_t candidates = calls["Float"];
+    const int64_t candidates = calls["float32"];
     const bool effective = seen.tf32_allowed && candidates > 0;
     return Receipt{.observed = fmt::format("TF32 {} for {} float32 convolutions and matrix products", seen.tf32_allowed ? "allowed" : "not allowed", candidates),
                    .effective = effective,
