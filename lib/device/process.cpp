@@ -1,6 +1,7 @@
 #include "device/process.h"
 
 #include "base/error.h"
+#include "device/host_allocator.h"
 
 #include <ATen/Parallel.h>
 
@@ -37,6 +38,7 @@ int cores_of_affinity() {
 
 void apply(const ProcessSettings& settings) {
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
+  if (settings.keeping_allocator) install_keeping_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
 

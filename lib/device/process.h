@@ -8,6 +8,8 @@ namespace trainopt {
 
 struct ProcessSettings {
   std::optional<int> num_threads;   ///< of CPU operations (OpenMP); null: libtorch's choice
+  bool keeping_allocator = false;   ///< CPU tensors from a KeepingAllocator (host_allocator.h)
+  bool huge_pages = true;           ///< for its blocks
   bool deterministic = false;       ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
 
   bool operator==(const ProcessSettings&) const = default;

@@ -4,16 +4,9 @@
 #include "config/describe.h"
 #include "optimizations/amp/amp.h"
 #include "optimizations/device_preprocess/device_preprocess.h"
+#include "optimizations/host_allocator/host_allocator.h"
 
 namespace trainopt {
-
-struct HostAllocatorConfig {
-  bool huge_pages = true;
-};
-template <class V>
-void describe(V& v, HostAllocatorConfig& c) {
-  v.field("huge_pages", c.huge_pages, "Ask the kernel for huge pages.");
-}
 
 struct OptimizationsConfig {
   bool channels_last = false;
@@ -22,7 +15,7 @@ struct OptimizationsConfig {
   Switch<amp::Config> amp;
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
-  Switch<HostAllocatorConfig> host_allocator;
+  Switch<host_allocator::Config> host_allocator;
   bool fused_optimizer = false;
   bool fused_kernels = false;
   bool cuda_graph = false;

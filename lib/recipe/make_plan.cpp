@@ -80,6 +80,8 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("persistent_workers", data.persistent_workers, loading::persistent_workers);
   pass("pin_memory",         data.pin_memory, loading::pin_memory);
   pass("non_blocking",       data.non_blocking, loading::non_blocking);
+  // The process
+  pass("host_allocator",     o.host_allocator, host_allocator::apply);
   // The step
   pass("channels_last",      o.channels_last, channels_last::apply);
   pass("tf32",               o.tf32, tf32::apply);

@@ -123,7 +123,6 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
     if (asked) problems.push_back({key, fmt::format("this build cannot {} yet", what)});
   };
   const auto& o = recipe.optimizations;
-  refuse(o.host_allocator.on, "optimizations.host_allocator", "put CPU tensors in a caching allocator");
   refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
   refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
   refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");

@@ -22,6 +22,8 @@ struct Observations {
   int64_t bytes_delivered = 0;                             ///< of the step's batches as the loader handed them over
   int64_t bytes_to_device = 0, pinned_bytes_to_device = 0, copies_beside_step = 0;   ///< what of them crossed, and how
   int64_t loader_threads = 0, loader_starts = 0;           ///< threads that have loaded a sample; how often threads were started; of the run so far
+  int64_t page_faults = 0;                                 ///< of the process during the step, those that read no file
+  int64_t kept_blocks_given = 0, kept_bytes = 0;           ///< by the KeepingAllocator: in the step; held at its end
   int64_t loader_buffers = 0, largest_micro_batch = 0;     ///< batch buffers; samples
   std::string input_type;                                  ///< of the batch as it left the loader: "uint8", "float32"
   bool tf32_allowed = false, cudnn_benchmark = false;      ///< as libtorch's context said during the step

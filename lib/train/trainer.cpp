@@ -1,9 +1,12 @@
 #include "train/trainer.h"
 
 #include "device/device.h"
+#include "device/host_allocator.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +22,12 @@ at::Generator model_generator(at::Device device, uint64_t seed) {
   at::Generator generator = at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
+}
+
+int64_t page_faults() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
 }
 
 void check_finite(const Row& row, Metric metric) {
@@ -162,11 +171,18 @@ std::unique_ptr<StepObserver> Trainer::observe() {
   for (const auto& gradient : parameters_->gradients()) seen.gradients_at_start += gradient.defined();
   seen.tf32_allowed = at::globalContext().allowTF32CuDNN() && at::globalContext().allowTF32CuBLAS();
   seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
+  seen.page_faults = -page_faults();
+  if (const auto* allocator = installed_keeping_allocator()) seen.kept_blocks_given = -allocator->figures().given_again;
   return std::make_unique<StepObserver>(seen);
 }
 
 void Trainer::observe_input(const BatchSourceStats& stats) {
   Observations& seen = outcome_.observations;
+  seen.page_faults += page_faults();
+  if (const auto* allocator = installed_keeping_allocator()) {
+    seen.kept_blocks_given += allocator->figures().given_again;
+    seen.kept_bytes = allocator->figures().held_bytes;
+  }
   seen.step = outcome_.steps;   // only now: a step that failed was not observed
   seen.bytes_delivered = stats.bytes_delivered;
   seen.bytes_to_device = stats.bytes_copied;

@@ -10,7 +10,7 @@ import common
 from alternator import Alternator, Side
 
 TRANSFORMS = [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]
-BEST = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "amp": {"dtype": "bfloat16"}}
+BEST = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "host_allocator": True, "amp": {"dtype": "bfloat16"}}
 # (data, optimizations) of trainopt; options of article_script.py. The script gets every improvement that exists for it.
 RUNGS = {
     "0-baseline": ({"num_workers": 0}, {}, ["--keep-gradients"]),

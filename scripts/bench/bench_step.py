@@ -9,7 +9,7 @@ from pathlib import Path
 import common
 from alternator import Alternator, Side
 
-SWITCHES = {"channels_last": True, "set_to_none": True, "fused_optimizer": True}
+SWITCHES = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "host_allocator": True}
 
 
 def measure(dtype: str, chosen, folder: Path) -> dict:

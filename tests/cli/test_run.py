@@ -203,3 +203,16 @@ def test_fewer_samples_than_a_step(trainopt):
     assert "64" in result.err and "100" in result.err, result
     result = trainopt("run", "tiny.yaml", "--run-dir", "out2", "data.batch_size=100", "data.drop_last=false", "train.max_steps=2")
     assert result.code == 0 and [row["samples"] for row in records(trainopt.folder / "out2")] == [64, 128], result
+
+
+def test_host_allocator_changes_addresses_only(trainopt, tmp_path):
+    """A setting of the process, so two processes: the same losses, and blocks that were really given out again."""
+    recipe = tmp_path / "conv.yaml"
+    recipe.write_text("name: conv\ndevice: cpu\nmodel: {name: resnet18, stem: cifar}\n"
+                      "data: {dataset: synthetic, size: 32, image_size: 16, batch_size: 8}\ntrain: {max_steps: 4}\n")
+    folders = {on: tmp_path / on for on in ("false", "true")}
+    for on, folder in folders.items():
+        assert trainopt("run", recipe, f"optimizations.host_allocator={on}", "--run-dir", folder, "--quiet").code == 0
+    assert losses(folders["true"]) == losses(folders["false"])
+    receipt = summary(folders["true"])["receipts"]["host_allocator"]
+    assert receipt["effective"], receipt

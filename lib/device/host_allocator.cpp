@@ -1,0 +1,86 @@
+#include "device/host_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace trainopt {
+
+namespace {
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kPage = size_t{64} << 10;
+
+// Whole huge pages where they are wanted and waste is small.
+size_t rounded(size_t bytes) {
+  const size_t unit = bytes >= 8 * kHugePage ? kHugePage : kPage;
+  return (bytes + unit - 1) / unit * unit;
+}
+}  // namespace
+
+c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
+  if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
+  Header* header = nullptr;
+  if (bytes < kSmallestKept) {
+    void* start = std::aligned_alloc(alignof(Header), (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header));
+    if (!start) throw std::bad_alloc();
+    header = new (start) Header{nullptr, start, bytes};
+  } else {
+    const size_t size = rounded(bytes + sizeof(Header));
+    header = take_kept(size);
+    if (!header) header = map_new(size);
+  }
+  void* data = header + 1;
+  return {data, data, &KeepingAllocator::give_back, c10::Device(c10::kCPU)};
+}
+
+KeepingAllocator::Header* KeepingAllocator::take_kept(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ++figures_.given;
+  const auto found = kept_.lower_bound(bytes);
+  // A block a quarter too large wastes less than it costs to fault a new one in; a larger one is kept for requests of its own size.
+  if (found == kept_.end() || found->first > bytes + bytes / 4) return nullptr;
+  Header* header = found->second;
+  kept_.erase(found);
+  ++figures_.given_again;
+  return header;
+}
+
+KeepingAllocator::Header* KeepingAllocator::map_new(size_t bytes) {
+  // One huge page more, to start at a multiple of it: otherwise the kernel could use none at the ends.
+  const size_t extra = huge_pages_ && bytes >= kHugePage ? kHugePage : 0;
+  void* mapped = ::mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto address = reinterpret_cast<uintptr_t>(mapped);
+  if (extra > 0) {
+    address = (address + kHugePage - 1) / kHugePage * kHugePage;
+    ::madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);   // advice: a kernel without huge pages says no, and that is fine
+  }
+  const std::lock_guard lock(mutex_);
+  figures_.held_bytes += static_cast<int64_t>(bytes);
+  return new (reinterpret_cast<void*>(address)) Header{this, mapped, bytes};
+}
+
+void KeepingAllocator::give_back(void* data) {
+  if (!data) return;
+  Header* header = static_cast<Header*>(data) - 1;
+  if (!header->owner) return std::free(header->start);
+  const std::lock_guard lock(header->owner->mutex_);
+  header->owner->kept_.emplace(header->bytes, header);
+}
+
+KeepingAllocator::Figures KeepingAllocator::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+void install_keeping_allocator(bool huge_pages) {
+  if (installed_keeping_allocator()) return;
+  // Never deleted: tensors may outlive everything else in the process.
+  c10::SetCPUAllocator(new KeepingAllocator(huge_pages), /*priority=*/255);
+}
+
+const KeepingAllocator* installed_keeping_allocator() { return dynamic_cast<const KeepingAllocator*>(c10::GetCPUAllocator()); }
+
+}  // namespace trainopt

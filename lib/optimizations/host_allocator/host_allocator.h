@@ -1,0 +1,23 @@
+// CPU tensors from memory that is kept between steps instead of going back to the kernel. A setting of the process.
+#pragma once
+
+#include "config/describe.h"
+
+namespace trainopt {
+struct Plan;
+struct Outcome;
+}
+
+namespace trainopt::host_allocator {
+
+struct Config {
+  bool huge_pages = true;
+};
+template <class V>
+void describe(V& v, Config& c) {
+  v.field("huge_pages", c.huge_pages, "Ask the kernel for 2 MiB pages.");
+}
+
+Outcome apply(Plan& plan, const Config& config);
+
+}  // namespace trainopt::host_allocator
