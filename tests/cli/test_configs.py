@@ -43,7 +43,7 @@ def test_every_rung_adds_what_its_name_says():
         {"optimizations.fused_optimizer": True},
         {"optimizations.channels_last": True},
         {"optimizations.tf32": True, "optimizations.cudnn_benchmark": True},
-        {"optimizations.device_preprocess.resize": True, "data.persistent_workers": True},
+        {"optimizations.device_preprocess.resize": True, "optimizations.host_allocator": True, "data.persistent_workers": True},
     ]
     rungs = [flat(yaml.safe_load(path.read_text())) for path in LADDER]
     assert len(rungs) == len(list((CHECKOUT / "configs/ladder").iterdir()))
