@@ -34,6 +34,8 @@ class BatchSource {
   virtual void start() {}
   /// In order from the first step on, without end; epochs follow each other. Throws UserError(data).
   virtual Batch next() = 0;
+  /// Prefetches nothing more until next() is called again, so that another trainer can have its turn.
+  virtual void pause() {}
   virtual BatchSourceStats take_stats() = 0;
   virtual const BatchSchedule& schedule() const = 0;
 };
@@ -47,6 +49,7 @@ class LoadedBatches : public BatchSource {
                 std::optional<DevicePreprocess> preprocess);
 
   void start() override { loader_->start(); }
+  void pause() override { loader_->pause(); }
   Batch next() override;
   BatchSourceStats take_stats() override;
   const BatchSchedule& schedule() const override { return loader_->schedule(); }

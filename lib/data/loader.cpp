@@ -63,8 +63,20 @@ void Loader::start() {
   }
 }
 
+void Loader::pause() { paused_ = true; }
+
+void Loader::resume() {
+  if (!paused_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    paused_ = false;
+  }
+  may_open_.notify_all();
+}
+
 HostBatch Loader::next() {
   TRAINOPT_CHECK(delivered_ - released_ < slots());
+  resume();
   const auto begin = Clock::now();
   if (options_.num_workers == 0) {
     load_here();
@@ -139,6 +151,7 @@ void Loader::work(int64_t worker, int64_t sequence) {
 
 std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
   while (!stop_.load(std::memory_order_relaxed)) {
+    if (paused_.load(std::memory_order_relaxed)) wait_while_paused();
     Slot& slot = slot_of(sequence);
     uint64_t tickets = slot.tickets.load(std::memory_order_acquire);
     while (ticket_items(tickets) > 0) {
@@ -150,6 +163,11 @@ std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
     if (ticket_items(slot.tickets.load(std::memory_order_acquire)) == 0) ++sequence;
   }
   return std::nullopt;
+}
+
+void Loader::wait_while_paused() {
+  std::unique_lock lock(mutex_);
+  may_open_.wait(lock, [&] { return stop_ || !paused_; });
 }
 
 /// Opens the batch if it is its turn and its slot is free, or waits for another to do so. False: no more work.

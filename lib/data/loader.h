@@ -60,6 +60,8 @@ class Loader {
   HostBatch next();
   /// Whether next() would not wait. Always false without workers.
   bool ready();
+  /// Workers begin no further sample until the next call of next(): what is ready then is what was ready now.
+  void pause();
   /// How many batches are complete and not delivered.
   int64_t ready_batches();
   /// Gives back the oldest unreleased batch. `last_use`: its memory is overwritten only after this event.
@@ -100,6 +102,8 @@ class Loader {
   Slot& slot_of(int64_t sequence) { return *slots_[static_cast<size_t>(sequence % slots())]; }
   void work(int64_t worker, int64_t sequence);
   std::optional<Claim> claim(int64_t& sequence);
+  void resume();
+  void wait_while_paused();
   bool wait_until_open(int64_t sequence);
   void prepare(Slot& slot, int64_t sequence);
   void load_sample(Slot& slot, int64_t item, SampleLoader::Scratch& scratch);
@@ -121,7 +125,7 @@ class Loader {
   std::vector<std::thread> threads_;
   std::vector<std::atomic<bool>> has_loaded_;   ///< by worker
   int64_t thread_starts_ = 0;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, paused_{false};
   // Under the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
   int64_t opened_, released_, limit_;
   bool opening_ = false;  ///< a worker is preparing batch `opened_`

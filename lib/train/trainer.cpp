@@ -67,7 +67,15 @@ void Trainer::run() {
   if (plan_.evaluation && plan_.evaluation->at_end && outcome_.stopped_by_signal == 0 && evaluated_at_ != outcome_.steps) evaluate();
 }
 
+void Trainer::pause() {
+  batches_->pause();
+  synchronize(plan_.device);
+  deliver(late_.flush());
+  paused_ = true;
+}
+
 void Trainer::step() {
+  if (std::exchange(paused_, false)) boundary_ = Clock::now();
   const BackendGuard settings(plan_.backend);
   const auto observer = observe();
   Record record(boundary_);

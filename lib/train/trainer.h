@@ -44,6 +44,8 @@ class Trainer {
 
   /// One step, for callers that let trainers take turns.
   void step();
+  /// Ends a turn: waits for the device, delivers the rows that are late, and keeps the loader still until the next step().
+  void pause();
   bool finished() const;
 
   /// The state of every part, for another run to read; the model's under torchvision's names.
@@ -80,6 +82,7 @@ class Trainer {
   std::optional<int64_t> diverged_at_;
   std::optional<int64_t> evaluated_at_;
   Clock::time_point started_, boundary_;          ///< of training; of the step that comes
+  bool paused_ = false;
   RunOutcome outcome_;
 };
 

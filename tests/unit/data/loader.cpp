@@ -189,6 +189,36 @@ TEST_CASE("a slot is not written again before it is released") {
   REQUIRE(dataset->loads == 9 * 4);
 }
 
+TEST_CASE("a paused loader keeps what is ready and begins nothing until it is asked again") {
+  auto data = augmented(2, 4);
+  data.persistent_workers = true;
+  const auto dataset = probe(400, 500);
+  auto loader = make_loader(data, dataset, {});
+  take(*loader, 1);
+  loader->pause();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // what was begun may end
+  const int64_t loads = dataset->loads, ready = loader->ready_batches();
+  REQUIRE(loads < 7 * 4);                                     // the slots are not all full: there was more to do
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK(dataset->loads == loads);
+  CHECK(loader->ready_batches() == ready);
+  // The order of what is delivered does not change.
+  const auto rest = take(*loader, 99);
+  CHECK(rest.samples == [&] {
+    auto all = take(*make_loader(data, probe(400), {}), 100).samples;
+    return std::vector<int64_t>(all.begin() + 4, all.end());
+  }());
+}
+
+TEST_CASE("a paused loader can be thrown away") {
+  auto data = augmented(2, 4);
+  auto loader = make_loader(data, probe(400, 100), {});
+  take(*loader, 1);
+  loader->pause();
+  loader.reset();
+  SUCCEED();
+}
+
 TEST_CASE("the number of slots follows workers, prefetching and the limit") {
   REQUIRE(slot_count(0, 2, 100, 1 << 30) == 2);
   REQUIRE(slot_count(8, 2, 100, 1 << 30) == 18);

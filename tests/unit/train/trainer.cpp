@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include <thread>
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -45,6 +47,23 @@ TEST_CASE("two trainers that take turns give the numbers of each alone") {
   CHECK(a.losses() == losses_of(first));
   CHECK(b.losses() == losses_of(second));
   CHECK(a.losses() != b.losses());
+}
+
+TEST_CASE("a trainer that was paused goes on with the same numbers, and its pause counts as no step's time") {
+  Plan plan = small_plan(12);
+  plan.data.config.num_workers = 2;
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  for (int step = 0; step < 12; ++step) {
+    trainer.step();
+    if (step % 3 != 2) continue;
+    trainer.pause();
+    CHECK(rows.rows.size() == static_cast<size_t>(step + 1));   // nothing is late after a pause
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  CHECK(rows.losses() == losses_of(small_plan(12)));
+  for (const Row& row : rows.rows)
+    if (row.step() % 3 == 1 && row.step() > 1) CHECK(milliseconds_between(rows.rows[static_cast<size_t>(row.step()) - 2].ended, row.began) >= 199);
 }
 
 TEST_CASE("micro-batches are one batch cut in pieces") {
