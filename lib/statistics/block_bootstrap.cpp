@@ -1,0 +1,132 @@
+#include "statistics/block_bootstrap.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace trainopt {
+namespace {
+
+constexpr int kResamples = 1999;   // (1999 + 1)·0.025 is a whole number
+
+/// Autocovariances R(0) … R(lags).
+std::vector<double> autocovariances(std::span<const double> series, size_t lags) {
+  const size_t n = series.size();
+  double mean = 0;
+  for (const double value : series) mean += value / static_cast<double>(n);
+  std::vector<double> result(lags + 1);
+  for (size_t lag = 0; lag <= lags; ++lag) {
+    for (size_t i = lag; i < n; ++i) result[lag] += (series[i] - mean) * (series[i - lag] - mean);
+    result[lag] /= static_cast<double>(n);
+  }
+  return result;
+}
+
+/// The smallest m after which `run` correlations in a row are insignificant; else the last significant lag (Politis and White, section 3.2).
+size_t correlated_lags(const std::vector<double>& covariances, size_t run, double significant) {
+  size_t quiet = 0, last = 0;
+  for (size_t lag = 1; lag < covariances.size(); ++lag) {
+    if (std::abs(covariances[lag]) < significant * covariances[0]) {
+      if (++quiet == run) return lag - run;
+    } else {
+      quiet = 0;
+      last = lag;
+    }
+  }
+  return last;
+}
+
+/// Draws resampled sums in O(number of blocks) each, from prefix sums over the series laid twice end to end.
+class StationaryBootstrap {
+ public:
+  explicit StationaryBootstrap(std::span<const Piece> pieces) : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
+    TRAINOPT_CHECK(count_ >= kFewestPieces);
+    for (size_t i = 0; i < 2 * count_; ++i) {
+      const Piece& piece = pieces[i % count_];
+      TRAINOPT_CHECK(piece.samples >= 0 && piece.seconds > 0);
+      prefix_[i + 1] = {prefix_[i].samples + piece.samples, prefix_[i].seconds + piece.seconds};
+    }
+    // A ratio varies as the mean of its linear part does.
+    const double rate = throughput(pieces);
+    std::vector<double> linear;
+    for (const Piece& piece : pieces) linear.push_back(piece.samples - rate * piece.seconds);
+    const double length = mean_block_length(linear);
+    log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
+  }
+
+  /// Throughput of a series of the same number of pieces, made of blocks of geometric length that start anywhere.
+  double draw(PhiloxStream& random) const {
+    double samples = 0, seconds = 0;
+    for (size_t filled = 0; filled < count_;) {
+      const size_t start = random.next_below(count_);
+      const double length = 1 + std::floor(std::log(1 - random.next_unit()) / log_continue_);
+      const size_t end = start + static_cast<size_t>(std::min(length, static_cast<double>(count_ - filled)));
+      samples += prefix_[end].samples - prefix_[start].samples;
+      seconds += prefix_[end].seconds - prefix_[start].seconds;
+      filled += end - start;
+    }
+    return samples / seconds;
+  }
+
+ private:
+  size_t count_;
+  std::vector<Piece> prefix_;
+  double log_continue_;
+};
+
+Interval percentiles(std::vector<double>& draws, double level) {
+  TRAINOPT_CHECK(level > 0 && level < 1);
+  const auto outside = static_cast<std::ptrdiff_t>((1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9);
+  const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0), high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
+  std::nth_element(draws.begin(), low, draws.end());
+  std::nth_element(low, high, draws.end());
+  return {*low, *high};
+}
+
+}  // namespace
+
+double mean_block_length(std::span<const double> series) {
+  const auto n = static_cast<double>(series.size());
+  TRAINOPT_CHECK(n > 1);
+  const auto run = static_cast<size_t>(std::max(5.0, std::ceil(std::sqrt(std::log10(n)))));
+  const size_t most_lags = std::min(series.size() - 1, static_cast<size_t>(std::ceil(std::sqrt(n))) + run);
+  const std::vector<double> covariances = autocovariances(series, most_lags);
+  if (covariances[0] <= 0) return 1;
+  const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), most_lags);
+  double slope = 0, variance = covariances[0];   // G and g(0) of the paper, with its flat-top window
+  for (size_t lag = 1; lag <= window; ++lag) {
+    const double weight = std::min(1.0, 2 * (1 - static_cast<double>(lag) / static_cast<double>(window)));
+    slope += 2 * weight * static_cast<double>(lag) * covariances[lag];
+    variance += 2 * weight * covariances[lag];
+  }
+  if (variance <= 0) return 1;
+  const double length = std::cbrt(slope * slope / (variance * variance) * n);
+  return std::clamp(length, 1.0, std::ceil(std::min(3 * std::sqrt(n), n / 3)));
+}
+
+double throughput(std::span<const Piece> pieces) {
+  Piece sum;
+  for (const Piece& piece : pieces) sum = {sum.samples + piece.samples, sum.seconds + piece.seconds};
+  return sum.samples / sum.seconds;
+}
+
+Interval throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed) {
+  const StationaryBootstrap bootstrap(pieces);
+  PhiloxStream random(mix_key(seed, "throughput"));
+  std::vector<double> draws(kResamples);
+  for (double& value : draws) value = bootstrap.draw(random);
+  return percentiles(draws, level);
+}
+
+Interval throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed) {
+  const StationaryBootstrap bootstrap_a(a), bootstrap_b(b);
+  PhiloxStream random(mix_key(seed, "throughput ratio"));
+  std::vector<double> draws(kResamples);
+  for (double& value : draws) value = bootstrap_b.draw(random) / bootstrap_a.draw(random);
+  return percentiles(draws, level);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,14 @@
+// A range that holds an unknown number with a stated probability.
+#pragma once
+
+namespace trainopt {
+
+/// Both ends belong to it; low ≤ high.
+struct Interval {
+  double low = 0, high = 0;
+
+  bool contains(double value) const { return low <= value && value <= high; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+}  // namespace trainopt
