@@ -9,17 +9,20 @@ namespace {
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
+std::optional<std::string> why_no_step(const BatchSchedule::Shape& shape) {
+  const int64_t step_samples = shape.ranks * shape.accumulation * shape.batch_size;
+  if (!shape.drop_last || shape.samples >= step_samples) return std::nullopt;
+  return fmt::format("an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
+                     "{} a step ({} ranks × {} accumulation × {} batch_size)",
+                     shape.samples, step_samples, shape.ranks, shape.accumulation, shape.batch_size);
+}
+
 BatchSchedule::BatchSchedule(const Shape& shape) : shape_(shape) {
   TRAINOPT_CHECK(shape.samples >= 1 && shape.batch_size >= 1 && shape.ranks >= 1 && shape.accumulation >= 1);
   TRAINOPT_CHECK(shape.rank >= 0 && shape.rank < shape.ranks);
   step_samples_ = shape.ranks * shape.accumulation * shape.batch_size;
   steps_per_epoch_ = shape.drop_last ? shape.samples / step_samples_ : divide_up(shape.samples, step_samples_);
-  if (steps_per_epoch_ == 0)
-    throw UserError(
-        fmt::format("an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
-                    "{} a step ({} ranks × {} accumulation × {} batch_size)",
-                    shape.samples, step_samples_, shape.ranks, shape.accumulation, shape.batch_size),
-        ExitCode::data);
+  if (const auto reason = why_no_step(shape)) throw UserError(*reason, ExitCode::data);
   micros_per_epoch_ = (steps_per_epoch_ - 1) * shape.accumulation + micros_in_step(steps_per_epoch_ - 1);
 }
 

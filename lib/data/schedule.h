@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 namespace trainopt {
 
@@ -52,5 +54,8 @@ class BatchSchedule {
   Shape shape_;
   int64_t step_samples_, steps_per_epoch_, micros_per_epoch_;
 };
+
+/// Why an epoch of this shape has no step, with the numbers; nullopt if it has one.
+std::optional<std::string> why_no_step(const BatchSchedule::Shape& shape);
 
 }  // namespace trainopt

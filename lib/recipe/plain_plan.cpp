@@ -1,6 +1,7 @@
 #include "recipe/plain_plan.h"
 
 #include "data/evaluation_transforms.h"
+#include "recipe/accumulation.h"
 
 #include <algorithm>
 
@@ -22,20 +23,10 @@ ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "as the recipe says"};
 }
 
-int64_t accumulation(const Recipe& recipe, int64_t ranks) {
-  const int64_t together = ranks * recipe.data.batch_size;
-  const auto& global = recipe.data.global_batch_size;
-  const auto& asked = recipe.train.gradient_accumulation_steps;
-  if (!global) return asked.value_or(1);
-  if (asked && *asked * together != *global)
-    throw UserError(fmt::format("data.global_batch_size must be ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
-                                ranks, *asked, recipe.data.batch_size));
-  if (*global % together != 0) {
-    const int64_t near = std::max<int64_t>(1, (*global + together / 2) / together) * together;
-    throw UserError(fmt::format("data.global_batch_size must divide by ranks × data.batch_size, {} would: {}, {} × {}", near, *global, ranks,
-                                recipe.data.batch_size));
-  }
-  return *global / together;
+int64_t accumulation_or_throw(const Recipe& recipe) {
+  const auto found = accumulation(recipe, kRanks);
+  if (const auto* problem = std::get_if<RecipeProblem>(&found)) throw UserError(fmt::format("{}: {}", problem->key, problem->message));
+  return std::get<int64_t>(found);
 }
 
 /// What takes effect without any switch; the passes turn on what the recipe asks for.
@@ -100,7 +91,6 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 }  // namespace
 
 Plan plain_plan(const Recipe& recipe, const Machine& machine) {
-  constexpr int64_t kRanks = 1;
   const auto [device, reason] = choose_device(recipe.device, machine);
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.device_reason = reason;
@@ -110,7 +100,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine) {
   plan.data.config = without_switches(recipe.data);
   plan.data.dataset = open_training_data(recipe.data, plan.seed);
   plan.data.options.ranks = kRanks;
-  plan.data.options.accumulation = accumulation(recipe, kRanks);
+  plan.data.options.accumulation = accumulation_or_throw(recipe);
   plan.data.options.seed = plan.seed;
   plan.data.options.num_classes = recipe.model.num_classes;
   if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);

@@ -1,5 +1,7 @@
 #include "recipe/validate.h"
 
+#include "data/schedule.h"
+#include "recipe/accumulation.h"
 #include "recipe/recipe_io.h"
 
 #include <set>
@@ -113,6 +115,17 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
 
+/// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
+void check_steps(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  const DataConfig& data = recipe.data;
+  const auto micros = accumulation(recipe, kRanks);
+  if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
+  if (reads_files(data.dataset)) return;
+  const auto no_step = why_no_step({.samples = data.size, .batch_size = data.batch_size, .ranks = kRanks, .accumulation = std::get<int64_t>(micros),
+                                    .drop_last = data.drop_last});
+  if (no_step) problems.push_back({changed.contains("data.size") ? "data.size" : "data.batch_size", *no_step});
+}
+
 void check_device(const Recipe& recipe, Problems& problems) {
   if (!known_device(recipe.device)) problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
 }
@@ -146,6 +159,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe) {
   check_folders(recipe, problems);
   check_device(recipe, problems);
   check_data(recipe, changed, problems);
+  check_steps(recipe, changed, problems);
   check_training(recipe, changed, problems);
   check_not_yet(recipe, changed, problems);
   return problems;

@@ -140,8 +140,22 @@ def test_bad_overrides_name_themselves(trainopt):
 # C11
 def test_global_batch_that_does_not_divide(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    trainopt.refused("plan", "tiny.yaml", "data.global_batch_size=12", says=["12", "8"])
-    trainopt.refused("plan", "tiny.yaml", "data.global_batch_size=32", "train.gradient_accumulation_steps=2", says=["32", "8", "2"])
+    for command in ("check", "plan"):
+        trainopt.refused(command, "tiny.yaml", "data.global_batch_size=12", says=["data.global_batch_size: ", "12, 1 × 8"])
+        trainopt.refused(command, "tiny.yaml", "data.global_batch_size=32", "train.gradient_accumulation_steps=2", says=["32, 1 × 2 × 8"])
+
+
+def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
+    """Before any data is looked at, each at its line."""
+    trainopt.write("bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 100\n  non_blocking: true\n")
+    result = trainopt.refused("check", "bad.yaml", says=["100, 1 × 64"])
+    assert places(result) == [(1, "seed"), (5, "data.global_batch_size"), (6, "data.non_blocking")], result
+    trainopt.write("bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 128\n")
+    result = trainopt.refused("check", "bad.yaml", says=["100 samples, 128 a step (1 ranks × 2 accumulation × 64 batch_size)"])
+    assert places(result) == [(1, "seed"), (3, "data.size")], result
+    trainopt.write("bad.yaml", "data: {dataset: synthetic, batch_size: 20000}\n")
+    assert places(trainopt.refused("check", "bad.yaml")) == [(1, "data.batch_size")]
+    assert trainopt("check", "bad.yaml", "data.drop_last=false").code == 0
 
 
 # C12

@@ -199,8 +199,13 @@ def test_a_closed_console_does_not_end_the_run(trainopt):
 
 def test_fewer_samples_than_a_step(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    result = trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=100", code=3)
-    assert "64" in result.err and "100" in result.err, result
+    numbers = ["64 samples, 100 a step"]
+    trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=100", code=2, says=numbers)
+    trainopt.write("files/data_batch_1.bin", b"\0" * 64 * 3073)   # how many there are is known only from the files
+    files = ["data.dataset=cifar10", "data.path=files", "data.size=null", "data.batch_size=100"]
+    assert trainopt("check", "tiny.yaml", *files).code == 0
+    for command in (["run", "--run-dir", "out"], ["plan"]):
+        trainopt.refused(*command, "tiny.yaml", *files, code=3, says=numbers)
     result = trainopt("run", "tiny.yaml", "--run-dir", "out2", "data.batch_size=100", "data.drop_last=false", "train.max_steps=2")
     assert result.code == 0 and [row["samples"] for row in records(trainopt.folder / "out2")] == [64, 128], result
 
