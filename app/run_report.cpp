@@ -1,5 +1,6 @@
 #include "app/run_report.h"
 
+#include "app/not_measured.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "device/memory.h"
@@ -89,7 +90,7 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& e
   telemetry_.stop();
   sinks_.finish();
   write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");   // first: a full disk may have room for it alone
-  write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, telemetry_.reasons()).dump(2) + "\n");
+  write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, why_not_measured(plan, sinks_.recorded(), telemetry_.reasons())).dump(2) + "\n");
   if (sinks_.dropped_lines() > 0) spdlog::warn("{} record lines could not be written", sinks_.dropped_lines());
   if (quiet_) return;
   std::vector<SwitchLine> lines;

@@ -37,6 +37,8 @@ void Sinks::write(const Row& row) {
 }
 
 void Sinks::write_now(const Row& row) {
+  for (const MetricInfo& metric : kCatalogue)
+    if (row[metric.metric]) recorded_.set(static_cast<size_t>(metric.metric));
   for (const auto& file : files_) file->write(row);
   console_->step(row, console_lines_ ? console_line(row, total_steps_) : std::string());
 }

@@ -6,6 +6,7 @@
 #include "metrics/line_file.h"
 #include "metrics/record.h"
 
+#include <bitset>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -57,6 +58,8 @@ class Sinks {
   void flush();
   /// Lines of the files that a full disk cost.
   int64_t dropped_lines() const;
+  /// By Metric: whether a row that the rule lets through had a value for it.
+  const std::bitset<kMetricCount>& recorded() const { return recorded_; }
   /// For lines of other kinds (evaluations, the table at the end), in order with the steps.
   Console& console() { return *console_; }
 
@@ -68,6 +71,7 @@ class Sinks {
   std::unique_ptr<Console> console_;
   std::vector<std::unique_ptr<Sink>> files_;
   std::optional<Row> held_back_;
+  std::bitset<kMetricCount> recorded_;
 };
 
 }  // namespace trainopt

@@ -56,6 +56,33 @@ def test_records(tiny_run):
         assert float(cells["loss"]) == row["loss"] and cells["grad_norm"] == ""
 
 
+def not_measured_as_recorded(folder):
+    """environment.json's reasons, which are those of the columns that are null in every row, and of no others."""
+    rows = records(folder)
+    reasons = json.loads((folder / "environment.json").read_text())["not_measured"]
+    assert set(reasons) == {name for name in RECORD if all(row[name] is None for row in rows)}
+    assert all(reasons.values()), reasons
+    return reasons
+
+
+def test_what_was_not_measured_has_a_reason(trainopt, tiny_run):
+    reasons = not_measured_as_recorded(tiny_run[0])
+    assert "max_grad_norm" in reasons["grad_norm"] and "float16" in reasons["loss_scale"] and "CPU" in reasons["copy_ms"], reasons
+    trainopt.write("tiny.yaml", TINY)
+    for name, overrides in {"clipped": ["train.max_grad_norm=1"], "scaled": ["optimizations.amp={dtype: float16}"],
+                            "synthetic": ["data={dataset: synthetic, image_size: 8, transforms: []}"], "rare": ["logging.every_n_steps=4"],
+                            "unsampled": ["telemetry.interval=1h", "train.max_steps=1"]}.items():
+        assert trainopt("run", "tiny.yaml", "--run-dir", name, "device=cpu", *overrides).code == 0, name
+        reasons = not_measured_as_recorded(trainopt.folder / name)
+        assert ("grad_norm" in reasons, "loss_scale" in reasons) == (name != "clipped", name != "scaled"), (name, reasons)
+
+
+def test_a_run_without_a_step_says_so_of_every_number(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    assert trainopt("run", "tiny.yaml", "--run-dir", "out", "model.hidden=[100000, 10000000]").code == 5
+    assert set(not_measured_as_recorded(trainopt.folder / "out").values()) == {"no step was completed"}
+
+
 def test_summary(tiny_run):
     folder, result = tiny_run
     got = summary(folder)

@@ -1,0 +1,31 @@
+#include "app/not_measured.h"
+
+namespace trainopt {
+namespace {
+
+std::string reason_of(Metric metric, const Plan& plan) {
+  switch (metric) {
+    case Metric::grad_norm: return "train.max_grad_norm is not set";
+    case Metric::loss_scale: return "only optimizations.amp with float16 has a loss scale";
+    case Metric::copy_ms:
+      if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";
+      if (!plan.data.dataset) return "synthetic batches are made on the device, nothing is copied";
+      return "no copy was known to have ended when a record was taken";
+    default: return "telemetry took no sample in any recorded step";
+  }
+}
+
+}  // namespace
+
+Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& recorded, const Reasons& telemetry) {
+  Reasons reasons;
+  for (const MetricInfo& metric : kCatalogue) {
+    if (recorded[static_cast<size_t>(metric.metric)]) continue;
+    const std::string name(metric.name);
+    const auto known = telemetry.find(name);
+    reasons[name] = recorded.none() ? "no step was completed" : known != telemetry.end() ? known->second : reason_of(metric.metric, plan);
+  }
+  return reasons;
+}
+
+}  // namespace trainopt
