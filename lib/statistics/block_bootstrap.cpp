@@ -82,8 +82,10 @@ Interval percentiles(std::vector<double>& draws, double level) {
   const auto outside = static_cast<std::ptrdiff_t>((1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9);
   const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0), high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
   std::nth_element(draws.begin(), low, draws.end());
+  Interval interval{.low = *low};
   std::nth_element(low, high, draws.end());
-  return {*low, *high};
+  interval.high = *high;
+  return interval;
 }
 
 }  // namespace

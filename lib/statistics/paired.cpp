@@ -70,8 +70,10 @@ std::optional<Interval> paired_interval(std::span<const double> differences, dou
   std::vector<double> means = subset_means(differences, bits, seed);
   const auto low = means.begin() + (outside - 1), high = means.end() - outside;
   std::nth_element(means.begin(), low, means.end());
+  Interval interval{.low = *low};
   std::nth_element(low, high, means.end());
-  return Interval{*low, *high};
+  interval.high = *high;
+  return interval;
 }
 
 }  // namespace trainopt
