@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "statistics/student.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,13 +11,14 @@
 namespace trainopt {
 namespace {
 
-constexpr int kResamples = 1999;   // (1999 + 1)·0.025 is a whole number
+constexpr int kResamples = 999;   // (999 + 1)·0.025 is a whole number
 
 /// Autocovariances R(0) … R(lags).
 std::vector<double> autocovariances(std::span<const double> series, size_t lags) {
   const size_t n = series.size();
   double mean = 0;
-  for (const double value : series) mean += value / static_cast<double>(n);
+  for (const double value : series) mean += value;
+  mean /= static_cast<double>(n);
   std::vector<double> result(lags + 1);
   for (size_t lag = 0; lag <= lags; ++lag) {
     for (size_t i = lag; i < n; ++i) result[lag] += (series[i] - mean) * (series[i - lag] - mean);
@@ -39,22 +41,31 @@ size_t correlated_lags(const std::vector<double>& covariances, size_t run, doubl
   return last;
 }
 
+/// The bootstrap's spread is too small in short series, and every cause depends on the share of the series that a block is. With the
+/// best length, blocks that are cut off lose the share sqrt(block) of the variance (the bias G / length of Politis and White, where
+/// length³ = (G/g(0))²·n); the mean is that of the same series: the share `block`; and the variance is as uncertain as one of 1/block values.
+double widening(double block, double tail) {
+  const double student = student_quantile(tail, std::max(1 / block, 3.0)) / student_quantile(tail, INFINITY);
+  return student / std::sqrt((1 - std::sqrt(block)) * (1 - block));
+}
+
 /// Draws resampled sums in O(number of blocks) each, from prefix sums over the series laid twice end to end.
 class StationaryBootstrap {
  public:
-  explicit StationaryBootstrap(std::span<const Piece> pieces) : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
-    TRAINOPT_CHECK(count_ >= kFewestPieces);
+  StationaryBootstrap(std::span<const Piece> pieces, double level) : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
+    TRAINOPT_CHECK(count_ >= kFewestPieces && level > 0 && level < 1);
     for (size_t i = 0; i < 2 * count_; ++i) {
       const Piece& piece = pieces[i % count_];
       TRAINOPT_CHECK(piece.samples >= 0 && piece.seconds > 0);
       prefix_[i + 1] = {prefix_[i].samples + piece.samples, prefix_[i].seconds + piece.seconds};
     }
     // A ratio varies as the mean of its linear part does.
-    const double rate = throughput(pieces);
+    throughput_ = throughput(pieces);
     std::vector<double> linear;
-    for (const Piece& piece : pieces) linear.push_back(piece.samples - rate * piece.seconds);
+    for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const double length = mean_block_length(linear);
     log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
+    widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
 
   /// Throughput of a series of the same number of pieces, made of blocks of geometric length that start anywhere.
@@ -68,17 +79,16 @@ class StationaryBootstrap {
       seconds += prefix_[end].seconds - prefix_[start].seconds;
       filled += end - start;
     }
-    return samples / seconds;
+    return throughput_ + widening_ * (samples / seconds - throughput_);
   }
 
  private:
   size_t count_;
   std::vector<Piece> prefix_;
-  double log_continue_;
+  double throughput_, log_continue_, widening_;
 };
 
 Interval percentiles(std::vector<double>& draws, double level) {
-  TRAINOPT_CHECK(level > 0 && level < 1);
   const auto outside = static_cast<std::ptrdiff_t>((1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9);
   const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0), high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
   std::nth_element(draws.begin(), low, draws.end());
@@ -116,7 +126,7 @@ double throughput(std::span<const Piece> pieces) {
 }
 
 Interval throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed) {
-  const StationaryBootstrap bootstrap(pieces);
+  const StationaryBootstrap bootstrap(pieces, level);
   PhiloxStream random(mix_key(seed, "throughput"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap.draw(random);
@@ -124,7 +134,7 @@ Interval throughput_interval(std::span<const Piece> pieces, double level, uint64
 }
 
 Interval throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed) {
-  const StationaryBootstrap bootstrap_a(a), bootstrap_b(b);
+  const StationaryBootstrap bootstrap_a(a, level), bootstrap_b(b, level);
   PhiloxStream random(mix_key(seed, "throughput ratio"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap_b.draw(random) / bootstrap_a.draw(random);

@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "statistics/paired.h"
+#include "statistics/student.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 
 namespace trainopt {
@@ -16,16 +16,6 @@ namespace {
 constexpr double kShare = 0.2;
 
 double left_before(int look) { return std::pow(1 - kShare, look); }
-
-/// The value that a standard normal number exceeds with probability `tail` in (0, 1/2).
-double normal_quantile(double tail) {
-  double low = 0, high = 40;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(middle / std::numbers::sqrt2) / 2 > tail ? low : high) = middle;
-  }
-  return low;
-}
 
 }  // namespace
 
@@ -94,12 +84,12 @@ void SequentialVerdict::look(double error) {
 
 int64_t blocks_needed(double sd, const SequentialOptions& options) {
   TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0);
-  constexpr double kPower = 1.28;
   for (int look = 0;; ++look) {
     const int64_t blocks = blocks_at_look(look);
+    const auto degrees = static_cast<double>(blocks - 1);
     const double error = (1 - options.level) * left_before(look) * kShare;
-    const double half_width = normal_quantile(error / 2) * sd / std::sqrt(static_cast<double>(blocks));
-    if (half_width + kPower * sd / std::sqrt(static_cast<double>(blocks)) <= std::log1p(options.min_effect)) return blocks;
+    const double reach = student_quantile(error / 2, degrees) + student_quantile(0.1, degrees);
+    if (reach * sd / std::sqrt(static_cast<double>(blocks)) <= std::log1p(options.min_effect)) return blocks;
   }
 }
 

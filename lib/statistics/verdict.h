@@ -61,7 +61,7 @@ class SequentialVerdict {
 };
 
 /// About how many blocks SequentialVerdict takes where one block's log ratio has the standard deviation `sd`: the first look with a
-/// chance of 80 % to find no effect where there is none, and of 90 % to see one of `min_effect` (> 0). Normal approximation.
+/// chance of 80 % to find no effect where there is none, and of 90 % to see one of `min_effect` (> 0).
 int64_t blocks_needed(double sd, const SequentialOptions& options);
 
 }  // namespace trainopt

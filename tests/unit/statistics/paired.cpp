@@ -1,0 +1,124 @@
+#include "statistics/paired.h"
+
+#include "base/philox.h"
+#include "simulate.h"
+#include "support/catch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+std::vector<double> some_differences(size_t count, uint64_t seed, double spread = 0.03) {
+  PhiloxStream random(seed);
+  std::vector<double> values(count);
+  for (double& value : values) value = 0.02 + spread * random.next_normal() * random.next_uniform(0.2, 2);
+  return values;
+}
+
+/// The obvious twin: whether the sign-flip test rejects the mean `centre`, by all 2^n patterns of signs.
+bool rejects(const std::vector<double>& differences, double centre, double level) {
+  const uint32_t patterns = 1u << differences.size();
+  double sum = 0;
+  for (const double difference : differences) sum += difference - centre;
+  uint32_t as_high = 0, as_low = 0;
+  for (uint32_t pattern = 0; pattern < patterns; ++pattern) {
+    double flipped = 0;
+    for (size_t i = 0; i < differences.size(); ++i) flipped += (pattern >> i & 1 ? -1 : 1) * (differences[i] - centre);
+    as_high += pattern == 0 || flipped >= sum;
+    as_low += pattern == 0 || flipped <= sum;
+  }
+  return std::min(as_high, as_low) <= (1 - level) / 2 * patterns + 1e-9;
+}
+
+}  // namespace
+
+TEST_CASE("the interval is what a sign-flip test over all patterns does not reject") {
+  for (const size_t count : {6u, 8u, 11u})
+    for (const double level : {0.5, 0.95, 0.96})
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        const std::vector<double> differences = some_differences(count, seed);
+        const auto interval = paired_interval(differences, level, seed);
+        REQUIRE(interval);
+        CAPTURE(count, level, seed, interval->low, interval->high);
+        for (const double inside : {1e-9, 0.01, 0.3, 0.7, 0.99, 1 - 1e-9})
+          CHECK_FALSE(rejects(differences, interval->low + inside * (interval->high - interval->low), level));
+        for (const double outside : {1e-9, 0.01, 0.2}) {
+          CHECK(rejects(differences, interval->low - outside * 0.1, level));
+          CHECK(rejects(differences, interval->high + outside * 0.1, level));
+        }
+      }
+}
+
+TEST_CASE("with many blocks the interval is that of the percentile bootstrap") {
+  for (const size_t count : {150u, 600u}) {
+    const std::vector<double> differences = some_differences(count, count);
+    PhiloxStream random(5);
+    std::vector<double> means(20000);
+    for (double& mean : means) {
+      for (size_t i = 0; i < count; ++i) mean += differences[random.next_below(count)];
+      mean /= static_cast<double>(count);
+    }
+    std::sort(means.begin(), means.end());
+    const double low = means[500], high = means[19499];
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const auto interval = paired_interval(differences, 0.95, seed);
+      REQUIRE(interval);
+      CHECK(interval->low == Approx(low).margin(0.08 * (high - low)));
+      CHECK(interval->high == Approx(high).margin(0.08 * (high - low)));
+    }
+  }
+}
+
+TEST_CASE("there is no interval where the level cannot be reached") {
+  const std::vector<double> differences = some_differences(8, 1);
+  CHECK_FALSE(paired_interval({}, 0.95, 0));
+  CHECK_FALSE(paired_interval(std::span(differences).first(5), 0.95, 0));      // 2/32 > 0.05
+  CHECK(paired_interval(std::span(differences).first(6), 0.95, 0));            // 2/64 < 0.05
+  CHECK_FALSE(paired_interval(differences, 0.995, 0));
+  // 2/256 exactly: from the least to the greatest.
+  const auto widest = paired_interval(differences, 1 - 2.0 / 256, 0);
+  REQUIRE(widest);
+  CHECK(widest->low == Approx(*std::min_element(differences.begin(), differences.end())));
+  CHECK(widest->high == Approx(*std::max_element(differences.begin(), differences.end())));
+  CHECK_FALSE(paired_interval(some_differences(100, 1), 1 - 1e-9, 0));
+}
+
+TEST_CASE("the interval moves and scales with the differences, and holds their mean") {
+  const std::vector<double> differences = some_differences(30, 3);
+  std::vector<double> moved;
+  for (const double difference : differences) moved.push_back(-2 * difference + 1);
+  const auto interval = paired_interval(differences, 0.99, 4), other = paired_interval(moved, 0.99, 4);
+  REQUIRE((interval && other));
+  CHECK(other->low == Approx(-2 * interval->high + 1));
+  CHECK(other->high == Approx(-2 * interval->low + 1));
+  CHECK(interval->contains(std::accumulate(differences.begin(), differences.end(), 0.0) / 30));
+  CHECK(paired_interval(std::vector<double>(20, 0.25), 0.95, 0)->high == Approx(0.25));
+}
+
+TEST_CASE("coverage is exact, whatever the noise", "[rates]") {
+  constexpr int64_t kTrials = 4000;
+  for (const Noise noise : kNoises)
+    for (const int64_t blocks : {7, 9, 30}) {
+      int64_t missed = 0;
+      for (uint64_t seed = 0; seed < kTrials; ++seed)
+        missed += !paired_interval(simulate(noise, 1.03, blocks, seed), 0.95, seed)->contains(std::log(1.03));
+      // As many gaps between subset means as fit into 5 %, out of all of them.
+      const double gaps = std::pow(2.0, std::min<double>(static_cast<double>(blocks), 12));
+      const double promised = 2 * std::floor(0.025 * gaps) / gaps;
+      INFO(describe(noise) << ", " << blocks << " blocks: missed " << 100.0 * missed / kTrials << " %, promised " << 100 * promised << " %");
+      CHECK_FALSE(exceeds(missed, kTrials, promised));
+      CHECK_FALSE(exceeds(kTrials - missed, kTrials, 1 - promised));
+    }
+}
+
+TEST_CASE("without the coin coverage is lost") {
+  int64_t missed = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed)
+    missed += !paired_interval(simulate(Noise::every_fourth, 1.03, 30, seed, always_abba), 0.95, seed)->contains(std::log(1.03));
+  CHECK(exceeds(missed, 500, 0.5));
+}
