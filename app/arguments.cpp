@@ -24,8 +24,8 @@ Environment read_environment(char** variables) {
   return environment;
 }
 
-void RecipeArguments::add_to(CLI::App& command) {
-  command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")->type_name("RECIPE... [key=value ...]");
+void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
+  command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")->type_name(what);
   command.allow_extras();   // --key=value; main() refuses them for other commands, load() what else is left over
 }
 
@@ -42,7 +42,7 @@ std::vector<std::string> leftovers(const CLI::App& command) {
   return all;
 }
 
-LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
+Sources RecipeArguments::split(const CLI::App& command) const {
   Sources sources;
   std::vector<std::string> all = words;
   for (const auto& extra : leftovers(command)) {
@@ -57,6 +57,11 @@ LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
     else
       sources.files.emplace_back(word);
   }
+  return sources;
+}
+
+LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
+  const Sources sources = split(command);
   if (sources.files.empty()) throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
   return load_recipe(sources);
 }

@@ -31,8 +31,9 @@ std::vector<std::string> leftovers(const CLI::App& command);
 struct RecipeArguments {
   std::vector<std::string> words;
 
-  void add_to(CLI::App& command);
-  /// Throws UserError for a word that is neither an option, a recipe nor an override.
+  void add_to(CLI::App& command, const std::string& what = "RECIPE... [key=value ...]");
+  /// Recipes and overrides apart. Throws UserError for a word that is neither an option, a recipe nor an override.
+  Sources split(const CLI::App& command) const;
   LoadedRecipe load(const CLI::App& command) const;
 };
 

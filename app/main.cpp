@@ -62,7 +62,9 @@ int run(int argc, char** argv, const Environment& environment) {
   data.require_subcommand(1);
   add(data, add_data_bench);
   add(data, add_data_export);
+  add(app, add_compare);
   add(app, add_env);
+  add(app, add_arm);
   // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.
   app.allow_extras();
   data.allow_extras();

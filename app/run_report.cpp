@@ -76,10 +76,7 @@ Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const 
                {"steps", outcome.steps}, {"samples", outcome.samples}, {"wall_s", outcome.wall_s}};
   json.update(summary_.to_json());
   json["evaluation"] = outcome.evaluation ? evaluation_json(*outcome.evaluation) : Json();
-  json["receipts"] = Json::object();
-  for (const auto& entry : receipts(plan.switches, outcome.observations))
-    json["receipts"][entry.name] = {{"requested", entry.requested}, {"observed", entry.receipt.observed}, {"effective", entry.receipt.effective},
-                                    {"reason", entry.receipt.reason}};
+  json["receipts"] = receipts_json(receipts(plan.switches, outcome.observations));
   return json;
 }
 

@@ -1,5 +1,6 @@
 #include "recipe/recipe_io.h"
 
+#include "config/suggest.h"
 #include "data/transform_form.h"
 #include "recipe/validate.h"
 
@@ -20,6 +21,18 @@ std::string recipe_yaml(const Recipe& recipe) { return to_yaml(recipe); }
 Json recipe_json(const Recipe& recipe) { return to_json(recipe); }
 std::string documented_recipe() { return documented_yaml<Recipe>(); }
 Json recipe_schema() { return schema_of<Recipe>(); }
+
+std::string key_of_switch(const std::string& name) {
+  const auto options = options_of<Recipe>();
+  for (const char* section : {"optimizations.", "data.", ""})
+    for (const auto& option : options)
+      if (option.path == section + name || option.path.starts_with(section + name + ".")) return section + name;
+  std::vector<std::string_view> names;
+  for (const auto& option : options)
+    if (option.path.starts_with("optimizations.") || option.path.starts_with("data.")) names.push_back(std::string_view(option.path).substr(option.path.find('.') + 1));
+  const std::string nearest = nearest_of(name, names);
+  throw UserError(fmt::format("no switch is called so{}: {}", nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
+}
 
 std::string recipe_help(const std::string& section_or_key) {
   auto options = options_of<Recipe>();

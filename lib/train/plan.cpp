@@ -34,7 +34,8 @@ std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int
   BatchesOptions with_device = options;
   with_device.device = device;
   with_device.end_step = end_step;
-  return make_batches(config, dataset, with_device);
+  auto batches = make_batches(config, dataset, with_device);
+  return around ? around(std::move(batches)) : std::move(batches);
 }
 
 }  // namespace trainopt

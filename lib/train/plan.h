@@ -39,6 +39,7 @@ struct DataPlan {
   DataConfig config;                                             ///< as it takes effect: switches without effect are off here
   std::shared_ptr<const Dataset> dataset;                        ///< null for synthetic
   BatchesOptions options;
+  std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)> around;   ///< goes around what open() makes; empty: nothing does
 
   int64_t samples() const;                                       ///< in an epoch
   InputShape image() const;                                      ///< as the model sees it

@@ -17,4 +17,11 @@ std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, 
   return all;
 }
 
+Json receipts_json(const std::vector<SwitchReceipt>& receipts) {
+  Json json = Json::object();
+  for (const auto& [name, requested, receipt] : receipts)
+    json[name] = {{"requested", requested}, {"observed", receipt.observed}, {"effective", receipt.effective}, {"reason", receipt.reason}};
+  return json;
+}
+
 }  // namespace trainopt

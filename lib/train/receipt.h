@@ -1,6 +1,7 @@
 // What was asked of a switch, what it is expected to do here, and what was seen of it.
 #pragma once
 
+#include "base/json.h"
 #include "train/observations.h"
 
 #include <functional>
@@ -38,5 +39,7 @@ struct SwitchReceipt {
   Receipt receipt;
 };
 std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const Observations& seen);
+/// As summary.json has them: {<switch>: {requested, observed, effective, reason}}.
+Json receipts_json(const std::vector<SwitchReceipt>& receipts);
 
 }  // namespace trainopt

@@ -1,0 +1,55 @@
+// trainopt arm: what `compare` and `ablate` start for an arm that has a process of its own. Not for people, so --help leaves it out.
+#include "app/commands.h"
+#include "app/explain.h"
+#include "compare/arm_service.h"
+#include "compare/local_arm.h"
+#include "compare/make_arm.h"
+
+#include <csignal>
+
+namespace trainopt {
+namespace {
+
+/// Uses up its trainer's process settings, which is why it has a process of its own.
+std::unique_ptr<Arm> arm_of(const ArmSpec& spec, Clock::time_point began) {
+  Plan plan = arm_plan(spec, detect_machine());
+  apply(plan.process);
+  return std::make_unique<LocalArm>(std::move(plan), spec.folder, began, /*alone=*/true);
+}
+
+std::optional<Ceiling> ceiling_of(const std::string& word) {
+  for (const auto& choice : Choices<Ceiling>::all)
+    if (choice.word == word) return choice.value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Command add_arm(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("arm", "One arm of a comparison")->group("");
+  const auto recipes = std::make_shared<RecipeArguments>();
+  const auto socket = std::make_shared<int>(-1);
+  const auto folder = std::make_shared<std::string>();
+  const auto without = std::make_shared<std::string>();
+  const auto batch_seed = std::make_shared<std::optional<int64_t>>();
+  command->add_option("--socket", *socket)->required();
+  command->add_option("--folder", *folder)->required();
+  command->add_option("--without-cost", *without);
+  command->add_option("--batch-seed", *batch_seed);
+  recipes->add_to(*command);
+  return [=](const CommandContext&) {
+    const auto began = Clock::now();
+    // Signals from the terminal reach every process of its group; the comparison decides what they mean.
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
+    const auto make = [&] {
+      return arm_of({.recipe = recipes->load(*command).recipe, .folder = *folder, .without = ceiling_of(*without), .batch_seed = *batch_seed}, began);
+    };
+    serve_arm(*socket, make, [](const std::exception& error) {
+      const auto [sentence, code] = explain(error);
+      return std::pair(sentence, code);
+    });
+    return 0;
+  };
+}
+
+}  // namespace trainopt

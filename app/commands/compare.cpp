@@ -1,0 +1,145 @@
+// trainopt compare A B: which of two recipes is faster, with an interval.
+#include "app/commands.h"
+#include "app/measure_options.h"
+#include "app/run_directory.h"
+#include "app/signals.h"
+#include "compare/bundle.h"
+#include "compare/comparison_json.h"
+#include "compare/comparison_text.h"
+#include "compare/finished_runs.h"
+#include "compare/make_arm.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace trainopt {
+namespace fs = std::filesystem;
+namespace {
+
+struct CompareArguments {
+  RecipeArguments recipes;
+  MeasureOptions measure;
+  std::vector<std::string> with, without;
+  std::string show, run_dir;
+  bool json = false, markdown = false, own_processes = false, no_numbers = false;
+};
+
+/// An arm as the user named it.
+struct NamedRecipe {
+  std::string name;
+  Recipe recipe;
+};
+
+NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words) {
+  return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command).recipe};
+}
+
+/// Two recipes; or one, with (B) and without (A) what --without names; or one, as it is (A) and with what --with gives (B).
+std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments, const std::vector<fs::path>& files,
+                                            const std::vector<std::string>& overrides) {
+  const auto with = [&](const fs::path& file, const std::vector<std::string>& more) {
+    std::vector<std::string> words{file.string()};
+    words.insert(words.end(), overrides.begin(), overrides.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return load_named(command, words);
+  };
+  if (files.size() == 2 && arguments.with.empty() && arguments.without.empty()) return {with(files[0], {}), with(files[1], {})};
+  if (files.size() != 1 || (arguments.with.empty() && arguments.without.empty()))
+    throw UserError("name two recipes, or one and --without SWITCH or --with key=value: trainopt compare A B");
+  std::vector<std::string> left_out;
+  for (const auto& name : arguments.without) left_out.push_back(key_of_switch(name) + "=null");
+  return {with(files[0], left_out), with(files[0], arguments.with)};
+}
+
+bool is_run(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+void print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
+  if (arguments.json) return print_json(to_json(comparison, false));
+  std::fputs((arguments.markdown ? comparison_markdown(comparison) : comparison_text(comparison, color)).c_str(), stdout);
+}
+
+int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
+  const auto options = arguments.measure.options();
+  const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level, options.min_effect);
+  if (arguments.json) print_json(to_json(result));
+  else std::fputs(runs_text(result).c_str(), stdout);
+  return 0;
+}
+
+int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments, const Speech& speech) {
+  const auto began = Clock::now();
+  CompareOptions options = arguments.measure.options();
+  options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
+  const auto until = arguments.measure.end(began);
+  const Machine machine = detect_machine();
+  Recipe place = b.recipe;
+  place.name = "compare-" + b.recipe.name;
+  place.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
+  const ArmSpec spec_a{.recipe = a.recipe, .folder = "a", .without = {}, .batch_seed = {}}, spec_b{.recipe = b.recipe, .folder = "b", .without = {}, .batch_seed = {}};
+  const Plan plan_a = arm_plan(spec_a, machine), plan_b = arm_plan(spec_b, machine);   // what is refused is refused before anything is made
+  const Placement placement = arguments.own_processes || plan_a.process != plan_b.process ? Placement::own_process : Placement::here;
+  if (placement == Placement::here) apply(plan_a.process);
+  const fs::path folder = make_run_directory(place);
+  const auto in_folder = [&](ArmSpec spec) {
+    spec.folder = folder / spec.folder;
+    return spec;
+  };
+  const auto in_a = in_folder(spec_a), in_b = in_folder(spec_b);
+  const Observer observer{.say = [&](const std::string& line) { if (!speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+
+  std::function<std::shared_ptr<Arm>()> make_twin;
+  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, placement); };
+  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, observer);
+  Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
+  result.seconds = seconds_since(began);
+  for (const auto& arm : {in_a.folder, in_b.folder, baseline.twin_folder})
+    if (!arm.empty()) remove_first_steps(arm);
+  write_bundle(folder, result, TRAINOPT_VERSION);
+  print(result, arguments, !speech.no_color && ::isatty(STDOUT_FILENO) == 1);
+  if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
+int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
+  const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
+  if (!arguments.show.empty()) {
+    if (!arguments.recipes.words.empty()) throw UserError("--show reads a finished comparison; name no recipes with it");
+    print(read_bundle(arguments.show), arguments, color);
+    return 0;
+  }
+  const auto [files, overrides] = arguments.recipes.split(command);
+  if (std::any_of(files.begin(), files.end(), is_run)) {
+    if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() || !arguments.without.empty())
+      throw UserError("to judge finished runs name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
+    return compare_finished(files, arguments);
+  }
+  refuse_several_ranks(context.environment);
+  handle_signals();
+  const auto [a, b] = arms_of(command, arguments, files, overrides);
+  return compare_recipes(a, b, arguments, context.speech);
+}
+
+}  // namespace
+
+Command add_compare(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("compare", "Which of two recipes is faster, with an interval: they take turns on the same batches");
+  const auto arguments = std::make_shared<CompareArguments>();
+  arguments->recipes.add_to(*command, "A B [key=value ...]");
+  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")->type_name("SWITCH");
+  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")->type_name("KEY=VALUE");
+  arguments->measure.add_to(*command, "5m");
+  command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory");
+  command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared");
+  command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
+  command->add_option("--show", arguments->show, "Show the result in this folder, judged again from its turns")->type_name("DIR");
+  command->add_flag("--json", arguments->json, "One JSON object");
+  command->add_flag("--markdown", arguments->markdown, "A table to paste");
+  return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };
+}
+
+}  // namespace trainopt

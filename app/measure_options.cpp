@@ -1,0 +1,48 @@
+#include "app/measure_options.h"
+
+#include "base/error.h"
+#include "base/units.h"
+
+#include <charconv>
+
+namespace trainopt {
+namespace {
+
+/// "1%" or "0.01", within (0, 1).
+double share(const std::string& option, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const char* end = text.data() + text.size() - (percent ? 1 : 0);
+  double value = 0;
+  const auto read = std::from_chars(text.data(), end, value);
+  if (percent) value /= 100;
+  if (read.ec != std::errc() || read.ptr != end || !(value > 0 && value < 1)) throw UserError(fmt::format("{} is a share such as 1% or 0.01: {}", option, text));
+  return value;
+}
+
+}  // namespace
+
+void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
+  budget = standard_budget;
+  command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME");
+  command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE");
+  command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE");
+  command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N");
+}
+
+CompareOptions MeasureOptions::options() const {
+  CompareOptions options;
+  options.level = share("--level", level);
+  options.min_effect = share("--min-effect", min_effect);
+  options.repeats = repeats;
+  return options;
+}
+
+double MeasureOptions::budget_s() const {
+  const auto duration = parse_duration(budget);
+  if (!duration || !(duration->seconds > 0)) throw UserError(fmt::format("--budget is a time such as 90s or 5m: {}", budget));
+  return duration->seconds;
+}
+
+Clock::time_point MeasureOptions::end(Clock::time_point began) const { return began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s())); }
+
+}  // namespace trainopt

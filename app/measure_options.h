@@ -1,0 +1,24 @@
+// How long and how surely `compare`, `ablate` and `run --ceilings` measure.
+#pragma once
+
+#include "base/clock.h"
+#include "compare/comparison.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace trainopt {
+
+struct MeasureOptions {
+  std::string level = "95%", min_effect = "1%", budget;
+  std::optional<int64_t> repeats;
+
+  void add_to(CLI::App& command, const std::string& standard_budget);
+  /// Throws UserError for texts that are no shares or no duration.
+  CompareOptions options() const;
+  double budget_s() const;
+  Clock::time_point end(Clock::time_point began) const;
+};
+
+}  // namespace trainopt

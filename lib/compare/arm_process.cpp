@@ -1,0 +1,102 @@
+#include "compare/arm_process.h"
+
+#include "compare/arm_service.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+extern char** environ;
+
+namespace trainopt {
+namespace {
+
+constexpr int kArmSocket = 3;   // the descriptor at which an arm's process finds its socket
+
+std::vector<std::string> command_line(const std::filesystem::path& program, const ArmSpec& spec) {
+  std::vector<std::string> words{program.string(), "arm", "--socket", std::to_string(kArmSocket), "--folder", spec.folder.string()};
+  if (spec.without) words.insert(words.end(), {"--without-cost", std::string(word_of(*spec.without))});
+  if (spec.batch_seed) words.insert(words.end(), {"--batch-seed", std::to_string(*spec.batch_seed)});
+  words.push_back((spec.folder / "recipe.yaml").string());
+  return words;
+}
+
+pid_t spawn(std::vector<std::string> words, int socket) {
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, kArmSocket);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);   // standard output is the comparison's
+  pid_t process = -1;
+  const int error = ::posix_spawn(&process, words.front().c_str(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(error)), ExitCode::bug);
+  return process;
+}
+
+}  // namespace
+
+ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec) : folder_(spec.folder) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    throw UserError(fmt::format("cannot make a socket for an arm: {}", std::strerror(errno)), ExitCode::bug);
+  socket_ = ends[0];
+  if (ends[1] == kArmSocket) {   // dup2 onto itself would leave it to be closed at exec
+    ends[1] = ::fcntl(ends[1], F_DUPFD_CLOEXEC, kArmSocket + 1);
+    ::close(kArmSocket);
+  }
+  try {
+    process_ = spawn(command_line(program, spec), ends[1]);
+    ::close(ends[1]);
+    answer();
+  } catch (...) {
+    ::close(socket_);
+    throw;
+  }
+}
+
+ArmProcess::~ArmProcess() {
+  ::close(socket_);   // the arm ends at the end of its requests
+  if (process_ <= 0) return;
+  for (int tenths = 0; tenths < 50; ++tenths) {
+    if (::waitpid(process_, nullptr, WNOHANG) != 0) return;
+    ::usleep(100'000);
+  }
+  ::kill(process_, SIGKILL);
+  ::waitpid(process_, nullptr, 0);
+}
+
+Json ArmProcess::ask(const Json& request) {
+  write_json_line(socket_, request);
+  return answer();
+}
+
+Json ArmProcess::answer() {
+  const auto json = read_json_line(socket_, buffer_);
+  if (!json) throw UserError("the process of an arm " + how_it_ended(), ExitCode::peer);
+  if (json->contains("error")) throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
+  return *json;
+}
+
+std::string ArmProcess::how_it_ended() {
+  int status = 0;
+  ::waitpid(process_, &status, 0);
+  process_ = -1;
+  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {} ({}){}", WTERMSIG(status), ::strsignal(WTERMSIG(status)),
+                                              WTERMSIG(status) == SIGKILL ? "; the system may have run out of memory" : "");
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+Turn ArmProcess::turn(int64_t steps) { return turn_from(ask({{"turn", steps}}).at("turn")); }
+ArmFacts ArmProcess::facts() { return facts_from(ask({{"facts", true}}).at("facts")); }
+
+std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+}  // namespace trainopt

@@ -1,0 +1,37 @@
+// An arm in a process of its own: for plans whose process settings differ, and where memory and start-up must be the arm's alone.
+#pragma once
+
+#include "compare/arm.h"
+#include "compare/arm_plan.h"
+
+#include <sys/types.h>
+
+namespace trainopt {
+
+class ArmProcess : public Arm {
+ public:
+  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own sentence and exit code if it
+  /// cannot be made.
+  ArmProcess(const std::filesystem::path& program, const ArmSpec& spec);
+  ~ArmProcess() override;
+
+  Turn turn(int64_t steps) override;
+  ArmFacts facts() override;
+  bool has_own_process() const override { return true; }
+  const std::filesystem::path& folder() const override { return folder_; }
+
+ private:
+  Json ask(const Json& request);
+  Json answer();
+  std::string how_it_ended();
+
+  std::filesystem::path folder_;
+  pid_t process_ = -1;
+  int socket_ = -1;
+  std::string buffer_;
+};
+
+/// This program's own file.
+std::filesystem::path this_program();
+
+}  // namespace trainopt

@@ -1,0 +1,55 @@
+#include "compare/arm_service.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace trainopt {
+namespace {
+
+Json answer(Arm& arm, const Json& request) {
+  if (request.contains("turn")) return {{"turn", to_json(arm.turn(request.at("turn")))}};
+  return {{"facts", to_json(arm.facts())}};
+}
+
+}  // namespace
+
+void write_json_line(int fd, const Json& json) {
+  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (size_t written = 0; written < line.size();) {
+    const ssize_t count = ::send(fd, line.data() + written, line.size() - written, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) throw UserError("the other process of this comparison is gone", ExitCode::peer);
+    written += static_cast<size_t>(count);
+  }
+}
+
+std::optional<Json> read_json_line(int fd, std::string& buffer) {
+  while (true) {
+    if (const size_t end = buffer.find('\n'); end != std::string::npos) {
+      const std::string line = buffer.substr(0, end);
+      buffer.erase(0, end + 1);
+      return Json::parse(line);
+    }
+    char bytes[4096];
+    const ssize_t count = ::read(fd, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return std::nullopt;
+    buffer.append(bytes, static_cast<size_t>(count));
+  }
+}
+
+void serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain) {
+  try {
+    const auto arm = make();
+    write_json_line(fd, {{"ready", true}});
+    std::string buffer;
+    while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(*arm, *request));
+  } catch (const std::exception& error) {   // thread-boundary of a kind: the process that started this one says it to the user
+    const auto [sentence, code] = explain(error);
+    write_json_line(fd, {{"error", sentence}, {"exit_code", static_cast<int>(code)}});
+  }
+}
+
+}  // namespace trainopt

@@ -1,0 +1,40 @@
+#include "compare/bundle.h"
+
+#include "base/files.h"
+#include "compare/arm_process.h"
+#include "compare/comparison_json.h"
+#include "compare/comparison_text.h"
+#include "metrics/environment.h"
+
+#include <xxhash.h>
+
+namespace trainopt {
+
+std::string file_hash(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path, ExitCode::data);
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const std::string& trainopt_version) {
+  Json machine = environment(trainopt_version);
+  machine["program_xxh3"] = file_hash(this_program());
+  write_file(folder / "result.json", to_json(comparison, true).dump(1) + "\n");
+  write_file(folder / "report.md", comparison_markdown(comparison));
+  write_file(folder / "turns.csv", comparison_csv(comparison));
+  write_file(folder / "environment.json", machine.dump(2) + "\n");
+}
+
+Comparison read_bundle(const std::filesystem::path& folder) {
+  const auto path = folder / "result.json";
+  const std::string text = read_file(path, ExitCode::data);
+  try {
+    return comparison_from(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", path.string(), error.what()), ExitCode::data);
+  }
+}
+
+}  // namespace trainopt

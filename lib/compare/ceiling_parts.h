@@ -1,0 +1,35 @@
+// Parts that cost nothing, in the place of those whose cost is asked for.
+#pragma once
+
+#include "data/batch_source.h"
+#include "train/optimizer.h"
+
+namespace trainopt {
+
+/// The first step's micro-batches, kept on the device and given again in every step.
+class ReplayedBatches : public BatchSource {
+ public:
+  explicit ReplayedBatches(std::unique_ptr<BatchSource> source) : source_(std::move(source)), schedule_(source_->schedule()) {}
+
+  Batch next() override;
+  BatchSourceStats take_stats() override { return {}; }
+  const BatchSchedule& schedule() const override { return schedule_; }
+
+ private:
+  std::unique_ptr<BatchSource> source_;   ///< null once a step is complete: its threads and buffers are gone
+  BatchSchedule schedule_;
+  std::vector<Batch> step_;
+  size_t given_ = 0;
+};
+
+class NoUpdates : public Optimizer {
+ public:
+  void set_learning_rate(double) override {}
+  void save(ArchiveWriter&) const override {}
+  void load(const ArchiveReader&) override {}
+
+ private:
+  void update(ParameterStore&, const at::Tensor&) override {}
+};
+
+}  // namespace trainopt

@@ -1,0 +1,101 @@
+#include "compare/comparison_json.h"
+
+#include "base/error.h"
+
+#include <cmath>
+
+namespace trainopt {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+Json pair_json(const std::optional<Interval>& interval) { return interval ? Json{interval->low, interval->high} : Json(); }
+std::optional<Interval> interval_from(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(Interval{json.at(0), json.at(1)});
+}
+
+Json arm_json(const ArmResult& arm) {
+  Json json = {{"name", arm.name}, {"samples_per_s", arm.samples_per_s}, {"step_ms_p50", arm.step_ms_p50 ? Json(*arm.step_ms_p50) : Json()},
+               {"data_wait_pct", arm.data_wait_pct}};
+  json.update(to_json(arm.facts));
+  return json;
+}
+
+ArmResult arm_from(const Json& json) {
+  const Json& step_ms = json.at("step_ms_p50");
+  return {.name = json.at("name"), .facts = facts_from(json), .samples_per_s = json.at("samples_per_s"), .data_wait_pct = json.at("data_wait_pct"),
+          .step_ms_p50 = step_ms.is_null() ? std::nullopt : std::optional(step_ms.get<double>())};
+}
+
+Json noise_json(const NoiseFloor& noise) {
+  return {{"ratio", noise.ratio}, {"interval", pair_json(noise.interval)}, {"block_sd_pct", noise.block_sd_pct}, {"blocks", noise.blocks}};
+}
+
+Distance distance_from(const Json& json) { return {json.at("value"), json.at("tolerance")}; }
+
+Numerics numerics_from(const Json& json) {
+  Numerics n;
+  if (!json.at("comparable")) {
+    n.not_comparable = json.at("reason");
+    return n;
+  }
+  n.steps = json.at("steps");
+  n.loss = distance_from(json.at("loss_distance"));
+  n.gradient_direction = distance_from(json.at("gradient_direction"));
+  n.gradient_norm = distance_from(json.at("gradient_norm"));
+  n.update_norm = distance_from(json.at("update_norm"));
+  n.gradient_norm_ratio = json.at("gradient_norm_ratio");
+  n.update_norm_ratio = json.at("update_norm_ratio");
+  const Json& losses = json.at("losses");
+  n.losses_a = losses.at("a").get<std::vector<double>>();
+  n.losses_b = losses.at("b").get<std::vector<double>>();
+  n.losses_reseeded = losses.at("reseeded").get<std::vector<double>>();
+  return n;
+}
+
+Comparison read(const Json& json) {
+  Comparison c;
+  c.level = json.at("level");
+  c.min_effect = json.at("min_effect");
+  c.ended = json.at("ended");
+  c.seconds = json.at("seconds");
+  c.own_processes = json.at("own_processes");
+  c.warnings = json.at("warnings").get<std::vector<std::string>>();
+  c.a = arm_from(json.at("arms").at("a"));
+  c.b = arm_from(json.at("arms").at("b"));
+  if (const Json& noise = json.at("noise_floor"); !noise.is_null())
+    c.noise = NoiseFloor{.ratio = noise.at("ratio"), .interval = interval_from(noise.at("interval")), .block_sd_pct = noise.at("block_sd_pct"), .blocks = noise.at("blocks")};
+  if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
+  for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
+  c.seed = json.at("seed");
+  judge_blocks(c);
+  if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio || text(c.verdict) != json.at("verdict").get<std::string>())
+    throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}", text(c.verdict), c.ratio), ExitCode::data);
+  return c;
+}
+
+}  // namespace
+
+Json to_json(const Comparison& c, bool with_samples) {
+  Json json = {{"schema_version", kSchemaVersion}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", pair_json(c.interval)}, {"level", c.level},
+               {"min_effect", c.min_effect}, {"blocks", c.blocks.size()}, {"paired", true}, {"ended", c.ended}, {"seconds", c.seconds}, {"seed", c.seed},
+               {"own_processes", c.own_processes}, {"warnings", c.warnings}};
+  json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
+  json["noise_floor"] = c.noise ? noise_json(*c.noise) : Json();
+  json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
+  if (!with_samples) return json;
+  json["samples"] = Json::array();
+  for (const Block& block : c.blocks) json["samples"].push_back(to_json(block));
+  return json;
+}
+
+Comparison comparison_from(const Json& json) {
+  try {
+    if (json.at("schema_version") != kSchemaVersion) throw UserError(fmt::format("it has schema_version {}, this build reads {}", json.at("schema_version").dump(), kSchemaVersion), ExitCode::data);
+    return read(json);
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("it is not a comparison's result.json: {}", error.what()), ExitCode::data);
+  }
+}
+
+}  // namespace trainopt

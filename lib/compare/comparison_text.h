@@ -1,0 +1,22 @@
+// A comparison as people read it and paste it.
+#pragma once
+
+#include "compare/comparison.h"
+
+#include <string>
+
+namespace trainopt {
+
+/// "+2.6 %" for 1.026.
+std::string percent_faster(double ratio);
+/// "+1.9 % to +3.3 %".
+std::string percent_faster(const Interval& interval);
+
+/// Several lines for a terminal; `color`: what pays in green, what costs and numbers that disagree in red.
+std::string comparison_text(const Comparison& comparison, bool color);
+/// A table and a sentence in GitHub's Markdown.
+std::string comparison_markdown(const Comparison& comparison);
+/// One line a turn, with a head: block,order,turn,arm,steps,samples,seconds,…
+std::string comparison_csv(const Comparison& comparison);
+
+}  // namespace trainopt

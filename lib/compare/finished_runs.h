@@ -1,0 +1,36 @@
+// Two runs that have ended, judged by their records. They were not paired: whatever changed on the machine between them counts as a difference.
+#pragma once
+
+#include "base/json.h"
+#include "statistics/block_bootstrap.h"
+#include "statistics/verdict.h"
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+struct FinishedRun {
+  std::string name;                      ///< its folder as given
+  std::vector<Piece> steps;              ///< after the warm-up that its summary left out
+  std::optional<double> last_loss;
+};
+/// Throws UserError(data) if the folder has no summary.json or no metrics.jsonl with steps.
+FinishedRun read_finished_run(const std::filesystem::path& run_dir);
+
+struct RunsComparison {
+  std::array<FinishedRun, 2> runs;       ///< A and B
+  Verdict verdict = Verdict::inconclusive;
+  double ratio = 1;                      ///< B's throughput over A's
+  std::optional<Interval> interval;      ///< null: too few steps
+  double level = 0.95, min_effect = 0.01;
+};
+RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level, double min_effect);
+
+std::string runs_text(const RunsComparison& comparison);
+Json to_json(const RunsComparison& comparison);
+
+}  // namespace trainopt

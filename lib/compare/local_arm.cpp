@@ -1,0 +1,117 @@
+#include "compare/local_arm.h"
+
+#include "base/files.h"
+#include "compare/machine_load.h"
+#include "device/memory.h"
+#include "recipe/plan_text.h"
+#include "train/dump.h"
+#include "train/receipt.h"
+
+#include <ATen/ATen.h>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+const std::atomic<int>& never() {
+  static const std::atomic<int> none{0};
+  return none;
+}
+
+
+double peak_memory_mib(at::Device device) {
+  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+/// Records go to files as the recipe says; the console belongs to the comparison.
+LoggingConfig in_files(LoggingConfig logging) {
+  std::erase(logging.sinks, SinkKind::console);
+  logging.progress = Progress::off;
+  return logging;
+}
+
+}  // namespace
+
+std::filesystem::path update_file(const std::filesystem::path& arm_folder) { return arm_folder / "first-update.safetensors"; }
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) { return arm_folder / "dump" / "step-00000001.safetensors"; }
+
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool alone) : folder_(std::move(folder)), alone_(alone) {
+  create_folders(folder_);
+  if (!plan.logging.sinks.empty()) {
+    sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
+    telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
+  }
+  plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
+  add_dump(plan);
+  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never());
+  before_training_s_ = seconds_since(began);
+}
+
+LocalArm::~LocalArm() = default;
+
+void LocalArm::step_done(const Row& row) {
+  Row whole = row;
+  if (telemetry_) telemetry_->fill(whole);
+  if (sinks_) sinks_->write(whole);
+  turn_.step_ms.push_back(whole[Metric::step_ms].value_or(0));
+  turn_.losses.push_back(whole[Metric::loss].value_or(0));
+  turn_.data_wait_s += whole[Metric::data_wait_ms].value_or(0) * 1e-3;
+  turn_.samples += whole.step_samples;
+  if (const auto& clock = whole[Metric::gpu_sm_clock_mhz]) {
+    clock_sum_ += *clock;
+    ++clock_count_;
+  }
+  if (const auto& throttle = whole[Metric::gpu_throttle]) turn_.throttle = std::max(turn_.throttle.value_or(0), *throttle);
+}
+
+Turn LocalArm::turn(int64_t steps) {
+  const bool first = trainer_->outcome().steps == 0;
+  NamedTensors before;
+  if (first) before = copy_of_weights();
+  turn_ = {};
+  clock_sum_ = 0;
+  clock_count_ = 0;
+  const double cpu_before = own_cpu_seconds();
+  const auto began = Clock::now();
+  for (int64_t i = 0; i < steps; ++i) trainer_->step();
+  trainer_->pause();
+  turn_.seconds = seconds_since(began);
+  turn_.cpu_s = own_cpu_seconds() - cpu_before;
+  turn_.steps = steps;
+  if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
+  if (first) write_update(before);
+  return turn_;
+}
+
+ArmFacts LocalArm::facts() {
+  const Plan& plan = trainer_->plan();
+  const RunOutcome& outcome = trainer_->outcome();
+  ArmFacts facts;
+  facts.step_samples = plan.data.schedule().step_samples();
+  facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
+  if (alone_) facts.peak_memory_mib = peak_memory_mib(plan.device);
+  facts.plan = plan_json(plan);
+  facts.receipts = receipts_json(receipts(plan.switches, outcome.observations));
+  return facts;
+}
+
+NamedTensors LocalArm::copy_of_weights() const {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : trainer_->model().parameters()) copies.emplace_back(name, tensor.detach().clone());
+  return copies;
+}
+
+void LocalArm::write_update(const NamedTensors& before) const {
+  NamedTensors update = copy_of_weights();
+  for (size_t i = 0; i < update.size(); ++i) update[i].second.sub_(before[i].second);
+  save_tensors(update_file(folder_), update);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,47 @@
+// An arm in this process.
+#pragma once
+
+#include "compare/arm.h"
+#include "metrics/sinks.h"
+#include "metrics/telemetry.h"
+#include "train/trainer.h"
+
+namespace trainopt {
+
+class LocalArm : public Arm, public RunListener {
+ public:
+  /// `plan` has no end. `began`: where the time to the first step counts from. `alone`: nothing else trains in this process.
+  LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(), bool alone = false);
+  ~LocalArm() override;
+
+  Turn turn(int64_t steps) override;
+  ArmFacts facts() override;
+  bool has_own_process() const override { return false; }
+  const std::filesystem::path& folder() const override { return folder_; }
+  const Trainer& trainer() const { return *trainer_; }
+
+  // RunListener: of its own trainer
+  void step_done(const Row& row) override;
+  void evaluated(int64_t, const EvaluationResult&) override {}
+
+ private:
+  NamedTensors copy_of_weights() const;
+  void write_update(const NamedTensors& before) const;
+
+  std::filesystem::path folder_;
+  bool alone_;
+  double before_training_s_;
+  std::unique_ptr<Telemetry> telemetry_;   ///< null where the plan logs nothing
+  std::unique_ptr<Sinks> sinks_;
+  std::unique_ptr<Trainer> trainer_;
+  Turn turn_;                              ///< the one being taken
+  double clock_sum_ = 0;
+  int64_t clock_count_ = 0;
+};
+
+/// The file of the first turn's update in an arm's folder: parameters after less before, under their names.
+std::filesystem::path update_file(const std::filesystem::path& arm_folder);
+/// The file of the first step's gradients, under "gradients.<name>".
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder);
+
+}  // namespace trainopt

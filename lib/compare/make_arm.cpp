@@ -1,0 +1,32 @@
+#include "compare/make_arm.h"
+
+#include "base/files.h"
+#include "compare/arm_process.h"
+#include "compare/local_arm.h"
+#include "recipe/recipe_io.h"
+
+namespace trainopt {
+
+std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, Placement placement) {
+  create_folders(spec.folder);
+  write_file(spec.folder / "recipe.yaml", recipe_yaml(spec.recipe));
+  if (placement == Placement::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
+  const auto began = Clock::now();
+  return std::make_shared<LocalArm>(arm_plan(spec, machine), spec.folder, began);
+}
+
+ArmSpec twin_of(const ArmSpec& spec) {
+  ArmSpec twin = spec;
+  twin.batch_seed = spec.recipe.seed + 1;
+  twin.folder += "-reseeded";
+  return twin;
+}
+
+void remove_first_steps(const std::filesystem::path& arm_folder) {
+  std::error_code ignored;   // they are only in the way
+  std::filesystem::remove(update_file(arm_folder), ignored);
+  std::filesystem::remove(gradients_file(arm_folder), ignored);
+  std::filesystem::remove(gradients_file(arm_folder).parent_path(), ignored);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,20 @@
+// Where arms live.
+#pragma once
+
+#include "compare/arm.h"
+#include "compare/arm_plan.h"
+
+namespace trainopt {
+
+enum class Placement { here, own_process };
+
+/// Writes `spec.folder`/recipe.yaml and makes the arm. Throws UserError for what it cannot do, with the arm's own sentence.
+std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, Placement placement);
+
+/// The same recipe with other batches from the same weights, in the folder beside `spec.folder`.
+ArmSpec twin_of(const ArmSpec& spec);
+
+/// Removes the tensors of an arm's first steps, which are as large as the model.
+void remove_first_steps(const std::filesystem::path& arm_folder);
+
+}  // namespace trainopt

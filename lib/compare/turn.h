@@ -1,0 +1,45 @@
+// What was measured while the arms of a comparison took turns.
+#pragma once
+
+#include "base/json.h"
+#include "statistics/block_order.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace trainopt {
+
+/// Some steps of one arm, with the device idle at both ends.
+struct Turn {
+  int64_t steps = 0, samples = 0;
+  double seconds = 0;                    ///< wall time, the waits at both ends included
+  double data_wait_s = 0;                ///< of it, blocked on data
+  double cpu_s = 0;                      ///< CPU time of the arm's process meanwhile
+  std::vector<double> step_ms, losses;   ///< of each step
+  std::optional<double> sm_clock_mhz;    ///< mean; null without a GPU
+  std::optional<double> throttle;        ///< bits as gpu_throttle has them, the largest
+};
+
+/// Four turns: A B B A, or B A A B.
+struct Block {
+  Order order = Order::abba;
+  std::array<Turn, 4> turns;             ///< in the order of time
+  double other_load_pct = 0;             ///< CPU time of other processes meanwhile, of all cores of the machine
+
+  /// Whether turn `i` is A's.
+  bool is_a(size_t i) const { return (i == 0 || i == 3) == (order == Order::abba); }
+  /// Seconds and samples of one arm's two turns.
+  double seconds(bool of_a) const;
+  int64_t samples(bool of_a) const;
+  /// log of B's throughput over A's.
+  double log_ratio() const;
+};
+
+Json to_json(const Turn& turn);
+Turn turn_from(const Json& json);
+Json to_json(const Block& block);
+Block block_from(const Json& json);
+
+}  // namespace trainopt
