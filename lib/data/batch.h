@@ -16,8 +16,9 @@ namespace trainopt {
 struct Batch {
   std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< images: "input" [items, 3, h, w] float32, "target" [items] int64
   std::vector<int64_t> sample_ids;
-  int64_t items = 0;     ///< on this rank
-  double weight = 1;     ///< items ÷ the step's items over all micro-batches and ranks
+  int64_t items = 0;       ///< on this rank
+  int64_t step_items = 0;  ///< of the whole step: all micro-batches, all ranks
+  double weight = 1;       ///< items ÷ step_items
   bool is_first = true;  ///< of its step
   bool is_last = true;
   int64_t epoch = 0;

@@ -13,6 +13,7 @@ Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
   batch.tensors = {{"input", std::move(input)}, {"target", std::move(target)}};
   batch.sample_ids.assign(host.sample_ids.begin(), host.sample_ids.end());
   batch.items = host.where.items;
+  batch.step_items = host.where.step_items;
   batch.weight = host.where.weight();
   batch.is_first = host.where.is_first();
   batch.is_last = host.where.is_last;

@@ -49,6 +49,7 @@ Batch SyntheticBatches::next() {
   batch.sample_ids.resize(static_cast<size_t>(where.items));
   std::iota(batch.sample_ids.begin(), batch.sample_ids.end(), schedule_.shape().rank * schedule_.shape().batch_size);
   batch.items = where.items;
+  batch.step_items = where.step_items;
   batch.weight = where.weight();
   batch.is_first = where.is_first();
   batch.is_last = where.is_last;

@@ -7,7 +7,8 @@
 
 namespace trainopt {
 
-EvaluationResult evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device) {
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
+                                         const std::atomic<int>& stop_signal) {
   const at::NoGradGuard no_grad;
   const auto started = Clock::now();
   const auto schedule = data.schedule();
@@ -17,6 +18,7 @@ EvaluationResult evaluate(Model& model, Task& task, Precision& precision, const 
   at::Tensor correct = at::zeros({2}, at::TensorOptions(device).dtype(at::kLong));
   EvaluationResult result;
   for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
+    if (stop_signal != 0) return std::nullopt;
     const Batch batch = batches->next();
     const auto autocast = precision.autocast();
     const auto output = task.evaluation_loss(model, batch.get("input"), batch.get("target"), ForwardContext{.training = false, .generator = std::nullopt});

@@ -6,7 +6,9 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 
 namespace trainopt {
 
@@ -20,7 +22,8 @@ struct EvaluationResult {
   double wall_s = 0;
 };
 
-/// Every sample of `data` once. Waits for the device.
-EvaluationResult evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device);
+/// Every sample of `data` once. Waits for the device. nullopt if `stop_signal` became other than 0 before the last batch.
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
+                                         const std::atomic<int>& stop_signal);
 
 }  // namespace trainopt

@@ -62,9 +62,9 @@ void Trainer::run() {
   started_ = boundary_ = Clock::now();
   while (!finished()) step();
   deliver(late_.flush());
-  outcome_.stopped_by_signal = stop_signal_;
   outcome_.wall_s = seconds_since(started_);
-  if (plan_.evaluation && plan_.evaluation->at_end && outcome_.stopped_by_signal == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  if (plan_.evaluation && plan_.evaluation->at_end && stop_signal_ == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  outcome_.stopped_by_signal = stop_signal_;
 }
 
 void Trainer::pause() {
@@ -91,7 +91,7 @@ void Trainer::step() {
     if (micro.is_first) device_time->start.record(stream);   // waiting for data is not device time
     outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
     record.add(Metric::loss, runner_->micro_step(body_, micro));
-    step_samples = std::llround(static_cast<double>(micro.items) / micro.weight);
+    step_samples = micro.step_items;
     last = micro.is_last;
   }
   runner_->update_step(body_);
@@ -167,9 +167,11 @@ void Trainer::deliver(const std::vector<Row>& rows) {
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(late_.flush());
-  outcome_.evaluation = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device);
-  evaluated_at_ = outcome_.steps;
-  listener_.evaluated(outcome_.steps, *outcome_.evaluation);
+  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, stop_signal_)) {
+    outcome_.evaluation = result;
+    evaluated_at_ = outcome_.steps;
+    listener_.evaluated(outcome_.steps, *result);
+  }
   boundary_ = Clock::now();
 }
 

@@ -35,7 +35,8 @@ struct RunOutcome {
 
 class Trainer {
  public:
-  /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step; not 0 ends the run there.
+  /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step and between the
+  /// batches of an evaluation, which is then dropped; not 0 ends the run there.
   Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal);
 
   /// To the end of the plan, or to a stop. Throws UserError(diverged) at a loss that is not finite, and whatever parts throw;

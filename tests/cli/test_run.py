@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -213,6 +214,28 @@ def test_signals_end_the_run_after_saving(trainopt, number):
     assert (got["status"], got["exit_code"]) == ("stopped", 128 + number) and got["steps"] > 0
     assert (trainopt.folder / "out/weights.safetensors").exists()
     assert records(trainopt.folder / "out")[-1]["step"] == got["steps"]
+
+
+def test_a_signal_ends_the_last_evaluation(trainopt):
+    """One that would take hours: a picture at a time, blown up to 48 million values first."""
+    for name, count in [("data_batch_1.bin", 8), ("test_batch.bin", 100000)]:
+        with open(trainopt.folder / name, "wb") as file:
+            file.truncate(count * 3073)
+    trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: ."))
+    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=1",
+                             "evaluation={batch_size: 1, transforms: [{resize: 4000}, {resize: 8}]}")
+    while not re.match(r"\s*step\s", process.stdout.readline()):
+        assert process.poll() is None, process.stderr.read()
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    got = summary(trainopt.folder / "out")
+    assert (got["status"], got["steps"], got["evaluation"]) == ("stopped", 1, None)
+    assert (trainopt.folder / "out/weights.safetensors").exists() and (trainopt.folder / "out/evaluations.jsonl").read_text() == ""
 
 
 def test_a_closed_console_does_not_end_the_run(trainopt):

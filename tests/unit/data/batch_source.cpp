@@ -30,6 +30,7 @@ TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") 
     REQUIRE(batch.is_last == (i % 3 == 2));
     REQUIRE(batch.epoch == i / 6);
     REQUIRE(batch.weight == Approx(1.0 / 3));
+    REQUIRE(batch.step_items == 12);
     const at::Tensor before = batch.get("input").clone();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the workers go on meanwhile
     REQUIRE(at::equal(batch.get("input"), before));
@@ -60,6 +61,7 @@ TEST_CASE("synthetic batches are one batch, the same over ranks") {
   const Batch first = whole->next(), second = whole->next(), last = whole->next();
   REQUIRE(first.get("input").data_ptr() == second.get("input").data_ptr());
   REQUIRE(last.items == 4);
+  REQUIRE(last.step_items == 4);
   REQUIRE(last.get("input").size(0) == 4);
   REQUIRE(whole->next().epoch == 1);
   CHECK(std::abs(first.get("input").mean().item<float>()) < 0.1f);

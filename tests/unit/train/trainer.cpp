@@ -130,6 +130,35 @@ TEST_CASE("a stop request ends the run after the step") {
   CHECK(trainer.outcome().stopped_by_signal == 15);
 }
 
+TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of it is recorded") {
+  std::atomic<int> stop{0};
+  int batches = 0;
+  class Stopper : public ClassificationTask {
+   public:
+    Stopper(std::atomic<int>& s, int& n) : ClassificationTask(0), stop(s), batches(n) {}
+    TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+      if (++batches == 3) stop = 15;
+      return ClassificationTask::evaluation_loss(model, input, target, context);
+    }
+    std::atomic<int>& stop;
+    int& batches;
+  };
+  Plan plan = small_plan(4);
+  plan.task.fill("test", "stops in an evaluation", [&](const BuildContext&) { return std::make_unique<Stopper>(stop, batches); });
+  DataPlan held_out = plan.data;
+  held_out.config.shuffle = held_out.config.drop_last = false;   // 12 batches
+  const bool at_end = GENERATE(true, false);
+  plan.evaluation = EvaluationPlan{.every_n_steps = at_end ? std::optional<int64_t>() : 2, .at_end = at_end, .data = held_out};
+  Rows rows;
+  Trainer trainer(plan, {}, rows, stop);
+  trainer.run();
+  CHECK(batches == 3);
+  CHECK(rows.evaluations.empty());
+  CHECK_FALSE(trainer.outcome().evaluation.has_value());
+  CHECK(trainer.outcome().stopped_by_signal == 15);
+  CHECK(trainer.outcome().steps == (at_end ? 4 : 2));
+}
+
 TEST_CASE("evaluation sees every sample once and changes nothing") {
   Plan plan = small_plan(6);
   DataPlan held_out = plan.data;
