@@ -16,7 +16,7 @@ void commit(at::Tensor& target, const at::Tensor& updated, const at::Tensor& ove
 class LoopSgd : public Optimizer {
  public:
   LoopSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), momentum_("momentum", store) {}
+      : config_(config), learning_rate_(config.lr), momentum_(momentum_of(config, store)) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
@@ -28,22 +28,27 @@ class LoopSgd : public Optimizer {
       at::Tensor parameter = store.parameters()[i].second;
       at::Tensor gradient = gradients[i];
       if (config_.weight_decay != 0) gradient = gradient + config_.weight_decay * parameter;
-      if (config_.momentum != 0) {
-        const at::Tensor momentum = config_.momentum * momentum_[i] + gradient;
-        commit(momentum_[i], momentum, overflow);
+      if (momentum_) {
+        at::Tensor& kept = (*momentum_)[i];
+        const at::Tensor momentum = config_.momentum * kept + gradient;
+        commit(kept, momentum, overflow);
         gradient = config_.nesterov ? gradient + config_.momentum * momentum : momentum;
       }
       commit(parameter, parameter - learning_rate_ * gradient, overflow);
     }
   }
 
-  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
-  void load(const ArchiveReader& archive) override { momentum_.load(archive); }
+  void save(ArchiveWriter& archive) const override {
+    if (momentum_) momentum_->save(archive);
+  }
+  void load(const ArchiveReader& archive) override {
+    if (momentum_) momentum_->load(archive);
+  }
 
  private:
   SgdConfig config_;
   double learning_rate_;
-  ParameterState momentum_;
+  std::optional<ParameterState> momentum_;
 };
 
 /// Adam (Kingma & Ba 2015) and, with `decoupled`, AdamW (Loshchilov & Hutter 2019).
@@ -104,6 +109,11 @@ class LoopAdam : public Optimizer {
 
 ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
   for (const auto& [parameter_name, parameter] : store.parameters()) tensors_.push_back(at::zeros_like(parameter.detach()));
+}
+
+std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store) {
+  if (config.momentum == 0) return std::nullopt;
+  return ParameterState("momentum", store);
 }
 
 std::string ParameterState::archive_name(size_t parameter) const {

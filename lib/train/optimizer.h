@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class ParameterState {
   const ParameterStore& store_;
   std::vector<at::Tensor> tensors_;
 };
+
+/// The state of SGD's momentum; without momentum there is none, and no memory goes to it.
+std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store);
 
 /// Names the range around every update in traces, and tells StepObserver which operations are the optimizer's.
 inline constexpr const char* kOptimizerLabel = "optimizer";

@@ -43,3 +43,9 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
   }
   CHECK(largest_difference(slow, some_parameters()) > 1e-3);   // something happened at all
 }
+
+TEST_CASE("fused SGD keeps a tensor for each parameter only for momentum") {
+  auto store = some_parameters();
+  CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0}, store)) == 0);
+  CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
+}

@@ -1,10 +1,12 @@
 // A parameter store without a model, for tests of optimizers and precision.
 #pragma once
 
+#include "train/optimizer.h"
 #include "train/parameter_store.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <unistd.h>
 
 namespace trainopt::test {
 
@@ -38,6 +40,17 @@ inline GivenParameters some_parameters() {
 inline void set_gradients(const ParameterStore& store, uint64_t step) {
   const auto generator = at::detail::createCPUGenerator(100 + step);
   for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
+}
+
+/// How many tensors an optimizer keeps from step to step.
+inline size_t kept_tensors(const Optimizer& optimizer) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("trainopt-optimizer-{}", ::getpid());
+  ArchiveWriter archive;
+  optimizer.save(archive);
+  archive.write(folder);
+  const size_t count = load_tensors(folder / "tensors.safetensors").size();
+  std::filesystem::remove_all(folder);
+  return count;
 }
 
 inline double largest_difference(const ParameterStore& a, const ParameterStore& b) {

@@ -38,7 +38,7 @@ std::optional<at::Tensor> given(const at::Tensor& overflow) {
 class FusedSgd : public Optimizer {
  public:
   FusedSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), momentum_("momentum", store) {}
+      : config_(config), learning_rate_(config.lr), momentum_(momentum_of(config, store)) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
@@ -46,18 +46,22 @@ class FusedSgd : public Optimizer {
     const at::NoGradGuard no_grad;
     const Present present(store);
     // Never "first step": momentum starts as zeros, which gives the same numbers and survives an overflow in step 1.
-    at::_fused_sgd_(present.parameters, present.gradients, config_.momentum != 0 ? present.of(momentum_) : std::vector<at::Tensor>(),
+    at::_fused_sgd_(present.parameters, present.gradients, momentum_ ? present.of(*momentum_) : std::vector<at::Tensor>(),
                     config_.weight_decay, config_.momentum, learning_rate_, /*dampening=*/0.0, config_.nesterov,
                     /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/std::nullopt, given(overflow));
   }
 
-  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
-  void load(const ArchiveReader& archive) override { momentum_.load(archive); }
+  void save(ArchiveWriter& archive) const override {
+    if (momentum_) momentum_->save(archive);
+  }
+  void load(const ArchiveReader& archive) override {
+    if (momentum_) momentum_->load(archive);
+  }
 
  private:
   SgdConfig config_;
   double learning_rate_;
-  ParameterState momentum_;
+  std::optional<ParameterState> momentum_;
 };
 
 class FusedAdam : public Optimizer {

@@ -30,6 +30,12 @@ TEST_CASE("SGD follows its formula") {
   CHECK(after_steps(SgdConfig{.lr = lr, .momentum = 0}, w0, {g1, g2}) == Approx(w0 - lr * (g1 + g2)));
 }
 
+TEST_CASE("SGD keeps a tensor for each parameter only for momentum") {
+  const auto store = some_parameters();
+  CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0}, store)) == 0);
+  CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
+}
+
 TEST_CASE("Adam and AdamW follow their formulas") {
   const double lr = 0.01, b1 = 0.9, b2 = 0.99, eps = 1e-3, decay = 0.1, w0 = 2, g1 = 0.5, g2 = -0.25;
   const auto expected = [&](bool decoupled) {
