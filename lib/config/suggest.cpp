@@ -16,6 +16,17 @@ std::string folded(std::string_view word) {
   return text;
 }
 
+constexpr size_t kShortestBeginning = 3;   // fewer letters begin too many names
+
+/// The shortest of `words` that begins with `word`; empty if none does.
+std::string_view begun_by(std::string_view word, std::span<const std::string_view> words) {
+  std::string_view shortest;
+  if (word.size() < kShortestBeginning) return shortest;
+  for (const auto candidate : words)
+    if (folded(candidate).starts_with(folded(word)) && (shortest.empty() || candidate.size() < shortest.size())) shortest = candidate;
+  return shortest;
+}
+
 size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
 struct Named {
@@ -68,7 +79,9 @@ std::string nearest_of(std::string_view word, std::span<const std::string_view> 
   for (const auto candidate : words)
     if (const size_t distance = edit_distance(word, candidate); distance < least && distance <= near_enough(candidate))
       best = candidate, least = distance;
-  return std::string(best);
+  // Half a name has many letters to go, and is still no other name.
+  const auto begun = least > 1 ? begun_by(word, words) : std::string_view();
+  return std::string(begun.empty() ? best : begun);
 }
 
 std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here, const Outline& all) {

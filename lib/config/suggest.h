@@ -13,7 +13,8 @@ struct Option;
 
 /// Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`; case and - _ do not count.
 size_t edit_distance(std::string_view a, std::string_view b);
-/// The nearest of `words` if it is near enough to be meant (a third of its letters), else empty.
+/// The one of `words` that is meant: one letter off, or begun by `word`, or the nearest if it is near enough (a third of its letters);
+/// empty if none is.
 std::string nearest_of(std::string_view word, std::span<const std::string_view> words);
 
 /// The end of an "unknown key" message, such as " (did you mean 'data.batch_size'?)"; empty if nothing is near.

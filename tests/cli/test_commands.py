@@ -61,6 +61,7 @@ def test_options(trainopt):
     section = trainopt("options", "optimizer")
     assert section.code == 0 and "momentum" in section.out and "betas" in section.out, section
     trainopt.refused("options", "data.bach_size", says=["bach_size"])
+    trainopt.refused("options", "data.batch", says=["did you mean 'data.batch_size'"])
 
 
 def test_options_as_a_recipe_and_as_a_schema(trainopt):

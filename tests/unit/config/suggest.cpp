@@ -24,6 +24,15 @@ TEST_CASE("C3: an unknown key is answered with a near one at its level") {
   CHECK_THAT(error_of("data: {size:5}\n"), ContainsSubstring("a space must follow the colon"));
 }
 
+TEST_CASE("half a name is completed, a slip of one letter is not") {
+  const std::vector<std::string_view> keys{"data.path", "data.cache", "data.batch_size", "data.batch_size_of_all", "data.bitch"};
+  CHECK(nearest_of("data.batch_", keys) == "data.batch_size");
+  CHECK(nearest_of("data.Batch-s", keys) == "data.batch_size");
+  CHECK(nearest_of("data.batch", keys) == "data.bitch");
+  CHECK(nearest_of("da", keys).empty());
+  CHECK(error_of("data: {shuf: true}\n") == "r.yaml:1:8: data.shuf: unknown key (did you mean 'shuffle'?)");
+}
+
 TEST_CASE("C3: a key of another section, or another tool's word, is answered with the full path") {
   const auto hint = [](const std::string& text, const std::string& suggestion) {
     CHECK_THAT(error_of(text), ContainsSubstring("unknown key (did you mean " + suggestion + "?)"));
