@@ -1,7 +1,6 @@
 #include "device/stream.h"
 
 #include "base/error.h"
-#include "device/device.h"
 #include "support/catch.h"
 
 #include <ATen/ATen.h>
@@ -34,25 +33,4 @@ TEST_CASE("events on the CPU keep the host's clock") {
 TEST_CASE("a stream guard on the CPU changes nothing") {
   const StreamGuard guard(Stream::side(at::kCPU));
   CHECK(at::ones({3}).sum().item<float>() == 3.0f);
-}
-
-TEST_CASE("a side stream on a GPU is current inside its guard and is ordered by events") {
-  if (!cuda_available()) return;
-  const at::Device gpu(at::kCUDA, 0);
-  const Stream main = Stream::current(gpu), side = Stream::side(gpu);
-  CHECK(!(main == side));
-  Event done(gpu, true), start(gpu, true);
-  at::Tensor value;
-  {
-    const StreamGuard guard(side);
-    CHECK(Stream::current(gpu) == side);
-    start.record(side);
-    value = at::ones({1 << 20}, gpu).cumsum(0);
-    done.record(side);
-  }
-  CHECK(Stream::current(gpu) == main);
-  done.block(main);
-  CHECK(value.max().item<float>() == float(1 << 20));
-  CHECK(done.ready());
-  CHECK(elapsed_ms(start, done) > 0.0);
 }

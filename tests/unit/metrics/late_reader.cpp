@@ -1,6 +1,5 @@
 #include "metrics/late_reader.h"
 
-#include "device/device.h"
 #include "support/catch.h"
 
 #include <ATen/ATen.h>
@@ -78,25 +77,4 @@ TEST_CASE("spans add up and times follow from the boundaries") {
   CHECK(*row[Metric::step_ms] == Approx(milliseconds_between(row.began, row.ended) - 1.0));
   CHECK(*row[Metric::samples_per_s] == Approx(100 / *row[Metric::step_ms] * 1e3));
   CHECK(!row[Metric::epoch]);
-}
-
-TEST_CASE("on a GPU rows come late, but in order and never more than two behind") {
-  if (!cuda_available()) return;
-  const at::Device gpu(at::kCUDA, 0);
-  LateReader reader(gpu);
-  std::vector<Row> rows;
-  for (int64_t step = 1; step <= 50; ++step) {
-    Record record = record_of(step, at::full({}, static_cast<double>(step), gpu));
-    record.add(Metric::grad_norm, at::full({1}, 2.0 * static_cast<double>(step), at::TensorOptions().device(gpu).dtype(at::kBFloat16)));
-    reader.submit(std::move(record));
-    CHECK(reader.in_flight() <= LateReader::kMostInFlight);
-    for (Row& row : reader.poll()) rows.push_back(row);
-    CHECK(static_cast<int64_t>(rows.size()) >= step - 2);
-  }
-  for (Row& row : reader.flush()) rows.push_back(row);
-  REQUIRE(rows.size() == 50);
-  for (int64_t step = 1; step <= 50; ++step) {
-    CHECK(rows[static_cast<size_t>(step - 1)][Metric::loss] == static_cast<double>(step));
-    CHECK(rows[static_cast<size_t>(step - 1)][Metric::grad_norm] == 2.0 * static_cast<double>(step));
-  }
 }

@@ -1,0 +1,67 @@
+// Every switch that only a GPU honours is seen at work in a run.
+#include "recipes.h"
+#include "support/catch.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+void check_effective(const Finished& finished, const std::set<std::string>& names) {
+  std::set<std::string> effective;
+  for (const auto& [name, requested, receipt] : finished.receipts) {
+    INFO(name << ": " << receipt.observed << " / " << receipt.reason);
+    CHECK(receipt.effective);
+    effective.insert(name);
+  }
+  for (const auto& name : names) CHECK(effective.contains(name));
+}
+
+bool has_tf32_and_bfloat16() { return detect_machine().sm >= 80; }
+
+}  // namespace
+
+TEST_CASE("page-locked batches are copied beside the step") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.data.num_workers = 2;
+  recipe.data.pin_memory = recipe.data.non_blocking = true;
+  const Finished finished = train(recipe);
+  check_effective(finished, {"pin_memory", "non_blocking"});
+  CHECK(finished.seen.pinned_bytes_to_device > 0);
+  CHECK(finished.seen.pinned_bytes_to_device == finished.seen.bytes_to_device);
+  CHECK(finished.seen.copies_beside_step > 0);
+  CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(), [](const Row& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
+}
+
+TEST_CASE("without the switches nothing is page-locked and nothing is beside the step") {
+  const Finished finished = train(small_recipe("cuda"));
+  CHECK(finished.seen.bytes_to_device > 0);
+  CHECK(finished.seen.pinned_bytes_to_device == 0);
+  CHECK(finished.seen.copies_beside_step == 0);
+  CHECK_FALSE(finished.seen.tf32_allowed);
+  for (const Row& row : finished.rows.rows) {
+    CHECK(*row[Metric::device_ms] > 0);
+    CHECK(*row[Metric::memory_allocated_mib] > 0);
+  }
+}
+
+TEST_CASE("tf32, cudnn_benchmark and channels_last take effect") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.optimizations.tf32 = has_tf32_and_bfloat16();
+  recipe.optimizations.cudnn_benchmark = recipe.optimizations.channels_last = true;
+  check_effective(train(recipe), {"cudnn_benchmark", "channels_last"});
+}
+
+TEST_CASE("amp, device_preprocess, set_to_none and fused_optimizer take effect") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.optimizations.amp = {true, {.dtype = has_tf32_and_bfloat16() ? amp::Type::bfloat16 : amp::Type::float16}};
+  recipe.optimizations.device_preprocess = {true, {.resize = true}};
+  recipe.optimizations.set_to_none = recipe.optimizations.fused_optimizer = true;
+  check_effective(train(recipe), {"amp", "device_preprocess", "set_to_none", "fused_optimizer"});
+}
+
+TEST_CASE("float16 has a loss scale that is read back") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1024}};
+  CHECK(train(recipe).rows.rows.front()[Metric::loss_scale] == 1024.0);
+}

@@ -1,0 +1,15 @@
+// Catch2's main for tests that need a GPU: without one they are skipped, not passed.
+#define CATCH_CONFIG_RUNNER
+#include "catch.h"
+#include "device/device.h"
+
+#include <cstdio>
+
+int main(int argc, char* argv[]) {
+  constexpr int kSkipped = 77;
+  if (!trainopt::cuda_available()) {
+    std::fputs("skipped: no GPU that this build can use is here\n", stderr);
+    return kSkipped;
+  }
+  return Catch::Session().run(argc, argv);
+}
