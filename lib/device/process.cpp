@@ -24,16 +24,6 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-int cores_of_affinity() {
-  // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.
-  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* mask) { CPU_FREE(mask); });
-    const size_t bytes = CPU_ALLOC_SIZE(cpus);
-    if (sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
-  }
-  return 1;
-}
-
 }  // namespace
 
 void apply(const ProcessSettings& settings) {
@@ -52,8 +42,22 @@ std::optional<int> cores_of_quota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
 }
 
+std::vector<int> allowed_cpus() {
+  // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.
+  for (int most = 1024; most <= 1 << 20; most *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* mask) { CPU_FREE(mask); });
+    const size_t bytes = CPU_ALLOC_SIZE(most);
+    if (sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < most; ++cpu)
+      if (CPU_ISSET_S(cpu, bytes, set.get())) cpus.push_back(cpu);
+    return cpus;
+  }
+  return {};
+}
+
 int allowed_cores() {
-  int cores = cores_of_affinity();
+  int cores = std::max(static_cast<int>(allowed_cpus().size()), 1);
   // "0::/user.slice/job": the quota of every group up to the root binds.
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace trainopt {
 
@@ -17,6 +18,8 @@ struct ProcessSettings {
 /// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays.
 void apply(const ProcessSettings& settings);
 
+/// The CPUs in this thread's affinity mask, by number; empty if the kernel does not say.
+std::vector<int> allowed_cpus();
 /// Cores this process may keep busy: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2), rounded up; at least 1.
 int allowed_cores();
 /// The line of a cgroup's cpu.max, "200000 100000", as cores rounded up; nullopt if it says max or nothing readable.

@@ -16,7 +16,7 @@ enum class Metric : size_t {
   gpu_util_pct, gpu_sm_util_pct, gpu_tensor_util_pct,
   gpu_memory_used_mib, memory_allocated_mib, memory_reserved_mib,
   gpu_power_w, gpu_sm_clock_mhz, gpu_throttle,
-  cpu_util_pct, process_rss_mib
+  cpu_util_pct, other_cpu_pct, process_rss_mib
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
 
@@ -59,6 +59,8 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::max, NumberForm::integer,
      "NVML: bits of the reasons that hold the clock down (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); 0 none."},
     {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, NumberForm::real, "CPU time of this process over its allowed cores."},
+    {Metric::other_cpu_pct, "other_cpu_pct", "%", Aggregate::mean, NumberForm::real,
+     "CPU time of everything else on the CPUs this process may run on, over the last half second."},
     {Metric::process_rss_mib, "process_rss_mib", "MiB", Aggregate::max, NumberForm::real, "Resident memory of this process."},
 }};
 

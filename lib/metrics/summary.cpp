@@ -14,7 +14,14 @@ namespace {
 /// Step times kept for percentiles: exact up to here, then every second, fourth, … step.
 constexpr size_t kMostTimes = 1 << 20;
 
+/// Of the throughput's interval.
+constexpr double kLevel = 0.95;
+
 Json json_of(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
+
+void add_to(StepSeries& series, const Row& row) {
+  if (const auto& time = row[Metric::step_ms]; time && *time > 0) series.add({static_cast<double>(row.step_samples), *time / 1e3});
+}
 
 }  // namespace
 
@@ -66,6 +73,8 @@ void Summary::add(const Row& row) {
     return;
   }
   later_.add(row);
+  later_conditions_.add(row);
+  add_to(later_series_, row);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
   if (later_ms_.size() < kMostTimes) return;
@@ -78,10 +87,14 @@ void Summary::add(const Row& row) {
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
 
 Summary::Statistics Summary::statistics() const {
-  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}};
+  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}, .samples_per_s_interval = {}, .warnings = {}};
   std::vector<double> times = later_ms_;
+  Conditions conditions = later_conditions_;
+  StepSeries head_series(later_series_.steps_per_piece());
   for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) {
     result.sums.add(head_[i]);
+    conditions.add(head_[i]);
+    add_to(head_series, head_[i]);
     // Thinned like the rest: a time that stands for one step among times that stand for many would weigh too much.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0) times.push_back(*head_[i][Metric::step_ms]);
   }
@@ -92,6 +105,10 @@ Summary::Statistics Summary::statistics() const {
   result.p95 = percentile(times, 0.95);
   result.p99 = percentile(times, 0.99);
   if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
+  std::vector<Piece> pieces = head_series.pieces();
+  for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
+  if (pieces.size() >= kFewestPieces) result.samples_per_s_interval = throughput_interval(pieces, kLevel, 0);
+  result.warnings = conditions.warnings(pieces);
   return result;
 }
 
@@ -100,6 +117,8 @@ Json Summary::to_json() const {
   Json json;
   json["time_to_first_step_s"] = json_of(time_to_first_step_s_);
   json["samples_per_s"] = json_of(s.samples_per_s);
+  json["samples_per_s_interval"] = nullptr;
+  if (const auto& range = s.samples_per_s_interval) json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
   json["step_ms"] = {{"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
   json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
   json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
@@ -110,6 +129,7 @@ Json Summary::to_json() const {
   json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
   json["measured_steps"] = measured_steps();
   json["left_out_steps"] = left_out_steps();
+  json["warnings"] = s.warnings;
   return json;
 }
 
@@ -121,7 +141,9 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   const auto row = [&](std::string_view name, const std::string& value) {
     fmt::format_to(std::back_inserter(text), "{}  {:<{}}  {}", text.empty() ? "" : "\n", name, width, value);
   };
-  if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s));
+  const auto& range = s.samples_per_s_interval;
+  const std::string interval = range ? fmt::format(" ({}–{}, {:.0f} %)", human_rate(range->low), human_rate(range->high), 100 * kLevel) : "";
+  if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s) + interval);
   if (s.p50) row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95), human_milliseconds(*s.p99)));
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
   if (const auto share = s.sums.gpu_util.mean()) row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
@@ -136,6 +158,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);
+  for (const std::string& warning : s.warnings) row("warning", warning);
   return text;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "base/json.h"
+#include "metrics/conditions.h"
 #include "metrics/record.h"
+#include "metrics/step_series.h"
 
 #include <cstdint>
 #include <optional>
@@ -36,10 +38,10 @@ class Summary {
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
-  /// The keys of summary.json that follow from rows: samples_per_s, step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
-  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s. null: not measured.
+  /// The keys of summary.json that follow from rows: samples_per_s, samples_per_s_interval (low, high and level), step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
+  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s, warnings. null: not measured.
   Json to_json() const;
-  /// For the console, several lines, the last without a newline.
+  /// For the console, several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
 
  private:
@@ -57,12 +59,16 @@ class Summary {
   struct Statistics {
     Sums sums;
     std::optional<double> mean, p50, p95, p99, samples_per_s;
+    std::optional<Interval> samples_per_s_interval;   ///< null: fewer than kFewestPieces steps
+    std::vector<std::string> warnings;
   };
   Statistics statistics() const;
 
   int64_t warmup_steps_, steps_ = 0;
   std::vector<Row> head_;            ///< the first 2·warmup_steps rows: which of them count is known only later
   Sums later_;
+  StepSeries later_series_;
+  Conditions later_conditions_;
   std::vector<double> later_ms_;     ///< every `stride_`-th step's time
   int64_t stride_ = 1;
   std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;

@@ -38,7 +38,7 @@ std::optional<double> resident_mib() {
 }
 
 bool measured_here(Metric metric) {
-  return metric == Metric::cpu_util_pct || metric == Metric::process_rss_mib ||
+  return metric == Metric::cpu_util_pct || metric == Metric::other_cpu_pct || metric == Metric::process_rss_mib ||
          std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
 }
 
@@ -55,7 +55,11 @@ std::string telemetry_line(double time_s, const Values& values) {
 
 }  // namespace
 
-ProcessProbe::ProcessProbe() : cores_(allowed_cores()), looked_at_(Clock::now()), cpu_seconds_(process_cpu_seconds()) {}
+ProcessProbe::ProcessProbe() : ProcessProbe(allowed_cpus()) {}
+
+ProcessProbe::ProcessProbe(const std::vector<int>& cpus)
+    : cores_(allowed_cores()), looked_at_(Clock::now()), cpu_seconds_(process_cpu_seconds()),
+      others_(cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, looked_at_) {}
 
 void ProcessProbe::sample(Values& values) {
   const auto now = Clock::now();
@@ -67,6 +71,7 @@ void ProcessProbe::sample(Values& values) {
     looked_at_ = now;
     cpu_seconds_ = cpu_seconds;
   }
+  values[Metric::other_cpu_pct] = others_.sample(cpu_seconds, now);
   values[Metric::process_rss_mib] = resident_mib();
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "metrics/gpu_probe.h"
 #include "metrics/line_file.h"
+#include "metrics/other_load.h"
 #include "metrics/record.h"
 
 #include <c10/core/Device.h>
@@ -32,16 +33,19 @@ struct TelemetrySample {
   Values values;
 };
 
-/// CPU time and memory of this process since the last look.
+/// CPU time and memory of this process, and CPU time of others, since the last look.
 class ProcessProbe {
  public:
   ProcessProbe();
   void sample(Values& values);
 
  private:
+  explicit ProcessProbe(const std::vector<int>& cpus);
+
   double cores_;
   Clock::time_point looked_at_;
   double cpu_seconds_ = 0;
+  OtherLoad others_;
 };
 
 class Telemetry {

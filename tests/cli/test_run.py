@@ -13,9 +13,9 @@ from conftest import TINY
 
 RECORD = ("step epoch samples loss learning_rate grad_norm loss_scale step_ms data_wait_ms copy_ms device_ms samples_per_s gpu_util_pct "
           "gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz "
-          "gpu_throttle cpu_util_pct process_rss_mib").split()
+          "gpu_throttle cpu_util_pct other_cpu_pct process_rss_mib").split()
 SUMMARY = ("status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct gpu_util_pct cpu_util_pct "
-           "peak_memory_mib loss evaluation measured_steps receipts").split()
+           "peak_memory_mib loss evaluation measured_steps receipts samples_per_s_interval warnings").split()
 
 
 def records(folder):
@@ -92,7 +92,19 @@ def test_summary(tiny_run):
     assert {name: np.float32(loss) for name, loss in got["loss"].items()} == {"first": np.float32(losses(folder)[0]), "last": np.float32(losses(folder)[-1])}
     assert got["measured_steps"] == 3, "half the steps, because there are fewer than twice the 10 warm-up steps"
     assert got["step_ms"]["p50"] <= got["step_ms"]["p95"] <= got["step_ms"]["p99"]
+    assert got["samples_per_s_interval"] is None, "too few steps"
     assert got["evaluation"] is None or got["evaluation"]["top1_pct"] is None
+
+
+def test_the_throughput_has_an_interval(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=40")
+    assert result.code == 0, result
+    got = summary(trainopt.folder / "out")
+    interval = got["samples_per_s_interval"]
+    assert 0 < interval["low"] <= got["samples_per_s"] <= interval["high"] and interval["level"] == 0.95, got
+    assert re.search(r"samples/s +[\d.]+ \([\d.]+–[\d.]+, 95 %\)", result.out), result
+    assert len(re.findall(r"^  warning  ", result.out, re.M)) == len(got["warnings"]), result
 
 
 def test_console(tiny_run):

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "metrics/format.h"
 #include "support/catch.h"
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 
 #include <sys/resource.h>
 
@@ -45,13 +45,13 @@ TEST_CASE("a JSON line, letter by letter") {
         "\"step_ms\":25.75,\"data_wait_ms\":0,\"copy_ms\":null,\"device_ms\":null,\"samples_per_s\":null,\"gpu_util_pct\":null,"
         "\"gpu_sm_util_pct\":null,\"gpu_tensor_util_pct\":null,\"gpu_memory_used_mib\":null,\"memory_allocated_mib\":null,"
         "\"memory_reserved_mib\":null,\"gpu_power_w\":null,\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_pct\":null,"
-        "\"process_rss_mib\":null}\n");
-  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,25.75,0,,,,,,,,,,,,36,,\n");
+        "\"other_cpu_pct\":null,\"process_rss_mib\":null}\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,25.75,0,,,,,,,,,,,,36,,,\n");
 }
 
 TEST_CASE("the CSV's head is the catalogue") {
   CHECK(csv_header().starts_with("step,epoch,samples,loss,learning_rate,"));
-  CHECK(csv_header().ends_with(",cpu_util_pct,process_rss_mib\n"));
+  CHECK(csv_header().ends_with(",cpu_util_pct,other_cpu_pct,process_rss_mib\n"));
 }
 
 TEST_CASE("a loss reads back to the same float") {

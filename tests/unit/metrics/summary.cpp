@@ -90,6 +90,55 @@ TEST_CASE("millions of steps keep their mean exactly and their percentiles nearl
   CHECK(step_ms.at("p99").get<double>() == Approx(990.5).epsilon(0.01));
 }
 
+TEST_CASE("the throughput has an interval from eight measured steps on") {
+  const auto summary_of = [](int steps, bool alternating) {
+    Summary summary(10);
+    for (int i = 0; i < steps; ++i) summary.add(row_of(i < 10 ? 1000 : 10 + 2 * ((alternating ? i : i / 40) % 2)));
+    return summary;
+  };
+  CHECK(summary_of(14, true).to_json().at("samples_per_s_interval").is_null());   // seven are measured
+  CHECK(summary_of(16, true).to_json().at("samples_per_s_interval").is_object());
+
+  // The same times in another order: steps that change every time tell more than those that stay slow for a while.
+  const Json often = summary_of(410, true).to_json(), seldom = summary_of(410, false).to_json();
+  const auto width = [](const Json& json) {
+    const Json& interval = json.at("samples_per_s_interval");
+    CHECK(interval.at("level") == 0.95);
+    CHECK(interval.at("low") < json.at("samples_per_s"));
+    CHECK(interval.at("high") > json.at("samples_per_s"));
+    return interval.at("high").get<double>() - interval.at("low").get<double>();
+  };
+  CHECK(width(seldom) > 3 * width(often));
+  CHECK_THAT(summary_of(410, false).table({}), ContainsSubstring("samples/s           909 (8"));
+  CHECK_THAT(summary_of(410, false).table({}), ContainsSubstring(", 95 %)"));
+}
+
+TEST_CASE("warm-up steps are in neither interval nor warnings") {
+  Summary summary(10);
+  for (int i = 0; i < 100; ++i) {
+    Row row = row_of(i < 10 ? 1000 : 10);
+    row[Metric::other_cpu_pct] = i < 10 ? 90 : 0;
+    row[Metric::gpu_throttle] = i < 10 ? 32 : 0;
+    summary.add(row);
+  }
+  const Json json = summary.to_json();
+  CHECK(json.at("samples_per_s_interval").at("low").get<double>() == Approx(1000));
+  CHECK(json.at("samples_per_s_interval").at("high").get<double>() == Approx(1000));
+  CHECK(json.at("warnings") == Json::array());
+}
+
+TEST_CASE("a warning is a sentence in the file and under the table") {
+  Summary summary(0);
+  for (int i = 0; i < 100; ++i) {
+    Row row = row_of(10);
+    row[Metric::other_cpu_pct] = 34;
+    summary.add(row);
+  }
+  const std::string sentence = "the machine was busy: other programs used 34 % of the CPUs that this run may use";
+  CHECK(summary.to_json().at("warnings") == Json{sentence});
+  CHECK(summary.table({{"amp", "no effect"}}).ends_with("\n  warning             " + sentence));
+}
+
 TEST_CASE("the table at the end") {
   Summary summary(1);
   for (int i = 0; i < 5; ++i) {

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "support/catch.h"
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 
 #include <cmath>
 
@@ -74,6 +74,33 @@ TEST_CASE("CPU and memory of this process") {
     CHECK(!json.contains("loss"));
   }
   CHECK(count >= 3);
+}
+
+TEST_CASE("busy seconds are those of the CPUs asked for") {
+  const std::string_view stat = "cpu  999 9 9 9 9 9 9 9 9 9\ncpu0 100 10 50 9000 70 3 2 35 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\ncpu12 1 0 0 0 0 0 0 0 0 0\nintr 5 5\n";
+  CHECK(busy_seconds(stat, {0}, 100) == 2.0);
+  CHECK(busy_seconds(stat, {1, 12}, 100) == Approx(3.01));
+  CHECK(!busy_seconds(stat, {0, 2}, 100));
+  CHECK(!busy_seconds(stat, {}, 100));
+  CHECK(!busy_seconds("", {0}, 100));
+}
+
+TEST_CASE("others' load is what is left of the busy time") {
+  const auto start = Clock::now();
+  const auto after = [&](int milliseconds) { return start + std::chrono::milliseconds(milliseconds); };
+  std::optional<double> busy = 100;
+  OtherLoad load(4, [&] { return busy; }, 10, start);
+  busy = 101;
+  CHECK(!load.sample(10, after(400)));                  // too early
+  CHECK(*load.sample(10.5, after(1000)) == Approx(12.5));
+  CHECK(*load.sample(99, after(1400)) == Approx(12.5));   // too early: as before
+  CHECK(load.sample(12, after(2000)) == 0.0);           // one's own seconds are seen a little earlier
+  busy.reset();
+  CHECK(!load.sample(13, after(3000)));
+  busy = 110;
+  CHECK(!load.sample(13, after(4000)));
+  busy = 114;
+  CHECK(*load.sample(13, after(5000)) == Approx(100));
 }
 
 TEST_CASE("a window without a sample has the latest one before it") {

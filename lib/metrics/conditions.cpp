@@ -1,0 +1,61 @@
+#include "metrics/conditions.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+constexpr double kMostOtherPct = 10, kMostDrift = 0.02, kDriftLevel = 0.99;
+
+/// Of gpu_throttle (catalogue.h).
+std::string throttle_reasons(int64_t bits) {
+  std::string text;
+  for (const auto& [mask, name] : {std::pair{4, "power cap"}, {8, "hardware"}, {32 | 64, "heat"}, {128, "power brake"}})
+    if (bits & mask) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+std::optional<std::string> drift(std::span<const Piece> pieces) {
+  const size_t third = pieces.size() / 3;
+  if (third < kFewestPieces) return std::nullopt;
+  const auto first = pieces.first(third), last = pieces.last(third);
+  const double change = throughput(last) / throughput(first) - 1;
+  if (std::abs(change) <= kMostDrift || throughput_ratio_interval(first, last, kDriftLevel, 0).contains(1)) return std::nullopt;
+  return fmt::format("the throughput {} by {:.0f} % from the first to the last third of the measured steps: its mean depends on how long the run is",
+                     change < 0 ? "fell" : "rose", 100 * std::abs(change));
+}
+
+}  // namespace
+
+void Conditions::add(const Row& row) {
+  const auto& time = row[Metric::step_ms];
+  if (!time) return;
+  if (const auto& other = row[Metric::other_cpu_pct]) {
+    other_cpu_ += *other * *time;
+    other_cpu_ms_ += *time;
+  }
+  if (const auto& throttle = row[Metric::gpu_throttle]) {
+    throttle_known_ms_ += *time;
+    if (*throttle != 0) throttled_ms_ += *time;
+    throttle_bits_ |= std::llround(*throttle);
+  }
+}
+
+std::vector<std::string> Conditions::warnings(std::span<const Piece> pieces) const {
+  std::vector<std::string> all;
+  if (other_cpu_ > kMostOtherPct * other_cpu_ms_)
+    all.push_back(fmt::format("the machine was busy: other programs used {:.0f} % of the CPUs that this run may use", other_cpu_ / other_cpu_ms_));
+  if (throttled_ms_ > 0) {
+    const double share = 100 * throttled_ms_ / throttle_known_ms_;
+    all.push_back(fmt::format("the GPU's clock was held down in steps that make up {} % of the time ({})", share < 1 ? "less than 1" : fmt::format("{:.0f}", share),
+                              throttle_reasons(throttle_bits_)));
+  }
+  if (auto sentence = drift(pieces)) all.push_back(std::move(*sentence));
+  return all;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,61 @@
+#include "metrics/other_load.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+/// /proc/stat counts in hundredths of a second: over half a second that is 2 % of one CPU.
+constexpr double kShortest = 0.5;
+
+}  // namespace
+
+std::optional<double> busy_seconds(std::string_view proc_stat, const std::vector<int>& cpus, double ticks_per_second) {
+  std::istringstream lines{std::string(proc_stat)};
+  double ticks = 0;
+  size_t found = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft_interrupts = 0, stolen = 0;
+    words >> name;
+    if (!name.starts_with("cpu") || name.size() == 3) continue;
+    if (std::find(cpus.begin(), cpus.end(), std::stoi(name.substr(3))) == cpus.end()) continue;
+    if (!(words >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >> stolen)) return std::nullopt;
+    ticks += user + nice + system + interrupts + soft_interrupts + stolen;
+    ++found;
+  }
+  if (found == 0 || found != cpus.size()) return std::nullopt;
+  return ticks / ticks_per_second;
+}
+
+std::optional<double> busy_seconds(const std::vector<int>& cpus) {
+  std::ifstream file("/proc/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return busy_seconds(text, cpus, static_cast<double>(::sysconf(_SC_CLK_TCK)));
+}
+
+OtherLoad::OtherLoad(size_t cpus, Busy busy, double own_seconds, Clock::time_point now)
+    : cpus_(static_cast<double>(cpus)), busy_(std::move(busy)), own_seconds_(own_seconds), looked_at_(now), busy_seconds_(busy_()) {}
+
+std::optional<double> OtherLoad::sample(double own_seconds, Clock::time_point now) {
+  const double seconds = milliseconds_between(looked_at_, now) / 1e3;
+  if (seconds < kShortest) return pct_;
+  const auto busy = busy_();
+  pct_.reset();
+  // Both clocks are read one after the other, so a quiet machine may come out a little below 0.
+  if (busy && busy_seconds_) pct_ = std::max(0.0, 100 * (*busy - *busy_seconds_ - (own_seconds - own_seconds_)) / (seconds * cpus_));
+  looked_at_ = now;
+  busy_seconds_ = busy;
+  own_seconds_ = own_seconds;
+  return pct_;
+}
+
+}  // namespace trainopt

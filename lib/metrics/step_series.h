@@ -1,0 +1,30 @@
+// Samples and seconds of a run's steps, in order and in bounded memory.
+#pragma once
+
+#include "statistics/block_bootstrap.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace trainopt {
+
+/// When there are too many pieces, neighbours are merged in pairs: sums stay exact, pieces equally long, and what changes
+/// slowly stays visible.
+class StepSeries {
+ public:
+  explicit StepSeries(size_t steps_per_piece = 1) : steps_per_piece_(steps_per_piece) {}
+
+  static constexpr size_t kMostPieces = 1024;   ///< an interval of so many takes 30 ms
+
+  void add(Piece step);
+  /// Each of steps_per_piece() steps, the last perhaps of fewer.
+  std::vector<Piece> pieces() const;
+  size_t steps_per_piece() const { return steps_per_piece_; }
+
+ private:
+  std::vector<Piece> pieces_;
+  Piece open_;
+  size_t open_steps_ = 0, steps_per_piece_;
+};
+
+}  // namespace trainopt
