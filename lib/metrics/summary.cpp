@@ -20,7 +20,7 @@ constexpr double kLevel = 0.95;
 Json json_of(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
 
 void add_to(StepSeries& series, const Row& row) {
-  if (const auto& time = row[Metric::step_ms]; time && *time > 0) series.add({static_cast<double>(row.step_samples), *time / 1e3});
+  if (const auto& time = row[Metric::step_ms]; time && *time > 0 && row.step_samples > 0) series.add({static_cast<double>(row.step_samples), *time / 1e3});
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ class StationaryBootstrap {
     TRAINOPT_CHECK(count_ >= kFewestPieces && level > 0 && level < 1);
     for (size_t i = 0; i < 2 * count_; ++i) {
       const Piece& piece = pieces[i % count_];
-      TRAINOPT_CHECK(piece.samples >= 0 && piece.seconds > 0);
+      TRAINOPT_CHECK(piece.samples > 0 && piece.seconds > 0);
       prefix_[i + 1] = {prefix_[i].samples + piece.samples, prefix_[i].seconds + piece.seconds};
     }
     // A ratio varies as the mean of its linear part does.
@@ -79,7 +79,7 @@ class StationaryBootstrap {
       seconds += prefix_[end].seconds - prefix_[start].seconds;
       filled += end - start;
     }
-    return throughput_ + widening_ * (samples / seconds - throughput_);
+    return throughput_ * std::pow(samples / seconds / throughput_, widening_);   // widened as a ratio: never below 0
   }
 
  private:

@@ -10,7 +10,7 @@ namespace trainopt {
 
 /// A step, or several neighbouring ones.
 struct Piece {
-  double samples = 0;   ///< ≥ 0
+  double samples = 0;   ///< > 0
   double seconds = 0;   ///< > 0
 };
 

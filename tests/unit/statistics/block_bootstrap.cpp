@@ -104,4 +104,8 @@ TEST_CASE("steps of different size weigh by their time; the seed decides the dra
   CHECK(interval == throughput_interval(pieces, 0.9, 1));
   CHECK_FALSE(interval == throughput_interval(pieces, 0.9, 2));
   CHECK(throughput_interval(std::vector<Piece>(8, {32, 0.1}), 0.95, 1).low == Approx(320));
+
+  std::vector<Piece> stuck(20, {32, 0.001});
+  for (size_t i = 0; i < 5; ++i) stuck[i].seconds = 10;
+  CHECK(throughput_interval(stuck, 0.99, 1).low > 0);   // widened, but never below 0
 }
