@@ -21,6 +21,7 @@ Command add_options(CLI::App& app);
 Command add_data_bench(CLI::App& data);
 Command add_data_export(CLI::App& data);
 Command add_compare(CLI::App& app);
+Command add_ablate(CLI::App& app);
 Command add_arm(CLI::App& app);
 Command add_env(CLI::App& app);
 

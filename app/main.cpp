@@ -63,6 +63,7 @@ int run(int argc, char** argv, const Environment& environment) {
   add(data, add_data_bench);
   add(data, add_data_export);
   add(app, add_compare);
+  add(app, add_ablate);
   add(app, add_env);
   add(app, add_arm);
   // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.

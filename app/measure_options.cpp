@@ -19,6 +19,12 @@ double share(const std::string& option, const std::string& text) {
   return value;
 }
 
+double seconds(const std::string& option, const std::string& text) {
+  const auto duration = parse_duration(text);
+  if (!duration || !(duration->seconds > 0)) throw UserError(fmt::format("{} is a time such as 90s or 5m: {}", option, text));
+  return duration->seconds;
+}
+
 }  // namespace
 
 void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
@@ -26,6 +32,7 @@ void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budge
   command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME");
   command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE");
   command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE");
+  command.add_option("--turn", turn, "A turn takes at least so long, and at least a step")->capture_default_str()->type_name("TIME");
   command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N");
 }
 
@@ -34,14 +41,11 @@ CompareOptions MeasureOptions::options() const {
   options.level = share("--level", level);
   options.min_effect = share("--min-effect", min_effect);
   options.repeats = repeats;
+  options.turn_s = seconds("--turn", turn);
   return options;
 }
 
-double MeasureOptions::budget_s() const {
-  const auto duration = parse_duration(budget);
-  if (!duration || !(duration->seconds > 0)) throw UserError(fmt::format("--budget is a time such as 90s or 5m: {}", budget));
-  return duration->seconds;
-}
+double MeasureOptions::budget_s() const { return seconds("--budget", budget); }
 
 Clock::time_point MeasureOptions::end(Clock::time_point began) const { return began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s())); }
 

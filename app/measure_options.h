@@ -11,7 +11,7 @@
 namespace trainopt {
 
 struct MeasureOptions {
-  std::string level = "95%", min_effect = "1%", budget;
+  std::string level = "95%", min_effect = "1%", turn = "250ms", budget;
   std::optional<int64_t> repeats;
 
   void add_to(CLI::App& command, const std::string& standard_budget);

@@ -97,8 +97,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, observer);
   Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
   result.seconds = seconds_since(began);
-  for (const auto& arm : {in_a.folder, in_b.folder, baseline.twin_folder})
-    if (!arm.empty()) remove_first_steps(arm);
+  remove_first_steps(folder);
   write_bundle(folder, result, TRAINOPT_VERSION);
   print(result, arguments, !speech.no_color && ::isatty(STDOUT_FILENO) == 1);
   if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
@@ -130,8 +129,8 @@ Command add_compare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("compare", "Which of two recipes is faster, with an interval: they take turns on the same batches");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->recipes.add_to(*command, "A B [key=value ...]");
-  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")->type_name("SWITCH");
-  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")->type_name("KEY=VALUE");
+  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")->type_name("SWITCH")->allow_extra_args(false);
+  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")->type_name("KEY=VALUE")->allow_extra_args(false);
   arguments->measure.add_to(*command, "5m");
   command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory");
   command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared");

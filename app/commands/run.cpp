@@ -1,12 +1,14 @@
 // trainopt run RECIPE...: train.
 #include "app/commands.h"
 #include "app/explain.h"
+#include "app/measure_options.h"
 #include "app/run_directory.h"
 #include "app/run_report.h"
 #include "app/signals.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "compare/ablation_report.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 
@@ -55,7 +57,18 @@ void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, 
   }
 }
 
-int train(const LoadedRecipe& loaded, const Speech& speech) {
+/// What the job would gain if one cost were nothing; after the run, whose memory is free again.
+void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir, const MeasureOptions& measure, const Speech& speech) {
+  CompareOptions options = measure.options();
+  options.warmup_steps = recipe.bench.warmup_steps;
+  if (!speech.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
+  std::fflush(stdout);
+  const auto ceilings = measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(Clock::now()), machine, {.stop = &stop_signal()});
+  write_file(run_dir / "ceilings.json", Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
+  std::fputs(ceilings_text(ceilings).c_str(), stdout);
+}
+
+int train(const LoadedRecipe& loaded, const Speech& speech, const std::optional<MeasureOptions>& ceilings) {
   const auto began = Clock::now();
   const Machine machine = detect_machine();
   Plan plan = make_plan(loaded.recipe, machine);
@@ -83,7 +96,9 @@ int train(const LoadedRecipe& loaded, const Speech& speech) {
   }
   const RunEnd end = end_of(trainer->outcome(), plan);
   report.finish(plan, &*trainer, end, before_training);
-  return end.exit_code;
+  trainer.reset();
+  if (ceilings && end.status == "done") show_ceilings(loaded.recipe, machine, run_dir, *ceilings, speech);
+  return stop_signal() != 0 ? 128 + stop_signal() : end.exit_code;
 }
 
 }  // namespace
@@ -93,12 +108,19 @@ Command add_run(CLI::App& app) {
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto run_dir = std::make_shared<std::string>();
   command->add_option("--run-dir", *run_dir, "Exactly this run directory");
+  const auto ceilings = std::make_shared<bool>(false);
+  const auto measure = std::make_shared<MeasureOptions>();
+  command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
+  measure->add_to(*command, "3m");
+  for (CLI::Option* option : command->get_options([](const CLI::Option* one) { return one->check_lname("budget") || one->check_lname("min-effect") || one->check_lname("level") || one->check_lname("repeats") || one->check_lname("turn"); }))
+    option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment);
     handle_signals();
     if (!run_dir->empty()) recipes->words.push_back(fmt::format("run_dir={}", Json(*run_dir).dump()));   // quoted: any path is one YAML scalar
-    return train(recipes->load(*command), context.speech);
+    if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
+    return train(recipes->load(*command), context.speech, *ceilings ? std::optional(*measure) : std::nullopt);
   };
 }
 

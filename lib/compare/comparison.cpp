@@ -3,7 +3,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "compare/comparison_text.h"
-#include "compare/machine_load.h"
+#include "device/process.h"
+#include "metrics/other_load.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +13,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kBusyPct = 10;   // of all cores: others that take more are worth a word
+constexpr double kBusyPct = 10;   // of the allowed cores: others that take more are worth a word
 
 double median(std::vector<double> values) {
   TRAINOPT_CHECK(!values.empty());
@@ -51,17 +52,19 @@ class TurnTaker {
   TurnTaker(Arm& a, Arm& b, TurnSteps steps, uint64_t seed) : a_(a), b_(b), steps_(steps), seed_(seed) {}
 
   Block next() {
-    const double own = own_cpu_seconds();
-    MachineLoad load;
+    const auto busy_before = busy_seconds(cpus_);
+    const double own_before = process_cpu_seconds();
+    const auto began = Clock::now();
     Block block;
     block.order = block_order(seed_, number_++);
-    double of_others_processes = 0;
+    double of_arms_processes = 0;
     for (size_t i = 0; i < block.turns.size(); ++i) {
       Arm& arm = block.is_a(i) ? a_ : b_;
       block.turns[i] = arm.turn(block.is_a(i) ? steps_.a : steps_.b);
-      if (arm.has_own_process()) of_others_processes += block.turns[i].cpu_s;
+      if (arm.has_own_process()) of_arms_processes += block.turns[i].cpu_s;
     }
-    block.other_load_pct = load.others_pct(own_cpu_seconds() - own + of_others_processes);
+    const double ours = process_cpu_seconds() - own_before + of_arms_processes, cpu_seconds = seconds_since(began) * static_cast<double>(cpus_.size());
+    if (const auto busy = busy_seconds(cpus_); busy && busy_before) block.other_load_pct = std::max(0.0, 100 * (*busy - *busy_before - ours) / cpu_seconds);
     return block;
   }
 
@@ -71,6 +74,7 @@ class TurnTaker {
   TurnSteps steps_;
   uint64_t seed_;
   int64_t number_ = 0;
+  std::vector<int> cpus_ = allowed_cpus();
 };
 
 double standard_deviation(const std::vector<double>& values) {
@@ -133,7 +137,7 @@ std::vector<std::string> warnings_of(const Comparison& c, const CompareOptions& 
     busy += block.other_load_pct / static_cast<double>(c.blocks.size());
     for (const Turn& turn : block.turns) throttle = std::max(throttle, turn.throttle.value_or(0));
   }
-  if (busy > kBusyPct) all.push_back(fmt::format("other programs kept {:.0f} % of the machine's cores busy", busy));
+  if (busy > kBusyPct) all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy));
   if (throttle > 0) all.push_back(fmt::format("the GPU held its clock down in some turns: gpu_throttle {:.0f}", throttle));
   if (c.noise && c.noise->interval && !c.noise->interval->contains(1) && judge(*c.noise->interval, options.min_effect) != Verdict::no_effect)
     all.push_back(fmt::format("A against itself already seemed to differ ({}): take a small effect with care", percent_faster(*c.noise->interval)));

@@ -1,8 +1,8 @@
 #include "compare/local_arm.h"
 
 #include "base/files.h"
-#include "compare/machine_load.h"
 #include "device/memory.h"
+#include "metrics/other_load.h"
 #include "recipe/plan_text.h"
 #include "train/dump.h"
 #include "train/receipt.h"
@@ -78,12 +78,12 @@ Turn LocalArm::turn(int64_t steps) {
   turn_ = {};
   clock_sum_ = 0;
   clock_count_ = 0;
-  const double cpu_before = own_cpu_seconds();
+  const double cpu_before = process_cpu_seconds();
   const auto began = Clock::now();
   for (int64_t i = 0; i < steps; ++i) trainer_->step();
   trainer_->pause();
   turn_.seconds = seconds_since(began);
-  turn_.cpu_s = own_cpu_seconds() - cpu_before;
+  turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
   if (first) write_update(before);

@@ -22,11 +22,13 @@ ArmSpec twin_of(const ArmSpec& spec) {
   return twin;
 }
 
-void remove_first_steps(const std::filesystem::path& arm_folder) {
+void remove_first_steps(const std::filesystem::path& folder) {
   std::error_code ignored;   // they are only in the way
-  std::filesystem::remove(update_file(arm_folder), ignored);
-  std::filesystem::remove(gradients_file(arm_folder), ignored);
-  std::filesystem::remove(gradients_file(arm_folder).parent_path(), ignored);
+  for (const auto& arm : std::filesystem::directory_iterator(folder, ignored)) {
+    std::filesystem::remove(update_file(arm.path()), ignored);
+    std::filesystem::remove(gradients_file(arm.path()), ignored);
+    std::filesystem::remove(gradients_file(arm.path()).parent_path(), ignored);
+  }
 }
 
 }  // namespace trainopt

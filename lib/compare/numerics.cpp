@@ -18,7 +18,7 @@ namespace {
 constexpr double kNormFactor = 3;
 constexpr double kLeastNorm = 0.05, kMostNorm = 0.5;
 constexpr double kLeastLoss = 0.01;
-constexpr double kLeastDirection = 0.02;
+constexpr double kLeastDirection = 0.02, kMostDirection = 0.5;
 
 struct Products {
   double aa = 0, bb = 0, ab = 0;
@@ -82,7 +82,7 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
     return result;
   }
   result.loss = {loss_distance(result.losses_a, result.losses_b), std::max(kLeastLoss, loss_distance(result.losses_a, result.losses_reseeded))};
-  result.gradient_direction = {1 - gradients->cosine(), std::max(kLeastDirection, 1 - gradients_reseeded->cosine())};
+  result.gradient_direction = {1 - gradients->cosine(), std::clamp(1 - gradients_reseeded->cosine(), kLeastDirection, kMostDirection)};
   result.gradient_norm_ratio = gradients->norm_ratio();
   result.gradient_norm = norm_distance(result.gradient_norm_ratio, gradients_reseeded->norm_ratio());
   result.update_norm_ratio = updates->norm_ratio();

@@ -26,7 +26,7 @@ struct Turn {
 struct Block {
   Order order = Order::abba;
   std::array<Turn, 4> turns;             ///< in the order of time
-  double other_load_pct = 0;             ///< CPU time of other processes meanwhile, of all cores of the machine
+  double other_load_pct = 0;             ///< CPU time of other processes meanwhile on the cores that the comparison may use
 
   /// Whether turn `i` is A's.
   bool is_a(size_t i) const { return (i == 0 || i == 3) == (order == Order::abba); }

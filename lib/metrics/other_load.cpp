@@ -1,5 +1,6 @@
 #include "metrics/other_load.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,12 @@ std::optional<double> busy_seconds(const std::vector<int>& cpus) {
   std::ifstream file("/proc/stat");
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return busy_seconds(text, cpus, static_cast<double>(::sysconf(_SC_CLK_TCK)));
+}
+
+double process_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 OtherLoad::OtherLoad(size_t cpus, Busy busy, double own_seconds, Clock::time_point now)

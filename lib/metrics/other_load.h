@@ -18,6 +18,9 @@ std::optional<double> busy_seconds(std::string_view proc_stat, const std::vector
 /// The same now, from the file.
 std::optional<double> busy_seconds(const std::vector<int>& cpus);
 
+/// CPU time of this process so far.
+double process_cpu_seconds();
+
 /// CPU seconds of all processes on `cpus` CPUs, less one's own, as a share of what the CPUs could do.
 class OtherLoad {
  public:

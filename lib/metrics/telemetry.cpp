@@ -21,12 +21,6 @@ namespace {
 /// Fourteen minutes at the default interval; a longer step has the mean of its last part.
 constexpr size_t kSamplesKept = 8192;
 
-double process_cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 std::optional<double> resident_mib() {
   std::FILE* file = std::fopen("/proc/self/statm", "re");
   if (!file) return std::nullopt;

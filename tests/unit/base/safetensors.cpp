@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "support/catch.h"
-#include "unit/metrics/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 #include <array>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "model/model.h"
 #include "support/catch.h"
-#include "unit/metrics/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 #include <ATen/ATen.h>
 

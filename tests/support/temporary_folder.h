@@ -25,6 +25,7 @@ class TemporaryFolder {
     nftw(path_.c_str(), [](const char* name, const struct stat*, int, FTW*) { return std::remove(name); }, 8, FTW_DEPTH | FTW_PHYS);
   }
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   std::string text(const std::string& name) const {
     std::ifstream file(path_ / name);
     std::stringstream content;

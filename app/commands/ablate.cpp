@@ -1,0 +1,72 @@
+// trainopt ablate RECIPE: each switch of a recipe, alone and left out.
+#include "app/commands.h"
+#include "app/measure_options.h"
+#include "app/run_directory.h"
+#include "app/signals.h"
+#include "base/files.h"
+#include "compare/ablation_report.h"
+#include "compare/arm_process.h"
+#include "compare/bundle.h"
+#include "metrics/environment.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace trainopt {
+namespace {
+
+struct AblateArguments {
+  RecipeArguments recipes;
+  MeasureOptions measure;
+  std::string run_dir;
+  bool json = false, markdown = false;
+};
+
+void write_results(const std::filesystem::path& folder, const Ablation& result) {
+  Json machine = environment(TRAINOPT_VERSION);
+  machine["program_xxh3"] = file_hash(this_program());
+  write_file(folder / "result.json", to_json(result).dump(1) + "\n");
+  write_file(folder / "report.md", ablation_markdown(result));
+  write_file(folder / "switches.csv", ablation_csv(result));
+  write_file(folder / "environment.json", machine.dump(2) + "\n");
+}
+
+int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
+  refuse_several_ranks(context.environment);
+  handle_signals();
+  const auto began = Clock::now();
+  Recipe recipe = arguments.recipes.load(command).recipe;
+  AblationRequest request{.sources = arguments.recipes.split(command), .folder = {}, .options = arguments.measure.options(), .until = arguments.measure.end(began)};
+  request.options.warmup_steps = recipe.bench.warmup_steps;
+  recipe.name = "ablate-" + recipe.name;
+  recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
+  request.folder = make_run_directory(recipe);
+  const Observer observer{.say = [&](const std::string& line) { if (!context.speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+  const Ablation result = ablate(request, detect_machine(), observer);
+  write_results(request.folder, result);
+  if (arguments.json) {
+    print_json(to_json(result));
+  } else {
+    const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
+    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, color)).c_str(), stdout);
+    if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
+  }
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
+
+Command add_ablate(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("ablate", "Each switch of a recipe: what it gains alone, and what within the stack");
+  const auto arguments = std::make_shared<AblateArguments>();
+  arguments->recipes.add_to(*command);
+  arguments->measure.add_to(*command, "20m");
+  command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
+  command->add_flag("--json", arguments->json, "One JSON object");
+  command->add_flag("--markdown", arguments->markdown, "A table to paste");
+  return [=](const CommandContext& context) { return run_ablate(*command, *arguments, context); };
+}
+
+}  // namespace trainopt

@@ -1,0 +1,86 @@
+// Each switch of a recipe: what it gains alone, what it gains within the full stack, and with which other it interacts.
+#pragma once
+
+#include "compare/arm_plan.h"
+#include "compare/comparison.h"
+#include "config/load.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// A measured ratio of throughputs, or why there is none.
+struct Gain {
+  std::optional<double> ratio;           ///< above 1: faster with the switch
+  std::optional<Interval> interval;
+  Verdict verdict = Verdict::inconclusive;
+  int64_t blocks = 0;
+  std::string reason;                    ///< why it was not measured: refused, out of memory, no time left
+
+  Gain inverse() const;
+};
+
+/// The reason of cells that the budget had no time for.
+inline constexpr const char* kNoTimeLeft = "no time was left";
+
+struct Interaction {
+  std::string with;
+  double ratio = 1;                      ///< gain of both over the product of the gains alone; above 1: they help each other
+};
+
+struct SwitchRow {
+  std::string name, requested;
+  std::string no_effect;                 ///< why it does nothing here; empty if it does something. Then nothing was measured
+  std::vector<std::string> needs;        ///< switches that had to be on with it (alone) and off with it (left out)
+  Gain alone, in_stack;
+  std::optional<Interaction> interaction;   ///< the strongest that was measured
+  std::optional<double> share;           ///< attributed part of the total, as a ratio; all of them multiply to the total
+  std::optional<double> one_off_s;       ///< time to the first step with it less without, within the stack; one measurement
+  std::optional<int64_t> break_even_step;   ///< after which the one-off cost is won back; null: never, or not known
+  std::optional<double> memory_mib;      ///< peak of the process with it less without, within the stack
+  std::optional<bool> numbers_agree;     ///< alone against plain; null: not comparable
+  std::string numbers;                   ///< what differs
+  Json receipt;                          ///< of the full stack: {requested, observed, effective, reason}
+};
+
+struct CeilingRow {
+  Ceiling without;
+  Gain gain;                             ///< of the job without this cost over the job
+};
+
+struct Ablation {
+  std::string name;
+  Gain total;                            ///< everything on over everything off
+  std::vector<SwitchRow> switches;
+  std::vector<CeilingRow> ceilings;
+  std::optional<NoiseFloor> noise;
+  double residue = 1;                    ///< total over the product of the shares before it was spread
+  double plain_samples_per_s = 0, full_samples_per_s = 0;
+  double level = 0.95, min_effect = 0.01, seconds = 0;
+  std::vector<std::string> warnings;
+};
+
+/// The rule of the shares, in a sentence.
+extern const char* const kShareRule;
+/// Fills in `share` of every measured switch, and the residue.
+void attribute(Ablation& ablation);
+
+struct AblationRequest {
+  Sources sources;                       ///< of the recipe with everything on
+  std::filesystem::path folder;          ///< for the arms; each has a process of its own
+  CompareOptions options;
+  Clock::time_point until;
+};
+
+/// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that seem to interact. What fails
+/// is a row with its reason. Throws only if the recipe itself cannot be measured.
+Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
+
+/// The ceilings of one recipe alone.
+std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder, const CompareOptions& options, Clock::time_point until, const Machine& machine,
+                                         const Observer& observer);
+
+}  // namespace trainopt

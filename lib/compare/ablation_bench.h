@@ -1,0 +1,47 @@
+// The cells of an ablation: each a comparison of two sets of switches, or a reason why there is none.
+#pragma once
+
+#include "compare/ablation.h"
+
+namespace trainopt {
+
+/// Switches that are on; all others of the recipe are at their defaults.
+using SwitchSet = std::set<std::string>;
+
+/// What a cell was: the comparison, or the reason in `gain`.
+struct Cell {
+  Gain gain;
+  std::optional<Comparison> comparison;
+};
+
+class AblationBench {
+ public:
+  /// `all`: every switch that the recipe turns on and that does something here.
+  AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine, const Observer& observer)
+      : request_(request), all_(std::move(all)), machine_(machine), observer_(observer) {}
+
+  /// The recipe with these alone. Throws RecipeErrors for a set that contradicts itself.
+  Recipe recipe(const SwitchSet& on) const;
+  /// Whether the set can be planned here.
+  bool possible(const SwitchSet& on) const;
+
+  /// B's throughput over A's. A's arm is kept for the next cell with the same A. `seconds`: for this cell.
+  Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
+  double seconds_left() const;
+  const std::optional<Baseline>& baseline() const { return baseline_; }
+
+ private:
+  std::string name_of(const SwitchSet& on) const;
+  ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
+  void make_baseline_of(const SwitchSet& on);
+
+  const AblationRequest& request_;
+  SwitchSet all_;
+  Machine machine_;
+  const Observer& observer_;
+  std::optional<Baseline> baseline_;
+  SwitchSet baseline_set_;
+  int arms_ = 0;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,205 @@
+"""`trainopt compare` and `ablate`: verdicts, bundles, what they refuse. Sizes are tiny and nothing here asserts a time."""
+import csv
+import io
+import json
+import math
+import signal
+import time
+
+import pytest
+
+QUICK = ("--repeats", "8", "--turn", "5ms", "bench.warmup_steps=3")
+GAIN = {"ratio", "interval", "verdict", "blocks", "reason"}
+
+
+@pytest.fixture
+def recipe(trainopt):
+    return trainopt.write("job.yaml", """\
+name: job
+model: {name: mlp, num_classes: 10, hidden: [32]}
+data: {dataset: fake_cifar10, size: 64, batch_size: 8, transforms: [{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]}
+optimizations: {amp: true, set_to_none: true}
+""")
+
+
+def test_two_recipes(trainopt, recipe):
+    other = trainopt.write("other.yaml", (trainopt.folder / recipe).read_text() + "num_threads: 1\n")
+    result = trainopt("compare", recipe, other, "num_threads=1", *QUICK, "--json", "--run-dir", "out")
+    assert result.code == 0, result
+    answer = result.json()
+    assert answer["verdict"] in ("pays", "costs", "no effect", "inconclusive")
+    assert answer["paired"] is True and answer["blocks"] == 8 and answer["ended"] == "repeats"
+    assert answer["interval"][0] <= answer["ratio"] <= answer["interval"][1]
+    assert answer["numerics"]["agree"] is True and answer["numerics"]["loss_distance"]["value"] == 0
+    assert answer["noise_floor"]["blocks"] == 8
+    assert answer["arms"]["a"]["name"] == f"{recipe} num_threads=1 bench.warmup_steps=3"
+    assert not answer["own_processes"]
+
+    out = trainopt.folder / "out"
+    for name in ("result.json", "report.md", "turns.csv", "environment.json", "a/recipe.yaml", "b/recipe.yaml", "a/metrics.jsonl"):
+        assert (out / name).exists(), name
+    assert len(json.loads((out / "environment.json").read_text())["program_xxh3"]) == 32
+    assert not list(out.rglob("*.safetensors"))                       # as large as the model, and no longer needed
+    turns = list(csv.DictReader((out / "turns.csv").open()))
+    assert len(turns) == 32 and {turn["arm"] for turn in turns} == {"a", "b"}
+
+    # The ratio is B's throughput over A's, as the turns say themselves.
+    logs = [math.log(sum(float(t["seconds"]) for t in turns[i:i + 4] if t["arm"] == "a") / sum(float(t["seconds"]) for t in turns[i:i + 4] if t["arm"] == "b"))
+            for i in range(0, 32, 4)]
+    assert math.isclose(math.exp(sum(logs) / 8), answer["ratio"], rel_tol=1e-6)
+
+
+def test_a_slow_arm_costs(trainopt, recipe):
+    """A hidden layer 16 times as wide, twice, is far more work: any machine sees it."""
+    result = trainopt("compare", recipe, "--with", "model.hidden=[512, 512]", *QUICK, "--json")
+    answer = result.json()
+    assert answer["verdict"] == "costs" and answer["interval"][1] < 1, result
+    assert answer["numerics"]["comparable"] is False
+    backwards = trainopt("compare", recipe, "--with", "model.hidden=[512, 512]", "model.hidden=[16]", *QUICK)
+    assert "costs: B is" in backwards.out and "slower" in backwards.out
+
+
+def test_without_puts_the_switch_into_b(trainopt, recipe):
+    answer = trainopt("compare", recipe, "--without", "amp", *QUICK, "--json", "--run-dir", "out").json()
+    assert "amp" not in answer["arms"]["a"]["receipts"] and answer["arms"]["b"]["receipts"]["amp"]["effective"]
+    assert answer["arms"]["a"]["name"].endswith("optimizations.amp=null")
+    assert answer["numerics"]["agree"] is True and answer["numerics"]["loss_distance"]["value"] > 0
+    text = trainopt("compare", "--show", "out").out
+    assert "amp: A off; B" in text
+
+
+def test_process_settings_that_differ_take_two_processes(trainopt, recipe):
+    answer = trainopt("compare", recipe, "--with", "optimizations.host_allocator=true", *QUICK, "--json").json()
+    assert answer["own_processes"] is True
+    assert answer["arms"]["a"]["peak_memory_mib"] > 0 and answer["arms"]["b"]["peak_memory_mib"] > 0
+    assert "host_allocator" in answer["arms"]["b"]["receipts"] and "host_allocator" not in answer["arms"]["a"]["receipts"]
+
+
+def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
+    first = trainopt("compare", recipe, recipe, *QUICK, "--run-dir", "out")
+    shown = trainopt("compare", "--show", "out")
+    assert shown.code == 0 and shown.out.strip() == first.out[:first.out.index("\nall of it")].strip()
+    assert trainopt("compare", "--show", "out", "--markdown").out == (trainopt.folder / "out/report.md").read_text()
+    assert trainopt("compare", "--show", "out", "--json").json()["blocks"] == 8
+    path = trainopt.folder / "out/result.json"
+    result = json.loads(path.read_text())
+    result["verdict"], result["ratio"] = "pays", 2.0
+    path.write_text(json.dumps(result))
+    changed = trainopt("compare", "--show", "out")
+    assert changed.code == 3 and "do not give the recorded result" in changed.err
+    path.write_text("{")
+    assert trainopt("compare", "--show", "out").code == 3
+    assert trainopt("compare", "--show", "nowhere").code == 3
+
+
+def test_finished_runs(trainopt, recipe):
+    for name in ("one", "two"):
+        assert trainopt("run", recipe, "train.max_steps=40", "--quiet", "--run-dir", name).code == 0
+    result = trainopt("compare", "one", "two", "--json").json()
+    assert result["paired"] is False and result["interval"][0] <= result["ratio"] <= result["interval"][1]
+    assert "not paired" in trainopt("compare", "one", "two").out
+    assert trainopt("compare", "one", recipe).code == 2
+    (trainopt.folder / "two/metrics.jsonl").unlink()
+    missing = trainopt("compare", "one", "two")
+    assert missing.code == 3 and "metrics.jsonl" in missing.err
+
+
+@pytest.mark.parametrize("words, said", [
+    (["job.yaml"], "name two recipes"),
+    (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
+    (["job.yaml", "--without", "ampp"], "did you mean 'amp'"),
+    (["job.yaml", "job.yaml", "--with", "seed=1"], "name two recipes"),
+    (["job.yaml", "--with", "sead=1"], "sead"),
+    (["job.yaml", "nothing.yaml"], "nothing.yaml"),
+    (["job.yaml", "job.yaml", "--min-effect", "5"], "--min-effect"),
+    (["job.yaml", "job.yaml", "--level", "sure"], "--level"),
+    (["job.yaml", "job.yaml", "--budget", "soon"], "--budget"),
+    (["job.yaml", "job.yaml", "--repeats", "0"], "--repeats"),
+    (["job.yaml", "job.yaml", "--show", "x"], "--show"),
+    ([], "name two recipes"),
+])
+def test_refused(trainopt, recipe, words, said):
+    result = trainopt("compare", *words)
+    assert result.code == 2 and said in result.err, result
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (trainopt.folder / "runs").exists()
+
+
+def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
+    result = trainopt("compare", recipe, "--with", "optimizer.lr=1e30", *QUICK)
+    assert result.code == 6 and "not finite" in result.err
+    apart = trainopt("compare", recipe, "--with", "optimizer.lr=1e30", "--own-processes", *QUICK)
+    assert apart.code == 6 and "not finite" in apart.err
+
+
+@pytest.mark.parametrize("where", [[], ["--own-processes"]])
+def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
+    process = trainopt.start("compare", recipe, recipe, "--repeats", "1000000", "--turn", "5ms", "bench.warmup_steps=3", "--run-dir", "out", *where)
+    for line in process.stderr:
+        if "8 blocks" in line or "12 blocks" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "until it was stopped" in out
+    assert json.loads((trainopt.folder / "out/result.json").read_text())["ended"] == "stopped"
+
+
+def test_budget(trainopt, recipe):
+    began = time.monotonic()
+    answer = trainopt("compare", recipe, recipe, "--budget", "3s", "--turn", "5ms", "--min-effect", "0.0001%", "--json").json()
+    assert answer["ended"] == "budget" and answer["verdict"] == "inconclusive"
+    assert any("takes about" in warning for warning in answer["warnings"])
+    assert time.monotonic() - began < 60
+
+
+def test_ablate(trainopt, recipe):
+    result = trainopt("ablate", recipe, "data.batch_size=16", "optimizations.set_to_none=false", *QUICK, "--json", "--run-dir", "out", timeout=300)
+    assert result.code == 0, result
+    answer = result.json()
+    assert set(answer["total"]) == GAIN and answer["total"]["ratio"] > 0
+    rows = {row["name"]: row for row in answer["switches"]}
+    assert {"amp", "batch_size"} == set(rows)
+    product = 1.0
+    for row in rows.values():
+        assert set(row["alone"]) == GAIN and set(row["in_stack"]) == GAIN
+        assert {"interaction", "one_off_s", "break_even_step", "memory_mib", "share", "receipt"} <= set(row)
+        assert row["alone"]["ratio"] > 0 and row["in_stack"]["ratio"] > 0
+        product *= row["share"]
+    assert math.isclose(product, answer["total"]["ratio"], rel_tol=1e-9)
+    assert rows["amp"]["numbers_agree"] is True and rows["batch_size"]["numbers_agree"] is None
+    assert rows["amp"]["interaction"]["with"] in rows
+    assert rows["amp"]["receipt"]["effective"] is True
+    assert [row["without"] for row in answer["ceilings"]] == ["data", "optimizer", "logging"]
+    assert all(row["ratio"] for row in answer["ceilings"])
+    report = (trainopt.folder / "out/report.md").read_text()
+    assert "| amp |" in report and "even a perfect loader" in report
+    assert len(list(csv.DictReader(io.StringIO((trainopt.folder / "out/switches.csv").read_text())))) == len(rows)
+    assert (trainopt.folder / "out/arm-1/recipe.yaml").exists() and not list((trainopt.folder / "out").rglob("*.safetensors"))
+
+
+def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
+    result = trainopt("ablate", recipe, "data.batch_size=32", "optimizer.lr=1e30", *QUICK, "--json", "--run-dir", "out", timeout=300)
+    assert result.code == 0, result
+    answer = result.json()
+    assert answer["total"]["ratio"] is None and "not finite" in answer["total"]["reason"]
+    for row in answer["switches"]:
+        assert "not finite" in row["alone"]["reason"] and row["share"] is None, row
+    assert "not finite" in (trainopt.folder / "out/report.md").read_text()
+
+
+def test_ablate_refuses_a_recipe_without_switches(trainopt):
+    recipe = trainopt.write("plain.yaml", "model: {name: mlp}\ndata: {size: 64}\n")
+    result = trainopt("ablate", recipe)
+    assert result.code == 2 and "nothing to ablate" in result.err
+
+
+def test_ceilings_of_a_run(trainopt, recipe):
+    result = trainopt("run", recipe, "train.max_steps=8", "--ceilings", *QUICK, "--run-dir", "out")
+    assert result.code == 0, result
+    for words in ("even a perfect loader", "even an optimizer that takes no time", "even no logging at all"):
+        assert words in result.out
+    ceilings = json.loads((trainopt.folder / "out/ceilings.json").read_text())["ceilings"]
+    assert [row["without"] for row in ceilings] == ["data", "optimizer", "logging"]
+    assert trainopt("run", recipe, "--budget", "1s").code == 2
+    assert trainopt("run", recipe, "--ceilings", "--budget", "soon").code == 2

@@ -1,0 +1,95 @@
+#include "compare/ablation.h"
+
+#include "base/files.h"
+#include "compare/ablation_bench.h"
+#include "compare/ablation_report.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+using namespace trainopt;
+
+namespace {
+
+Gain gain(double ratio) {
+  Gain measured;
+  measured.ratio = ratio;
+  measured.interval = Interval{ratio * 0.99, ratio * 1.01};
+  measured.verdict = judge(*measured.interval, 0.01);
+  return measured;
+}
+
+SwitchRow row(const char* name, Gain alone, Gain in_stack) {
+  SwitchRow result;
+  result.name = name;
+  result.alone = std::move(alone);
+  result.in_stack = std::move(in_stack);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("shares multiply to the total, and are Shapley values where switches interact in pairs") {
+  // log gains: a 0.2, b 0.1, c -0.05; a and b help each other by 0.06. Shapley: each interaction is halved.
+  Ablation ablation;
+  ablation.switches = {row("a", gain(std::exp(0.2)), gain(std::exp(0.26))), row("b", gain(std::exp(0.1)), gain(std::exp(0.16))),
+                       row("c", gain(std::exp(-0.05)), gain(std::exp(-0.05))), row("d", {}, {})};
+  ablation.total = gain(std::exp(0.31));
+  attribute(ablation);
+  CHECK(*ablation.switches[0].share == Approx(std::exp(0.23)));
+  CHECK(*ablation.switches[1].share == Approx(std::exp(0.13)));
+  CHECK(*ablation.switches[2].share == Approx(std::exp(-0.05)));
+  CHECK_FALSE(ablation.switches[3].share.has_value());
+  CHECK(ablation.residue == Approx(1));
+
+  ablation.total = gain(std::exp(0.40));   // a rest that no pair explains
+  attribute(ablation);
+  double product = 1;
+  for (const auto& entry : ablation.switches) product *= entry.share.value_or(1);
+  CHECK(product == Approx(std::exp(0.40)));
+  CHECK(ablation.residue == Approx(std::exp(0.09)));
+}
+
+TEST_CASE("leaving out is the gain turned round") {
+  const Gain slower = gain(0.8).inverse();
+  CHECK(*slower.ratio == Approx(1.25));
+  CHECK(slower.interval->low < 1.25);
+  CHECK(slower.interval->high > 1.25);
+  CHECK(slower.verdict == Verdict::pays);
+}
+
+TEST_CASE("sets of switches become recipes; one that contradicts itself is not possible") {
+  const TemporaryFolder folder;
+  write_file(folder / "recipe.yaml", "model: {name: mlp}\ndata: {num_workers: 2, pin_memory: true, non_blocking: true, size: 64}\noptimizations: {amp: true, fused_optimizer: true}\n");
+  AblationRequest request;
+  request.sources.files.push_back(folder / "recipe.yaml");
+  const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
+  const AblationBench bench(request, all, detect_machine(), {});
+  const Recipe plain = bench.recipe({});
+  CHECK_FALSE(plain.optimizations.amp.on);
+  CHECK(plain.data.num_workers == 0);
+  CHECK(bench.recipe({"amp"}).optimizations.amp.on);
+  CHECK_FALSE(bench.recipe({"amp"}).optimizations.fused_optimizer);
+  CHECK(bench.possible(all));
+  CHECK(bench.possible({"pin_memory", "non_blocking"}));
+  CHECK_FALSE(bench.possible({"non_blocking"}));   // needs pin_memory
+}
+
+TEST_CASE("every form of the report has every switch, and what failed has its reason") {
+  Ablation ablation;
+  Gain refused;
+  refused.reason = "out of memory; lower data.batch_size";
+  ablation.switches = {row("amp", gain(1.4), gain(1.5)), row("batch_size", refused, refused), row("tf32", {}, {})};
+  ablation.switches[0].numbers_agree = false;
+  ablation.switches[0].numbers = "the loss curves are 9 % apart";
+  ablation.switches[2].no_effect = "TF32 is a format of NVIDIA GPUs";
+  ablation.total = gain(1.45);
+  ablation.ceilings = {{Ceiling::data, gain(1.07)}};
+  attribute(ablation);
+  for (const std::string& text : {ablation_text(ablation, false), ablation_markdown(ablation), ablation_csv(ablation), to_json(ablation).dump()})
+    for (const char* name : {"amp", "batch_size", "tf32"}) CHECK(text.find(name) != std::string::npos);
+  const std::string text = ablation_text(ablation, false);
+  CHECK(text.find("out of memory") != std::string::npos);
+  CHECK(text.find("DIFFER") != std::string::npos);
+  CHECK(text.find("even a perfect loader would give +7.0 %") != std::string::npos);
+  CHECK(ablation_text(ablation, true).find("\x1b[31mDIFFER") != std::string::npos);
+}

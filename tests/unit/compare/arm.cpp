@@ -1,0 +1,74 @@
+#include "compare/ceiling_parts.h"
+#include "compare/local_arm.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+#include "support/plans.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+Plan endless(uint64_t seed = 3) {
+  Plan plan = small_plan(1, seed);
+  plan.steps.reset();
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("two arms of one plan see the same batches and lose the same, turn by turn") {
+  const TemporaryFolder folder;
+  LocalArm a(endless(), folder / "a"), b(endless(), folder / "b");
+  for (int i = 0; i < 3; ++i) {
+    const Turn of_a = a.turn(4), of_b = b.turn(4);
+    CHECK(of_a.losses == of_b.losses);
+    CHECK(of_a.samples == 32);
+    CHECK(of_a.step_ms.size() == 4);
+    CHECK(of_a.seconds > 0);
+    CHECK(of_a.data_wait_s <= of_a.seconds);
+  }
+  CHECK(std::filesystem::exists(gradients_file(folder / "a")));
+  CHECK(load_tensors(update_file(folder / "a")).size() == 4);
+  CHECK(a.facts().step_samples == 8);
+  CHECK(a.facts().time_to_first_step_s > 0);
+}
+
+TEST_CASE("records of an arm go to its folder, none where the plan logs nothing") {
+  const TemporaryFolder folder;
+  Plan silent = endless();
+  silent.logging.sinks.clear();
+  LocalArm(endless(), folder / "a").turn(3);
+  LocalArm(silent, folder / "b").turn(3);
+  CHECK(std::filesystem::exists(folder / "a" / "metrics.jsonl"));
+  CHECK_FALSE(std::filesystem::exists(folder / "b" / "metrics.jsonl"));
+  CHECK_FALSE(std::filesystem::exists(folder / "b" / "telemetry.jsonl"));
+}
+
+TEST_CASE("without the cost of data the first step's batches come again") {
+  const TemporaryFolder folder;
+  Plan plan = endless();
+  plan.data.options.accumulation = 2;
+  auto source = plan.data.open(at::kCPU, std::nullopt);
+  std::vector<at::Tensor> first;
+  for (int i = 0; i < 2; ++i) first.push_back(source->next().get("input").clone());
+  ReplayedBatches replayed(plan.data.open(at::kCPU, std::nullopt));
+  for (int step = 0; step < 3; ++step)
+    for (size_t micro = 0; micro < 2; ++micro) {
+      const Batch batch = replayed.next();
+      CHECK(at::equal(batch.get("input"), first[micro]));
+      CHECK(batch.is_first == (micro == 0));
+      CHECK(batch.is_last == (micro == 1));
+    }
+}
+
+TEST_CASE("without the cost of the optimizer the weights stay") {
+  const TemporaryFolder folder;
+  Plan plan = endless();
+  plan.optimizer.wrap("ceiling", "", [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  LocalArm arm(plan, folder / "a");
+  arm.turn(3);
+  for (const auto& [name, update] : load_tensors(update_file(folder / "a"))) CHECK(update.abs().max().item<float>() == 0);
+}

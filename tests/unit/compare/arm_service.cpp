@@ -1,0 +1,67 @@
+#include "compare/arm_service.h"
+
+#include "scripted_arm.h"
+#include "support/catch.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+/// A service in a thread, and the other end of its socket.
+class Served {
+ public:
+  explicit Served(std::function<std::unique_ptr<Arm>()> make) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    socket = ends[0];
+    thread_ = std::thread([make = std::move(make), end = ends[1]] {
+      serve_arm(end, make, [](const std::exception& error) { return std::pair(std::string(error.what()), ExitCode::memory); });
+      ::close(end);
+    });
+  }
+  ~Served() {
+    ::close(socket);
+    thread_.join();
+  }
+  Json read() { return read_json_line(socket, buffer_).value(); }
+  bool at_end() { return !read_json_line(socket, buffer_).has_value(); }
+
+  int socket = -1;
+
+ private:
+  std::thread thread_;
+  std::string buffer_;
+};
+
+}  // namespace
+
+TEST_CASE("an arm's process says when it is ready, takes turns and tells its facts") {
+  Served served([] { return std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1, 0.0), 0.5); });
+  CHECK(served.read().contains("ready"));
+  write_json_line(served.socket, {{"turn", 3}});
+  const Turn turn = turn_from(served.read().at("turn"));
+  CHECK(turn.steps == 3);
+  CHECK(turn.seconds == Approx(1.5));
+  write_json_line(served.socket, {{"facts", true}});
+  CHECK(facts_from(served.read().at("facts")).time_to_first_step_s == 1.5);
+}
+
+TEST_CASE("an arm's error crosses with its sentence and exit code, and ends it") {
+  Served served([] {
+    auto arm = std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1), 0.5);
+    arm->fails_after = 0;
+    return arm;
+  });
+  served.read();
+  write_json_line(served.socket, {{"turn", 3}});
+  const Json answer = served.read();
+  CHECK(answer.at("error") == "out of memory; lower data.batch_size");
+  CHECK(answer.at("exit_code") == 5);
+  CHECK(served.at_end());
+}

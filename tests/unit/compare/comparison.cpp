@@ -1,0 +1,134 @@
+#include "compare/comparison.h"
+#include "compare/comparison_json.h"
+#include "compare/comparison_text.h"
+#include "scripted_arm.h"
+#include "support/catch.h"
+
+#include <cmath>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
+
+/// B takes `ratio` times less time for a sample than A.
+Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, double noise = 0.01, double drift = 0, Clock::time_point until = kNever) {
+  const auto machine = std::make_shared<SimulatedMachine>(seed, noise);
+  machine->drift = drift;
+  options.seed = seed;
+  options.turn_s = 1e-9;
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), options);
+  return compare(make_baseline(a, {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1 / ratio), options), options, until, {});
+}
+
+}  // namespace
+
+TEST_CASE("a block compares throughput whatever its order") {
+  Block block;
+  for (size_t i = 0; i < 4; ++i) block.turns[i] = Turn{.steps = 1, .samples = 10, .seconds = i == 0 || i == 3 ? 2.0 : 1.0, .step_ms = {}, .losses = {}, .sm_clock_mhz = {}, .throttle = {}};
+  block.order = Order::abba;
+  CHECK(block.log_ratio() == Approx(std::log(2.0)));
+  block.order = Order::baab;
+  CHECK(block.log_ratio() == Approx(-std::log(2.0)));
+  CHECK(block.samples(true) == 20);
+  const Block again = block_from(Json::parse(to_json(block).dump()));
+  CHECK(again.log_ratio() == block.log_ratio());
+  CHECK(again.order == block.order);
+}
+
+TEST_CASE("a faster arm pays, a slower one costs, an equal one has no effect, and the interval holds the truth") {
+  for (const auto& [ratio, verdict] : {std::pair(1.05, Verdict::pays), {0.95, Verdict::costs}, {1.0, Verdict::no_effect}}) {
+    int held = 0;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      const Comparison c = contest(seed, ratio);
+      REQUIRE(c.ended == "decided");
+      CHECK(c.verdict == verdict);
+      CHECK(c.interval.has_value());
+      held += c.interval->contains(ratio);
+    }
+    CHECK(held >= 36);
+  }
+}
+
+TEST_CASE("a drift of 20 % over the run leaves the verdict right") {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    CHECK(contest(seed, 1.0, {}, 0.01, 0.2 / 200).verdict == Verdict::no_effect);
+    CHECK(contest(seed, 1.05, {}, 0.01, 0.2 / 200).verdict == Verdict::pays);
+  }
+}
+
+TEST_CASE("arms with other batches take turns over the same samples") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
+  CompareOptions options;
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
+  const Comparison c = compare(make_baseline(a, {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
+  for (const Block& block : c.blocks) {
+    CHECK(block.samples(true) == block.samples(false));
+    for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);   // a quarter of a second by the warm-up's clock
+  }
+  CHECK(c.ratio == Approx(1.5).epsilon(0.01));
+}
+
+TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped") {
+  const Comparison spent = contest(1, 1.0, {}, 0.3, 0, Clock::now());
+  CHECK(spent.ended == "budget");
+  CHECK(spent.verdict == Verdict::inconclusive);
+  CHECK_FALSE(spent.interval.has_value());
+
+  CompareOptions options;
+  options.repeats = 21;
+  const Comparison repeated = contest(1, 1.2, options, 0.01, 0, Clock::now());   // whatever the time, and although it is clear sooner
+  CHECK(repeated.ended == "repeats");
+  CHECK(repeated.blocks.size() == 21);
+  CHECK(repeated.verdict == Verdict::pays);
+
+  const std::atomic<int> stop{15};
+  const auto machine = std::make_shared<SimulatedMachine>(1);
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+  Observer observer;
+  observer.stop = &stop;
+  CHECK(compare(make_baseline(a, {}, {}, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {}, kNever, observer).ended == "stopped");
+}
+
+TEST_CASE("a clock held down and a noise too large for the question are said") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0.2);
+  const auto throttled = std::make_shared<ScriptedArm>(machine, 0.1);
+  throttled->throttle = 4;
+  CompareOptions options;
+  options.repeats = 8;
+  const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
+  const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
+  CHECK(all.find("gpu_throttle 4") != std::string::npos);
+  CHECK(all.find("takes about") != std::string::npos);
+}
+
+TEST_CASE("what an arm throws ends the comparison") {
+  const auto machine = std::make_shared<SimulatedMachine>(1);
+  const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
+  b->fails_after = 3;
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+  CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
+}
+
+TEST_CASE("a result reads back and is judged again; one that was changed is refused") {
+  const Comparison c = contest(3, 1.04);
+  const Json json = Json::parse(to_json(c, true).dump());
+  const Comparison again = comparison_from(json);
+  CHECK(again.verdict == c.verdict);
+  CHECK(again.ratio == c.ratio);
+  CHECK(again.interval == c.interval);
+  CHECK(comparison_text(again, false) == comparison_text(c, false));
+  for (const char* key : {"verdict", "ratio", "interval", "blocks", "numerics", "level", "min_effect", "paired"}) CHECK(json.contains(key));
+
+  Json better = json;
+  better["ratio"] = 1.5;
+  CHECK_THROWS_AS(comparison_from(better), UserError);
+  Json shorter = json;
+  shorter.erase("arms");
+  CHECK_THROWS_AS(comparison_from(shorter), UserError);
+  Json newer = json;
+  newer["schema_version"] = 99;
+  CHECK_THROWS_AS(comparison_from(newer), UserError);
+}

@@ -1,0 +1,52 @@
+#include "compare/finished_runs.h"
+
+#include "base/files.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+#include <random>
+
+using namespace trainopt;
+
+namespace {
+
+/// A run of 200 steps of 32 samples, the first ten left out and much slower.
+void write_run(const std::filesystem::path& folder, double step_ms, uint64_t seed) {
+  create_folders(folder);
+  write_file(folder / "summary.json", R"({"left_out_steps": 10})");
+  std::mt19937_64 random(seed);
+  std::string lines;
+  for (int step = 1; step <= 200; ++step)
+    lines += Json{{"step", step}, {"samples", 32 * step}, {"loss", 2.0}, {"step_ms", step <= 10 ? 1000 : step_ms * (1 + 0.02 * std::normal_distribution<double>()(random))}}.dump() + "\n";
+  write_file(folder / "metrics.jsonl", lines);
+}
+
+}  // namespace
+
+TEST_CASE("finished runs are judged without their warm-up, and said not to be paired") {
+  const TemporaryFolder folder;
+  write_run(folder / "a", 10, 1);
+  write_run(folder / "b", 8, 2);
+  write_run(folder / "c", 10, 3);
+  const auto faster = compare_runs(read_finished_run(folder / "a"), read_finished_run(folder / "b"), 0.95, 0.01);
+  CHECK(faster.verdict == Verdict::pays);
+  CHECK(faster.ratio == Approx(1.25).epsilon(0.01));
+  CHECK(faster.interval->contains(1.25));
+  CHECK(compare_runs(read_finished_run(folder / "b"), read_finished_run(folder / "a"), 0.95, 0.01).verdict == Verdict::costs);
+  CHECK(compare_runs(read_finished_run(folder / "a"), read_finished_run(folder / "c"), 0.95, 0.02).verdict == Verdict::no_effect);
+  CHECK(to_json(faster).at("paired") == false);
+  CHECK(runs_text(faster).find("not paired") != std::string::npos);
+}
+
+TEST_CASE("a folder that is no finished run is refused by name") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(read_finished_run(folder / "none"), Catch::Contains("summary.json"));
+  create_folders(folder / "half");
+  write_file(folder / "half" / "summary.json", "{}");
+  write_file(folder / "half" / "metrics.jsonl", "");
+  CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("no measured steps"));
+  write_file(folder / "half" / "metrics.jsonl", "{\"step\": 1}\n");
+  CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("no step's record"));
+  write_file(folder / "half" / "metrics.jsonl", "oops\n");
+  CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("not JSON"));
+}

@@ -1,0 +1,61 @@
+// An arm whose time is made up: verdicts can be tested without a clock.
+#pragma once
+
+#include "base/error.h"
+#include "compare/comparison.h"
+
+#include <random>
+
+namespace trainopt::test {
+
+/// A machine on which turns follow each other: its noise is shared by the arms that take them.
+struct SimulatedMachine {
+  explicit SimulatedMachine(uint64_t seed, double turn_noise = 0.01) : random(seed), noise(turn_noise) {}
+  double factor() {
+    ++turns;
+    return std::exp(noise * std::normal_distribution<double>()(random) + drift * static_cast<double>(turns));
+  }
+  std::mt19937_64 random;
+  double noise, drift = 0;
+  int64_t turns = 0;
+};
+
+class ScriptedArm : public Arm {
+ public:
+  ScriptedArm(std::shared_ptr<SimulatedMachine> machine, double step_s, int64_t step_samples = 32) : machine_(std::move(machine)), step_s_(step_s), step_samples_(step_samples) {}
+
+  Turn turn(int64_t steps) override {
+    if (fails_after && ++turns > *fails_after) throw UserError("out of memory; lower data.batch_size", ExitCode::memory);
+    Turn turn;
+    turn.steps = steps;
+    turn.samples = steps * step_samples_;
+    const double step = step_s_ * machine_->factor();
+    turn.seconds = step * static_cast<double>(steps);
+    turn.step_ms.assign(static_cast<size_t>(steps), 1e3 * step);
+    turn.losses.assign(static_cast<size_t>(steps), 2.3);
+    turn.throttle = throttle;
+    return turn;
+  }
+  ArmFacts facts() override {
+    ArmFacts facts;
+    facts.step_samples = step_samples_;
+    facts.time_to_first_step_s = 1.5;
+    facts.plan = Json::object();
+    facts.receipts = Json::object();
+    return facts;
+  }
+  bool has_own_process() const override { return false; }
+  const std::filesystem::path& folder() const override { return folder_; }
+
+  std::optional<int64_t> fails_after;
+  std::optional<double> throttle;
+  int64_t turns = 0;
+
+ private:
+  std::shared_ptr<SimulatedMachine> machine_;
+  double step_s_;
+  int64_t step_samples_;
+  std::filesystem::path folder_;
+};
+
+}  // namespace trainopt::test
