@@ -7,10 +7,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace trainopt {
 namespace {
 int64_t image_bytes(const SlotFormat& format) { return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4); }
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t input_bytes(const SlotFormat& format, int64_t batch_size) { return aligned(batch_size * image_bytes(format)); }
+int64_t target_bytes(int64_t batch_size) { return aligned(batch_size * static_cast<int64_t>(sizeof(int64_t))); }
 }  // namespace
 
 int64_t batch_bytes(const SlotFormat& format, int64_t batch_size) {
@@ -27,13 +31,44 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
   return std::min(wanted, fitting);
 }
 
-SlotMemory::SlotMemory(const SlotFormat& format, int64_t batch_size, bool pinned)
+std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
+  TRAINOPT_CHECK(slots >= 1 && slot_bytes >= 1);
+  // least[n]: fewest bytes for n slots; last[n]: how many of them are in the last allocation then.
+  std::vector<int64_t> least(static_cast<size_t>(slots) + 1), last(least.size());
+  for (size_t n = 1; n < least.size(); ++n)
+    for (auto size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slot_bytes)));; size *= 2) {
+      const int64_t here = std::min(static_cast<int64_t>(n), size / slot_bytes);
+      const int64_t bytes = size + least[n - static_cast<size_t>(here)];
+      if (least[n] == 0 || bytes <= least[n]) least[n] = bytes, last[n] = here;
+      if (here == static_cast<int64_t>(n)) break;
+    }
+  std::vector<int64_t> allocations;
+  for (int64_t left = slots; left > 0; left -= allocations.back()) allocations.push_back(last[static_cast<size_t>(left)]);
+  return allocations;
+}
+
+SlotMemory::SlotMemory(const SlotFormat& format, int64_t batch_size, const at::Tensor& bytes)
     : sample_ids(static_cast<size_t>(batch_size)), format_(format), image_bytes_(image_bytes(format)) {
   const auto [height, width] = format.size;
-  input = format.as_uint8 ? host_tensor({batch_size, height, width, 3}, at::kByte, at::MemoryFormat::Contiguous, pinned)
-                          : host_tensor({batch_size, 3, height, width}, at::kFloat, format.memory_format, pinned);
-  target = host_tensor({batch_size}, at::kLong, at::MemoryFormat::Contiguous, pinned);
+  const at::Tensor images = bytes.narrow(0, 0, batch_size * image_bytes_);
+  if (format.as_uint8)
+    input = images.view({batch_size, height, width, 3});
+  else if (format.memory_format == at::MemoryFormat::ChannelsLast)
+    input = images.view(at::kFloat).view({batch_size, height, width, 3}).permute({0, 3, 1, 2});
+  else
+    input = images.view(at::kFloat).view({batch_size, 3, height, width});
+  target = bytes.narrow(0, input_bytes(format, batch_size), batch_size * static_cast<int64_t>(sizeof(int64_t))).view(at::kLong);
   base_ = static_cast<uint8_t*>(input.data_ptr());
+}
+
+std::vector<SlotMemory> make_slots(const SlotFormat& format, int64_t batch_size, int64_t count, bool pinned) {
+  const int64_t slot_bytes = input_bytes(format, batch_size) + target_bytes(batch_size);
+  std::vector<SlotMemory> slots;
+  for (const int64_t together : slots_by_allocation(count, slot_bytes)) {
+    const at::Tensor allocation = host_tensor({together * slot_bytes}, at::kByte, at::MemoryFormat::Contiguous, pinned);
+    for (int64_t i = 0; i < together; ++i) slots.push_back(SlotMemory(format, batch_size, allocation.narrow(0, i * slot_bytes, slot_bytes)));
+  }
+  return slots;
 }
 
 Destination SlotMemory::destination(int64_t i) const {

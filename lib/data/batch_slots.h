@@ -23,8 +23,11 @@ int64_t batch_bytes(const SlotFormat& format, int64_t batch_size);
 /// Throws UserError(recipe) if fewer than two fit.
 int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_bytes, int64_t memory_limit);
 
+/// libtorch makes every page-locked allocation a power of two bytes. How many of `slots` buffers of `slot_bytes` go into each allocation
+/// so that all together take the least: at most 1.2 times what is needed from 16 slots up, up to twice for two.
+std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes);
+
 struct SlotMemory {
-  SlotMemory(const SlotFormat& format, int64_t batch_size, bool pinned);
   /// Where the pipeline writes image `i`.
   Destination destination(int64_t i) const;
 
@@ -32,9 +35,16 @@ struct SlotMemory {
   std::vector<int64_t> sample_ids;
 
  private:
+  friend std::vector<SlotMemory> make_slots(const SlotFormat& format, int64_t batch_size, int64_t count, bool pinned);
+  /// In `bytes` [slot bytes], which others may own a part of.
+  SlotMemory(const SlotFormat& format, int64_t batch_size, const at::Tensor& bytes);
+
   SlotFormat format_;
   uint8_t* base_;
   int64_t image_bytes_;
 };
+
+/// `count` buffers in as few bytes as slots_by_allocation() finds. Throws UserError if pinned memory is asked for without a GPU.
+std::vector<SlotMemory> make_slots(const SlotFormat& format, int64_t batch_size, int64_t count, bool pinned);
 
 }  // namespace trainopt

@@ -30,8 +30,8 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
       has_loaded_(static_cast<size_t>(options.num_workers)) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
-  for (int64_t i = 0; i < count; ++i)
-    slots_.push_back(std::make_unique<Slot>(SlotMemory(options.format, schedule.shape().batch_size, options.pin_memory)));
+  for (SlotMemory& memory : make_slots(options.format, schedule.shape().batch_size, count, options.pin_memory))
+    slots_.push_back(std::make_unique<Slot>(std::move(memory)));
   opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(options.first_step);
 }
 
