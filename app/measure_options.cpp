@@ -32,6 +32,7 @@ void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budge
   command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME");
   command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE");
   command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE");
+  command.add_option("--coins", coins, "Seed of the coins that choose who begins a block")->capture_default_str()->type_name("SEED");
   command.add_option("--turn", turn, "A turn takes at least so long, and at least a step")->capture_default_str()->type_name("TIME");
   command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N");
 }
@@ -41,6 +42,7 @@ CompareOptions MeasureOptions::options() const {
   options.level = share("--level", level);
   options.min_effect = share("--min-effect", min_effect);
   options.repeats = repeats;
+  options.seed = coins;
   options.turn_s = seconds("--turn", turn);
   return options;
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, and prints one table.
+# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, lets each take turns with the one before
+# (trainopt compare), and prints one table.
 #
-#   scripts/ladder.sh [--steps N] [--run-root DIR] [key=value ...]
+#   scripts/ladder.sh [--steps N] [--budget TIME] [--run-root DIR] [key=value ...]
 #
 # --steps N       steps of every rung (default: 100, as the recipes say; 20 on a machine without a GPU)
+# --budget TIME   for each comparison (default: 60s; 0 for none: then there are no verdicts)
 # --run-root DIR  where the run directories go, one for each rung (default: runs/ladder-<date>-<time>)
 # key=value       overrides for every rung
 # TRAINOPT        in the environment: an installed program to use instead of building this checkout's
@@ -13,10 +15,11 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
-steps='' root='' overrides=()
+steps='' root='' budget=60s overrides=()
 while (($#)); do
   case $1 in
     --steps) steps=${2:?--steps needs a number}; shift 2 ;;
+    --budget) budget=${2:?--budget needs a time}; shift 2 ;;
     --run-root) root=${2:?--run-root needs a folder}; shift 2 ;;
     *=*) overrides+=("$1"); shift ;;
     *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
@@ -51,7 +54,16 @@ scale_down() {
   if ((${workers:-0} > cores)); then printf 'data.num_workers=%d\n' "$cores"; fi
 }
 
-folders=()
+# The recipes as the runs resolved them. A comparison that cannot be made leaves its rung without a verdict.
+compare() {
+  local code=0
+  "$trainopt" compare "$1/recipe.yaml" "$2/recipe.yaml" run_dir=null --run-dir "$2/compare" --budget "$budget" --json --quiet --log-level error \
+    >"$2/compare.json" </dev/null || code=$?
+  if ((code > 128)); then say "stopped"; exit "$code"; fi
+  if ((code)); then rm "$2/compare.json"; say "${2##*/} could not be compared: exit code $code"; fi
+}
+
+folders=() before=''
 while IFS= read -r recipe; do
   name=$(basename "$recipe" .yaml)
   arguments=()
@@ -62,7 +74,9 @@ while IFS= read -r recipe; do
   "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet --log-level error "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$name ended with exit code $code"; fi
+  if [[ $budget != 0 && -n $before && -e $root/$name/recipe.yaml ]]; then compare "$before" "$root/$name"; fi
   folders+=("$root/$name")
+  before=$root/$name
 done < <(printf '%s\n' "${here%/scripts}"/configs/ladder/*.yaml | sort -V)
 
 python3 "$here/summaries.py" table "${folders[@]}"

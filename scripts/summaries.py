@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Puts the summary.json files of several runs side by side.
 
-  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run
+  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run, verdicts those of a run's
+                                            compare.json, if there is one: against the run before, in turn
   scripts/summaries.py csv RUN_DIR...       CSV; settings.json in a run's folder, if there is one, becomes its first columns
 
 A run without a summary.json has a row too, with status `missing`.
@@ -42,6 +43,16 @@ def remark(summary):
     return "; ".join(ended + ([f"no effect here: {', '.join(idle)}"] if idle and summary.get("steps") else []))
 
 
+def verdict(folder):
+    """"pays +12.3 % (+11.0 to +13.5)" of the folder's comparison with the run before; empty without one."""
+    comparison = load(folder, "compare.json")
+    if not comparison:
+        return ""
+    low, high = comparison["interval"] or (None, None)
+    interval = "" if low is None else f" ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f})"
+    return f"{comparison['verdict']} {100 * (comparison['ratio'] - 1):+.1f} %{interval}"
+
+
 def table(folders):
     summaries = [load(folder, "summary.json") for folder in folders]
     # Without a GPU in any of the runs the column would be empty.
@@ -51,9 +62,9 @@ def table(folders):
         speed = value(summary, "samples_per_s")
         base = base or speed
         rows.append([Path(folder).name, show(value(summary, "step_ms.p50")), show(speed),
-                     "–" if not (speed and base) else f"{speed / base:.2f}×", show(value(summary, "data_wait_pct")),
+                     "–" if not (speed and base) else f"{speed / base:.2f}×", verdict(folder), show(value(summary, "data_wait_pct")),
                      show(value(summary, used)), show(value(summary, "peak_memory_mib"), 0), remark(summary)])
-    header = ["run", "step ms (p50)", "samples/s", "ratio", "data wait %", f"{used[:3]} util %", "memory MiB", ""]
+    header = ["run", "step ms (p50)", "samples/s", "ratio", "against the one before", "data wait %", f"{used[:3]} util %", "memory MiB", ""]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])), row[-1]]

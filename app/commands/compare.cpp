@@ -94,7 +94,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
 
   std::function<std::shared_ptr<Arm>()> make_twin;
   if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, placement); };
-  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, observer);
+  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, began + (until - began) / 4, observer);
   Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
   result.seconds = seconds_since(began);
   remove_first_steps(folder);

@@ -112,7 +112,7 @@ Command add_run(CLI::App& app) {
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
   measure->add_to(*command, "3m");
-  for (CLI::Option* option : command->get_options([](const CLI::Option* one) { return one->check_lname("budget") || one->check_lname("min-effect") || one->check_lname("level") || one->check_lname("repeats") || one->check_lname("turn"); }))
+  for (CLI::Option* option : command->get_options([](const CLI::Option* one) { return one->check_lname("budget") || one->check_lname("min-effect") || one->check_lname("level") || one->check_lname("repeats") || one->check_lname("turn") || one->check_lname("coins"); }))
     option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {

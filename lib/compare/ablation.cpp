@@ -176,7 +176,7 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
-  const Baseline baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, Placement::here), options), {}, options, observer);
+  const Baseline baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, Placement::here), options), {}, options, until, observer);
   for (size_t i = 0; i < kCeilings.size(); ++i) {
     const double share = -seconds_since(until) / static_cast<double>(kCeilings.size() - i);
     const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(share));

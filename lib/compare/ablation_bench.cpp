@@ -44,7 +44,7 @@ void AblationBench::make_baseline_of(const SwitchSet& on) {
   if (on.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, Placement::own_process); };
   Observer quiet;
   quiet.stop = observer_.stop;
-  baseline_ = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, Placement::own_process), request_.options), make_twin, request_.options, quiet);
+  baseline_ = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, Placement::own_process), request_.options), make_twin, request_.options, Clock::now() + std::chrono::minutes(1), quiet);
   baseline_set_ = on;
 }
 

@@ -3,15 +3,12 @@
 #include "compare/arm_service.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
-
-extern char** environ;
 
 namespace trainopt {
 namespace {
@@ -26,19 +23,19 @@ std::vector<std::string> command_line(const std::filesystem::path& program, cons
   return words;
 }
 
+/// Only calls that are safe after a fork with threads about stand between it and the new program.
 pid_t spawn(std::vector<std::string> words, int socket) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, socket, kArmSocket);
-  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);   // standard output is the comparison's
-  pid_t process = -1;
-  const int error = ::posix_spawn(&process, words.front().c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(error)), ExitCode::bug);
-  return process;
+  const pid_t process = ::fork();
+  if (process < 0) throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(errno)), ExitCode::bug);
+  if (process > 0) return process;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  ::dup2(nowhere, STDOUT_FILENO);   // standard output is the comparison's
+  ::dup2(socket, kArmSocket);
+  ::execv(arguments.front(), arguments.data());
+  ::_exit(127);
 }
 
 }  // namespace

@@ -85,11 +85,11 @@ double standard_deviation(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size() - 1));
 }
 
-NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptions& options, const Observer& observer) {
+NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptions& options, Clock::time_point until, const Observer& observer) {
   TurnTaker turns(*a.arm, *twin.arm, turn_steps(a, twin, options.turn_s), ~options.seed);
   SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
   std::vector<double> differences;
-  while (verdict.blocks() < options.noise_blocks && !observer.stopped()) {
+  while (verdict.blocks() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
     differences.push_back(turns.next().log_ratio());
     verdict.add(differences.back());
   }
@@ -163,14 +163,18 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
   return {std::move(name), std::move(arm), std::move(first)};
 }
 
-Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options, const Observer& observer) {
+Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options, Clock::time_point noise_until, const Observer& observer) {
   Baseline baseline{.a = std::move(a), .twin_folder = {}, .twin_first_steps = {}, .noise = {}};
   if (!make_twin) return baseline;
   const WarmArm twin = warm_up("twin", make_twin(), options);
   baseline.twin_folder = twin.arm->folder();
   baseline.twin_first_steps = twin.first_steps;
   if (options.noise_blocks == 0) return baseline;
-  baseline.noise = noise_floor(baseline.a, twin, options, observer);
+  baseline.noise = noise_floor(baseline.a, twin, options, noise_until, observer);
+  if (baseline.noise->blocks == 0) {
+    baseline.noise.reset();
+    return baseline;
+  }
   observer.say(fmt::format("A against itself: {}{}, one block scatters by {:.1f} %", percent_faster(baseline.noise->ratio),
                            baseline.noise->interval ? fmt::format(" ({})", percent_faster(*baseline.noise->interval)) : std::string(), baseline.noise->block_sd_pct));
   return baseline;

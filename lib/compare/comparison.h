@@ -79,8 +79,9 @@ struct Baseline {
   Turn twin_first_steps;
   std::optional<NoiseFloor> noise;
 };
-/// `make_twin` may be empty. The twin is gone when this returns, so that no more than two arms live at a time. Throws what the arms throw.
-Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options, const Observer& observer);
+/// `make_twin` may be empty. The twin is gone when this returns, so that no more than two arms live at a time. No block of A against the
+/// twin begins after `noise_until`. Throws what the arms throw.
+Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options, Clock::time_point noise_until, const Observer& observer);
 
 /// Lets A and B take turns until the verdict is decided, `until` has come, or the observer stops it. Throws what the arms throw.
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until, const Observer& observer);

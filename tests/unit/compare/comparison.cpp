@@ -20,7 +20,7 @@ Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, dou
   options.seed = seed;
   options.turn_s = 1e-9;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), options);
-  return compare(make_baseline(a, {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1 / ratio), options), options, until, {});
+  return compare(make_baseline(a, {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1 / ratio), options), options, until, {});
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ TEST_CASE("arms with other batches take turns over the same samples") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   CompareOptions options;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
-  const Comparison c = compare(make_baseline(a, {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
+  const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
   for (const Block& block : c.blocks) {
     CHECK(block.samples(true) == block.samples(false));
     for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);   // a quarter of a second by the warm-up's clock
@@ -89,7 +89,7 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
   Observer observer;
   observer.stop = &stop;
-  CHECK(compare(make_baseline(a, {}, {}, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {}, kNever, observer).ended == "stopped");
+  CHECK(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {}, kNever, observer).ended == "stopped");
 }
 
 TEST_CASE("a clock held down and a noise too large for the question are said") {
@@ -98,7 +98,7 @@ TEST_CASE("a clock held down and a noise too large for the question are said") {
   throttled->throttle = 4;
   CompareOptions options;
   options.repeats = 8;
-  const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
+  const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
   CHECK(all.find("gpu_throttle 4") != std::string::npos);
   CHECK(all.find("takes about") != std::string::npos);
@@ -109,7 +109,7 @@ TEST_CASE("what an arm throws ends the comparison") {
   const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
   b->fails_after = 3;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
-  CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
+  CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
 }
 
 TEST_CASE("a result reads back and is judged again; one that was changed is refused") {

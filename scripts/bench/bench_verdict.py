@@ -1,0 +1,79 @@
+"""The measuring measured: how often a real job seems to differ from itself, whether a known effect is found with the right size, and
+what taking turns costs.
+
+Needs the target verdict_arms. The job is ResNet-18 on small images, so that a turn of a quarter of a second has several steps.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import common
+
+JOB = {
+    "model": {"name": "resnet18", "num_classes": 10},
+    "data": {"dataset": "fake_cifar10", "batch_size": 16, "num_workers": 1, "persistent_workers": True,
+             "transforms": [{"resize": 64}, {"normalize": {"mean": 0.5, "std": 0.5}}]},
+    "optimizations": {"set_to_none": True, "channels_last": True},
+}
+
+
+def verdict_arms(binary: Path, *words) -> dict:
+    return json.loads(subprocess.run([str(binary), *map(str, words)], capture_output=True, text=True, check=True).stdout)
+
+
+def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
+    """compare RECIPE RECIPE, again and again with other coins: seeds of the recipe choose them too, so nothing repeats."""
+    rows = []
+    for number in range(chosen.repeats):
+        found = common.trainopt_json("compare", recipe, recipe, f"seed={number}", "--coins", number, "--budget", chosen.budget, "--no-numbers", "--json", "--quiet", "--run-dir", folder / f"aa-{number}")
+        rows.append(found)
+        low, high = found["interval"] or (float("nan"), float("nan"))
+        print(f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), {found['blocks']} blocks", file=sys.stderr, flush=True)
+    return rows
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--repeats", type=int, default=20, help="of the job against itself")
+    options.add_argument("--budget", default="45s", help="of each comparison")
+    options.add_argument("--known", type=int, default=6, help="comparisons with an arm that sleeps")
+    options.add_argument("--share", type=float, default=0.03, help="of a step that it sleeps")
+    options.add_argument("--blocks", type=int, default=24, help="for the cost of turns")
+    options.add_argument("--binary", type=Path, default=common.ROOT / "build/scripts/bench/verdict_arms")
+    chosen = options.parse_args()
+    rows = []
+    with common.temporary_folder() as folder:
+        folder = Path(folder)
+        recipe = common.write_recipe(folder, JOB | {"output_dir": str(folder)}, "job")
+        if chosen.repeats:
+            equal = equal_arms(recipe, chosen, folder)
+            words = [found["verdict"] for found in equal]
+            rows.append({"what": "a real job against itself", "asked": "at most one false verdict in 20",
+                         "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false ({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
+                         "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}"})
+        held = decided = 0
+        ratios = []
+        for number in range(chosen.known):
+            found = verdict_arms(chosen.binary, "known_effect", recipe, chosen.share, chosen.budget.rstrip("s"), number)
+            low, high = found["interval"] or (0, 9)
+            held += low <= found["true_ratio"] <= high
+            decided += found["verdict"] == "costs"
+            ratios.append(found["ratio"])
+            print(f"  known effect {number + 1}/{chosen.known}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), true {found['true_ratio']:.4f}, {found['blocks']} blocks", file=sys.stderr, flush=True)
+        if ratios:
+            rows.append({"what": f"an arm that sleeps {100 * chosen.share:g} % of a step", "asked": "found, true size in the interval",
+                         "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of {chosen.known} intervals",
+                         "ratios": f"{min(ratios):.4f} … {max(ratios):.4f}"})
+        if chosen.blocks:
+            found = verdict_arms(chosen.binary, "turn_cost", recipe, chosen.blocks, 0)
+            low, high = found["interval"]
+            rows.append({"what": "turns between another arm's against turns in a row", "asked": "≤ 1 %", "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
+                         "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a turn"})
+    common.report("verdict", rows)
+
+
+if __name__ == "__main__":
+    main()
