@@ -30,7 +30,7 @@ std::string usage_problem(const CLI::App& app, const CLI::App& data, const CLI::
     const CLI::App& at = data.parsed() ? data : app;
     if (at.get_subcommands().empty()) {
       std::vector<std::string> names;
-      for (const CLI::App* command : at.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+      for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) names.push_back(command->get_name());
       const auto words = leftovers(at);
       return fmt::format("{}; the commands of {} are {}", words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()), full_name(at),
                          fmt::join(names, ", "));

@@ -13,7 +13,7 @@ namespace trainopt {
 struct MeasureOptions {
   std::string level = "95%", min_effect = "1%", turn = "250ms", budget;
   std::optional<int64_t> repeats;
-  uint64_t coins = 0;
+  std::optional<uint64_t> coins;
 
   void add_to(CLI::App& command, const std::string& standard_budget);
   /// Throws UserError for texts that are no shares or no duration.

@@ -8,7 +8,6 @@
 #include "train/receipt.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 
@@ -27,14 +26,6 @@ ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   return {.fd = STDOUT_FILENO, .terminal = terminal, .color = terminal && color, .progress = quiet ? Progress::off : plan.logging.progress,
           .total_steps = plan.steps.value_or(0)};
-}
-
-/// Peaks between steps, which rows cannot see: libtorch's allocator on a GPU, the kernel's high-water mark on the CPU.
-double peak_memory_mib(at::Device device) {
-  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
 Json evaluation_json(const EvaluationResult& result) {

@@ -74,9 +74,9 @@ while IFS= read -r recipe; do
   "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet --log-level error "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$name ended with exit code $code"; fi
-  if [[ $budget != 0 && -n $before && -e $root/$name/recipe.yaml ]]; then compare "$before" "$root/$name"; fi
+  if [[ $code == 0 && $budget != 0 && -n $before ]]; then compare "$before" "$root/$name"; fi
   folders+=("$root/$name")
-  before=$root/$name
+  ((code)) || before=$root/$name
 done < <(printf '%s\n' "${here%/scripts}"/configs/ladder/*.yaml | sort -V)
 
 python3 "$here/summaries.py" table "${folders[@]}"

@@ -50,7 +50,8 @@ def verdict(folder):
         return ""
     low, high = comparison["interval"] or (None, None)
     interval = "" if low is None else f" ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f})"
-    return f"{comparison['verdict']} {100 * (comparison['ratio'] - 1):+.1f} %{interval}"
+    wrong = " NUMBERS DIFFER" if (comparison.get("numerics") or {}).get("agree") is False else ""
+    return f"{comparison['verdict']} {100 * (comparison['ratio'] - 1):+.1f} %{interval}{wrong}"
 
 
 def table(folders):

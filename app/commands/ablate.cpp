@@ -5,9 +5,7 @@
 #include "app/signals.h"
 #include "base/files.h"
 #include "compare/ablation_report.h"
-#include "compare/arm_process.h"
 #include "compare/bundle.h"
-#include "metrics/environment.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -25,12 +23,10 @@ struct AblateArguments {
 };
 
 void write_results(const std::filesystem::path& folder, const Ablation& result) {
-  Json machine = environment(TRAINOPT_VERSION);
-  machine["program_xxh3"] = file_hash(this_program());
   write_file(folder / "result.json", to_json(result).dump(1) + "\n");
   write_file(folder / "report.md", ablation_markdown(result));
   write_file(folder / "switches.csv", ablation_csv(result));
-  write_file(folder / "environment.json", machine.dump(2) + "\n");
+  write_file(folder / "environment.json", measured_environment(TRAINOPT_VERSION).dump(2) + "\n");
 }
 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
@@ -42,7 +38,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   request.options.warmup_steps = recipe.bench.warmup_steps;
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
-  request.folder = make_run_directory(recipe);
+  request.folder = std::filesystem::absolute(make_run_directory(recipe));
   const Observer observer{.say = [&](const std::string& line) { if (!context.speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
   const Ablation result = ablate(request, detect_machine(), observer);
   write_results(request.folder, result);

@@ -6,6 +6,7 @@
 #include "compare/make_arm.h"
 
 #include <csignal>
+#include <sys/prctl.h>
 
 namespace trainopt {
 namespace {
@@ -41,6 +42,8 @@ Command add_arm(CLI::App& app) {
     const auto began = Clock::now();
     // Signals from the terminal reach every process of its group; the comparison decides what they mean.
     for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
+    // Whoever asked for the arm may be killed; it must not go on training for nobody.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto make = [&] {
       return arm_of({.recipe = recipes->load(*command).recipe, .folder = *folder, .without = ceiling_of(*without), .batch_seed = *batch_seed}, began);
     };

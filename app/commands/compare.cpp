@@ -82,9 +82,11 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   place.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   const ArmSpec spec_a{.recipe = a.recipe, .folder = "a", .without = {}, .batch_seed = {}}, spec_b{.recipe = b.recipe, .folder = "b", .without = {}, .batch_seed = {}};
   const Plan plan_a = arm_plan(spec_a, machine), plan_b = arm_plan(spec_b, machine);   // what is refused is refused before anything is made
-  const Placement placement = arguments.own_processes || plan_a.process != plan_b.process ? Placement::own_process : Placement::here;
+  // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without trying.
+  const bool one_cache = !plan_a.device.is_cpu() && plan_a.backend.cudnn_benchmark != plan_b.backend.cudnn_benchmark;
+  const Placement placement = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? Placement::own_process : Placement::here;
   if (placement == Placement::here) apply(plan_a.process);
-  const fs::path folder = make_run_directory(place);
+  const fs::path folder = fs::absolute(make_run_directory(place));   // an arm's recipe must not look like key=value
   const auto in_folder = [&](ArmSpec spec) {
     spec.folder = folder / spec.folder;
     return spec;
@@ -95,11 +97,16 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   std::function<std::shared_ptr<Arm>()> make_twin;
   if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, placement); };
   const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, began + (until - began) / 4, observer);
+  if (observer.stopped()) {
+    remove_first_steps(folder);
+    spdlog::warn("stopped before A and B met");
+    return 128 + stop_signal();
+  }
   Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
   result.seconds = seconds_since(began);
   remove_first_steps(folder);
+  print(result, arguments, !speech.no_color && ::isatty(STDOUT_FILENO) == 1);   // first: a disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
-  print(result, arguments, !speech.no_color && ::isatty(STDOUT_FILENO) == 1);
   if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
@@ -107,7 +114,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
   const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
   if (!arguments.show.empty()) {
-    if (!arguments.recipes.words.empty()) throw UserError("--show reads a finished comparison; name no recipes with it");
+    if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() || !arguments.run_dir.empty()) throw UserError("--show reads a finished comparison; name nothing else with it");
     print(read_bundle(arguments.show), arguments, color);
     return 0;
   }

@@ -28,28 +28,37 @@ std::vector<std::string> companions(const AblationBench& bench, const SwitchSet&
   return {};   // the cell will say what is wrong
 }
 
-/// The time for the next of `cells` cells.
+/// The time for the next of `cells` cells: what is too little for all is given to the first.
 double next_share(const AblationBench& bench, size_t cells) {
-  const double share = bench.seconds_left() / static_cast<double>(std::max<size_t>(1, cells));
-  return share < kLeastCellSeconds ? 0 : share;
+  const double left = bench.seconds_left();
+  return left < kLeastCellSeconds ? 0 : std::max(kLeastCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
 }
 
 void add_costs(SwitchRow& row, const Comparison& c) {   // A: everything on; B: without the switch
   row.one_off_s = c.a.facts.time_to_first_step_s - c.b.facts.time_to_first_step_s;
   if (c.a.facts.peak_memory_mib && c.b.facts.peak_memory_mib) row.memory_mib = *c.a.facts.peak_memory_mib - *c.b.facts.peak_memory_mib;
   const double saved_s = static_cast<double>(c.a.facts.step_samples) * (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);   // a step of the full stack
-  if (*row.one_off_s <= 0) row.break_even_step = 0;
-  else if (saved_s > 0 && row.in_stack.verdict == Verdict::pays) row.break_even_step = static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
+  if (row.in_stack.verdict == Verdict::pays && saved_s > 0)
+    row.break_even_step = *row.one_off_s <= 0 ? 0 : static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
 }
 
-void add_numbers(SwitchRow& row, const Comparison& c) {
+/// `Of`: a row, or the whole ablation.
+template <class Of>
+void add_numbers(Of& of, const Comparison& c) {
   if (!c.numerics) return;
   if (!c.numerics->not_comparable.empty()) {
-    row.numbers = c.numerics->not_comparable;
+    of.numbers = c.numerics->not_comparable;
     return;
   }
-  row.numbers_agree = c.numerics->agree();
-  row.numbers = fmt::format("{}", fmt::join(c.numerics->disagreements(), "; "));
+  of.numbers_agree = c.numerics->agree();
+  of.numbers = fmt::format("{}", fmt::join(c.numerics->disagreements(), "; "));
+}
+
+Interaction interaction(const Gain& both, const Gain& one, const Gain& other, std::string with) {
+  Interaction result{std::move(with), *both.ratio / (*one.ratio * *other.ratio), {}};
+  if (both.interval && one.interval && other.interval)
+    result.interval = Interval{both.interval->low / (one.interval->high * other.interval->high), both.interval->high / (one.interval->low * other.interval->low)};
+  return result;
 }
 
 /// How much a switch's gain depends on the others: what pairs are worth looking at.
@@ -69,9 +78,10 @@ void measure_pairs(Ablation& result, AblationBench& bench) {
     // The later pairs matter less and less, so the next one gets a third of what is left.
     const Cell cell = bench.measure({}, {one->name, other->name}, {}, next_share(bench, std::min<size_t>(3, pairs.size() - i)));
     if (!cell.gain.ratio) continue;
-    const double ratio = *cell.gain.ratio / (*one->alone.ratio * *other->alone.ratio);
-    for (auto [row, with] : {std::pair(one, other), std::pair(other, one)})
-      if (!row->interaction || std::abs(std::log(ratio)) > std::abs(std::log(row->interaction->ratio))) row->interaction = Interaction{with->name, ratio};
+    for (auto [row, with] : {std::pair(one, other), std::pair(other, one)}) {
+      const Interaction found = interaction(cell.gain, one->alone, other->alone, with->name);
+      if (!row->interaction || std::abs(std::log(found.ratio)) > std::abs(std::log(row->interaction->ratio))) row->interaction = found;
+    }
   }
 }
 
@@ -133,13 +143,14 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
     if (row.no_effect.empty()) rows.push_back(&row);
   size_t cells = 1 + 2 * rows.size() + kCeilings.size();
 
-  const Cell total = bench.measure({}, all, {}, next_share(bench, cells--) * 2);   // everything else is a part of it
+  const Cell total = bench.measure({}, all, {}, std::min(2 * next_share(bench, cells--), bench.seconds_left()));   // everything else is a part of it
   result.total = total.gain;
-  if (bench.baseline()) result.noise = bench.baseline()->noise;
+  result.noise = bench.noise();
   if (total.comparison) {
     result.plain_samples_per_s = total.comparison->a.samples_per_s;
     result.full_samples_per_s = total.comparison->b.samples_per_s;
     result.warnings = total.comparison->warnings;
+    add_numbers(result, *total.comparison);
     for (auto& row : result.switches)
       if (total.comparison->b.facts.receipts.contains(row.name)) row.receipt = total.comparison->b.facts.receipts.at(row.name);
   }
@@ -176,14 +187,21 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
-  const Baseline baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, Placement::here), options), {}, options, until, observer);
+  std::optional<Baseline> baseline;
   for (size_t i = 0; i < kCeilings.size(); ++i) {
-    const double share = -seconds_since(until) / static_cast<double>(kCeilings.size() - i);
-    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(share));
-    const std::string name(word_of(kCeilings[i]));
-    const ArmSpec arm = spec(name.c_str(), kCeilings[i]);
-    const Comparison c = compare(baseline, warm_up(name, make_arm(arm, machine, Placement::here), options), options, end, observer);
-    rows.push_back({kCeilings[i], {.ratio = c.ratio, .interval = c.interval, .verdict = c.verdict, .blocks = static_cast<int64_t>(c.blocks.size()), .reason = {}}});
+    Gain gain;
+    try {
+      if (!baseline) baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, Placement::here), options), {}, options, until, observer);
+      const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
+      const std::string name(word_of(kCeilings[i]));
+      const Comparison c = compare(*baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, Placement::here), options), options, end, observer);
+      gain = {.ratio = c.ratio, .interval = c.interval, .verdict = c.verdict, .blocks = static_cast<int64_t>(c.blocks.size()), .reason = {}};
+    } catch (const std::exception& error) {   // named recovery: the run itself has ended well
+      const std::string what = error.what();
+      gain.reason = what.substr(0, what.find('\n'));
+    }
+    rows.push_back({kCeilings[i], std::move(gain)});
+    if (observer.stopped()) break;
   }
   remove_first_steps(folder);
   return rows;

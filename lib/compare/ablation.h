@@ -5,7 +5,6 @@
 #include "compare/comparison.h"
 #include "config/load.h"
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,10 +24,12 @@ struct Gain {
 
 /// The reason of cells that the budget had no time for.
 inline constexpr const char* kNoTimeLeft = "no time was left";
+inline constexpr const char* kStopped = "stopped";
 
 struct Interaction {
   std::string with;
   double ratio = 1;                      ///< gain of both over the product of the gains alone; above 1: they help each other
+  std::optional<Interval> interval;      ///< from those of the three gains, which hold together with 1 − 3·(1 − level)
 };
 
 struct SwitchRow {
@@ -54,6 +55,8 @@ struct CeilingRow {
 struct Ablation {
   std::string name;
   Gain total;                            ///< everything on over everything off
+  std::optional<bool> numbers_agree;     ///< everything on against everything off; null: not comparable
+  std::string numbers;                   ///< what differs, or why not comparable
   std::vector<SwitchRow> switches;
   std::vector<CeilingRow> ceilings;
   std::optional<NoiseFloor> noise;

@@ -1,6 +1,7 @@
 #include "compare/ablation_bench.h"
 
 #include "base/files.h"
+#include "base/philox.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/make_arm.h"
@@ -35,40 +36,49 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
   return {.recipe = recipe(on), .folder = request_.folder / fmt::format("arm-{}", ++arms_), .without = without, .batch_seed = {}};
 }
 
-void AblationBench::make_baseline_of(const SwitchSet& on) {
-  if (baseline_ && baseline_set_ == on) return;
-  baseline_.reset();   // its process ends before the next begins
+Baseline AblationBench::baseline_of(const SwitchSet& on, Clock::time_point until) {
   const ArmSpec arm = spec(on, {});
-  // Tolerances and the noise floor are those of the plain job.
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (on.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, Placement::own_process); };
+  if (on.empty() && twin_folder_.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, Placement::own_process); };
   Observer quiet;
   quiet.stop = observer_.stop;
-  baseline_ = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, Placement::own_process), request_.options), make_twin, request_.options, Clock::now() + std::chrono::minutes(1), quiet);
-  baseline_set_ = on;
+  Baseline baseline = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, Placement::own_process), request_.options), make_twin, request_.options, until, quiet);
+  if (make_twin) {
+    twin_folder_ = baseline.twin_folder;
+    twin_first_steps_ = baseline.twin_first_steps;
+    noise_ = baseline.noise;
+  } else if (on.empty()) {
+    baseline.twin_folder = twin_folder_;
+    baseline.twin_first_steps = twin_first_steps_;
+    baseline.noise = noise_;
+  }
+  return baseline;
 }
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
   Cell cell;
   if (seconds <= 0 || observer_.stopped()) {
-    cell.gain.reason = observer_.stopped() ? "stopped" : kNoTimeLeft;
+    cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
     return cell;
   }
   const std::string name = b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without)) : name_of(b);
   try {
-    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    make_baseline_of(a);
+    const auto until = after(seconds);
+    const Baseline baseline = baseline_of(a, after(seconds / 4));
     const ArmSpec arm = spec(b, b_without);
     Observer quiet;
     quiet.stop = observer_.stop;
-    cell.comparison = compare(*baseline_, warm_up(name, make_arm(arm, machine_, Placement::own_process), request_.options), request_.options, until, quiet);
+    CompareOptions options = request_.options;
+    options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));   // cells that toss the same coins would err together
+    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, Placement::own_process), options), options, until, quiet);
+    remove_first_steps(baseline.a.arm->folder());
+    remove_first_steps(arm.folder);
     write_file(arm.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");
     cell.gain = {.ratio = cell.comparison->ratio, .interval = cell.comparison->interval, .verdict = cell.comparison->verdict,
                  .blocks = static_cast<int64_t>(cell.comparison->blocks.size()), .reason = {}};
     observer_.say(fmt::format("{} against {}: {}{}", name, name_of(a), percent_faster(cell.comparison->ratio),
                               cell.comparison->interval ? fmt::format(" ({})", percent_faster(*cell.comparison->interval)) : std::string()));
   } catch (const UserError& error) {   // named recovery: a cell that fails is a row with its reason
-    baseline_.reset();                 // it may be the one that failed
     cell.gain.reason = error.what();
     observer_.say(fmt::format("{} against {}: {}", name, name_of(a), error.what()));
   }

@@ -25,22 +25,25 @@ class AblationBench {
   /// Whether the set can be planned here.
   bool possible(const SwitchSet& on) const;
 
-  /// B's throughput over A's. A's arm is kept for the next cell with the same A. `seconds`: for this cell.
+  /// B's throughput over A's, both made new, so that they begin with the same batch. `seconds`: for this cell.
   Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
   double seconds_left() const;
-  const std::optional<Baseline>& baseline() const { return baseline_; }
+  /// Of the plain job against its twin; null before a cell with it.
+  const std::optional<NoiseFloor>& noise() const { return noise_; }
 
  private:
   std::string name_of(const SwitchSet& on) const;
   ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
-  void make_baseline_of(const SwitchSet& on);
+  Baseline baseline_of(const SwitchSet& on, Clock::time_point until);
 
   const AblationRequest& request_;
   SwitchSet all_;
   Machine machine_;
   const Observer& observer_;
-  std::optional<Baseline> baseline_;
-  SwitchSet baseline_set_;
+  // The plain job's twin is made once; its first steps serve every cell with the plain job.
+  std::filesystem::path twin_folder_;
+  Turn twin_first_steps_;
+  std::optional<NoiseFloor> noise_;
   int arms_ = 0;
 };
 

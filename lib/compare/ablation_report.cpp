@@ -31,9 +31,12 @@ std::string_view color_of(Verdict verdict) {
   return verdict == Verdict::costs ? kRed : std::string_view{};
 }
 
+/// Measured, and did not work.
+bool failed(const Gain& gain) { return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped; }
+
 /// "+12.1 % ±0.8", the larger side of the interval; with a "?" where it is undecided.
 TableCell gain_cell(const Gain& gain) {
-  if (!gain.ratio && (gain.reason.empty() || gain.reason == kNoTimeLeft)) return {gain.reason.empty() ? "–" : "no time left", kDim};
+  if (!gain.ratio && !failed(gain)) return {gain.reason.empty() ? "–" : gain.reason, kDim};
   if (!gain.ratio) return {"failed", kRed};
   std::string text = percent_faster(*gain.ratio);
   if (gain.interval) text += fmt::format(" ±{:.1f}", 100 * std::max(gain.interval->high - *gain.ratio, *gain.ratio - gain.interval->low));
@@ -41,22 +44,27 @@ TableCell gain_cell(const Gain& gain) {
   return {text, color_of(gain.verdict)};
 }
 
-TableCell numbers_cell(const SwitchRow& row) {
-  if (!row.numbers_agree) return {"–", kDim};
-  return *row.numbers_agree ? TableCell{"agree"} : TableCell{"DIFFER", kRed};
+TableCell numbers_cell(const std::optional<bool>& agree) {
+  if (!agree) return {"–", kDim};
+  return *agree ? TableCell{"agree"} : TableCell{"DIFFER", kRed};
+}
+
+/// "amp +4.1 %", with a "?" where the interval leaves the sign open.
+std::string interaction_text(const Interaction& i) {
+  return fmt::format("{} {}{}", i.with, percent_faster(i.ratio), i.interval && !i.interval->contains(1) ? "" : " ?");
 }
 
 TableRow table_row(const SwitchRow& row) {
   if (!row.no_effect.empty()) return {{row.name}, {"no effect here", kDim}, {""}, {""}, {""}, {""}, {""}, {""}, {""}};
   const auto optional = [](const auto& value, auto show) { return value ? TableCell{show(*value)} : TableCell{"–", kDim}; };
   return {{row.name}, gain_cell(row.alone), gain_cell(row.in_stack), optional(row.share, [](double share) { return percent_faster(share); }),
-          optional(row.interaction, [](const Interaction& i) { return fmt::format("{} {}", i.with, percent_faster(i.ratio)); }),
+          optional(row.interaction, interaction_text),
           optional(row.one_off_s, [](double seconds) { return fmt::format("{:+.1f} s", seconds); }),
           optional(row.break_even_step, [](int64_t step) { return fmt::format("step {}", step); }),
-          optional(row.memory_mib, [](double mib) { return fmt::format("{}{}", mib < 0 ? "-" : "+", human_bytes(std::abs(mib) * 0x1p20)); }), numbers_cell(row)};
+          optional(row.memory_mib, [](double mib) { return fmt::format("{}{}", mib < 0 ? "-" : "+", human_bytes(std::abs(mib) * 0x1p20)); }), numbers_cell(row.numbers_agree)};
 }
 
-TableRow total_row(const Ablation& a) { return {{"everything"}, gain_cell(a.total), {""}, a.total.ratio ? TableCell{percent_faster(*a.total.ratio)} : TableCell{"–"}, {""}, {""}, {""}, {""}, {""}}; }
+TableRow total_row(const Ablation& a) { return {{"everything"}, gain_cell(a.total), {""}, a.total.ratio ? TableCell{percent_faster(*a.total.ratio)} : TableCell{"–"}, {""}, {""}, {""}, {""}, numbers_cell(a.numbers_agree)}; }
 
 std::vector<TableRow> table_rows(const Ablation& a) {
   std::vector<const SwitchRow*> order;
@@ -89,8 +97,8 @@ std::vector<std::string> remarks(const Ablation& a) {
   std::vector<std::string> all;
   for (const auto& row : a.switches) {
     if (!row.no_effect.empty()) all.push_back(fmt::format("{} has no effect here: {}", row.name, row.no_effect));
-    if (!row.alone.reason.empty() && row.alone.reason != kNoTimeLeft) all.push_back(fmt::format("{} alone: {}", row.name, row.alone.reason));
-    if (!row.in_stack.reason.empty() && row.in_stack.reason != kNoTimeLeft) all.push_back(fmt::format("{} in the stack: {}", row.name, row.in_stack.reason));
+    if (failed(row.alone)) all.push_back(fmt::format("{} alone: {}", row.name, row.alone.reason));
+    if (failed(row.in_stack)) all.push_back(fmt::format("{} in the stack: {}", row.name, row.in_stack.reason));
     if (!row.needs.empty()) all.push_back(fmt::format("{} goes with {}: alone it was measured over it, and they were left out together", row.name, fmt::join(row.needs, ", ")));
     if (!row.receipt.is_null() && row.no_effect.empty() && !row.receipt.at("effective"))
       all.push_back(fmt::format("{} was on and had no effect: {}", row.name, row.receipt.at("reason").get<std::string>()));
@@ -98,6 +106,8 @@ std::vector<std::string> remarks(const Ablation& a) {
   }
   if (std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) { return row.alone.reason == kNoTimeLeft || row.in_stack.reason == kNoTimeLeft; }))
     all.push_back("the budget of time ended before everything was measured: give more with --budget");
+  if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
+  if (a.numbers_agree && !*a.numbers_agree) all.push_back(fmt::format("everything together changes the numbers: {}", a.numbers));
   if (a.noise) all.push_back(fmt::format("noise floor: the plain job against itself is {}{}; one block scatters by {:.1f} %", percent_faster(a.noise->ratio),
                                          a.noise->interval ? fmt::format(" ({})", percent_faster(*a.noise->interval)) : "", a.noise->block_sd_pct));
   for (const auto& warning : a.warnings) all.push_back("warning: " + warning);
@@ -110,11 +120,13 @@ std::string head(const Ablation& a) {
 }
 
 std::string legend(const Ablation& a) {
-  return fmt::format("alone: over the plain job; in the stack: over everything else; ± is the {:g} % interval, ? undecided.\nshare: {}", 100 * a.level, kShareRule);
+  return fmt::format("alone: over the plain job; in the stack: over everything else; ± is the {:g} % interval of that one cell, ? undecided; with: the strongest interaction with another switch.\nshare: {}", 100 * a.level, kShareRule);
 }
 
+Json interval_json(const std::optional<Interval>& interval) { return interval ? Json{interval->low, interval->high} : Json(); }
+
 Json gain_json(const Gain& gain) {
-  return {{"ratio", gain.ratio ? Json(*gain.ratio) : Json()}, {"interval", gain.interval ? Json{gain.interval->low, gain.interval->high} : Json()},
+  return {{"ratio", gain.ratio ? Json(*gain.ratio) : Json()}, {"interval", interval_json(gain.interval)},
           {"verdict", gain.ratio ? Json(text(gain.verdict)) : Json()}, {"blocks", gain.blocks}, {"reason", gain.reason}};
 }
 
@@ -175,17 +187,17 @@ std::string ablation_csv(const Ablation& a) {
 }
 
 Json to_json(const Ablation& a) {
-  Json json = {{"schema_version", 1}, {"name", a.name}, {"total", gain_json(a.total)}, {"level", a.level}, {"min_effect", a.min_effect}, {"seconds", a.seconds},
+  Json json = {{"schema_version", 1}, {"name", a.name}, {"total", gain_json(a.total)}, {"numbers_agree", or_null(a.numbers_agree)}, {"numbers", a.numbers}, {"level", a.level}, {"min_effect", a.min_effect}, {"seconds", a.seconds},
                {"plain_samples_per_s", a.plain_samples_per_s}, {"full_samples_per_s", a.full_samples_per_s}, {"share_rule", kShareRule}, {"residue", a.residue}};
   json["switches"] = Json::array();
   for (const auto& row : a.switches)
     json["switches"].push_back({{"name", row.name}, {"requested", row.requested}, {"no_effect", row.no_effect}, {"needs", row.needs}, {"alone", gain_json(row.alone)},
                                 {"in_stack", gain_json(row.in_stack)},
-                                {"interaction", row.interaction ? Json{{"with", row.interaction->with}, {"ratio", row.interaction->ratio}} : Json()}, {"share", or_null(row.share)},
+                                {"interaction", row.interaction ? Json{{"with", row.interaction->with}, {"ratio", row.interaction->ratio}, {"interval", interval_json(row.interaction->interval)}} : Json()}, {"share", or_null(row.share)},
                                 {"one_off_s", or_null(row.one_off_s)}, {"break_even_step", or_null(row.break_even_step)}, {"memory_mib", or_null(row.memory_mib)},
                                 {"numbers_agree", or_null(row.numbers_agree)}, {"numbers", row.numbers}, {"receipt", row.receipt}});
   json["ceilings"] = ceilings_json(a.ceilings);
-  json["noise_floor"] = a.noise ? Json{{"ratio", a.noise->ratio}, {"interval", a.noise->interval ? Json{a.noise->interval->low, a.noise->interval->high} : Json()},
+  json["noise_floor"] = a.noise ? Json{{"ratio", a.noise->ratio}, {"interval", interval_json(a.noise->interval)},
                                        {"block_sd_pct", a.noise->block_sd_pct}, {"blocks", a.noise->blocks}} : Json();
   json["warnings"] = a.warnings;
   return json;

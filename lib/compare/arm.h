@@ -15,7 +15,7 @@ namespace trainopt {
 /// What is known of an arm once it has taken steps.
 struct ArmFacts {
   int64_t step_samples = 0;                      ///< of a whole step, over all micro-batches
-  double time_to_first_step_s = 0;               ///< from the making of the arm (in a process of its own: from its start)
+  double time_to_first_step_s = 0;               ///< from the making of the arm (in a process of its own: from when its command began)
   std::optional<double> peak_memory_mib;         ///< of its process; null where it shares one
   Json plan;                                     ///< as plan.json
   Json receipts;                                 ///< as summary.json has them
@@ -30,6 +30,7 @@ class Arm {
   /// all its steps in folder(). Throws what the training throws; UserError(peer) if its process is gone.
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;
+  virtual int64_t steps_taken() const = 0;
   /// Whether the arm has a process of its own.
   virtual bool has_own_process() const = 0;
   virtual const std::filesystem::path& folder() const = 0;

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <set>
 
 namespace trainopt {
 
@@ -25,7 +24,7 @@ struct ArmSpec {
   Recipe recipe;
   std::filesystem::path folder;          ///< for its recipe.yaml, its records and the tensors of its first steps
   std::optional<Ceiling> without;        ///< the cost that is taken out
-  std::optional<int64_t> batch_seed;     ///< other batches and dropout from the same initial weights
+  std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
 };
 
 /// The recipe's plan without an end, without evaluation and without checkpoints. Throws UserError as make_plan() does.

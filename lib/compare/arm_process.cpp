@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 namespace trainopt {
 namespace {
@@ -51,15 +52,18 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
   }
   try {
     process_ = spawn(command_line(program, spec), ends[1]);
-    ::close(ends[1]);
+    ::close(std::exchange(ends[1], -1));
     answer();
-  } catch (...) {
-    ::close(socket_);
+  } catch (...) {   // no destructor will do it
+    if (ends[1] >= 0) ::close(ends[1]);
+    end();
     throw;
   }
 }
 
-ArmProcess::~ArmProcess() {
+ArmProcess::~ArmProcess() { end(); }
+
+void ArmProcess::end() {
   ::close(socket_);   // the arm ends at the end of its requests
   if (process_ <= 0) return;
   for (int tenths = 0; tenths < 50; ++tenths) {
@@ -91,9 +95,13 @@ std::string ArmProcess::how_it_ended() {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
-Turn ArmProcess::turn(int64_t steps) { return turn_from(ask({{"turn", steps}}).at("turn")); }
+Turn ArmProcess::turn(int64_t steps) {
+  Turn turn = turn_from(ask({{"turn", steps}}).at("turn"));
+  steps_ += steps;
+  return turn;
+}
 ArmFacts ArmProcess::facts() { return facts_from(ask({{"facts", true}}).at("facts")); }
 
-std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
+std::filesystem::path this_program() { return "/proc/self/exe"; }
 
 }  // namespace trainopt

@@ -17,6 +17,7 @@ class ArmProcess : public Arm {
 
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
+  int64_t steps_taken() const override { return steps_; }
   bool has_own_process() const override { return true; }
   const std::filesystem::path& folder() const override { return folder_; }
 
@@ -26,12 +27,15 @@ class ArmProcess : public Arm {
   std::string how_it_ended();
 
   std::filesystem::path folder_;
+  void end();
+
   pid_t process_ = -1;
   int socket_ = -1;
+  int64_t steps_ = 0;
   std::string buffer_;
 };
 
-/// This program's own file.
+/// This program's own file, also if another has meanwhile been built in its place.
 std::filesystem::path this_program();
 
 }  // namespace trainopt

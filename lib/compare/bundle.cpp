@@ -10,19 +10,19 @@
 
 namespace trainopt {
 
-std::string file_hash(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path, ExitCode::data);
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+Json measured_environment(const std::string& trainopt_version) {
+  Json json = environment(trainopt_version);
+  const std::string program = read_file(this_program(), ExitCode::bug);
+  const XXH128_hash_t hash = XXH3_128bits(program.data(), program.size());
+  json["program_xxh3"] = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return json;
 }
 
 void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const std::string& trainopt_version) {
-  Json machine = environment(trainopt_version);
-  machine["program_xxh3"] = file_hash(this_program());
   write_file(folder / "result.json", to_json(comparison, true).dump(1) + "\n");
   write_file(folder / "report.md", comparison_markdown(comparison));
   write_file(folder / "turns.csv", comparison_csv(comparison));
-  write_file(folder / "environment.json", machine.dump(2) + "\n");
+  write_file(folder / "environment.json", measured_environment(trainopt_version).dump(2) + "\n");
 }
 
 Comparison read_bundle(const std::filesystem::path& folder) {

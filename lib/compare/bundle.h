@@ -15,7 +15,7 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
 /// Reads it back; the verdict is judged again from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
 
-/// XXH3-128 of a file, as 32 hexadecimal digits.
-std::string file_hash(const std::filesystem::path& path);
+/// environment() and, as program_xxh3, the XXH3-128 of this program's file in hexadecimal.
+Json measured_environment(const std::string& trainopt_version);
 
 }  // namespace trainopt

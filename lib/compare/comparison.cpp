@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compare/comparison_text.h"
 #include "device/process.h"
+#include "metrics/conditions.h"
 #include "metrics/other_load.h"
 
 #include <algorithm>
@@ -28,8 +29,6 @@ double step_seconds(const Turn& first_steps) {
   return median({all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()}) * 1e-3;
 }
 
-int64_t global_batch(const WarmArm& warm) { return warm.first_steps.samples / warm.first_steps.steps; }
-
 struct TurnSteps {
   int64_t a, b;
 };
@@ -37,7 +36,7 @@ struct TurnSteps {
 /// So many steps that both arms see the same samples, and the quicker arm's turn lasts `turn_s`. Where global batches have no small
 /// common multiple, nearly as many samples.
 TurnSteps turn_steps(const WarmArm& a, const WarmArm& b, double turn_s) {
-  const int64_t of_a = global_batch(a), of_b = global_batch(b);
+  const int64_t of_a = a.step_samples, of_b = b.step_samples;
   const int64_t common = std::lcm(of_a, of_b);
   TurnSteps unit{common / of_a, common / of_b};
   if (unit.a > 64 || unit.b > 64) unit = of_a < of_b ? TurnSteps{std::max<int64_t>(1, (of_b + of_a / 2) / of_a), 1} : TurnSteps{1, std::max<int64_t>(1, (of_a + of_b / 2) / of_b)};
@@ -64,7 +63,7 @@ class TurnTaker {
       if (arm.has_own_process()) of_arms_processes += block.turns[i].cpu_s;
     }
     const double ours = process_cpu_seconds() - own_before + of_arms_processes, cpu_seconds = seconds_since(began) * static_cast<double>(cpus_.size());
-    if (const auto busy = busy_seconds(cpus_); busy && busy_before) block.other_load_pct = std::max(0.0, 100 * (*busy - *busy_before - ours) / cpu_seconds);
+    if (const auto busy = busy_seconds(cpus_); busy && busy_before) block.other_load_pct = 100 * (*busy - *busy_before - ours) / cpu_seconds;
     return block;
   }
 
@@ -99,11 +98,17 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 }
 
 Numerics numbers(const Baseline& baseline, const WarmArm& b) {
-  if (global_batch(baseline.a) == global_batch(b))
+  if (baseline.a.step_samples == b.step_samples)
     return compare_numbers({baseline.a.first_steps, baseline.a.arm->folder()}, {b.first_steps, b.arm->folder()}, {baseline.twin_first_steps, baseline.twin_folder});
   Numerics none;
-  none.not_comparable = fmt::format("a step is {} in A and {} in B", counted(global_batch(baseline.a), "sample"), counted(global_batch(b), "sample"));
+  none.not_comparable = fmt::format("a step is {} in A and {} in B", counted(baseline.a.step_samples, "sample"), counted(b.step_samples, "sample"));
   return none;
+}
+
+/// A has met its twin before; B now sees the batches that A saw meanwhile, so that blocks are over the same ones.
+void catch_up(const WarmArm& a, const WarmArm& b) {
+  const int64_t behind = (a.arm->steps_taken() * a.step_samples - b.arm->steps_taken() * b.step_samples) / b.step_samples;
+  if (behind > 0) b.arm->turn(behind);
 }
 
 ArmResult result_of(const WarmArm& warm, const std::vector<Block>& blocks, bool of_a) {
@@ -132,13 +137,15 @@ ArmResult result_of(const WarmArm& warm, const std::vector<Block>& blocks, bool 
 
 std::vector<std::string> warnings_of(const Comparison& c, const CompareOptions& options) {
   std::vector<std::string> all;
-  double busy = 0, throttle = 0;
+  double busy = 0, known = 0;
+  int64_t throttle = 0;
   for (const Block& block : c.blocks) {
-    busy += block.other_load_pct / static_cast<double>(c.blocks.size());
-    for (const Turn& turn : block.turns) throttle = std::max(throttle, turn.throttle.value_or(0));
+    const double seconds = block.seconds(true) + block.seconds(false);
+    if (block.other_load_pct) busy += *block.other_load_pct * seconds, known += seconds;
+    for (const Turn& turn : block.turns) throttle |= turn.throttle.value_or(0);
   }
-  if (busy > kBusyPct) all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy));
-  if (throttle > 0) all.push_back(fmt::format("the GPU held its clock down in some turns: gpu_throttle {:.0f}", throttle));
+  if (busy > kBusyPct * known) all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
+  if (throttle != 0) all.push_back(fmt::format("the GPU's clock was held down in some turns: {}", throttle_reasons(throttle)));
   if (c.noise && c.noise->interval && !c.noise->interval->contains(1) && judge(*c.noise->interval, options.min_effect) != Verdict::no_effect)
     all.push_back(fmt::format("A against itself already seemed to differ ({}): take a small effect with care", percent_faster(*c.noise->interval)));
   if (c.verdict == Verdict::inconclusive && c.blocks.size() >= 2) {
@@ -160,7 +167,8 @@ void tell(const SequentialVerdict& verdict, const Observer& observer) {
 
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
   Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));   // the second step is observed for the receipts
-  return {std::move(name), std::move(arm), std::move(first)};
+  const int64_t step_samples = arm->facts().step_samples;
+  return {std::move(name), std::move(arm), std::move(first), step_samples};
 }
 
 Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options, Clock::time_point noise_until, const Observer& observer) {
@@ -189,6 +197,7 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   result.own_processes = b.arm->has_own_process();
   if (!baseline.twin_folder.empty()) result.numerics = numbers(baseline, b);
 
+  catch_up(baseline.a, b);
   TurnTaker turns(*baseline.a.arm, *b.arm, turn_steps(baseline.a, b, options.turn_s), options.seed);
   SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
   double block_s = 0;   // the longest so far: a block that would not end in time is not begun
@@ -202,7 +211,7 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
     if (observer.stopped()) result.ended = "stopped";
     else if (options.repeats) result.ended = verdict.blocks() >= *options.repeats ? "repeats" : "";
     else if (verdict.decided()) result.ended = "decided";
-    else if (Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(block_s)) > until) result.ended = "budget";
+    else if (after(block_s) > until) result.ended = "budget";
   }
   result.a = result_of(baseline.a, result.blocks, true);
   result.b = result_of(b, result.blocks, false);

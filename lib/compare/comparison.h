@@ -69,6 +69,7 @@ struct WarmArm {
   std::string name;
   std::shared_ptr<Arm> arm;
   Turn first_steps;
+  int64_t step_samples = 0;              ///< of a whole step
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace trainopt {
@@ -68,6 +69,9 @@ Comparison read(const Json& json) {
   if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
+  const auto sound = [](const Block& block) { return block.seconds(true) > 0 && block.seconds(false) > 0 && block.samples(true) > 0 && block.samples(false) > 0; };
+  if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) || !(c.min_effect >= 0))
+    throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share", ExitCode::data);
   judge_blocks(c);
   if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio || text(c.verdict) != json.at("verdict").get<std::string>())
     throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}", text(c.verdict), c.ratio), ExitCode::data);

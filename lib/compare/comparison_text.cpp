@@ -64,7 +64,7 @@ std::string arm_text(const ArmResult& arm) {
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
 }
 
-/// Receipts on which the arms differ: what was on in one alone, or seen otherwise.
+/// Receipts on which the arms differ: what was on, or did something, in one alone.
 std::vector<std::string> switch_lines(const Comparison& c) {
   std::vector<std::string> lines;
   const auto seen = [](const Json& receipts, const std::string& name) -> std::string {
@@ -77,7 +77,8 @@ std::vector<std::string> switch_lines(const Comparison& c) {
   for (const auto& [name, receipt] : names.items()) {
     const std::string in_a = seen(c.a.facts.receipts, name), in_b = seen(c.b.facts.receipts, name);
     const bool both = c.a.facts.receipts.contains(name) && c.b.facts.receipts.contains(name);
-    if (both && c.a.facts.receipts.at(name).at("requested") == c.b.facts.receipts.at(name).at("requested")) continue;
+    const auto same = [&](const char* key) { return c.a.facts.receipts.at(name).at(key) == c.b.facts.receipts.at(name).at(key); };
+    if (both && same("requested") && same("effective") && (name != "amp" || same("observed"))) continue;   // other counts vary from step to step
     lines.push_back(fmt::format("{}: A {}; B {}", name, in_a, in_b));
   }
   return lines;
@@ -126,13 +127,13 @@ std::string comparison_markdown(const Comparison& c) {
 
 std::string comparison_csv(const Comparison& c) {
   std::string text = "block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
-  const auto optional = [](const std::optional<double>& value) { return value ? fmt::format("{:.9g}", *value) : std::string(); };
+  const auto optional = [](const auto& value) { return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string(); };
   for (size_t number = 0; number < c.blocks.size(); ++number) {
     const Block& block = c.blocks[number];
     for (size_t i = 0; i < block.turns.size(); ++i) {
       const Turn& t = block.turns[i];
-      text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{:.3g}\n", number + 1, block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
-                          t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle), block.other_load_pct);
+      text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", number + 1, block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
+                          t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle), optional(block.other_load_pct));
     }
   }
   return text;

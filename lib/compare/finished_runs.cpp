@@ -34,6 +34,8 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
     try {
       const double step = row.at("step"), samples = row.at("samples");
       const double of_a_step = (samples - samples_before) / (step - step_before);   // where not every step is logged
+      if (!(step > step_before && samples > samples_before && row.at("step_ms").get<double>() > 0))
+        throw UserError(fmt::format("{} has a step that is out of order or took no time: {}", records_path.string(), step), ExitCode::data);
       if (step > static_cast<double>(left_out)) run.steps.push_back({.samples = of_a_step, .seconds = row.at("step_ms").get<double>() * 1e-3});
       samples_before = samples;
       step_before = step;

@@ -9,10 +9,10 @@
 
 #include <ATen/ATen.h>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt {
 namespace {
@@ -22,13 +22,6 @@ const std::atomic<int>& never() {
   return none;
 }
 
-
-double peak_memory_mib(at::Device device) {
-  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024.0;
-}
 
 /// Records go to files as the recipe says; the console belongs to the comparison.
 LoggingConfig in_files(LoggingConfig logging) {
@@ -68,7 +61,7 @@ void LocalArm::step_done(const Row& row) {
     clock_sum_ += *clock;
     ++clock_count_;
   }
-  if (const auto& throttle = whole[Metric::gpu_throttle]) turn_.throttle = std::max(turn_.throttle.value_or(0), *throttle);
+  if (const auto& throttle = whole[Metric::gpu_throttle]) turn_.throttle = turn_.throttle.value_or(0) | std::llround(*throttle);
 }
 
 Turn LocalArm::turn(int64_t steps) {
@@ -78,10 +71,12 @@ Turn LocalArm::turn(int64_t steps) {
   turn_ = {};
   clock_sum_ = 0;
   clock_count_ = 0;
+  if (telemetry_) telemetry_->resume();
   const double cpu_before = process_cpu_seconds();
   const auto began = Clock::now();
   for (int64_t i = 0; i < steps; ++i) trainer_->step();
   trainer_->pause();
+  if (telemetry_) telemetry_->pause();
   turn_.seconds = seconds_since(began);
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;

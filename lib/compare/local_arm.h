@@ -16,6 +16,7 @@ class LocalArm : public Arm, public RunListener {
 
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
+  int64_t steps_taken() const override { return trainer_->outcome().steps; }
   bool has_own_process() const override { return false; }
   const std::filesystem::path& folder() const override { return folder_; }
   const Trainer& trainer() const { return *trainer_; }

@@ -24,11 +24,13 @@ ArmSpec twin_of(const ArmSpec& spec) {
 
 void remove_first_steps(const std::filesystem::path& folder) {
   std::error_code ignored;   // they are only in the way
-  for (const auto& arm : std::filesystem::directory_iterator(folder, ignored)) {
-    std::filesystem::remove(update_file(arm.path()), ignored);
-    std::filesystem::remove(gradients_file(arm.path()), ignored);
-    std::filesystem::remove(gradients_file(arm.path()).parent_path(), ignored);
-  }
+  const auto remove_of = [&](const std::filesystem::path& arm) {
+    std::filesystem::remove(update_file(arm), ignored);
+    std::filesystem::remove(gradients_file(arm), ignored);
+    std::filesystem::remove(gradients_file(arm).parent_path(), ignored);
+  };
+  remove_of(folder);
+  for (const auto& arm : std::filesystem::directory_iterator(folder, ignored)) remove_of(arm.path());
 }
 
 }  // namespace trainopt

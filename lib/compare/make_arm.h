@@ -14,7 +14,7 @@ std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, Place
 /// The same recipe with other batches from the same weights, in the folder beside `spec.folder`.
 ArmSpec twin_of(const ArmSpec& spec);
 
-/// Removes the tensors of all arms' first steps from a comparison's folder: each is as large as the model.
+/// Removes the tensors of an arm's first steps, or of all arms' whose folders are in this one: each is as large as the model.
 void remove_first_steps(const std::filesystem::path& folder);
 
 }  // namespace trainopt

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace trainopt {
 namespace {
@@ -23,7 +22,7 @@ constexpr double kLeastDirection = 0.02, kMostDirection = 0.5;
 struct Products {
   double aa = 0, bb = 0, ab = 0;
 
-  double cosine() const { return ab / std::sqrt(aa * bb); }
+  double cosine() const { return bb > 0 ? ab / std::sqrt(aa * bb) : 0; }
   double norm_ratio() const { return std::sqrt(bb / aa); }
 };
 
@@ -52,7 +51,9 @@ double loss_distance(const std::vector<double>& a, const std::vector<double>& b)
   return size > 0 ? difference / size : 0;
 }
 
-double log_distance(double ratio) { return ratio > 0 ? std::abs(std::log(ratio)) : std::numeric_limits<double>::infinity(); }
+/// Of an arm that changes nothing at all: a number, so that it can be written down.
+constexpr double kNothing = 1e3;
+double log_distance(double ratio) { return ratio > 0 ? std::abs(std::log(ratio)) : kNothing; }
 
 Distance norm_distance(double ratio, double ratio_reseeded) {
   return {log_distance(ratio), std::clamp(kNormFactor * log_distance(ratio_reseeded), kLeastNorm, kMostNorm)};
@@ -77,10 +78,11 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
   const auto gradients_reseeded = products(gradients_file(a.folder), gradients_file(reseeded.folder));
   const auto updates_reseeded = products(update_file(a.folder), update_file(reseeded.folder));
   TRAINOPT_CHECK(gradients_reseeded && updates_reseeded);
-  if (!std::isfinite(gradients->bb)) {
-    result.not_comparable = "B's first step overflowed and was skipped (amp with float16 looks for its loss scale)";
-    return result;
-  }
+  for (const Products& of : {*gradients, *updates, *gradients_reseeded, *updates_reseeded})
+    if (!std::isfinite(of.aa) || !std::isfinite(of.bb) || of.aa == 0) {
+      result.not_comparable = "a first step overflowed and was skipped (amp with float16 looks for its loss scale), or changed nothing";
+      return result;
+    }
   result.loss = {loss_distance(result.losses_a, result.losses_b), std::max(kLeastLoss, loss_distance(result.losses_a, result.losses_reseeded))};
   result.gradient_direction = {1 - gradients->cosine(), std::clamp(1 - gradients_reseeded->cosine(), kLeastDirection, kMostDirection)};
   result.gradient_norm_ratio = gradients->norm_ratio();

@@ -5,9 +5,13 @@
 namespace trainopt {
 namespace {
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-std::optional<double> optional_at(const Json& json, const char* key) {
-  return json.at(key).is_null() ? std::nullopt : std::optional(json.at(key).get<double>());
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+template <class T>
+std::optional<T> optional_at(const Json& json, const char* key) {
+  return json.at(key).is_null() ? std::nullopt : std::optional(json.at(key).get<T>());
 }
 
 }  // namespace
@@ -44,8 +48,8 @@ Turn turn_from(const Json& json) {
   turn.cpu_s = json.at("cpu_s");
   turn.step_ms = json.at("step_ms").get<std::vector<double>>();
   turn.losses = json.at("losses").get<std::vector<double>>();
-  turn.sm_clock_mhz = optional_at(json, "sm_clock_mhz");
-  turn.throttle = optional_at(json, "throttle");
+  turn.sm_clock_mhz = optional_at<double>(json, "sm_clock_mhz");
+  turn.throttle = optional_at<int64_t>(json, "throttle");
   return turn;
 }
 
@@ -56,13 +60,13 @@ Json to_json(const Block& block) {
     turn.update(to_json(block.turns[i]));
     turns.push_back(std::move(turn));
   }
-  return {{"order", block.order == Order::abba ? "abba" : "baab"}, {"other_load_pct", block.other_load_pct}, {"turns", std::move(turns)}};
+  return {{"order", block.order == Order::abba ? "abba" : "baab"}, {"other_load_pct", or_null(block.other_load_pct)}, {"turns", std::move(turns)}};
 }
 
 Block block_from(const Json& json) {
   Block block;
   block.order = json.at("order") == "abba" ? Order::abba : Order::baab;
-  block.other_load_pct = json.at("other_load_pct");
+  block.other_load_pct = optional_at<double>(json, "other_load_pct");
   for (size_t i = 0; i < block.turns.size(); ++i) block.turns[i] = turn_from(json.at("turns").at(i));
   return block;
 }

@@ -4,6 +4,9 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <fstream>
+#include <string>
+
 namespace trainopt {
 
 std::optional<MemoryFigures> memory_figures(c10::Device device) {
@@ -19,6 +22,14 @@ std::optional<MemoryFigures> memory_figures(c10::Device device) {
                        .peak_reserved = reserved.peak,
                        .retries = stats.num_alloc_retries,
                        .ooms = stats.num_ooms};
+}
+
+double peak_memory_mib(c10::Device device) {
+  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;   // "VmHWM:   123456 kB"
+  return 0;
 }
 
 void reset_peak_memory(c10::Device device) {

@@ -17,6 +17,9 @@ struct MemoryFigures {
 };
 /// Without waiting for the device. nullopt on the CPU, whose allocator keeps no figures; zeros before the GPU's first use.
 std::optional<MemoryFigures> memory_figures(c10::Device device);
+/// Most memory so far, in MiB: on a GPU what libtorch's allocator took since the last reset, on the CPU the largest resident size of this
+/// process (VmHWM; getrusage's figure also counts the program that started it).
+double peak_memory_mib(c10::Device device);
 /// The peaks start again from what is in use now. Nothing on the CPU.
 void reset_peak_memory(c10::Device device);
 

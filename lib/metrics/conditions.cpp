@@ -11,14 +11,6 @@ namespace {
 
 constexpr double kMostOtherPct = 10, kMostDrift = 0.02, kDriftLevel = 0.99;
 
-/// Of gpu_throttle (catalogue.h).
-std::string throttle_reasons(int64_t bits) {
-  std::string text;
-  for (const auto& [mask, name] : {std::pair{4, "power cap"}, {8, "hardware"}, {32 | 64, "heat"}, {128, "power brake"}})
-    if (bits & mask) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
-
 std::optional<std::string> drift(std::span<const Piece> pieces) {
   const size_t third = pieces.size() / 3;
   if (third < kFewestPieces) return std::nullopt;
@@ -30,6 +22,13 @@ std::optional<std::string> drift(std::span<const Piece> pieces) {
 }
 
 }  // namespace
+
+std::string throttle_reasons(int64_t bits) {
+  std::string text;
+  for (const auto& [mask, name] : {std::pair{4, "power cap"}, {8, "hardware"}, {32 | 64, "heat"}, {128, "power brake"}})
+    if (bits & mask) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
 
 void Conditions::add(const Row& row) {
   const auto& time = row[Metric::step_ms];

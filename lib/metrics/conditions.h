@@ -11,6 +11,9 @@
 
 namespace trainopt {
 
+/// "power cap, heat": the names of the bits of gpu_throttle (catalogue.h).
+std::string throttle_reasons(int64_t bits);
+
 class Conditions {
  public:
   void add(const Row& row);

@@ -87,6 +87,18 @@ Telemetry::Telemetry(TelemetryOptions options) : options_(std::move(options)) {
 
 Telemetry::~Telemetry() { stop(); }
 
+void Telemetry::pause() {
+  const std::lock_guard lock(mutex_);
+  paused_ = true;
+  wake_.notify_all();
+}
+
+void Telemetry::resume() {
+  const std::lock_guard lock(mutex_);
+  paused_ = false;
+  wake_.notify_all();
+}
+
 void Telemetry::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -115,7 +127,9 @@ void Telemetry::run() {
     for (auto due = started;; due = std::max(due + interval, Clock::now())) {
       take_sample(gpu.get(), process, started);
       std::unique_lock lock(mutex_);
-      if (wake_.wait_until(lock, due + interval, [this] { return stopping_; })) return;
+      wake_.wait_until(lock, due + interval, [this] { return stopping_ || paused_; });
+      wake_.wait(lock, [this] { return stopping_ || !paused_; });
+      if (stopping_) return;
     }
   } catch (const std::exception& error) {   // a thread boundary: telemetry may end, training may not
     spdlog::warn("telemetry ended: {}", error.what());

@@ -60,6 +60,9 @@ class Telemetry {
   void fill(Row& row) const;
   /// Metrics without a value and why; for environment.json.
   Reasons reasons() const;
+  /// The thread looks at nothing until resume(), which looks at once: for trainings that take turns.
+  void pause();
+  void resume();
   /// Ends the thread; what was measured stays readable.
   void stop();
 
@@ -71,7 +74,7 @@ class Telemetry {
   std::unique_ptr<LineFile> file_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  bool stopping_ = false;
+  bool stopping_ = false, paused_ = false;
   std::deque<TelemetrySample> samples_;
   Reasons reasons_;
   std::thread thread_;

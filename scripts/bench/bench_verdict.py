@@ -25,10 +25,10 @@ def verdict_arms(binary: Path, *words) -> dict:
 
 
 def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
-    """compare RECIPE RECIPE, again and again with other coins: seeds of the recipe choose them too, so nothing repeats."""
+    """compare RECIPE RECIPE, again and again with other coins and other data."""
     rows = []
     for number in range(chosen.repeats):
-        found = common.trainopt_json("compare", recipe, recipe, f"seed={number}", "--coins", number, "--budget", chosen.budget, "--no-numbers", "--json", "--quiet", "--run-dir", folder / f"aa-{number}")
+        found = common.trainopt_json("compare", recipe, recipe, f"seed={number}", "--coins", number, "--budget", chosen.budget, "--json", "--quiet", "--run-dir", folder / f"aa-{number}")
         rows.append(found)
         low, high = found["interval"] or (float("nan"), float("nan"))
         print(f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), {found['blocks']} blocks", file=sys.stderr, flush=True)
@@ -40,6 +40,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=20, help="of the job against itself")
     options.add_argument("--budget", default="45s", help="of each comparison")
     options.add_argument("--known", type=int, default=6, help="comparisons with an arm that sleeps")
+    options.add_argument("--known-budget", type=float, default=60, help="seconds for each of them")
     options.add_argument("--share", type=float, default=0.03, help="of a step that it sleeps")
     options.add_argument("--blocks", type=int, default=24, help="for the cost of turns")
     options.add_argument("--binary", type=Path, default=common.ROOT / "build/scripts/bench/verdict_arms")
@@ -54,10 +55,12 @@ def main() -> None:
             rows.append({"what": "a real job against itself", "asked": "at most one false verdict in 20",
                          "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false ({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
                          "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}"})
+        # A thread that loads would work while the arm sleeps, and the sleep would cost less than its length.
+        alone = common.write_recipe(folder, JOB | {"output_dir": str(folder), "data": JOB["data"] | {"num_workers": 0, "persistent_workers": False}}, "alone")
         held = decided = 0
         ratios = []
         for number in range(chosen.known):
-            found = verdict_arms(chosen.binary, "known_effect", recipe, chosen.share, chosen.budget.rstrip("s"), number)
+            found = verdict_arms(chosen.binary, "known_effect", alone, folder / f"known-{number}", chosen.share, chosen.known_budget, number)
             low, high = found["interval"] or (0, 9)
             held += low <= found["true_ratio"] <= high
             decided += found["verdict"] == "costs"
@@ -68,7 +71,7 @@ def main() -> None:
                          "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of {chosen.known} intervals",
                          "ratios": f"{min(ratios):.4f} … {max(ratios):.4f}"})
         if chosen.blocks:
-            found = verdict_arms(chosen.binary, "turn_cost", recipe, chosen.blocks, 0)
+            found = verdict_arms(chosen.binary, "turn_cost", recipe, folder / "turns", chosen.blocks, 0)
             low, high = found["interval"]
             rows.append({"what": "turns between another arm's against turns in a row", "asked": "≤ 1 %", "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
                          "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a turn"})

@@ -1,6 +1,6 @@
 // Two measurements of the measuring itself, for bench_verdict.py; each prints one JSON object.
-//   verdict_arms known_effect RECIPE SHARE BUDGET_S SEED    B is A with a sleep of SHARE of A's step in every step: what compare finds
-//   verdict_arms turn_cost RECIPE BLOCKS SEED               one arm's turns between another's against its turns in a row
+//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED    B is A with a sleep of SHARE of A's step in every step: what compare finds
+//   verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED               one arm's turns between another's against its turns in a row
 #include "compare/comparison.h"
 #include "compare/comparison_json.h"
 #include "compare/local_arm.h"
@@ -10,7 +10,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <stdlib.h>
 #include <thread>
 
 using namespace trainopt;
@@ -36,21 +35,14 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-std::filesystem::path scratch() {
-  std::string name = (std::filesystem::temp_directory_path() / "verdict-XXXXXX").string();
-  TRAINOPT_CHECK(mkdtemp(name.data()));
-  return name;
-}
-
 ArmSpec spec_of(const char* recipe, const std::filesystem::path& folder) {
   Sources sources;
   sources.files.emplace_back(recipe);
   return {.recipe = load_recipe(sources).recipe, .folder = folder, .without = {}, .batch_seed = {}};
 }
 
-Json known_effect(const char* recipe, double share, double budget_s, uint64_t seed) {
-  const auto folder = scratch();
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s));
+Json known_effect(const char* recipe, const std::filesystem::path& folder, double share, double budget_s, uint64_t seed) {
+  const auto until = after(budget_s);
   const ArmSpec spec = spec_of(recipe, folder / "a");
   CompareOptions options;
   options.seed = seed;
@@ -59,16 +51,12 @@ Json known_effect(const char* recipe, double share, double budget_s, uint64_t se
   const Baseline baseline = make_baseline(warm_up("as it is", std::make_shared<LocalArm>(plan, folder / "a"), options), {}, options, until, {});
   const double sleep_s = share * median(baseline.a.arm->turn(20).step_ms) * 1e-3;
   plan.runner.wrap("bench", "", [sleep_s](const BuildContext&, std::unique_ptr<StepRunner> inner) { return std::make_unique<SleepyRunner>(std::move(inner), sleep_s); });
-  const auto b = std::make_shared<LocalArm>(plan, folder / "b");
-  WarmArm sleepy = warm_up("sleeps", b, options);
-  b->turn(20);   // the same batches again
-  Json json = to_json(compare(baseline, std::move(sleepy), options, until, {}), false);
+  Json json = to_json(compare(baseline, warm_up("sleeps", std::make_shared<LocalArm>(plan, folder / "b"), options), options, until, {}), false);
   json["true_ratio"] = 1 / (1 + share);
   return json;
 }
 
-Json turn_cost(const char* recipe, int64_t blocks, uint64_t seed) {
-  const auto folder = scratch();
+Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t blocks, uint64_t seed) {
   const ArmSpec spec = spec_of(recipe, folder / "a");
   const Plan plan = arm_plan(spec, detect_machine());
   apply(plan.process);
@@ -105,8 +93,8 @@ Json turn_cost(const char* recipe, int64_t blocks, uint64_t seed) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   try {
-    if (what == "known_effect" && argc == 6) std::puts(known_effect(argv[2], std::stod(argv[3]), std::stod(argv[4]), std::stoull(argv[5])).dump().c_str());
-    else if (what == "turn_cost" && argc == 5) std::puts(turn_cost(argv[2], std::stoll(argv[3]), std::stoull(argv[4])).dump().c_str());
+    if (what == "known_effect" && argc == 7) std::puts(known_effect(argv[2], argv[3], std::stod(argv[4]), std::stod(argv[5]), std::stoull(argv[6])).dump().c_str());
+    else if (what == "turn_cost" && argc == 6) std::puts(turn_cost(argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5])).dump().c_str());
     else return std::fprintf(stderr, "see the head of verdict_arms.cpp for its arguments\n"), 2;
   } catch (const std::exception& error) {
     return std::fprintf(stderr, "verdict_arms: %s\n", error.what()), 1;

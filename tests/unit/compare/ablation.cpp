@@ -63,7 +63,8 @@ TEST_CASE("sets of switches become recipes; one that contradicts itself is not p
   AblationRequest request;
   request.sources.files.push_back(folder / "recipe.yaml");
   const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
-  const AblationBench bench(request, all, detect_machine(), {});
+  const Observer observer;
+  const AblationBench bench(request, all, detect_machine(), observer);
   const Recipe plain = bench.recipe({});
   CHECK_FALSE(plain.optimizations.amp.on);
   CHECK(plain.data.num_workers == 0);

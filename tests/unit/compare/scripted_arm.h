@@ -29,6 +29,7 @@ class ScriptedArm : public Arm {
     Turn turn;
     turn.steps = steps;
     turn.samples = steps * step_samples_;
+    steps_ += steps;
     const double step = step_s_ * machine_->factor();
     turn.seconds = step * static_cast<double>(steps);
     turn.step_ms.assign(static_cast<size_t>(steps), 1e3 * step);
@@ -44,17 +45,18 @@ class ScriptedArm : public Arm {
     facts.receipts = Json::object();
     return facts;
   }
+  int64_t steps_taken() const override { return steps_; }
   bool has_own_process() const override { return false; }
   const std::filesystem::path& folder() const override { return folder_; }
 
   std::optional<int64_t> fails_after;
-  std::optional<double> throttle;
+  std::optional<int64_t> throttle;
   int64_t turns = 0;
 
  private:
   std::shared_ptr<SimulatedMachine> machine_;
   double step_s_;
-  int64_t step_samples_;
+  int64_t step_samples_, steps_ = 0;
   std::filesystem::path folder_;
 };
 
