@@ -3,6 +3,7 @@
 #include "app/measure_options.h"
 #include "app/run_directory.h"
 #include "app/signals.h"
+#include "base/files.h"
 #include "compare/bundle.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
@@ -63,6 +64,13 @@ void print(const Comparison& comparison, const CompareArguments& arguments, bool
   std::fputs((arguments.markdown ? comparison_markdown(comparison) : comparison_text(comparison, color)).c_str(), stdout);
 }
 
+/// A comparison's folder, or an ablation's, whose report stands there as it was printed.
+void show(const fs::path& folder, const CompareArguments& arguments, bool color) {
+  if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
+  const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
+  std::fputs(read_file(file, ExitCode::data).c_str(), stdout);
+}
+
 int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
   const auto options = arguments.measure.options();
   const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level, options.min_effect);
@@ -115,7 +123,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() || !arguments.run_dir.empty()) throw UserError("--show reads a finished comparison; name nothing else with it");
-    print(read_bundle(arguments.show), arguments, color);
+    show(arguments.show, arguments, color);
     return 0;
   }
   const auto [files, overrides] = arguments.recipes.split(command);

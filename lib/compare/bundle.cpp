@@ -25,15 +25,26 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
   write_file(folder / "environment.json", measured_environment(trainopt_version).dump(2) + "\n");
 }
 
-Comparison read_bundle(const std::filesystem::path& folder) {
+namespace {
+
+Json result_of(const std::filesystem::path& folder) {
   const auto path = folder / "result.json";
-  const std::string text = read_file(path, ExitCode::data);
   try {
-    return comparison_from(Json::parse(text));
+    return Json::parse(read_file(path, ExitCode::data));
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
+  }
+}
+
+}  // namespace
+
+bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
+
+Comparison read_bundle(const std::filesystem::path& folder) {
+  try {
+    return comparison_from(result_of(folder));
   } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", path.string(), error.what()), ExitCode::data);
+    throw UserError(fmt::format("{}: {}", folder.string(), error.what()), ExitCode::data);
   }
 }
 

@@ -15,6 +15,9 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
 /// Reads it back; the verdict is judged again from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
 
+/// Whether the folder is an ablation's. Throws UserError(data) if it has no readable result.json.
+bool is_ablation(const std::filesystem::path& folder);
+
 /// environment() and, as program_xxh3, the XXH3-128 of this program's file in hexadecimal.
 Json measured_environment(const std::string& trainopt_version);
 

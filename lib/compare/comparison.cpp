@@ -179,7 +179,7 @@ Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& m
   baseline.twin_first_steps = twin.first_steps;
   if (options.noise_blocks == 0) return baseline;
   baseline.noise = noise_floor(baseline.a, twin, options, noise_until, observer);
-  if (baseline.noise->blocks == 0) {
+  if (baseline.noise->blocks < 2) {   // nothing scatters alone
     baseline.noise.reset();
     return baseline;
   }

@@ -3,8 +3,11 @@ import csv
 import io
 import json
 import math
+import os
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -145,6 +148,44 @@ def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
     assert json.loads((trainopt.folder / "out/result.json").read_text())["ended"] == "stopped"
 
 
+def arms_of(process):
+    """Processes that `process` has started."""
+    return [int(pid) for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()]
+
+
+def started_apart(trainopt, recipe):
+    process = trainopt.start("compare", recipe, recipe, "--repeats", "1000000", "--turn", "5ms", "--own-processes", "bench.warmup_steps=3", "--run-dir", "out")
+    for line in process.stderr:
+        if "8 blocks" in line:
+            return process
+
+
+def test_an_arm_that_is_killed_ends_it(trainopt, recipe):
+    process = started_apart(trainopt, recipe)
+    os.kill(arms_of(process)[-1], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 7 and "was ended by signal 9" in err, err
+
+
+def test_arms_do_not_outlive_the_comparison(trainopt, recipe):
+    process = started_apart(trainopt, recipe)
+    arms = arms_of(process)
+    assert len(arms) == 2
+    process.kill()
+    process.communicate(timeout=60)
+    for _ in range(200):
+        if not any(os.path.exists(f"/proc/{pid}/task") and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" for pid in arms):
+            return
+        time.sleep(0.05)
+    pytest.fail("an arm goes on")
+
+
+def test_a_small_budget_goes_to_the_total_first(trainopt, recipe):
+    answer = trainopt("ablate", recipe, "--budget", "6s", "--turn", "5ms", "bench.warmup_steps=3", "--json").json()
+    assert answer["total"]["ratio"] > 0
+    assert any(row["in_stack"]["reason"] == "no time was left" for row in answer["switches"])
+
+
 def test_budget(trainopt, recipe):
     began = time.monotonic()
     answer = trainopt("compare", recipe, recipe, "--budget", "3s", "--turn", "5ms", "--min-effect", "0.0001%", "--json").json()
@@ -173,6 +214,7 @@ def test_ablate(trainopt, recipe):
     assert [row["without"] for row in answer["ceilings"]] == ["data", "optimizer", "logging"]
     assert all(row["ratio"] for row in answer["ceilings"])
     report = (trainopt.folder / "out/report.md").read_text()
+    assert trainopt("compare", "--show", "out").out == report and trainopt("compare", "--show", "out/arm-2").code == 0
     assert "| amp |" in report and "even a perfect loader" in report
     assert len(list(csv.DictReader(io.StringIO((trainopt.folder / "out/switches.csv").read_text())))) == len(rows)
     assert (trainopt.folder / "out/arm-1/recipe.yaml").exists() and not list((trainopt.folder / "out").rglob("*.safetensors"))

@@ -71,6 +71,25 @@ TEST_CASE("arms with other batches take turns over the same samples") {
   CHECK(c.ratio == Approx(1.5).epsilon(0.01));
 }
 
+TEST_CASE("B is brought to the batch that A has reached, so that blocks are over the same ones") {
+  const auto machine = std::make_shared<SimulatedMachine>(1);
+  CompareOptions options;
+  options.repeats = 8;
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 96), options), b = warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
+  a.arm->turn(17);   // as the noise phase does
+  compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
+  CHECK(b.arm->steps_taken() == 3 * a.arm->steps_taken());
+}
+
+TEST_CASE("a switch that did nothing in one arm alone is shown") {
+  Comparison c = contest(1, 1.0);
+  c.a.facts.receipts["amp"] = {{"requested", "true"}, {"observed", "all in bfloat16"}, {"effective", true}, {"reason", ""}};
+  c.b.facts.receipts["amp"] = {{"requested", "true"}, {"observed", "all in float32"}, {"effective", false}, {"reason", "nothing ran in bfloat16"}};
+  CHECK(comparison_text(c, false).find("amp: A all in bfloat16; B NO EFFECT: nothing ran in bfloat16") != std::string::npos);
+  c.b.facts.receipts = c.a.facts.receipts;
+  CHECK(comparison_text(c, false).find("amp") == std::string::npos);
+}
+
 TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped") {
   const Comparison spent = contest(1, 1.0, {}, 0.3, 0, Clock::now());
   CHECK(spent.ended == "budget");

@@ -1,5 +1,6 @@
 #include "compare/numerics.h"
 
+#include "compare/ceiling_parts.h"
 #include "compare/comparison.h"
 #include "compare/local_arm.h"
 #include "optimizations/amp/amp.h"
@@ -8,6 +9,8 @@
 #include "support/plans.h"
 
 #include <ATen/ATen.h>
+
+#include <cmath>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -99,6 +102,22 @@ TEST_CASE("gradients summed over micro-batches instead of averaged are caught, a
     CHECK_FALSE(numerics.gradient_norm.within());
     CHECK_FALSE(numerics.disagreements().empty());
   }
+}
+
+TEST_CASE("an overflow in the first step is no disagreement, an arm that changes nothing is one") {
+  const TemporaryFolder folder;
+  Plan overflowing = job(), still = job(), twin = job();
+  twin.data.options.seed += 1;
+  overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) { return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL); });
+  still.optimizer.wrap("ceiling", "", [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  const Turn of_a = LocalArm(job(), folder / "a").turn(1), of_twin = LocalArm(twin, folder / "twin").turn(1);
+  const Turn of_still = LocalArm(still, folder / "still").turn(1), of_overflow = LocalArm(overflowing, folder / "overflow").turn(1);
+  const FirstSteps a{of_a, folder / "a"}, reseeded{of_twin, folder / "twin"};
+  for (const auto& numerics : {compare_numbers(a, {of_overflow, folder / "overflow"}, reseeded), compare_numbers({of_overflow, folder / "overflow"}, a, reseeded)})
+    CHECK(numerics.not_comparable.find("overflowed") != std::string::npos);
+  const Numerics nothing = compare_numbers(a, {of_still, folder / "still"}, reseeded);
+  CHECK_FALSE(nothing.agree());
+  CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));   // it reads back
 }
 
 TEST_CASE("other models are not compared") {
