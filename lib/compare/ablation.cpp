@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace trainopt {
 namespace {
@@ -34,11 +35,30 @@ double next_share(const AblationBench& bench, size_t cells) {
   return left < kLeastCellSeconds ? 0 : std::max(kLeastCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
 }
 
-void add_costs(SwitchRow& row, const Comparison& c) {   // A: everything on; B: without the switch
-  row.one_off_s = c.a.facts.time_to_first_step_s - c.b.facts.time_to_first_step_s;
-  if (c.a.facts.peak_memory_mib && c.b.facts.peak_memory_mib) row.memory_mib = *c.a.facts.peak_memory_mib - *c.b.facts.peak_memory_mib;
+/// What the arm with the switch costs more than the one without, in this cell.
+struct Costs {
+  std::optional<double> start_s, memory_mib;
+};
+
+Costs costs(const ArmResult& with, const ArmResult& without) {
+  Costs more{.start_s = with.facts.time_to_first_step_s - without.facts.time_to_first_step_s, .memory_mib = {}};
+  if (with.facts.peak_memory_mib && without.facts.peak_memory_mib) more.memory_mib = *with.facts.peak_memory_mib - *without.facts.peak_memory_mib;
+  return more;
+}
+
+/// The arm made second starts on a machine that the first has changed. Alone the switch is in the second arm, within the stack in the first: the
+/// mean of both cells is free of that.
+std::optional<double> mean(const std::optional<double>& alone, const std::optional<double>& in_stack) {
+  return alone && in_stack ? std::optional((*alone + *in_stack) / 2) : std::nullopt;
+}
+
+/// `c`: everything on (A) against everything but the switch (B).
+void add_costs(SwitchRow& row, const Costs& alone, const Comparison& c) {
+  const Costs in_stack = costs(c.a, c.b);
+  row.one_off_s = mean(alone.start_s, in_stack.start_s);
+  row.memory_mib = mean(alone.memory_mib, in_stack.memory_mib);
   const double saved_s = static_cast<double>(c.a.facts.step_samples) * (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);   // a step of the full stack
-  if (row.in_stack.verdict == Verdict::pays && saved_s > 0)
+  if (row.one_off_s && row.in_stack.verdict == Verdict::pays && saved_s > 0)
     row.break_even_step = *row.one_off_s <= 0 ? 0 : static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
 }
 
@@ -154,6 +174,7 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
     for (auto& row : result.switches)
       if (total.comparison->b.facts.receipts.contains(row.name)) row.receipt = total.comparison->b.facts.receipts.at(row.name);
   }
+  std::map<std::string, Costs> alone_costs;
   for (SwitchRow* row : rows) {
     row->needs = companions(bench, all, row->name);
     SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
@@ -161,7 +182,9 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
     b.insert(row->name);
     const Cell cell = bench.measure(a, b, {}, next_share(bench, cells--));
     row->alone = cell.gain;
-    if (cell.comparison) add_numbers(*row, *cell.comparison);
+    if (!cell.comparison) continue;
+    add_numbers(*row, *cell.comparison);
+    alone_costs[row->name] = costs(cell.comparison->b, cell.comparison->a);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const SwitchRow* x, const SwitchRow* y) { return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1))); });
   for (SwitchRow* row : rows) {
@@ -171,7 +194,7 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
       for (const auto& other : row->needs) without.erase(other);
     const Cell cell = bench.measure(all, without, {}, next_share(bench, cells--));
     row->in_stack = cell.gain.inverse();
-    if (cell.comparison) add_costs(*row, *cell.comparison);
+    if (cell.comparison) add_costs(*row, alone_costs[row->name], *cell.comparison);
   }
   for (const Ceiling ceiling : kCeilings) result.ceilings.push_back({ceiling, bench.measure(all, all, ceiling, next_share(bench, cells--)).gain});
   measure_pairs(result, bench);

@@ -39,9 +39,9 @@ struct SwitchRow {
   Gain alone, in_stack;
   std::optional<Interaction> interaction;   ///< the strongest that was measured
   std::optional<double> share;           ///< attributed part of the total, as a ratio; all of them multiply to the total
-  std::optional<double> one_off_s;       ///< time to the first step with it less without, within the stack; one measurement
+  std::optional<double> one_off_s;       ///< time to the first step with it less without: the mean of two pairs of starts
   std::optional<int64_t> break_even_step;   ///< after which the one-off cost is won back; null: never, or not known
-  std::optional<double> memory_mib;      ///< peak of the process with it less without, within the stack
+  std::optional<double> memory_mib;      ///< peak of the process with it less without, the mean of two pairs
   std::optional<bool> numbers_agree;     ///< alone against plain; null: not comparable
   std::string numbers;                   ///< what differs
   Json receipt;                          ///< of the full stack: {requested, observed, effective, reason}
