@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 
+#include <algorithm>
 #include <charconv>
 #include <random>
 
@@ -34,18 +35,18 @@ void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budge
   command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE");
   command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE");
   command.add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")->type_name("SEED");
-  command.add_option("--turn", turn, "A turn takes at least so long, and at least a step")->capture_default_str()->type_name("TIME");
+  command.add_option("--turn", turn, "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")->capture_default_str()->type_name("TIME");
   command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N");
 }
 
 CompareOptions MeasureOptions::options() const {
   CompareOptions options;
   options.level = share("--level", level);
-  if (options.level > 0.9999) throw UserError(fmt::format("--level above 99.99% asks for more blocks than there will be: {}", level));
+  if (options.level < 0.5 || options.level > 0.9999) throw UserError(fmt::format("--level is between 50% and 99.99%: {}", level));
   options.min_effect = share("--min-effect", min_effect);
   options.repeats = repeats;
   options.seed = coins.value_or(std::random_device()());
-  options.turn_s = seconds("--turn", turn);
+  options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);   // longer ones would leave room for no block
   return options;
 }
 

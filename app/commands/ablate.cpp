@@ -41,7 +41,6 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
   const Observer observer{.say = [&](const std::string& line) { if (!context.speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
   const Ablation result = ablate(request, detect_machine(), observer);
-  write_results(request.folder, result);
   if (arguments.json) {
     print_json(to_json(result));
   } else {
@@ -49,6 +48,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
     std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, color)).c_str(), stdout);
     if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
   }
+  write_results(request.folder, result);   // last: a disk may be full
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 

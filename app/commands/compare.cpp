@@ -150,7 +150,8 @@ Command add_compare(CLI::App& app) {
   command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory");
   command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared");
   command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
-  command->add_option("--show", arguments->show, "Show the result in this folder, judged again from its turns")->type_name("DIR");
+  CLI::Option* show = command->add_option("--show", arguments->show, "Show the result in this folder, judged again from its turns by its own level")->type_name("DIR");
+  for (const char* name : {"--budget", "--min-effect", "--level", "--repeats", "--turn", "--coins", "--own-processes", "--no-numbers"}) show->excludes(command->get_option(name));
   command->add_flag("--json", arguments->json, "One JSON object");
   command->add_flag("--markdown", arguments->markdown, "A table to paste");
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };

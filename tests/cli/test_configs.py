@@ -101,7 +101,7 @@ def test_sweep(trainopt):
 
 def test_ladder(trainopt):
     """All rungs, with a model and images so small that it takes seconds."""
-    done = subprocess.run([CHECKOUT / "scripts/ladder.sh", "--steps", "2", "--run-root", "ladder", "model={name: mlp, hidden: [8]}",
+    done = subprocess.run([CHECKOUT / "scripts/ladder.sh", "--steps", "2", "--budget", "500ms", "--run-root", "ladder", "model={name: mlp, hidden: [8]}",
                            "data.transforms=[{resize: 8}]", "data.batch_size=4"],
                           cwd=trainopt.folder, capture_output=True, text=True, env={**os.environ, "TRAINOPT": PROGRAM})
     assert done.returncode == 0, done.stderr
