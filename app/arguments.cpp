@@ -1,5 +1,7 @@
 #include "app/arguments.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
 namespace trainopt {
@@ -73,6 +75,8 @@ void refuse_several_ranks(const Environment& environment) {
       throw UserError(fmt::format("this build trains on one rank and cannot join a launch of several yet: {}={}", name, found->second));
   }
 }
+
+bool colored_output(const Speech& speech) { return !speech.no_color && ::isatty(STDOUT_FILENO) == 1; }
 
 void print_json(const Json& json) {
   const std::string text = json.dump(2) + "\n";

@@ -40,6 +40,9 @@ struct RecipeArguments {
 /// Throws UserError if a launcher started several ranks, which this build cannot train on; a launcher is never ignored.
 void refuse_several_ranks(const Environment& environment);
 
+/// Whether standard output is a terminal that colours were not taken from.
+bool colored_output(const Speech& speech);
+
 /// One JSON object on standard output and nothing else.
 void print_json(const Json& json);
 

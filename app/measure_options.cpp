@@ -29,14 +29,16 @@ double seconds(const std::string& option, const std::string& text) {
 
 }  // namespace
 
-void MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
+std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
   budget = standard_budget;
-  command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME");
-  command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE");
-  command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE");
-  command.add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")->type_name("SEED");
-  command.add_option("--turn", turn, "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")->capture_default_str()->type_name("TIME");
-  command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N");
+  return {
+      command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME"),
+      command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE"),
+      command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE"),
+      command.add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")->type_name("SEED"),
+      command.add_option("--turn", turn, "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")->capture_default_str()->type_name("TIME"),
+      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N"),
+  };
 }
 
 CompareOptions MeasureOptions::options() const {
@@ -51,7 +53,5 @@ CompareOptions MeasureOptions::options() const {
 }
 
 double MeasureOptions::budget_s() const { return seconds("--budget", budget); }
-
-Clock::time_point MeasureOptions::end(Clock::time_point began) const { return began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s())); }
 
 }  // namespace trainopt

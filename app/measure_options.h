@@ -15,11 +15,13 @@ struct MeasureOptions {
   std::optional<int64_t> repeats;
   std::optional<uint64_t> coins;
 
-  void add_to(CLI::App& command, const std::string& standard_budget);
+  /// The options it made.
+  std::vector<CLI::Option*> add_to(CLI::App& command, const std::string& standard_budget);
   /// Throws UserError for texts that are no shares or no duration.
   CompareOptions options() const;
   double budget_s() const;
-  Clock::time_point end(Clock::time_point began) const;
+  /// When a measurement that begins now must end.
+  Clock::time_point end() const { return after(budget_s()); }
 };
 
 }  // namespace trainopt

@@ -8,7 +8,6 @@
 #include "compare/bundle.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <cstdio>
 
@@ -32,9 +31,8 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
   refuse_several_ranks(context.environment);
   handle_signals();
-  const auto began = Clock::now();
   Recipe recipe = arguments.recipes.load(command).recipe;
-  AblationRequest request{.sources = arguments.recipes.split(command), .folder = {}, .options = arguments.measure.options(), .until = arguments.measure.end(began)};
+  AblationRequest request{.sources = arguments.recipes.split(command), .folder = {}, .options = arguments.measure.options(), .until = arguments.measure.end()};
   request.options.warmup_steps = recipe.bench.warmup_steps;
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
@@ -44,8 +42,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
-    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, color)).c_str(), stdout);
+    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.speech))).c_str(), stdout);
     if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
   }
   write_results(request.folder, result);   // last: a disk may be full

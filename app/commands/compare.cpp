@@ -11,7 +11,6 @@
 #include "compare/make_arm.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <cstdio>
 
@@ -83,23 +82,20 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
-  const auto until = arguments.measure.end(began);
+  const auto until = arguments.measure.end();
   const Machine machine = detect_machine();
   Recipe place = b.recipe;
   place.name = "compare-" + b.recipe.name;
   place.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
-  const ArmSpec spec_a{.recipe = a.recipe, .folder = "a", .without = {}, .batch_seed = {}}, spec_b{.recipe = b.recipe, .folder = "b", .without = {}, .batch_seed = {}};
-  const Plan plan_a = arm_plan(spec_a, machine), plan_b = arm_plan(spec_b, machine);   // what is refused is refused before anything is made
+  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}}, in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
+  const Plan plan_a = arm_plan(in_a, machine), plan_b = arm_plan(in_b, machine);   // what is refused is refused before anything is made
   // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without trying.
   const bool one_cache = !plan_a.device.is_cpu() && plan_a.backend.cudnn_benchmark != plan_b.backend.cudnn_benchmark;
   const Placement placement = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? Placement::own_process : Placement::here;
   if (placement == Placement::here) apply(plan_a.process);
   const fs::path folder = fs::absolute(make_run_directory(place));   // an arm's recipe must not look like key=value
-  const auto in_folder = [&](ArmSpec spec) {
-    spec.folder = folder / spec.folder;
-    return spec;
-  };
-  const auto in_a = in_folder(spec_a), in_b = in_folder(spec_b);
+  in_a.folder = folder / "a";
+  in_b.folder = folder / "b";
   const Observer observer{.say = [&](const std::string& line) { if (!speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
 
   std::function<std::shared_ptr<Arm>()> make_twin;
@@ -113,17 +109,16 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
   result.seconds = seconds_since(began);
   remove_first_steps(folder);
-  print(result, arguments, !speech.no_color && ::isatty(STDOUT_FILENO) == 1);   // first: a disk may be full
+  print(result, arguments, colored_output(speech));   // first: a disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
   if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
-  const bool color = !context.speech.no_color && ::isatty(STDOUT_FILENO) == 1;
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() || !arguments.run_dir.empty()) throw UserError("--show reads a finished comparison; name nothing else with it");
-    show(arguments.show, arguments, color);
+    show(arguments.show, arguments, colored_output(context.speech));
     return 0;
   }
   const auto [files, overrides] = arguments.recipes.split(command);
@@ -146,12 +141,12 @@ Command add_compare(CLI::App& app) {
   arguments->recipes.add_to(*command, "A B [key=value ...]");
   command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")->type_name("SWITCH")->allow_extra_args(false);
   command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")->type_name("KEY=VALUE")->allow_extra_args(false);
-  arguments->measure.add_to(*command, "5m");
-  command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory");
-  command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared");
+  std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");
+  measuring.push_back(command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
+  measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared"));
   command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
   CLI::Option* show = command->add_option("--show", arguments->show, "Show the result in this folder, judged again from its turns by its own level")->type_name("DIR");
-  for (const char* name : {"--budget", "--min-effect", "--level", "--repeats", "--turn", "--coins", "--own-processes", "--no-numbers"}) show->excludes(command->get_option(name));
+  for (CLI::Option* option : measuring) show->excludes(option);
   command->add_flag("--json", arguments->json, "One JSON object");
   command->add_flag("--markdown", arguments->markdown, "A table to paste");
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };

@@ -63,7 +63,7 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   options.warmup_steps = recipe.bench.warmup_steps;
   if (!speech.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
-  const auto ceilings = measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(Clock::now()), machine, {.stop = &stop_signal()});
+  const auto ceilings = measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json", Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
@@ -111,9 +111,7 @@ Command add_run(CLI::App& app) {
   const auto ceilings = std::make_shared<bool>(false);
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
-  measure->add_to(*command, "3m");
-  for (CLI::Option* option : command->get_options([](const CLI::Option* one) { return one->check_lname("budget") || one->check_lname("min-effect") || one->check_lname("level") || one->check_lname("repeats") || one->check_lname("turn") || one->check_lname("coins"); }))
-    option->needs("--ceilings");
+  for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment);

@@ -144,14 +144,13 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  SwitchSet all, present;
+  SwitchSet all;
   for (const auto& planned : make_plan(recipe, machine).switches) {
     SwitchRow row;
     row.name = planned.name;
     row.requested = planned.requested;
     if (!planned.outcome.has_effect) row.no_effect = planned.outcome.text;
     else all.insert(planned.name);
-    present.insert(planned.name);
     result.switches.push_back(std::move(row));
   }
   if (all.empty()) throw UserError("no switch of this recipe does anything here, so there is nothing to ablate; trainopt plan says why");

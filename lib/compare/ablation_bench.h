@@ -17,8 +17,7 @@ struct Cell {
 class AblationBench {
  public:
   /// `all`: every switch that the recipe turns on and that does something here.
-  AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine, const Observer& observer)
-      : request_(request), all_(std::move(all)), machine_(machine), observer_(observer) {}
+  AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine, const Observer& observer);
 
   /// The recipe with these alone. Throws RecipeErrors for a set that contradicts itself.
   Recipe recipe(const SwitchSet& on) const;
@@ -40,6 +39,7 @@ class AblationBench {
   SwitchSet all_;
   Machine machine_;
   const Observer& observer_;
+  Observer quiet_;                        ///< for the comparison within a cell: it stops as the other does and says nothing
   // The plain job's twin is made once; its first steps serve every cell with the plain job.
   std::filesystem::path twin_folder_;
   Turn twin_first_steps_;

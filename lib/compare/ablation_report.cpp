@@ -1,7 +1,9 @@
 #include "compare/ablation_report.h"
 
 #include "base/units.h"
+#include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
+#include "compare/json_values.h"
 #include "metrics/format.h"
 
 #include <algorithm>
@@ -87,9 +89,9 @@ std::string_view ceiling_words(Ceiling ceiling) {
 
 std::string ceiling_line(const CeilingRow& row) {
   if (!row.gain.ratio) return fmt::format("{}: not measured, {}", ceiling_words(row.without), row.gain.reason);
-  const std::string interval = row.gain.interval ? fmt::format(" ({})", percent_faster(*row.gain.interval)) : std::string();
-  if (row.gain.verdict == Verdict::no_effect) return fmt::format("{} would change nothing: {}{}", ceiling_words(row.without), percent_faster(*row.gain.ratio), interval);
-  return fmt::format("{} would give {}{}{}", ceiling_words(row.without), percent_faster(*row.gain.ratio), interval, row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
+  const std::string gain = percent_faster(*row.gain.ratio, row.gain.interval);
+  if (row.gain.verdict == Verdict::no_effect) return fmt::format("{} would change nothing: {}", ceiling_words(row.without), gain);
+  return fmt::format("{} would give {}{}", ceiling_words(row.without), gain, row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
 }
 
 /// What the table has no room for.
@@ -108,8 +110,7 @@ std::vector<std::string> remarks(const Ablation& a) {
     all.push_back("the budget of time ended before everything was measured: give more with --budget");
   if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
   if (a.numbers_agree && !*a.numbers_agree) all.push_back(fmt::format("everything together changes the numbers: {}", a.numbers));
-  if (a.noise) all.push_back(fmt::format("noise floor: the plain job against itself is {}{}; one block scatters by {:.1f} %", percent_faster(a.noise->ratio),
-                                         a.noise->interval ? fmt::format(" ({})", percent_faster(*a.noise->interval)) : "", a.noise->block_sd_pct));
+  if (a.noise) all.push_back(fmt::format("noise floor: the plain job against itself is {}; one block scatters by {:.1f} %", percent_faster(a.noise->ratio, a.noise->interval), a.noise->block_sd_pct));
   for (const auto& warning : a.warnings) all.push_back("warning: " + warning);
   return all;
 }
@@ -123,16 +124,9 @@ std::string legend(const Ablation& a) {
   return fmt::format("alone: over the plain job; in the stack: over everything else; ± is the {:g} % interval of that one cell, ? undecided; with: the strongest interaction with another switch.\nshare: {}", 100 * a.level, kShareRule);
 }
 
-Json interval_json(const std::optional<Interval>& interval) { return interval ? Json{interval->low, interval->high} : Json(); }
-
 Json gain_json(const Gain& gain) {
-  return {{"ratio", gain.ratio ? Json(*gain.ratio) : Json()}, {"interval", interval_json(gain.interval)},
+  return {{"ratio", or_null(gain.ratio)}, {"interval", or_null(gain.interval)},
           {"verdict", gain.ratio ? Json(text(gain.verdict)) : Json()}, {"blocks", gain.blocks}, {"reason", gain.reason}};
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
 }
 
 }  // namespace
@@ -193,11 +187,11 @@ Json to_json(const Ablation& a) {
   for (const auto& row : a.switches)
     json["switches"].push_back({{"name", row.name}, {"requested", row.requested}, {"no_effect", row.no_effect}, {"needs", row.needs}, {"alone", gain_json(row.alone)},
                                 {"in_stack", gain_json(row.in_stack)},
-                                {"interaction", row.interaction ? Json{{"with", row.interaction->with}, {"ratio", row.interaction->ratio}, {"interval", interval_json(row.interaction->interval)}} : Json()}, {"share", or_null(row.share)},
+                                {"interaction", row.interaction ? Json{{"with", row.interaction->with}, {"ratio", row.interaction->ratio}, {"interval", or_null(row.interaction->interval)}} : Json()}, {"share", or_null(row.share)},
                                 {"one_off_s", or_null(row.one_off_s)}, {"break_even_step", or_null(row.break_even_step)}, {"memory_mib", or_null(row.memory_mib)},
                                 {"numbers_agree", or_null(row.numbers_agree)}, {"numbers", row.numbers}, {"receipt", row.receipt}});
   json["ceilings"] = ceilings_json(a.ceilings);
-  json["noise_floor"] = a.noise ? Json{{"ratio", a.noise->ratio}, {"interval", interval_json(a.noise->interval)},
+  json["noise_floor"] = a.noise ? Json{{"ratio", a.noise->ratio}, {"interval", or_null(a.noise->interval)},
                                        {"block_sd_pct", a.noise->block_sd_pct}, {"blocks", a.noise->blocks}} : Json();
   json["warnings"] = a.warnings;
   return json;

@@ -25,10 +25,9 @@ class ArmProcess : public Arm {
   Json ask(const Json& request);
   Json answer();
   std::string how_it_ended();
-
-  std::filesystem::path folder_;
   void end();
 
+  std::filesystem::path folder_;
   pid_t process_ = -1;
   int socket_ = -1;
   int64_t steps_ = 0;

@@ -9,6 +9,18 @@
 #include <xxhash.h>
 
 namespace trainopt {
+namespace {
+
+Json result_of(const std::filesystem::path& folder) {
+  const auto path = folder / "result.json";
+  try {
+    return Json::parse(read_file(path, ExitCode::data));
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
+  }
+}
+
+}  // namespace
 
 Json measured_environment(const std::string& trainopt_version) {
   Json json = environment(trainopt_version);
@@ -24,19 +36,6 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
   write_file(folder / "turns.csv", comparison_csv(comparison));
   write_file(folder / "environment.json", measured_environment(trainopt_version).dump(2) + "\n");
 }
-
-namespace {
-
-Json result_of(const std::filesystem::path& folder) {
-  const auto path = folder / "result.json";
-  try {
-    return Json::parse(read_file(path, ExitCode::data));
-  } catch (const Json::exception& error) {
-    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
-  }
-}
-
-}  // namespace
 
 bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
 

@@ -6,6 +6,7 @@
 #include "device/process.h"
 #include "metrics/conditions.h"
 #include "metrics/other_load.h"
+#include "metrics/summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,17 +17,11 @@ namespace {
 
 constexpr double kBusyPct = 10;   // of the allowed cores: others that take more are worth a word
 
-double median(std::vector<double> values) {
-  TRAINOPT_CHECK(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Of the later half of the first steps, which has the fewer one-off costs.
 double step_seconds(const Turn& first_steps) {
   const auto& all = first_steps.step_ms;
-  return median({all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()}) * 1e-3;
+  std::vector<double> later(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return percentile(later, 0.5) * 1e-3;
 }
 
 struct TurnSteps {
@@ -131,7 +126,7 @@ ArmResult result_of(const WarmArm& warm, const std::vector<Block>& blocks, bool 
     result.samples_per_s = static_cast<double>(samples) / seconds;
     result.data_wait_pct = 100 * waited / seconds;
   }
-  if (!step_ms.empty()) result.step_ms_p50 = median(step_ms);
+  if (!step_ms.empty()) result.step_ms_p50 = percentile(step_ms, 0.5);
   return result;
 }
 
@@ -159,8 +154,7 @@ std::vector<std::string> warnings_of(const Comparison& c, const CompareOptions& 
 }
 
 void tell(const SequentialVerdict& verdict, const Observer& observer) {
-  observer.say(fmt::format("{}: {}{}", counted(verdict.blocks(), "block"), percent_faster(verdict.ratio()),
-                           verdict.interval() ? fmt::format(" ({}), {}", percent_faster(*verdict.interval()), text(verdict.verdict())) : std::string()));
+  observer.say(fmt::format("{}: {}, {}", counted(verdict.blocks(), "block"), percent_faster(verdict.ratio(), verdict.interval()), text(verdict.verdict())));
 }
 
 }  // namespace
@@ -183,8 +177,7 @@ Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& m
     baseline.noise.reset();
     return baseline;
   }
-  observer.say(fmt::format("A against itself: {}{}, one block scatters by {:.1f} %", percent_faster(baseline.noise->ratio),
-                           baseline.noise->interval ? fmt::format(" ({})", percent_faster(*baseline.noise->interval)) : std::string(), baseline.noise->block_sd_pct));
+  observer.say(fmt::format("A against itself: {}, one block scatters by {:.1f} %", percent_faster(baseline.noise->ratio, baseline.noise->interval), baseline.noise->block_sd_pct));
   return baseline;
 }
 

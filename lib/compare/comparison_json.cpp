@@ -1,6 +1,7 @@
 #include "compare/comparison_json.h"
 
 #include "base/error.h"
+#include "compare/json_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,26 +11,16 @@ namespace {
 
 constexpr int kSchemaVersion = 1;
 
-Json pair_json(const std::optional<Interval>& interval) { return interval ? Json{interval->low, interval->high} : Json(); }
-std::optional<Interval> interval_from(const Json& json) {
-  return json.is_null() ? std::nullopt : std::optional(Interval{json.at(0), json.at(1)});
-}
-
 Json arm_json(const ArmResult& arm) {
-  Json json = {{"name", arm.name}, {"samples_per_s", arm.samples_per_s}, {"step_ms_p50", arm.step_ms_p50 ? Json(*arm.step_ms_p50) : Json()},
+  Json json = {{"name", arm.name}, {"samples_per_s", arm.samples_per_s}, {"step_ms_p50", or_null(arm.step_ms_p50)},
                {"data_wait_pct", arm.data_wait_pct}};
   json.update(to_json(arm.facts));
   return json;
 }
 
 ArmResult arm_from(const Json& json) {
-  const Json& step_ms = json.at("step_ms_p50");
   return {.name = json.at("name"), .facts = facts_from(json), .samples_per_s = json.at("samples_per_s"), .data_wait_pct = json.at("data_wait_pct"),
-          .step_ms_p50 = step_ms.is_null() ? std::nullopt : std::optional(step_ms.get<double>())};
-}
-
-Json noise_json(const NoiseFloor& noise) {
-  return {{"ratio", noise.ratio}, {"interval", pair_json(noise.interval)}, {"block_sd_pct", noise.block_sd_pct}, {"blocks", noise.blocks}};
+          .step_ms_p50 = optional_at<double>(json, "step_ms_p50")};
 }
 
 Distance distance_from(const Json& json) { return {json.at("value"), json.at("tolerance")}; }
@@ -65,7 +56,7 @@ Comparison read(const Json& json) {
   c.a = arm_from(json.at("arms").at("a"));
   c.b = arm_from(json.at("arms").at("b"));
   if (const Json& noise = json.at("noise_floor"); !noise.is_null())
-    c.noise = NoiseFloor{.ratio = noise.at("ratio"), .interval = interval_from(noise.at("interval")), .block_sd_pct = noise.at("block_sd_pct"), .blocks = noise.at("blocks")};
+    c.noise = NoiseFloor{.ratio = noise.at("ratio"), .interval = optional_at<Interval>(noise, "interval"), .block_sd_pct = noise.at("block_sd_pct"), .blocks = noise.at("blocks")};
   if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
@@ -80,12 +71,16 @@ Comparison read(const Json& json) {
 
 }  // namespace
 
+Json to_json(const NoiseFloor& noise) {
+  return {{"ratio", noise.ratio}, {"interval", or_null(noise.interval)}, {"block_sd_pct", noise.block_sd_pct}, {"blocks", noise.blocks}};
+}
+
 Json to_json(const Comparison& c, bool with_samples) {
-  Json json = {{"schema_version", kSchemaVersion}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", pair_json(c.interval)}, {"level", c.level},
+  Json json = {{"schema_version", kSchemaVersion}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)}, {"level", c.level},
                {"min_effect", c.min_effect}, {"blocks", c.blocks.size()}, {"paired", true}, {"ended", c.ended}, {"seconds", c.seconds}, {"seed", c.seed},
                {"own_processes", c.own_processes}, {"warnings", c.warnings}};
   json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
-  json["noise_floor"] = c.noise ? noise_json(*c.noise) : Json();
+  json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
   json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
   if (!with_samples) return json;
   json["samples"] = Json::array();

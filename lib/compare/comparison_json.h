@@ -6,6 +6,7 @@
 
 namespace trainopt {
 
+Json to_json(const NoiseFloor& noise);
 /// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: every turn as well, under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);
 

@@ -45,8 +45,7 @@ std::string measured_text(const Comparison& c) {
 }
 
 std::string noise_text(const NoiseFloor& n) {
-  return fmt::format("A against itself is {}{} over {}; one block scatters by {:.1f} %", percent_faster(n.ratio), n.interval ? fmt::format(" ({})", percent_faster(*n.interval)) : "",
-                     counted(n.blocks, "block"), n.block_sd_pct);
+  return fmt::format("A against itself is {} over {}; one block scatters by {:.1f} %", percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
 }
 
 std::string numbers_text(const Numerics& n) {
@@ -78,7 +77,7 @@ std::vector<std::string> switch_lines(const Comparison& c) {
     const std::string in_a = seen(c.a.facts.receipts, name), in_b = seen(c.b.facts.receipts, name);
     const bool both = c.a.facts.receipts.contains(name) && c.b.facts.receipts.contains(name);
     const auto same = [&](const char* key) { return c.a.facts.receipts.at(name).at(key) == c.b.facts.receipts.at(name).at(key); };
-    if (both && same("requested") && same("effective") && (name != "amp" || same("observed"))) continue;   // other counts vary from step to step
+    if (both && same("requested") && same("effective")) continue;   // what was observed varies from step to step
     lines.push_back(fmt::format("{}: A {}; B {}", name, in_a, in_b));
   }
   return lines;
@@ -94,6 +93,10 @@ std::string cell(const std::string& text) {
 
 std::string percent_faster(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 std::string percent_faster(const Interval& interval) { return fmt::format("{} to {}", percent_faster(interval.low), percent_faster(interval.high)); }
+
+std::string percent_faster(double ratio, const std::optional<Interval>& interval) {
+  return interval ? fmt::format("{} ({})", percent_faster(ratio), percent_faster(*interval)) : percent_faster(ratio);
+}
 
 std::string comparison_text(const Comparison& c, bool color) {
   std::string text;

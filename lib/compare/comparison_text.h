@@ -11,6 +11,8 @@ namespace trainopt {
 std::string percent_faster(double ratio);
 /// "+1.9 % to +3.3 %".
 std::string percent_faster(const Interval& interval);
+/// "+2.6 % (+1.9 % to +3.3 %)"; without an interval the first part alone.
+std::string percent_faster(double ratio, const std::optional<Interval>& interval);
 
 /// Several lines for a terminal; `color`: what pays in green, what costs and numbers that disagree in red.
 std::string comparison_text(const Comparison& comparison, bool color);

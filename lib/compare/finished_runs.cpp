@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "compare/comparison_text.h"
+#include "compare/json_values.h"
 #include "metrics/format.h"
 
 #include <sstream>
@@ -72,10 +73,10 @@ std::string runs_text(const RunsComparison& c) {
 }
 
 Json to_json(const RunsComparison& c) {
-  Json json = {{"schema_version", 1}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", c.interval ? Json{c.interval->low, c.interval->high} : Json()},
+  Json json = {{"schema_version", 1}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)},
                {"level", c.level}, {"min_effect", c.min_effect}, {"blocks", Json()}, {"paired", false}, {"numerics", Json()}, {"warnings", {kNotPaired}}};
   for (const auto& [letter, run] : {std::pair("a", &c.runs[0]), std::pair("b", &c.runs[1])})
-    json["arms"][letter] = {{"name", run->name}, {"samples_per_s", throughput(run->steps)}, {"steps", run->steps.size()}, {"last_loss", run->last_loss ? Json(*run->last_loss) : Json()}};
+    json["arms"][letter] = {{"name", run->name}, {"samples_per_s", throughput(run->steps)}, {"steps", run->steps.size()}, {"last_loss", or_null(run->last_loss)}};
   return json;
 }
 

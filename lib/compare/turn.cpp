@@ -1,20 +1,10 @@
 #include "compare/turn.h"
 
+#include "compare/json_values.h"
+
 #include <cmath>
 
 namespace trainopt {
-namespace {
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-template <class T>
-std::optional<T> optional_at(const Json& json, const char* key) {
-  return json.at(key).is_null() ? std::nullopt : std::optional(json.at(key).get<T>());
-}
-
-}  // namespace
 
 double Block::seconds(bool of_a) const {
   double sum = 0;

@@ -19,7 +19,6 @@ namespace trainopt {
 struct Row : Values {
   int64_t step_samples = 0;              ///< real samples of this step over all ranks
   Clock::time_point began, ended;        ///< the step's boundaries on the host
-  bool observed = false;                 ///< every operation was looked at, for the receipts: the step's times are not its own
 
   int64_t step() const { return static_cast<int64_t>((*this)[Metric::step].value_or(0)); }
 };
@@ -33,7 +32,6 @@ class Record {
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
   void set(Metric metric, double value) { row_[metric] = value; }
-  void set_observed(bool observed) { row_.observed = observed; }
   /// Adds a scalar that may be on the device and still being computed: micro-batches add up. It is read when the record is
   /// submitted; until then nobody may overwrite it.
   void add(Metric metric, const at::Tensor& scalar);

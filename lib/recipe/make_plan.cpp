@@ -1,5 +1,6 @@
 #include "recipe/make_plan.h"
 
+#include "config/load.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
@@ -23,7 +24,9 @@ class PlanPasses {
   }
   template <class Config, class Apply>
   void operator()(const std::string& name, const Switch<Config>& option, Apply apply) {
-    if (option.on) run(name, "true", [&] { return apply(plan_, option.options); });
+    if (!option.on) return;
+    const Json chosen = to_json(option.options);
+    run(name, chosen == to_json(Config()) ? "true" : chosen.dump(), [&] { return apply(plan_, option.options); });
   }
   template <class Apply>
   void operator()(const std::string& name, int64_t value, int64_t off, Apply apply) {

@@ -130,7 +130,6 @@ void Trainer::update_step() {
 void Trainer::after_step(Record record, bool observed) {
   const auto stats = batches_->take_stats();
   if (observed) observe_input(stats);
-  record.set_observed(observed);
   // Of the whole run: an epoch may end much later than the observed step.
   outcome_.observations.loader_threads = stats.threads;
   outcome_.observations.loader_starts = stats.thread_starts;

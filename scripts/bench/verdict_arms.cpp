@@ -5,6 +5,7 @@
 #include "compare/comparison_json.h"
 #include "compare/local_arm.h"
 #include "compare/make_arm.h"
+#include "metrics/summary.h"
 #include "recipe/recipe_io.h"
 #include "statistics/paired.h"
 
@@ -30,10 +31,7 @@ class SleepyRunner : public StepRunner {
   double seconds_;
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
+double median_step_s(Turn turn) { return percentile(turn.step_ms, 0.5) * 1e-3; }
 
 ArmSpec spec_of(const char* recipe, const std::filesystem::path& folder) {
   Sources sources;
@@ -49,7 +47,7 @@ Json known_effect(const char* recipe, const std::filesystem::path& folder, doubl
   Plan plan = arm_plan(spec, detect_machine());
   apply(plan.process);
   const Baseline baseline = make_baseline(warm_up("as it is", std::make_shared<LocalArm>(plan, folder / "a"), options), {}, options, until, {});
-  const double sleep_s = share * median(baseline.a.arm->turn(20).step_ms) * 1e-3;
+  const double sleep_s = share * median_step_s(baseline.a.arm->turn(20));
   plan.runner.wrap("bench", "", [sleep_s](const BuildContext&, std::unique_ptr<StepRunner> inner) { return std::make_unique<SleepyRunner>(std::move(inner), sleep_s); });
   Json json = to_json(compare(baseline, warm_up("sleeps", std::make_shared<LocalArm>(plan, folder / "b"), options), options, until, {}), false);
   json["true_ratio"] = 1 / (1 + share);
@@ -61,7 +59,7 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
   const Plan plan = arm_plan(spec, detect_machine());
   apply(plan.process);
   LocalArm one(plan, folder / "a"), other(plan, folder / "b");
-  const double step_s = median(one.turn(10).step_ms) * 1e-3;
+  const double step_s = median_step_s(one.turn(10));
   other.turn(10);
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(0.25 / step_s)));
   std::vector<double> differences;

@@ -35,6 +35,16 @@ TEST_CASE("host tensors") {
   if (!cuda_available()) CHECK_THROWS_AS(host_tensor({16}, at::kFloat, at::MemoryFormat::Contiguous, true), UserError);
 }
 
+TEST_CASE("peak memory is this process's own, and stays when memory is given back") {
+  const double before = peak_memory_mib(c10::Device(c10::kCPU));
+  CHECK(before > 1);
+  {
+    std::vector<char> large(size_t{256} << 20, 'x');   // touched, so resident
+    CHECK(large.back() == 'x');
+  }
+  CHECK(peak_memory_mib(c10::Device(c10::kCPU)) > before + 100);
+}
+
 TEST_CASE("memory figures are absent on the CPU, not zero") {
   CHECK(!memory_figures(at::kCPU));
   reset_peak_memory(at::kCPU);

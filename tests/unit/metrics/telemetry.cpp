@@ -4,6 +4,7 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace trainopt;
@@ -111,6 +112,26 @@ TEST_CASE("a window without a sample has the latest one before it") {
   const auto now = Clock::now();
   CHECK(telemetry.between(now, now).values[Metric::process_rss_mib].has_value());
   CHECK(!telemetry.between(begin - std::chrono::seconds(2), begin - std::chrono::seconds(1)).values[Metric::process_rss_mib]);
+}
+
+TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
+  const TemporaryFolder folder;
+  const auto lines = [&] {
+    const std::string text = folder.text("telemetry.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  Telemetry telemetry({.device = c10::Device(c10::kCPU), .interval_s = 3600, .file = folder / "telemetry.jsonl"});
+  const auto begin = Clock::now();
+  for (int i = 0; i < 500 && !telemetry.between(begin, Clock::now()).values[Metric::process_rss_mib]; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  telemetry.pause();
+  const auto resumed = Clock::now();
+  telemetry.resume();   // an hour's interval: only going on can bring a second sample
+  for (int i = 0; i < 500 && lines() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  telemetry.pause();
+  const auto paused = Clock::now();
+  CHECK(telemetry.between(resumed, paused).values[Metric::process_rss_mib].has_value());
+  telemetry.stop();     // also while it is paused
+  CHECK(lines() <= 2);
 }
 
 TEST_CASE("stopping does not wait for a long interval") {

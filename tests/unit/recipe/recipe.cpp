@@ -86,6 +86,15 @@ TEST_CASE("global batch, accumulation and batch agree or are refused with the nu
   CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("asks for a GPU that is not there"));
 }
 
+TEST_CASE("a planned switch says with which options it was asked for, if not the usual ones") {
+  const auto requested = [](const std::string& amp) {
+    return make_plan(load_text("optimizations: {amp: " + amp + "}\n").recipe, detect_machine()).switches.at(0).requested;
+  };
+  CHECK(requested("true") == "true");
+  CHECK(requested("{dtype: bfloat16}") == "true");
+  CHECK(requested("{dtype: float16}").find("float16") != std::string::npos);
+}
+
 TEST_CASE("the length of a run is the first limit reached") {
   Recipe recipe;
   recipe.device = "cpu";

@@ -36,15 +36,6 @@ TEST_CASE("the plain trainer trains") {
   CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());   // not measured is not 0
 }
 
-TEST_CASE("the step whose operations are observed is marked") {
-  const int64_t steps = GENERATE(1, 5);
-  Rows rows;
-  Trainer trainer(small_plan(steps), {}, rows, never_stopped());
-  trainer.run();
-  for (const Row& row : rows.rows) CHECK(row.observed == (row.step() == std::min<int64_t>(2, steps)));
-  CHECK(trainer.outcome().observations.step == std::min<int64_t>(2, steps));
-}
-
 TEST_CASE("two trainers that take turns give the numbers of each alone") {
   const Plan first = small_plan(12, 3), second = small_plan(12, 4);
   Rows a, b;
