@@ -2,9 +2,13 @@
 // a file from a stranger runs no code. Format: https://github.com/huggingface/safetensors.
 #pragma once
 
+#include "base/checksum.h"
+#include "base/file_calls.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,30 +29,32 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 size_t safetensors_item_bytes(const std::string& dtype);
 
 /// The same input gives the same bytes. Tensors with larger elements come first, so that all are aligned; otherwise the order is kept.
+/// Appends to an empty file without syncing it, and returns the checksum of what it wrote. Throws UserError(storage).
+Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata = {});
 /// Writes to a temporary file beside `path`, fsyncs and renames. Throws UserError(storage).
 void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
                        const SafetensorsMetadata& metadata = {});
 
-/// A mapped file. Anything that is not exactly the format throws UserError(checkpoint) naming the file and the tensor.
+/// A file whose header was read and checked. Anything that is not exactly the format throws UserError(checkpoint) naming the file and the
+/// tensor. Nothing is mapped: a file that shrinks while it is read is an error, not a SIGBUS.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
-  /// In the order of the data; they point into the mapping, which lives as long as this object.
+  /// In the order of the data; `data` is null.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
+  /// Reads every tensor's bytes to where `place(entry)` says, each piece hashed while it is in the cache. Returns the checksum of the whole
+  /// file, the header's as it was read at first. Throws UserError(checkpoint).
+  Checksum read(const std::function<void*(size_t entry)>& place) const;
+
  private:
-  void map();
   void parse();
   [[noreturn]] void refuse(const std::string& why) const;
 
-  std::filesystem::path path_;
-  const unsigned char* begin_ = nullptr;
-  size_t size_ = 0;
+  File file_;
+  std::string header_;   ///< with its length before it
   std::vector<SafetensorsEntry> entries_;
   SafetensorsMetadata metadata_;
 };

@@ -1,0 +1,38 @@
+// A checkpoint while it is being written: a hidden folder beside the finished ones, which becomes one of them at one moment or goes away.
+#pragma once
+
+#include "base/safetensors.h"
+#include "checkpoint/manifest.h"
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+class CheckpointDraft {
+ public:
+  /// Makes `.step-00001234.<pid>.<random>/` in `root` (made too, if it is not there) after looking whether about `expected_bytes` fit on the disk.
+  /// Throws UserError(storage), for a full disk with the bytes needed and free.
+  CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes);
+  /// Removes what was not committed; an error there is only logged.
+  ~CheckpointDraft();
+  CheckpointDraft(const CheckpointDraft&) = delete;
+  CheckpointDraft& operator=(const CheckpointDraft&) = delete;
+
+  // Written, fsynced, hashed on the way. Throw UserError(storage).
+  void add(const std::string& name, std::string_view bytes);
+  void add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata = {});
+
+  /// Manifest, fsyncs, rename to `root/step-00001234` (one that is there already is replaced at one moment), fsync of `root`, then `root/latest`
+  /// points to it. Returns the folder. Throws UserError(storage); what was there before is then still there.
+  std::filesystem::path commit(int64_t world_size, const std::map<std::string, std::string>& versions);
+
+ private:
+  std::filesystem::path root_, folder_;
+  Manifest manifest_;
+  bool committed_ = false;
+};
+
+}  // namespace trainopt
