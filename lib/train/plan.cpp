@@ -22,6 +22,19 @@ std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const 
 
 int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.size; }
 
+Json DataPlan::identity() const {
+  return {{"dataset", word_of(config.dataset)}, {"samples", samples()}, {"fingerprint", dataset ? dataset->fingerprint() : ""}};
+}
+
+void DataPlan::require_identity(const Json& stored) const {
+  const Json here = identity();
+  for (const auto& [field, value] : here.items())
+    if (!stored.contains(field) || stored[field] != value)
+      throw UserError(fmt::format("the data is not what the checkpoint was trained on: data {}: {} there, {} here", field,
+                                  stored.contains(field) ? stored[field].dump() : "nothing", value.dump()),
+                      ExitCode::data);
+}
+
 InputShape DataPlan::image() const {
   if (!dataset) return {3, config.image_size, config.image_size};
   BatchesOptions on_host = options;   // wherever the resize happens, it gives the same size
@@ -30,10 +43,11 @@ InputShape DataPlan::image() const {
   return {3, size.height, size.width};
 }
 
-std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step) const {
+std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step, int64_t first_step) const {
   BatchesOptions with_device = options;
   with_device.device = device;
   with_device.end_step = end_step;
+  with_device.first_step = first_step;
   auto batches = make_batches(config, dataset, with_device);
   return around ? around(std::move(batches)) : std::move(batches);
 }

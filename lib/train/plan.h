@@ -42,9 +42,14 @@ struct DataPlan {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)> around;   ///< goes around what open() makes; empty: nothing does
 
   int64_t samples() const;                                       ///< in an epoch
+  /// What must be the same for a run to resume: kind, number of samples, and a hash of what the data set says of itself.
+  Json identity() const;
+  /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
+  void require_identity(const Json& stored) const;
   InputShape image() const;                                      ///< as the model sees it
   BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
-  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step) const;
+  /// From step `first_step`, counted from 0, on.
+  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0) const;
 };
 
 struct EvaluationPlan {
