@@ -91,10 +91,10 @@ void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
 void CheckpointWriter::write(const Job& job) {
   require_finite(job.tensors, job.step);
   int64_t bytes = static_cast<int64_t>(job.state.size() + options_.recipe.size());
-  std::vector<SafetensorsEntry> entries = entries_of(job.tensors);
-  for (const auto& entry : entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
+  const TensorEntries tensors = tensor_entries(job.tensors);
+  for (const auto& entry : tensors.entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
   CheckpointDraft draft(options_.root, job.step, bytes);
-  draft.add_tensors(rank_file(0), entries, {{"format", "pt"}});
+  draft.add_tensors(rank_file(0), tensors.entries, {{"format", "pt"}});
   draft.add(kStateFile, job.state);
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();

@@ -34,12 +34,13 @@ TEST_CASE("after running out of memory the same steps are taken in smaller piece
 
 TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
   Plan plan = plan_with({"oom@3"}, true);
-  plan.data.options.accumulation = 2;   // the first micro-batch of step 3 passes... the fault hits it; buffers of both attempts must not add up
+  plan.data.options.accumulation = 2;
+  plan.steps = 4;
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   for (const auto& [name, buffer] : trainer.model().buffers())
-    if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 2 * 2 + 6 * 4);   // two steps of two, six of four
+    if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);   // two steps of two, two of four
 }
 
 TEST_CASE("with one sample at a time there is nothing left to halve") {
