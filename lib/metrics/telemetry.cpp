@@ -1,5 +1,6 @@
 #include "metrics/telemetry.h"
 
+#include "base/deaf_threads.h"
 #include "device/device.h"
 #include "device/process.h"
 #include "metrics/format.h"
@@ -7,7 +8,6 @@
 #include <spdlog/spdlog.h>
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,10 +71,7 @@ void ProcessProbe::sample(Values& values) {
 
 Telemetry::Telemetry(TelemetryOptions options) : options_(std::move(options)) {
   if (!options_.file.empty()) file_ = std::make_unique<LineFile>(options_.file);
-  // Signals are for the training thread: this one starts, and stays, deaf.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const DeafThreads deaf;
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
@@ -82,7 +79,6 @@ Telemetry::Telemetry(TelemetryOptions options) : options_(std::move(options)) {
     for (const MetricInfo& metric : kCatalogue)
       if (measured_here(metric.metric)) reasons_.emplace(metric.name, std::string("no thread for telemetry: ") + error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Telemetry::~Telemetry() { stop(); }

@@ -1,0 +1,28 @@
+// Signals are for the training thread: helpers of the program start, and stay, deaf to them.
+#pragma once
+
+#include <csignal>
+
+namespace trainopt {
+
+/// The one signal that deaf threads take: it asks for their stack (metrics/thread_stacks.h).
+inline int stack_signal() { return SIGRTMIN + 8; }
+
+/// Threads started by this thread while the object lives block every signal but stack_signal().
+class DeafThreads {
+ public:
+  DeafThreads() {
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, stack_signal());
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~DeafThreads() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  DeafThreads(const DeafThreads&) = delete;
+  DeafThreads& operator=(const DeafThreads&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace trainopt

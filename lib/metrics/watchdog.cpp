@@ -1,0 +1,151 @@
+#include "metrics/watchdog.h"
+
+#include "base/deaf_threads.h"
+#include "base/files.h"
+#include "base/units.h"
+#include "metrics/thread_stacks.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ctime>
+#include <future>
+#include <memory>
+#include <optional>
+
+namespace trainopt {
+namespace {
+
+constexpr double kLookSeconds = 0.25;
+/// Storage, or whoever reads our standard error, may be what hangs: what is not written by then is left out.
+constexpr double kWriteSeconds = 5;
+constexpr int kHung = static_cast<int>(ExitCode::peer);
+
+/// Does the work in a thread of its own and waits for a while; false if it did not end. What it uses must be its own.
+bool within(double seconds, std::function<void()> work) {
+  const auto done = std::make_shared<std::promise<void>>();
+  const auto future = done->get_future();
+  try {
+    std::thread([done, work = std::move(work)] {
+      work();
+      done->set_value();
+    }).detach();
+  } catch (const std::system_error&) {   // no thread left to be had: nothing can be promised, but it can be tried
+    return false;
+  }
+  return future.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
+}
+
+void say(const std::string& sentence) {
+  within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
+}
+
+/// Nothing if the file is there; else why not.
+std::optional<std::string> write_in_time(const std::filesystem::path& path, const Json& json) {
+  const auto problem = std::make_shared<std::string>();
+  const bool ended = within(kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
+    try {
+      write_file(path, text);
+    } catch (const std::exception& error) {
+      *problem = error.what();
+    }
+  });
+  if (!ended) return fmt::format("{} could not be written within {:g} s", path.string(), kWriteSeconds);
+  return problem->empty() ? std::nullopt : std::optional(*problem);
+}
+
+Json summary(const char* status, const std::string& reason, int exit_code, int64_t steps) {
+  return {{"schema_version", 1}, {"status", status}, {"reason", reason}, {"exit_code", exit_code}, {"steps", steps}};
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::string time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace
+
+Watchdog::Watchdog(Options options) : options_(std::move(options)) {
+  prepare_thread_stacks();
+  const DeafThreads deaf;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    spdlog::warn("nobody notices if this run hangs: no thread for the watchdog: {}", error.what());
+  }
+}
+
+Watchdog::~Watchdog() {
+  finished();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::at(const char* stage, int64_t step) noexcept {
+  stage_.store(stage, std::memory_order_relaxed);
+  step_.store(step, std::memory_order_relaxed);
+  beats_.store(beats_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void Watchdog::finished() {
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  wake_.notify_all();
+}
+
+void Watchdog::run() {
+  pthread_setname_np(pthread_self(), "watchdog");
+  const double interval = std::min({kLookSeconds, options_.timeout_s / 5, options_.grace_s / 5});
+  double without_progress = 0;
+  uint64_t beats = 0;
+  std::optional<Clock::time_point> asked_to_stop;
+  auto looked_at = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, std::chrono::duration<double>(interval), [this] { return finished_; })) {
+    const auto now = Clock::now();
+    // A process that was stopped, or a machine that slept, comes back after much more than an interval: that was not the run's doing.
+    without_progress += std::min(milliseconds_between(looked_at, now) / 1e3, 2 * interval);
+    looked_at = now;
+    if (const uint64_t seen = beats_.load(std::memory_order_acquire); seen != beats) {
+      beats = seen;
+      without_progress = 0;
+    }
+    const int signal = options_.stop_signal ? options_.stop_signal->load() : 0;
+    if (signal != 0 && !asked_to_stop) asked_to_stop = now;
+    if (asked_to_stop && milliseconds_between(*asked_to_stop, now) / 1e3 >= options_.grace_s) return end_unsaved(signal);
+    if (without_progress >= options_.timeout_s) return end_stuck(without_progress);
+  }
+}
+
+void Watchdog::end_stuck(double seconds) {
+  const std::string stage = stage_.load();
+  const int64_t step = step_.load();
+  const std::string reason = fmt::format("no progress for {} in {} after step {}", to_text(Duration{options_.timeout_s}), stage, step);
+  const auto file = options_.run_dir / "hang-rank0.json";
+  Json report = {{"schema_version", 1}, {"stage", stage}, {"step", step}, {"seconds_without_progress", seconds}, {"host", host_name()},
+                 {"pid", ::getpid()}, {"time", time_now()}, {"threads", Json::array()}};
+  for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
+  const auto problem = write_in_time(file, report);
+  write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
+  say(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
+                  problem ? "where its threads stood is not known: " + *problem : "where its threads stood is in " + file.string()));
+  options_.end(kHung);
+}
+
+void Watchdog::end_unsaved(int signal) {
+  const std::string reason =
+      fmt::format("stopped by signal {} without saving: the step did not end within {} (checkpoint.grace_period)", signal, to_text(Duration{options_.grace_s}));
+  write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
+  say(reason);
+  options_.end(128 + signal);
+}
+
+}  // namespace trainopt

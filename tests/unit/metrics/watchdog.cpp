@@ -1,0 +1,229 @@
+#include "metrics/watchdog.h"
+
+#include "base/deaf_threads.h"
+#include "base/json.h"
+#include "metrics/thread_stacks.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+using namespace trainopt;
+
+namespace {
+
+void sleep_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+
+/// Blocks until told; its address and length are known well enough to find it in a stack.
+__attribute__((noinline)) void wait_in_a_named_function(std::future<void>& told) {
+  told.wait();
+  asm volatile("" ::: "memory");   // the call above is no tail call
+}
+
+/// A thread of the process under a name, with its number, blocked in wait_in_a_named_function().
+class BlockedThread {
+ public:
+  enum class Signals { heard, deaf, all_blocked };
+  BlockedThread(const char* name, Signals signals) {
+    std::promise<int> told_id;
+    auto known = told_id.get_future();
+    const auto start = [&] {
+      thread_ = std::thread([&told_id, name, signals, told = tell_.get_future()]() mutable {
+        pthread_setname_np(pthread_self(), name);
+        sigset_t all;
+        sigfillset(&all);
+        if (signals == Signals::all_blocked) pthread_sigmask(SIG_SETMASK, &all, nullptr);
+        told_id.set_value(static_cast<int>(::syscall(SYS_gettid)));
+        wait_in_a_named_function(told);
+      });
+    };
+    if (signals == Signals::deaf) {
+      const DeafThreads deaf;
+      start();
+    } else {
+      start();
+    }
+    id = known.get();
+    sleep_ms(20);   // from telling its number to waiting
+  }
+  ~BlockedThread() {
+    tell_.set_value();
+    thread_.join();
+  }
+  int id = 0;
+
+ private:
+  std::promise<void> tell_;
+  std::thread thread_;
+};
+
+bool is_in_named_function(const std::string& frame) {
+  Dl_info info{};
+  REQUIRE(::dladdr(reinterpret_cast<const void*>(&wait_in_a_named_function), &info) != 0);
+  const auto start = reinterpret_cast<const char*>(&wait_in_a_named_function) - static_cast<const char*>(info.dli_fbase);
+  const size_t plus = frame.find("+0x");
+  if (!frame.starts_with("test_metrics+0x")) return false;
+  const auto offset = static_cast<std::ptrdiff_t>(std::stoull(frame.substr(plus + 1), nullptr, 16));
+  return offset > start && offset < start + 400;
+}
+
+bool holds_named_function(const std::vector<std::string>& frames) { return std::any_of(frames.begin(), frames.end(), is_in_named_function); }
+
+ThreadStack stack_of(const std::vector<ThreadStack>& threads, int id) {
+  const auto found = std::find_if(threads.begin(), threads.end(), [id](const ThreadStack& thread) { return thread.id == id; });
+  REQUIRE(found != threads.end());
+  return *found;
+}
+
+/// A watchdog whose end is noted instead of coming.
+struct Watched {
+  explicit Watched(double timeout_s, double grace_s = 1e9) : watchdog(options(timeout_s, grace_s)) {}
+  Watchdog::Options options(double timeout_s, double grace_s) {
+    return {.timeout_s = timeout_s, .grace_s = grace_s, .run_dir = folder.path(), .stop_signal = &stop, .end = [this](int code) { ended = code; }};
+  }
+  int wait_for_end(double seconds = 20) const {
+    for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < seconds;) sleep_ms(2);
+    return ended;
+  }
+  Json json(const std::string& name) const { return Json::parse(folder.text(name)); }
+
+  TemporaryFolder folder;
+  std::atomic<int> stop{0}, ended{-1};
+  Watchdog watchdog;
+};
+
+}  // namespace
+
+TEST_CASE("every thread has a stack: one that hears signals, one that is deaf, and the one that asks") {
+  const BlockedThread hearing("hears", BlockedThread::Signals::heard), deaf("is deaf", BlockedThread::Signals::deaf);
+  const auto threads = thread_stacks();
+  for (const auto& [id, name] : {std::pair(hearing.id, "hears"), std::pair(deaf.id, "is deaf")}) {
+    const ThreadStack thread = stack_of(threads, id);
+    INFO(to_json(thread).dump(1));
+    CHECK(thread.name == name);
+    CHECK(thread.state == "S");
+    CHECK(holds_named_function(thread.frames));
+    CHECK(thread.frames.front().find("libc.so.6") != std::string::npos);   // not the signal's handler
+    CHECK(thread.no_stack.empty());
+  }
+  CHECK(!stack_of(threads, ::getpid()).frames.empty());
+}
+
+TEST_CASE("a thread that blocks every signal is listed with the reason, and costs no waiting") {
+  const BlockedThread blocked("hears nothing", BlockedThread::Signals::all_blocked), after("hears", BlockedThread::Signals::heard);
+  const auto begin = Clock::now();
+  const auto threads = thread_stacks();
+  CHECK(seconds_since(begin) < 0.9);
+  const ThreadStack thread = stack_of(threads, blocked.id);
+  CHECK(thread.frames.empty());
+  CHECK(thread.no_stack == "it blocks all signals");
+  CHECK(holds_named_function(stack_of(threads, after.id).frames));
+}
+
+TEST_CASE("a run without progress ends with its stage and all its threads on file") {
+  const BlockedThread blocked("loader 0", BlockedThread::Signals::deaf);
+  Watched run(0.2);
+  run.watchdog.at("waiting for data", 17);
+  const auto begin = Clock::now();
+  REQUIRE(run.wait_for_end() == 7);
+  CHECK(seconds_since(begin) > 0.15);
+  const Json hang = run.json("hang-rank0.json");
+  INFO(hang.dump(1));
+  CHECK(hang.at("schema_version") == 1);
+  CHECK(hang.at("stage") == "waiting for data");
+  CHECK(hang.at("step") == 17);
+  CHECK(hang.at("seconds_without_progress").get<double>() >= 0.2);
+  CHECK(hang.at("pid") == ::getpid());
+  CHECK(hang.at("host").get<std::string>().size() > 0);
+  CHECK(hang.at("time").get<std::string>().ends_with("Z"));
+  std::set<int> ids;
+  for (const Json& thread : hang.at("threads")) {
+    ids.insert(thread.at("tid").get<int>());
+    CHECK((!thread.at("stack").empty() || thread.contains("no_stack")));
+    if (thread.at("tid") != blocked.id) continue;
+    CHECK(thread.at("name") == "loader 0");
+    CHECK(holds_named_function(thread.at("stack").get<std::vector<std::string>>()));
+  }
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) CHECK(ids.contains(std::stoi(task.path().filename())));
+  const Json summary = run.json("summary.json");
+  CHECK(summary == Json{{"schema_version", 1}, {"status", "failed"}, {"reason", "no progress for 200ms in waiting for data after step 17"},
+                        {"exit_code", 7}, {"steps", 17}});
+}
+
+TEST_CASE("progress keeps the watchdog quiet, also of an unchanging stage") {
+  Watched run(0.25);
+  for (const auto begin = Clock::now(); seconds_since(begin) < 1;) {
+    run.watchdog.at("forward", 1);
+    sleep_ms(5);
+  }
+  CHECK(run.ended == -1);
+  CHECK(!std::filesystem::exists(run.folder / "hang-rank0.json"));
+  CHECK(run.wait_for_end() == 7);   // and without it, it is not
+}
+
+TEST_CASE("a finished run is watched no more") {
+  Watched run(0.2, 0.2);
+  run.watchdog.finished();
+  run.stop = SIGTERM;
+  sleep_ms(600);
+  CHECK(run.ended == -1);
+  CHECK(!std::filesystem::exists(run.folder / "summary.json"));
+}
+
+TEST_CASE("a run that does not save in time after a signal says so") {
+  Watched run(1e9, 0.3);
+  sleep_ms(500);
+  CHECK(run.ended == -1);
+  run.stop = SIGTERM;
+  const auto asked = Clock::now();
+  while (run.ended == -1 && seconds_since(asked) < 20) {   // steps that go on do not matter
+    run.watchdog.at("forward", 5);
+    sleep_ms(2);
+  }
+  CHECK(run.ended == 128 + SIGTERM);
+  CHECK(seconds_since(asked) >= 0.25);
+  CHECK(run.json("summary.json") ==
+        Json{{"schema_version", 1}, {"status", "stopped"},
+             {"reason", "stopped by signal 15 without saving: the step did not end within 300ms (checkpoint.grace_period)"},
+             {"exit_code", 143}, {"steps", 5}});
+}
+
+TEST_CASE("the run ends also where its report cannot be written") {
+  std::atomic<int> ended{-1};
+  Watchdog watchdog({.timeout_s = 0.1, .run_dir = "/nowhere/at/all", .end = [&](int code) { ended = code; }});
+  for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < 20;) sleep_ms(2);
+  CHECK(ended == 7);
+}
+
+TEST_CASE("time in which the whole process was stopped is not the run's") {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Watchdog watchdog({.timeout_s = 1.5, .run_dir = folder.path()});
+    while (true) ::pause();
+  }
+  sleep_ms(300);
+  ::kill(child, SIGSTOP);
+  sleep_ms(1800);
+  ::kill(child, SIGCONT);
+  sleep_ms(300);
+  const bool lives = ::waitpid(child, nullptr, WNOHANG) == 0;
+  CHECK(lives);
+  int status = 0;
+  if (lives) REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 7);   // without progress it ends all the same
+}
+
+TEST_CASE("a watchdog goes at once") {
+  std::optional<Watched> run(std::in_place, 1800);
+  sleep_ms(30);   // now it sleeps
+  const auto begin = Clock::now();
+  run.reset();
+  CHECK(seconds_since(begin) < 0.15);
+}
