@@ -87,7 +87,7 @@ TEST_CASE("fake images depend on seed and number alone and look random") {
   REQUIRE(load(*small, 7) != load(*small, 8));
   REQUIRE(load(*small, 7) != load(*other, 7));
   REQUIRE(small->label(7) == huge->label(7));
-  REQUIRE(small->fingerprint() != large->fingerprint());
+  REQUIRE(small->identity() != large->identity());
   double sum = 0;
   std::vector<int64_t> labels(10);
   for (int64_t i = 0; i < 2000; ++i) {

@@ -37,7 +37,7 @@ class ProbeDataset : public Dataset {
     pipeline.run({scratch.file.data(), side_, side_, side_ * 3}, key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override { return "probe " + std::to_string(sample); }
-  std::string fingerprint() const override { return "probe"; }
+  DataIdentity identity() const override { return {"probe", size_, 10, ""}; }
 
  private:
   int64_t size_, side_;

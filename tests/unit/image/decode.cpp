@@ -110,6 +110,30 @@ TEST_CASE("a part of a JPEG has the pixels of the whole") {
   }
 }
 
+TEST_CASE("a part of a progressive JPEG that ends early has the pixels of the whole") {
+  const std::vector<uint8_t> full = encode(pattern(97, 131), 2, 2, Scans::progressive, 0);
+  const uint8_t scan_marker[] = {0xFF, 0xDA};
+  int cuts = 0;
+  for (auto scan = full.begin() + 1;; ++scan, ++cuts) {
+    scan = std::search(scan, full.end(), std::begin(scan_marker), std::end(scan_marker));
+    if (scan == full.end()) break;
+    if (cuts == 0) continue;   // no scan at all
+    std::vector<uint8_t> file(full.begin(), scan);
+    file.insert(file.end(), {0xFF, 0xD9});
+    ImageU8 all, buffer;
+    decode_image(file, all);
+    for (const Rect& part : {Rect{0, 0, 97, 131}, {40, 60, 20, 20}, {0, 50, 97, 30}, {90, 0, 7, 131}, {33, 65, 1, 1}}) {
+      JpegReader reader(file);
+      const InputRegion region = reader.read(part, 1, buffer);
+      for (int64_t y = part.top; y < part.bottom(); ++y)
+        REQUIRE(std::memcmp(all.row(y) + part.left * 3,
+                            region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+                            static_cast<size_t>(part.width * 3)) == 0);
+    }
+  }
+  CHECK(cuts > 5);
+}
+
 TEST_CASE("what is no image is said to be none") {
   const std::vector<uint8_t> jpeg = file_bytes("420.jpg");
   CHECK(reason({}) == "the file is empty");
