@@ -49,6 +49,7 @@ class RunReport : public RunListener {
  private:
   Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;
   void warn_of_spike(const Row& row);
+  void write_bad_samples(const Trainer& trainer) const;
 
   std::filesystem::path run_dir_;
   Watchdog& watchdog_;

@@ -22,17 +22,22 @@ std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const 
 
 int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.size; }
 
-Json DataPlan::identity() const {
-  return {{"dataset", word_of(config.dataset)}, {"samples", samples()}, {"fingerprint", dataset ? dataset->fingerprint() : ""}};
+DataIdentity DataPlan::identity() const {
+  return dataset ? dataset->identity() : DataIdentity{.kind = std::string(word_of(config.dataset)), .samples = config.size, .classes = options.num_classes, .content = ""};
 }
 
-void DataPlan::require_identity(const Json& stored) const {
-  const Json here = identity();
-  for (const auto& [field, value] : here.items())
-    if (!stored.contains(field) || stored[field] != value)
-      throw UserError(fmt::format("the data is not what the checkpoint was trained on: data {}: {} there, {} here", field,
-                                  stored.contains(field) ? stored[field].dump() : "nothing", value.dump()),
-                      ExitCode::data);
+void DataPlan::require_identity(const DataIdentity& stored) const {
+  if (const auto difference = first_difference(stored, identity()))
+    throw UserError(fmt::format("the data is not what the checkpoint was trained on: {}", *difference), ExitCode::data);
+}
+
+Json to_json(const DataIdentity& identity) {
+  return {{"kind", identity.kind}, {"samples", identity.samples}, {"classes", identity.classes}, {"content", identity.content}};
+}
+
+DataIdentity identity_from(const Json& json) {
+  return {.kind = json.at("kind").get<std::string>(), .samples = json.at("samples").get<int64_t>(), .classes = json.at("classes").get<int64_t>(),
+          .content = json.at("content").get<std::string>()};
 }
 
 InputShape DataPlan::image() const {

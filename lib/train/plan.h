@@ -2,6 +2,7 @@
 // Printing it allocates nothing on the device.
 #pragma once
 
+#include "base/json.h"
 #include "data/batch_source.h"
 #include "data/config.h"
 #include "data/dataset.h"
@@ -24,6 +25,10 @@
 
 namespace trainopt {
 
+Json to_json(const DataIdentity& identity);
+/// Of what to_json() gave.
+DataIdentity identity_from(const Json& json);
+
 struct ModelPlan {
   ModelConfig config;
   InputShape input;                                              ///< of one sample
@@ -42,10 +47,10 @@ struct DataPlan {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)> around;   ///< goes around what open() makes; empty: nothing does
 
   int64_t samples() const;                                       ///< in an epoch
-  /// What must be the same for a run to resume: kind, number of samples, and a hash of what the data set says of itself.
-  Json identity() const;
+  /// What must be the same for a run to resume.
+  DataIdentity identity() const;
   /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
-  void require_identity(const Json& stored) const;
+  void require_identity(const DataIdentity& stored) const;
   InputShape image() const;                                      ///< as the model sees it
   BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
   /// From step `first_step`, counted from 0, on.

@@ -82,8 +82,16 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
 }
 
 void Trainer::open_batches() {
+  if (batches_) bad_samples_ = bad_samples();
   batches_.reset();   // its memory first
   batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps);
+}
+
+std::vector<RefusedSample> Trainer::bad_samples() const {
+  auto all = bad_samples_;
+  for (auto& one : batches_->bad_samples())
+    if (std::none_of(all.begin(), all.end(), [&](const RefusedSample& known) { return known.sample == one.sample; })) all.push_back(std::move(one));
+  return all;
 }
 
 void Trainer::run() {
@@ -375,13 +383,13 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("wall_s", outcome_.wall_s);
   archive.value("skipped_steps", outcome_.skipped_steps);
   archive.value("micro_split", outcome_.micro_split);
-  archive.value("data", plan_.data.identity());
+  archive.value("data", to_json(plan_.data.identity()));
   archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
   archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
 }
 
 void Trainer::load(const ArchiveReader& archive) {
-  plan_.data.require_identity(archive.value("data"));
+  plan_.data.require_identity(identity_from(archive.value("data")));
   ArchiveWriter expected;
   save(expected);
   // A loss scale that is new starts as if the run did, one that is gone is forgotten; everything else must be there.

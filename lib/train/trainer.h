@@ -77,6 +77,8 @@ class Trainer {
 
   /// The state of every part, for another run to read; the model's under torchvision's names.
   void save(ArchiveWriter& archive) const;
+  /// Of the training data, those that others took the place of, and the one that ended the run.
+  std::vector<RefusedSample> bad_samples() const;
   const Model& model() const { return *model_; }
   const Plan& plan() const { return plan_; }
   const RunOutcome& outcome() const { return outcome_; }
@@ -113,6 +115,7 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
   std::unique_ptr<BatchSource> batches_;
+  std::vector<RefusedSample> bad_samples_;        ///< of sources before batches_
   Schedule schedule_;
   LateReader late_;
   ForwardContext training_;
