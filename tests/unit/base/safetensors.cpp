@@ -4,6 +4,8 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstring>
 
@@ -167,13 +169,16 @@ TEST_CASE("safetensors refuses everything else, saying why") {
 }
 
 TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
-  for (const char* path : {"/nonexistent/x.safetensors", "/tmp", "/dev/null"}) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";   // has no writer, and nobody waits for one
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
     try {
       const SafetensorsFile file(path);
       FAIL(path);
     } catch (const UserError& error) {
       CHECK(error.code() == ExitCode::checkpoint);
-      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + std::string(path)));
+      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + path));
     }
   }
 }

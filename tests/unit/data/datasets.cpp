@@ -235,7 +235,7 @@ TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end 
       Change{"deleted", [](const fs::path& file) { fs::remove(file); }, "No such file"},
       Change{"shrunk", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }, "PNG: "},
       Change{"emptied", [](const fs::path& file) { fs::resize_file(file, 0); }, "the file is empty"},
-      Change{"replaced by a folder", [](const fs::path& file) { fs::remove(file), fs::create_directory(file); }, "not a regular file"},
+      Change{"replaced by a folder", [](const fs::path& file) { fs::remove(file), fs::create_directory(file); }, "Is a directory"},
       Change{"replaced by a pipe", [](const fs::path& file) { fs::remove(file), ::mkfifo(file.c_str(), 0644); }, "not a regular file"},
       Change{"replaced by another image", [](const fs::path& file) { write_grey_png(file, 9, 9, 1); }, "9x9"});
   INFO(change.name);
