@@ -64,7 +64,8 @@ FileError::FileError(const std::string& what, const std::filesystem::path& path,
 ScopedFileFaults::ScopedFileFaults(FileFaults& faults) { installed_faults.store(&faults, std::memory_order_release); }
 ScopedFileFaults::~ScopedFileFaults() { installed_faults.store(nullptr, std::memory_order_release); }
 
-File File::open(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY, code, "read"); }
+File File::open(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY | O_NONBLOCK, code, "read"); }
+File File::open_stream(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY, code, "read"); }
 File File::create(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_EXCL, ExitCode::storage, "write"); }
 File File::append_to(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_APPEND, ExitCode::storage, "write"); }
 
@@ -144,11 +145,10 @@ void File::sync() {
 
 void File::close() {
   give_back_reserve();
-  int closed = 0;
-  const int attempted = attempt(FileCall::close, path_, [] { return 0; });
-  const int error = attempted != 0 ? errno : 0;
-  closed = ::close(std::exchange(fd_, -1));   // never again, also after a signal: Linux has let go of the number by then
-  if (error != 0 || (closed != 0 && errno != EINTR)) fail(error != 0 ? error : errno);
+  int error = attempt(FileCall::close, path_, [] { return 0; }) != 0 ? errno : 0;
+  // Never again, also after a signal: Linux has let go of the number by then.
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) error = errno;
+  if (error != 0) fail(error);
 }
 
 PathStatus path_status(const std::filesystem::path& path, ExitCode code) {

@@ -46,8 +46,10 @@ class ScopedFileFaults {
 /// An open file. Every function throws FileError with the path and the code it was opened with.
 class File {
  public:
-  /// For reading.
+  /// For reading. Does not wait for a pipe's writer.
   static File open(const std::filesystem::path& path, ExitCode code);
+  /// For reading to the end with read(): waits for a pipe's writer and for what it writes.
+  static File open_stream(const std::filesystem::path& path, ExitCode code);
   /// New and for writing; fails if it exists. Errors are storage.
   static File create(const std::filesystem::path& path);
   /// For writing at the end; made if it is not there. Errors are storage.

@@ -5,7 +5,7 @@
 namespace trainopt {
 
 std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit) {
-  File file = File::open(path, code);
+  File file = File::open_stream(path, code);
   const int64_t size = file.size();
   if (size > limit) throw UserError(fmt::format("{} is too large: {} bytes, at most {}", path.string(), size, limit), code);
   std::string bytes;

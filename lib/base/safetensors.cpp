@@ -48,7 +48,19 @@ nlohmann::json parse_header(std::string_view text) {
     return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::parse_error& error) {
     throw std::runtime_error(fmt::format("its header is not valid JSON (byte {})", error.byte));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw std::runtime_error("its header has a number too large for any file");
   }
+}
+
+/// On one line and short, whatever names and lists a stranger wrote.
+std::string shown(std::string text) {
+  constexpr size_t kLongest = 300;
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;   // not within a character
+  return text.substr(0, end) + "…";
 }
 
 bool is_size(const nlohmann::json& value) { return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 63; }
@@ -138,7 +150,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Safe
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(File::open(path, ExitCode::checkpoint)) { parse(); }
 
 void SafetensorsFile::refuse(const std::string& why) const {
-  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), why), ExitCode::checkpoint);
+  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), shown(why)), ExitCode::checkpoint);
 }
 
 Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) const {

@@ -1,9 +1,8 @@
 #include "base/clock.h"
-#include "base/error.h"
+#include "base/file_calls.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
@@ -25,28 +23,15 @@ constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 
 /// Reads a file whole into memory that only grows. Throws BadSample.
 void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
-  struct Descriptor {
-    int fd;
-    ~Descriptor() {
-      if (fd >= 0) ::close(fd);
-    }
-  };
-  const auto fail = [] { throw BadSample(std::strerror(errno)); };
-  // Not blocking: to open a pipe that has an image's name would wait for a writer for ever.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) fail();
-  struct stat status {};
-  if (::fstat(file.fd, &status) != 0) fail();
-  if (!S_ISREG(status.st_mode)) throw BadSample("not a regular file");
-  if (status.st_size > kMostFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", status.st_size));
-  bytes.resize(static_cast<size_t>(status.st_size));
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::pread(file.fd, bytes.data() + have, bytes.size() - have, static_cast<off_t>(have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail();
-    if (got == 0) throw BadSample("the file became shorter while it was read");
-    have += static_cast<size_t>(got);
+  try {
+    const File file = File::open(path, ExitCode::data);
+    const int64_t size = file.size();
+    if (size < 0) throw BadSample("not a regular file");
+    if (size > kMostFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", size));
+    bytes.resize(static_cast<size_t>(size));
+    if (file.read_at(0, bytes.data(), bytes.size()) < bytes.size()) throw BadSample("the file became shorter while it was read");
+  } catch (const FileError& error) {
+    throw BadSample(std::strerror(error.number()));
   }
 }
 

@@ -148,6 +148,21 @@ def safetensors():
         write("safetensors", name, content)
 
 
+def manifests():
+    def manifest(step="1234", files='{\n    "model.safetensors": {\n      "bytes": 12,\n      "xxh3": "0123456789abcdef"\n    }\n  }', version="1"):
+        return (f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n  "versions": {{\n    "trainopt": "0.1.0"\n  }},\n'
+                f'  "files": {files},\n  "xxh3": "0000000000000000"\n}}\n')
+
+    for name, text in {
+        "good": manifest(), "no_files": manifest(files="{}"), "negative": manifest("-1"), "too_large": manifest("9223372036854775808"),
+        "fraction": manifest("1.5"), "other_version": manifest(version="2"), "version_is_a_map": manifest(version='{"a": [1]}'),
+        "outside": manifest(files='{"../x": {"bytes": 1, "xxh3": "0123456789abcdef"}}'),
+        "key_twice": manifest().replace('"world_size": 1', '"world_size": 1,\n  "world_size": 2'),
+        "deep": '{"a":' * 1000, "deep_lists": '{"a":' + "[" * 3000, "list": "[]", "cut": manifest()[:100], "not_utf8": b'{"\xff": 1}', "empty": "",
+    }.items():
+        write("manifest", name, text)
+
+
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors):
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests):
         make()

@@ -4,6 +4,8 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstring>
 
@@ -34,6 +36,15 @@ std::string refusal(const std::string& bytes) {
 }
 
 }  // namespace
+
+TEST_CASE("a refusal is one short line, whatever the file says") {
+  const std::string long_name = refusal(file_of("{\"a\\n" + std::string(5000, 'w') + "\":1}", ""));
+  CHECK_THAT(long_name, ContainsSubstring("tensor 'a www") && ContainsSubstring("…"));
+  CHECK(long_name.size() < 600);
+  std::string shape = "1.5";
+  for (int i = 0; i < 5000; ++i) shape += ",1.5";
+  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", "1")).size() < 600);
+}
 
 TEST_CASE("safetensors reads back what it wrote") {
   const TemporaryFolder folder;
@@ -115,6 +126,7 @@ TEST_CASE("safetensors refuses everything else, saying why") {
       {file_of(" {}", ""), "does not begin with '{'"},
       {file_of("{\"w\":", ""), "not valid JSON"},
       {file_of("{} {}", ""), "not valid JSON"},
+      {file_of(R"({"w":{"dtype":"U8","shape":[1e999],"data_offsets":[0,1]}})", "1"), "a number too large"},
       {file_of("{\"\xff\":1}", ""), "not valid JSON"},
       {file_of("{\"\xc0\xaf\":1}", ""), "not valid JSON"},
       {file_of("{\"a\":[[[[[[1]]]]]]}", ""), "nested too deeply"},
@@ -157,13 +169,16 @@ TEST_CASE("safetensors refuses everything else, saying why") {
 }
 
 TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
-  for (const char* path : {"/nonexistent/x.safetensors", "/tmp", "/dev/null"}) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";   // has no writer, and nobody waits for one
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
     try {
       const SafetensorsFile file(path);
       FAIL(path);
     } catch (const UserError& error) {
       CHECK(error.code() == ExitCode::checkpoint);
-      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + std::string(path)));
+      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + path));
     }
   }
 }
