@@ -38,7 +38,7 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
     for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad().reset();
     part->backward((weight * factor).sum());
     const at::Tensor overflow = part->unscale(store);
-    part->update(overflow);
+    part->update(overflow, {});
     return overflow.item<float>();
   };
   CHECK(step(3.0) == 0);

@@ -5,7 +5,10 @@
 #include "support/catch.h"
 #include "support/resuming.h"
 
+#include <ATen/Parallel.h>
+
 #include <fstream>
+#include <numeric>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -52,7 +55,7 @@ Recipe small_recipe(DatasetKind dataset) {
     recipe.data.image_size = 8;
     return recipe;
   }
-  recipe.data.transforms = {ResizeConfig{.height = 10, .width = 10}, RandomCropConfig{.height = 8, .width = 8}, RandomHorizontalFlipConfig{},
+  recipe.data.transforms = {ResizeConfig{.exact = {10, 10}}, RandomCropConfig{.height = 8, .width = 8}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   if (dataset == DatasetKind::cifar10) recipe.data.path = (files() / "cifar").string();
   if (dataset == DatasetKind::image_folder) recipe.data.path = (files() / "images").string();
