@@ -25,7 +25,7 @@ def write_images(trainopt, count, side=8):
 def fails(trainopt, *arguments, says):
     """With exit code 3, and the same reason in the summary if there is one."""
     result = trainopt("run", "bad.yaml", "--run-dir", "out", *arguments)
-    assert result.code == 3 and len(result.err.splitlines()) < 10, result
+    assert result.code == 3, result
     for fragment in says:
         assert fragment in result.err, (fragment, result)
     summary = trainopt.folder / "out/summary.json"

@@ -72,23 +72,29 @@ class FaultAt : public FileFaults {
 };
 
 /// What of the names in a folder outlives the power: those that were there at its last fsync, or all that a running system would see. A disk may
-/// have written more than it was told to, folder by folder. A file's bytes outlive it up to its last fsync and half of what came later.
+/// have written more than it was told to, folder by folder and name by name. A file's bytes outlive it up to its last fsync and half of what
+/// came later.
 struct Survival {
   bool synced_names_in_root, synced_names_below;
+  bool all_links = false;   ///< links as a running system would see them, whatever becomes of other names
 };
 
-/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. Folders are all in `root`.
+/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. Folders are all in `root`. Before that
+/// the fsync number `failing_sync`, counted from 1, fails.
 class PowerFailure : public FileFaults {
  public:
-  PowerFailure(const std::filesystem::path& root, const std::filesystem::path& after, Survival survival, int64_t at)
-      : root_(root), after_(after), survival_(survival), at_(at), synced_(state()) {}
+  PowerFailure(const std::filesystem::path& root, const std::filesystem::path& after, Survival survival, int64_t at,
+               int64_t failing_sync = 0)
+      : root_(root), after_(after), survival_(survival), at_(at), failing_sync_(failing_sync), synced_(state()) {}
 
   int before(FileCall call, const std::filesystem::path& path, size_t&) override {
     if (++calls_ == at_) {
       write_down();
       ::_exit(FaultAt::kKilled);
     }
-    if (call == FileCall::sync) remember(path);
+    if (call != FileCall::sync) return 0;
+    if (++syncs_ == failing_sync_) return EIO;
+    remember(path);
     return 0;
   }
 
@@ -147,6 +153,9 @@ class PowerFailure : public FileFaults {
 
   void write_down() {
     State now = state();
+    for (const auto& [node, names] : now.names)
+      for (const auto& [name, entry] : names)
+        if (entry.kind == 'l' && survival_.all_links) synced_.names[node][name] = entry;
     const std::function<void(ino_t, const std::filesystem::path&, bool)> build = [&](ino_t node, const std::filesystem::path& to, bool synced) {
       std::filesystem::create_directory(to);
       for (const auto& [name, entry] : (synced ? synced_ : now).names[node]) {
@@ -166,7 +175,7 @@ class PowerFailure : public FileFaults {
 
   std::filesystem::path root_, after_;
   Survival survival_;
-  int64_t at_, calls_ = 0;
+  int64_t at_, failing_sync_, calls_ = 0, syncs_ = 0;
   State synced_;
 };
 

@@ -16,7 +16,7 @@ constexpr std::array<std::tuple<FaultKind, int>, 9> kFailures{{{FaultKind::once,
                                                                {FaultKind::once, EROFS}, {FaultKind::once, EINVAL}, {FaultKind::from_then_on, ENOSPC},
                                                                {FaultKind::from_then_on, EROFS}, {FaultKind::short_write, ENOSPC},
                                                                {FaultKind::once, EINTR}}};
-constexpr std::array<Survival, 4> kSurvivals{{{true, true}, {true, false}, {false, true}, {false, false}}};
+constexpr std::array<Survival, 5> kSurvivals{{{true, true}, {true, false}, {false, true}, {false, false}, {true, true, true}}};
 
 /// Everything with a checkpoint's name is whole, `latest` leads to one of them, and there is no more than that.
 void require_whole(const std::filesystem::path& root) {
@@ -42,7 +42,8 @@ struct Change {
   std::function<void(const std::filesystem::path& root)> prepare, work;
   std::function<void(const std::filesystem::path& root)> check;   ///< after a fault
   std::function<void(const std::filesystem::path& root)> done;    ///< after it was made without faults
-  bool all_storage = true;                                        ///< whether all its errors are of the disk that is written
+  bool all_storage = true;       ///< whether all its errors are of the disk that is written
+  bool always_whole = true;      ///< whether `latest` leads to a whole checkpoint at every moment, also before remove_drafts()
 };
 
 template <class Faults>
@@ -102,6 +103,7 @@ void kill_everywhere(const Change& change) {
       change.prepare(folder.path());
       const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
       REQUIRE((ended || at == calls));   // the kill after a short write at the last call comes too late
+      if (change.always_whole) verify_checkpoint(folder.path() / kLatest);
       finish(change, folder.path());
     }
 }
@@ -110,7 +112,7 @@ void cut_power_everywhere(const Change& change) {
   const int64_t calls = count_calls<FaultAt>(change);
   for (const Survival survival : kSurvivals)
     for (int64_t at = 1; at <= calls; ++at) {
-      INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root << survival.synced_names_below);
+      INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root << survival.synced_names_below << survival.all_links);
       const TemporaryFolder folder;
       const auto before = folder / "before", after = folder / "after";
       std::filesystem::create_directory(before);
@@ -140,15 +142,25 @@ const Change kSecond{
       REQUIRE(open_checkpoint(root / kLatest).step == 2);
     }};
 
-const Change kReplacement{
-    .prepare = [](const auto& root) { save(root, 1, 1); },
-    .work = [](const auto& root) { save(root, 1, 2); },
-    .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-    .done = [](const auto& root) {
-      const TemporaryFolder other;
-      save(other.path(), 1, 2);
-      REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
-    }};
+bool can_exchange() {
+  const TemporaryFolder folder;
+  make_folder(folder / "a");
+  make_folder(folder / "b");
+  return exchange_paths(folder / "a", folder / "b");
+}
+
+Change replacement(bool exchanges) {
+  return {
+      .prepare = [](const auto& root) { save(root, 1, 1); },
+      .work = [](const auto& root) { save(root, 1, 2); },
+      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+      .done = [](const auto& root) {
+        const TemporaryFolder other;
+        save(other.path(), 1, 2);
+        REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
+      },
+      .always_whole = exchanges};
+}
 
 const Change kPruning{
     .prepare = [](const auto& root) { for (int64_t step = 1; step <= 4; ++step) save(root, step); },
@@ -161,14 +173,34 @@ const Change kPruning{
 
 TEST_CASE("a second checkpoint is whole or not there, whichever call fails") { fault_everywhere(kSecond); }
 
-TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") { fault_everywhere(kReplacement); }
+TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") { fault_everywhere(replacement(can_exchange())); }
 
 TEST_CASE("a checkpoint is replaced where two folders cannot be exchanged") {
-  SECTION("errors") { fail_everywhere<WithoutExchange>(kReplacement); }
-  SECTION("kills") { kill_everywhere<WithoutExchange>(kReplacement); }
+  SECTION("errors") { fail_everywhere<WithoutExchange>(replacement(false)); }
+  SECTION("kills") { kill_everywhere<WithoutExchange>(replacement(false)); }
 }
 
 TEST_CASE("pruning leaves whole checkpoints, whichever call fails") { fault_everywhere(kPruning); }
+
+TEST_CASE("a checkpoint that was replaced keeps its files until its name is gone from the disk, also when an fsync fails") {
+  const Change change = replacement(false);
+  for (int64_t failing_sync = 1; failing_sync <= 8; ++failing_sync)
+    for (int64_t at = 1; at <= 60; ++at) {
+      INFO("fsync " << failing_sync << " fails, no power at call " << at);
+      const TemporaryFolder folder;
+      const auto before = folder / "before", after = folder / "after";
+      std::filesystem::create_directory(before);
+      change.prepare(before);
+      const auto work = [&] {
+        try {
+          change.work(before);
+        } catch (const UserError&) {   // the power fails later
+        }
+      };
+      if (killed<PowerFailure>([&] { return PowerFailure(before, after, {true, false}, at, failing_sync); }, work)) finish(change, after);
+      else break;
+    }
+}
 
 TEST_CASE("what a killed run left behind is removed, and that may be killed too") {
   const Change removal{
@@ -176,11 +208,30 @@ TEST_CASE("what a killed run left behind is removed, and that may be killed too"
         save(root, 1);
         save(root, 2);
         std::filesystem::rename(root / checkpoint_name(2), root / ".step-00000002.1.00000000");
-        save(root, 1);
+        point_link(root / kLatest, checkpoint_name(1));
         std::filesystem::rename(root / checkpoint_name(1), root / ".replaced.step-00000001");
       },
       .work = [](const auto& root) { remove_drafts(root); },
       .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
+      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); },
+      .always_whole = false};
   fault_everywhere(removal);
+}
+
+TEST_CASE("what was exchanged right before a kill keeps its files until its name is gone from the disk") {
+  if (!can_exchange()) return;
+  const auto hidden = ".step-00000001.1.00000000";
+  const Change change{
+      .prepare = [&](const auto& root) {
+        save(root, 1, 1);
+        std::filesystem::rename(root / checkpoint_name(1), root / hidden);
+        save(root, 1, 2);
+      },
+      .work = [&](const auto& root) {
+        if (std::filesystem::exists(root / hidden)) exchange_paths(root / hidden, root / checkpoint_name(1));
+        remove_drafts(root);
+      },
+      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
+  fault_everywhere(change);
 }

@@ -229,7 +229,7 @@ TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no 
   throw_away(1000);
   CHECK(threads_come_down_to(threads));
   CHECK(entries_in("/proc/self/fd") == files);
-  CHECK(resident_bytes() - memory < 4 << 20);   // a thousand threads' stacks, or one loader's slots kept each time, would be ten times that
+  CHECK(resident_bytes() - memory < 4 << 20);   // each loader's slots are more than 10 KB
 }
 
 TEST_CASE("the number of slots follows workers, prefetching and the limit") {
