@@ -1,21 +1,15 @@
 #include "app/explain.h"
 
+#include "device/memory.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <new>
 
 namespace trainopt {
 namespace {
 
 constexpr const char* kOutOfMemory = "out of memory; lower data.batch_size";
-
-/// libtorch has no type for a CPU allocation that failed, only a text.
-bool is_out_of_memory(const c10::Error& error, const std::string& message) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) || message.find("not enough memory") != std::string::npos ||
-         message.find("CUDA error: out of memory") != std::string::npos ||
-         message.find("can't allocate memory") != std::string::npos;
-}
 
 /// ": tried to allocate 20.00 MiB", from "… Tried to allocate 20.00 MiB. GPU 0 has …" or "… you tried to allocate 4000 bytes. Error code 12 …".
 std::string amount_tried(const std::string& message) {
@@ -28,13 +22,13 @@ std::string amount_tried(const std::string& message) {
 
 Explained explain(const std::exception& error) {
   if (const auto* user = dynamic_cast<const UserError*>(&error)) return {user->what(), user->code()};
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return {kOutOfMemory, ExitCode::memory};
+  const bool memory = is_out_of_memory(error);
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
     const std::string message = torch->what_without_backtrace();   // what() carries a C++ stack
-    if (is_out_of_memory(*torch, message)) return {kOutOfMemory + amount_tried(message), ExitCode::memory};
+    if (memory) return {kOutOfMemory + amount_tried(message), ExitCode::memory};
     return {"libtorch: " + message, ExitCode::bug};
   }
-  return {error.what(), ExitCode::bug};
+  return memory ? Explained{kOutOfMemory, ExitCode::memory} : Explained{error.what(), ExitCode::bug};
 }
 
 }  // namespace trainopt

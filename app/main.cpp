@@ -26,10 +26,11 @@ int fail(const std::string& message, ExitCode code) {
 }
 
 /// A sentence for what CLI11 did not like; it forgets the word in question where a command is missing.
-std::string usage_problem(const CLI::App& app, const CLI::App& data, const CLI::ParseError& error) {
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::RequiredError*>(&error)) {
-    const CLI::App& at = data.parsed() ? data : app;
-    if (at.get_subcommands().empty()) {
+    const auto chosen = app.get_subcommands();
+    const CLI::App& at = chosen.empty() ? app : *chosen.front();
+    if (at.get_subcommands().empty() && !at.get_subcommands({}).empty()) {
       std::vector<std::string> names;
       for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) names.push_back(command->get_name());
       const auto words = leftovers(at);
@@ -65,18 +66,24 @@ int run(int argc, char** argv, const Environment& environment) {
   add(data, add_data_export);
   add(app, add_compare);
   add(app, add_ablate);
+  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Look into checkpoints");
+  checkpoint.require_subcommand(1);
+  add(checkpoint, add_checkpoint_verify);
+  add(checkpoint, add_checkpoint_show);
+  add(checkpoint, add_checkpoint_diff);
   add(app, add_env);
   add(app, add_arm);
   // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.
   app.allow_extras();
   data.allow_extras();
+  checkpoint.allow_extras();
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
-    return fail(usage_problem(app, data, error), ExitCode::recipe);
+    return fail(usage_problem(app, error), ExitCode::recipe);
   }
   if (environment.contains("NO_COLOR")) speech.no_color = true;
   start_logging(speech.log_level, !speech.no_color);

@@ -6,6 +6,7 @@ namespace {
 std::string reason_of(Metric metric, const Plan& plan) {
   switch (metric) {
     case Metric::grad_norm: return "train.max_grad_norm is not set";
+    case Metric::nonfinite: return "only train.on_nonfinite: skip and rerun look at every step";
     case Metric::loss_scale: return "only optimizations.amp with float16 has a loss scale";
     case Metric::copy_ms:
       if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";

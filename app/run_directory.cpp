@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace trainopt {
@@ -17,14 +18,47 @@ std::string local_time() {
   return text;
 }
 
+/// A lock may be left of a run that never began.
+bool holds_nothing(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return true;
+  if (!fs::is_directory(folder, error)) return false;
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock"; });
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(path, error), parent = fs::weakly_canonical(folder, error);
+  return std::mismatch(parent.begin(), parent.end(), whole.begin(), whole.end()).first == parent.end();
+}
+
 }  // namespace
+
+RunFolder choose_run_directory(const Recipe& recipe) {
+  const std::string& resume = recipe.checkpoint.resume;
+  std::error_code error;
+  RunFolder folder;
+  if (resume != "none" && resume != "auto") folder.from = resume;
+  const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
+  if (!goes_on || holds_nothing(*recipe.run_dir)) {
+    folder.path = make_run_directory(recipe);
+    return folder;
+  }
+  folder.path = *recipe.run_dir;
+  if (!fs::exists(folder.path / "recipe.yaml", error))
+    throw UserError(fmt::format("checkpoint.resume: {}: run_dir is not a run directory, it has no recipe.yaml: {}", resume, folder.path.string()));
+  folder.continues = true;
+  return folder;
+}
 
 fs::path make_run_directory(const Recipe& recipe) {
   std::error_code error;
   if (recipe.run_dir) {
     const fs::path exact = *recipe.run_dir;
-    if (fs::exists(exact, error) && !(fs::is_directory(exact, error) && fs::is_empty(exact, error)))
-      throw UserError(fmt::format("the run directory exists and is not empty; name another one or remove it: {}", exact.string()));
+    if (!holds_nothing(exact))
+      throw UserError(fmt::format("the run directory exists and is not empty; name another one, remove it, or go on in it with checkpoint.resume=auto: {}",
+                                  exact.string()));
     create_folders(exact);
     return exact;
   }

@@ -2,14 +2,17 @@
 
 #include "app/not_measured.h"
 #include "base/counted.h"
+#include "base/file_calls.h"
 #include "base/files.h"
 #include "device/memory.h"
 #include "metrics/environment.h"
+#include "metrics/resumed_lines.h"
 #include "train/receipt.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cmath>
 
 namespace trainopt {
 namespace {
@@ -28,8 +31,15 @@ ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
           .total_steps = plan.steps.value_or(0)};
 }
 
-Json evaluation_json(const EvaluationResult& result) {
-  return {{"loss", result.loss}, {"top1_pct", result.top1_pct}, {"top5_pct", result.top5_pct}, {"samples", result.samples}, {"wall_s", result.wall_s}};
+constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv", *kEvaluations = "evaluations.jsonl";
+
+/// Takes away what was recorded after the checkpoint.
+std::filesystem::path go_on(std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far) {
+  if (!so_far) return run_dir;
+  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far->step);
+  keep_lines_up_to(run_dir / kEvaluations, so_far->evaluated_at);
+  keep_lines_up_to(run_dir / "nonfinite.jsonl", so_far->step);
+  return run_dir;
 }
 
 std::string switch_text(const SwitchReceipt& entry) {
@@ -39,22 +49,58 @@ std::string switch_text(const SwitchReceipt& entry) {
 
 }  // namespace
 
-RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, bool quiet, bool color)
-    : run_dir_(std::move(run_dir)), quiet_(quiet), sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color)),
+RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
+  const Json &evaluated = archive.value("evaluated_at"), &loss = archive.value("first_loss");
+  return {.step = archive.integer("step"), .evaluated_at = evaluated.is_null() ? 0 : evaluated.get<int64_t>(),
+          .first_loss = loss.is_null() ? std::nullopt : std::optional(loss.get<double>())};
+}
+
+RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, Watchdog& watchdog, bool quiet, bool color)
+    : run_dir_(go_on(std::move(run_dir), so_far)), watchdog_(watchdog), quiet_(quiet), sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color)),
       summary_(plan.bench.warmup_steps),
       telemetry_({.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir_ / "telemetry.jsonl"}),
-      evaluations_(run_dir_ / "evaluations.jsonl") {}
+      evaluations_(run_dir_ / kEvaluations) {
+  if (so_far) summary_.set_first_loss(so_far->first_loss);
+}
 
 void RunReport::step_done(const Row& row) {
   Row whole = row;
   telemetry_.fill(whole);
   summary_.add(whole);
   sinks_.write(whole);
+  warn_of_spike(row);
+}
+
+void RunReport::warn_of_spike(const Row& row) {
+  if (const auto median = spikes_.add(row[Metric::loss].value_or(0)))
+    sinks_.console().line(fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before", row.step(), *row[Metric::loss],
+                                      *row[Metric::loss] / *median));
+}
+
+void RunReport::not_finite(const NonfiniteStep& event) {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(fmt::format("{}", *value)) : Json(); };   // JSON has no word for nan
+  const Json line = {{"step", event.step}, {"epoch", event.epoch}, {"loss", number(event.loss)}, {"grad_norm", number(event.grad_norm)},
+                     {"action", event.action}, {"sample_ids", event.sample_ids}};
+  LineFile file(run_dir_ / "nonfinite.jsonl");
+  file.write(line.dump() + "\n");
+  spdlog::warn("step {} is not finite: {}; its samples are in nonfinite.jsonl", event.step, event.action);
+}
+
+void RunReport::save(ArchiveWriter& archive) {
+  sinks_.flush();
+  evaluations_.flush();
+  const auto& first_loss = summary_.first_loss();
+  archive.value("first_loss", first_loss && std::isfinite(*first_loss) ? Json(*first_loss) : Json());
+}
+
+void RunReport::sync_records(const std::filesystem::path& run_dir) {
+  for (const char* name : {kMetricsJsonl, kMetricsCsv, kEvaluations})
+    if (std::filesystem::exists(run_dir / name)) File::open(run_dir / name, ExitCode::storage).sync();
 }
 
 void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   Json line = {{"step", step}};
-  line.update(evaluation_json(result));
+  line.update(to_json(result));
   evaluations_.write(line.dump() + "\n");
   evaluations_.flush();
   if (!quiet_)
@@ -64,11 +110,19 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
 
 Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const {
   Json json = {{"schema_version", 1}, {"name", plan.name}, {"status", end.status}, {"reason", end.reason}, {"exit_code", end.exit_code},
-               {"steps", outcome.steps}, {"samples", outcome.samples}, {"wall_s", outcome.wall_s}};
+               {"steps", outcome.steps}, {"samples", outcome.samples}, {"wall_s", outcome.wall_s},
+               {"resumed_from", outcome.resumed_from ? Json(*outcome.resumed_from) : Json()}, {"skipped_steps", outcome.skipped_steps},
+               {"micro_split", outcome.micro_split}};
   json.update(summary_.to_json());
-  json["evaluation"] = outcome.evaluation ? evaluation_json(*outcome.evaluation) : Json();
+  json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
   json["receipts"] = receipts_json(receipts(plan.switches, outcome.observations));
   return json;
+}
+
+void RunReport::write_bad_samples(const Trainer& trainer) const {
+  std::string lines;
+  for (const auto& bad : trainer.bad_samples()) lines += Json{{"sample", bad.sample}, {"name", bad.name}, {"reason", bad.reason}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (!lines.empty()) write_file(run_dir_ / "bad_samples.jsonl", lines);
 }
 
 void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& end, double seconds_before_training) {
@@ -79,6 +133,7 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& e
   sinks_.finish();
   write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");   // first: a full disk may have room for it alone
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, why_not_measured(plan, sinks_.recorded(), telemetry_.reasons())).dump(2) + "\n");
+  if (trainer) write_bad_samples(*trainer);
   const int64_t dropped = sinks_.dropped_lines() + telemetry_.dropped_lines() + evaluations_.dropped_lines();
   if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
   if (quiet_) return;

@@ -1,9 +1,11 @@
 // Everything a run leaves behind: console lines, record files, evaluations, telemetry, and the summary, which is written however it ends.
 #pragma once
 
+#include "metrics/loss_spikes.h"
 #include "metrics/sinks.h"
 #include "metrics/summary.h"
 #include "metrics/telemetry.h"
+#include "metrics/watchdog.h"
 #include "train/trainer.h"
 
 #include <filesystem>
@@ -19,25 +21,44 @@ struct RunEnd {
   int exit_code = 0;
 };
 
+/// Where the records of a run directory stand that a run goes on in.
+struct RecordsSoFar {
+  int64_t step = 0;                        ///< of the checkpoint; what was recorded after it goes
+  int64_t evaluated_at = 0;
+  std::optional<double> first_loss;
+
+  static RecordsSoFar of(const ArchiveReader& archive);
+};
+
 class RunReport : public RunListener {
  public:
-  RunReport(const Plan& plan, std::filesystem::path run_dir, bool quiet, bool color);
+  /// `so_far`: of a run directory that has records already; null for a new one. `watchdog` hears what the trainer is at.
+  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, Watchdog& watchdog, bool quiet, bool color);
 
   void step_done(const Row& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
+  void not_finite(const NonfiniteStep& event) override;
+  void at(const char* stage, int64_t step) override { watchdog_.at(stage, step); }
+  void save(ArchiveWriter& archive) override;
+  /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
+  static void sync_records(const std::filesystem::path& run_dir);
 
   /// Writes summary.json, environment.json and, unless quiet, the table. `trainer` is null if it could not be built.
   void finish(const Plan& plan, const Trainer* trainer, const RunEnd& end, double seconds_before_training);
 
  private:
   Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;
+  void warn_of_spike(const Row& row);
+  void write_bad_samples(const Trainer& trainer) const;
 
   std::filesystem::path run_dir_;
+  Watchdog& watchdog_;
   bool quiet_;
   Sinks sinks_;
   Summary summary_;
   Telemetry telemetry_;
   LineFile evaluations_;
+  LossSpikes spikes_;
 };
 
 }  // namespace trainopt

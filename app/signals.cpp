@@ -12,6 +12,11 @@ namespace {
 std::atomic<int> requested{0};   // a handler can reach nothing else
 static_assert(std::atomic<int>::is_always_lock_free);
 
+std::atomic<bool> save_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_save_request(int) { save_requested = true; }
+
 void on_signal(int number) {
   int none = 0;
   if (!requested.compare_exchange_strong(none, number) && number != SIGUSR1) ::_exit(128 + number);
@@ -21,11 +26,15 @@ void on_signal(int number) {
 
 const std::atomic<int>& stop_signal() { return requested; }
 
+std::atomic<bool>& save_request() { return save_requested; }
+
 void handle_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+  action.sa_handler = on_save_request;
+  ::sigaction(SIGUSR2, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);   // a reader of our output that goes away must not end a training
   std::signal(SIGXFSZ, SIG_IGN);   // nor a file that may not grow (ulimit -f): both are errors of the call that writes
 }

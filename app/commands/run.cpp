@@ -8,11 +8,17 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "checkpoint/run_lock.h"
 #include "compare/ablation_report.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
+#include "recipe/resume.h"
+#include "train/checkpoint_reader.h"
+#include "train/checkpoint_writer.h"
+#include "train/inject.h"
 
 #include <spdlog/spdlog.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <exception>
@@ -27,12 +33,33 @@ void write_beginning(const std::filesystem::path& run_dir, const Recipe& recipe,
   log_to_file(run_dir / "run.log");
 }
 
-void write_results(const std::filesystem::path& run_dir, const Trainer& trainer) {
-  trainer.model().save_weights(run_dir / "weights.safetensors");
-  if (!trainer.plan().checkpoint.at_end) return;
-  ArchiveWriter archive;
-  trainer.save(archive);
-  archive.write(run_dir / "checkpoints" / fmt::format("step-{:08}", trainer.outcome().steps));
+/// The state to go on from, if there is one, read and checked.
+std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe, Plan& plan) {
+  if (recipe.checkpoint.resume == "none") return std::nullopt;
+  std::optional<ArchiveReader> state;
+  if (folder.from) state = read_checkpoint(*folder.from);
+  else state = read_newest_checkpoint(checkpoints, [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+  if (!state) {
+    plan.notes.push_back(fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
+    return state;
+  }
+  read_checkpoint_recipe(state->where());   // verified before it is parsed
+  const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}).recipe;
+  for (auto& note : check_resume(stored, recipe)) plan.notes.push_back(std::move(note));
+  plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
+  return state;
+}
+
+CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe,
+                                           const std::optional<ArchiveReader>& state) {
+  CheckpointWriterOptions options{.root = checkpoints, .every_n_steps = recipe.checkpoint.every_n_steps, .keep_last = recipe.checkpoint.keep_last,
+                                  .background = recipe.checkpoint.background};
+  if (state && folder.continues) options.keep.push_back(state->integer("step"));
+  options.recipe = recipe_yaml(recipe);
+  options.versions = {{"trainopt", TRAINOPT_VERSION}, {"libtorch", TORCH_VERSION}};
+  options.before_commit = [run_dir = folder.path] { RunReport::sync_records(run_dir); };
+  options.requested = &save_request();
+  return options;
 }
 
 RunEnd end_of(const RunOutcome& outcome, const Plan& plan) {
@@ -68,13 +95,20 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
 
-int train(const LoadedRecipe& loaded, const Speech& speech, const std::optional<MeasureOptions>& ceilings) {
+int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings) {
   const auto began = Clock::now();
   const Machine machine = detect_machine();
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  inject(plan, injections);
   apply(plan.process);
-  const auto run_dir = make_run_directory(loaded.recipe);
+  const RunFolder folder = choose_run_directory(loaded.recipe);
+  const auto& run_dir = folder.path;
+  const RunLock lock(run_dir);
+  const auto checkpoints = run_dir / "checkpoints";
+  if (folder.continues) remove_drafts(checkpoints);
+  std::optional<ArchiveReader> state = read_state(folder, checkpoints, loaded.recipe, plan);
+  remove_file(run_dir / "summary.json");   // of the process before: this one's is still to come
   write_beginning(run_dir, loaded.recipe, plan);
   if (!speech.quiet) std::printf("%s\n", plan_text(plan).c_str());
   std::fflush(stdout);
@@ -82,20 +116,27 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::optional<
     for (const auto& entry : plan.switches)
       if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
 
-  RunReport report(plan, run_dir, speech.quiet, !speech.no_color);
+  Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds, .grace_s = loaded.recipe.checkpoint.grace_period.seconds, .run_dir = run_dir,
+                     .stop_signal = &stop_signal()});
+  std::optional<RecordsSoFar> so_far;
+  if (folder.continues) so_far = state ? RecordsSoFar::of(*state) : RecordsSoFar{};
+  RunReport report(plan, run_dir, so_far, watchdog, speech.quiet, !speech.no_color);
+  CheckpointWriter writer(checkpoint_options(folder, checkpoints, loaded.recipe, state));
   std::optional<Trainer> trainer;
   double before_training = 0;
   try {
-    trainer.emplace(plan, run_dir, report, stop_signal());
+    trainer.emplace(plan, run_dir, report, stop_signal(), Persistence{.checkpoints = &writer, .resume = state ? &*state : nullptr});
+    state.reset();   // its tensors are as large as the trainer's
     before_training = seconds_since(began);
     trainer->run();
-    write_results(run_dir, *trainer);
+    trainer->model().save_weights(run_dir / "weights.safetensors");
   } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
     finish_failed(report, plan, trainer ? &*trainer : nullptr, failure(error), before_training);
     throw;
   }
   const RunEnd end = end_of(trainer->outcome(), plan);
   report.finish(plan, &*trainer, end, before_training);
+  watchdog.finished();
   trainer.reset();
   if (ceilings && end.status == "done") show_ceilings(loaded.recipe, machine, run_dir, *ceilings, speech);
   return stop_signal() != 0 ? 128 + stop_signal() : end.exit_code;
@@ -109,6 +150,9 @@ Command add_run(CLI::App& app) {
   const auto run_dir = std::make_shared<std::string>();
   command->add_option("--run-dir", *run_dir, "Exactly this run directory");
   const auto ceilings = std::make_shared<bool>(false);
+  const auto faults = std::make_shared<std::vector<std::string>>();
+  command->add_option("--inject", *faults, "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, hang@5, kill@7; + each time it is tried")
+      ->type_name("FAULT@STEP[+]")->expected(1)->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
@@ -118,7 +162,9 @@ Command add_run(CLI::App& app) {
     handle_signals();
     if (!run_dir->empty()) recipes->words.push_back(fmt::format("run_dir={}", Json(*run_dir).dump()));   // quoted: any path is one YAML scalar
     if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
-    return train(recipes->load(*command), context.speech, *ceilings ? std::optional(*measure) : std::nullopt);
+    std::vector<Injection> injections;
+    for (const auto& text : *faults) injections.push_back(parse_injection(text));
+    return train(recipes->load(*command), context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt);
   };
 }
 

@@ -1,17 +1,12 @@
 #include "base/safetensors.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -23,48 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kLengthBytes = 8;
-
-/// Closes a descriptor and removes an unfinished temporary file, whatever happens.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& target) : target_(target), temporary_(target) {
-    temporary_ += fmt::format(".{}.tmp", ::getpid());
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) fail();
-  }
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!done_) ::unlink(temporary_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void append(const void* data, size_t bytes) {
-    const char* from = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t put = ::write(descriptor_, from, std::min(bytes, size_t{1} << 30));  // Linux writes at most 2 GiB at once
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) fail();
-      from += put;
-      bytes -= static_cast<size_t>(put);
-    }
-  }
-  void publish() {
-    if (::fsync(descriptor_) != 0) fail();
-    if (::close(std::exchange(descriptor_, -1)) != 0) fail();
-    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail();
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw UserError(fmt::format("cannot write {}: {}", target_.string(), std::strerror(errno)), ExitCode::storage);
-  }
-
-  std::filesystem::path target_, temporary_;
-  int descriptor_ = -1;
-  bool done_ = false;
-};
+constexpr size_t kPieceBytes = size_t{512} << 10;   // hashed while it is in the processor's cache
 
 /// Bytes of a tensor of this shape; false if the product does not fit in 63 bits.
 bool tensor_bytes(const std::vector<int64_t>& shape, size_t item_bytes, uint64_t& bytes) {
@@ -94,7 +48,19 @@ nlohmann::json parse_header(std::string_view text) {
     return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::parse_error& error) {
     throw std::runtime_error(fmt::format("its header is not valid JSON (byte {})", error.byte));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw std::runtime_error("its header has a number too large for any file");
   }
+}
+
+/// On one line and short, whatever names and lists a stranger wrote.
+std::string shown(std::string text) {
+  constexpr size_t kLongest = 300;
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;   // not within a character
+  return text.substr(0, end) + "…";
 }
 
 bool is_size(const nlohmann::json& value) { return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 63; }
@@ -133,8 +99,7 @@ size_t safetensors_item_bytes(const std::string& dtype) {
   return 0;
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
-                       const SafetensorsMetadata& metadata) {
+Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata) {
   std::vector<const SafetensorsEntry*> order;
   for (const auto& entry : entries) order.push_back(&entry);
   std::stable_sort(order.begin(), order.end(),
@@ -154,75 +119,83 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Safe
         entry->name, Json{{"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", {offset, offset + bytes}}});
     offset += bytes;
   }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text(kLengthBytes, '\0');
+  text += header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kLargestHeader)
-    throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", path.string(), entries.size()),
+  const uint64_t length = text.size() - kLengthBytes;
+  std::memcpy(text.data(), &length, kLengthBytes);
+  if (length > kLargestHeader)
+    throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", file.path().string(), entries.size()),
                     ExitCode::storage);
 
-  TemporaryFile file(path);
-  const uint64_t length = text.size();
-  file.append(&length, kLengthBytes);
-  file.append(text.data(), text.size());
-  for (const auto* entry : order) file.append(entry->data, entry->bytes);
-  file.publish();
+  file.reserve(static_cast<int64_t>(text.size() + offset));
+  Checksum checksum;
+  const auto append = [&](const void* data, size_t bytes) {
+    for (size_t done = 0; done < bytes; done += kPieceBytes) {
+      const char* piece = static_cast<const char*>(data) + done;
+      const size_t piece_bytes = std::min(kPieceBytes, bytes - done);
+      checksum.add(piece, piece_bytes);
+      file.append(piece, piece_bytes);
+    }
+  };
+  append(text.data(), text.size());
+  for (const auto* entry : order) append(entry->data, entry->bytes);
+  return checksum;
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  map();
-  try {
-    parse();
-  } catch (...) {
-    ::munmap(const_cast<unsigned char*>(begin_), size_);
-    throw;
-  }
+void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata) {
+  replace_file(path, [&](File& file) { append_safetensors(file, entries, metadata); });
 }
 
-SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<unsigned char*>(begin_), size_); }
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(File::open(path, ExitCode::checkpoint)) { parse(); }
 
 void SafetensorsFile::refuse(const std::string& why) const {
-  throw UserError(fmt::format("{} is not a safetensors file: {}", path_.string(), why), ExitCode::checkpoint);
+  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), shown(why)), ExitCode::checkpoint);
 }
 
-void SafetensorsFile::map() {
-  const auto fail = [&](int error) {
-    throw UserError(fmt::format("cannot read {}: {}", path_.string(), std::strerror(error)), ExitCode::checkpoint);
-  };
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail(errno);
-  struct stat status {};
-  int error = ::fstat(descriptor, &status) != 0 ? errno
-              : S_ISDIR(status.st_mode)         ? EISDIR
-              : !S_ISREG(status.st_mode)        ? EINVAL
-                                                : 0;
-  size_ = static_cast<size_t>(status.st_size);
-  void* mapped = nullptr;
-  if (error == 0 && size_ >= kLengthBytes) {
-    mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (mapped == MAP_FAILED) error = errno;
+Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) const {
+  Checksum checksum;
+  checksum.add(header_.data(), header_.size());
+  int64_t offset = static_cast<int64_t>(header_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    char* to = static_cast<char*>(place(i));
+    for (size_t done = 0; done < entries_[i].bytes;) {
+      const size_t bytes = std::min(kPieceBytes, entries_[i].bytes - done);
+      if (file_.read_at(offset, to + done, bytes) != bytes) refuse("it became shorter while it was read");
+      checksum.add(to + done, bytes);
+      done += bytes;
+      offset += static_cast<int64_t>(bytes);
+    }
   }
-  ::close(descriptor);
-  if (error != 0) fail(error);
-  if (mapped == nullptr) refuse(fmt::format("it has only {} bytes", size_));
-  begin_ = static_cast<const unsigned char*>(mapped);
+  return checksum;
 }
 
 void SafetensorsFile::parse() {
+  const int64_t size_now = file_.size();
+  if (size_now < 0) throw FileError("read", file_.path(), EINVAL, ExitCode::checkpoint);
+  const auto size = static_cast<uint64_t>(size_now);
+  if (size < kLengthBytes) refuse(fmt::format("it has only {} bytes", size));
+  const auto read_header = [&](uint64_t bytes) {
+    header_.resize(bytes);
+    if (file_.read_at(0, header_.data(), bytes) != bytes) refuse("it became shorter while it was read");
+  };
+  read_header(kLengthBytes);
   uint64_t length = 0;
-  std::memcpy(&length, begin_, kLengthBytes);
-  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size_ - kLengthBytes;
-  if (!in_bounds || begin_[kLengthBytes] != '{') {
+  std::memcpy(&length, header_.data(), kLengthBytes);
+  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size - kLengthBytes;
+  if (in_bounds) read_header(kLengthBytes + length);
+  if (!in_bounds || header_[kLengthBytes] != '{') {
     // Only now: the length of a good header may begin with 0x80 too.
-    if (std::memcmp(begin_, "PK\x03\x04", 4) == 0 || begin_[0] == 0x80)
+    if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
       refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
     refuse(in_bounds
                ? "its header does not begin with '{'"
-               : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length, kLargestHeader, size_));
+               : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length, kLargestHeader, size));
   }
 
   nlohmann::json header;
   try {
-    header = parse_header({reinterpret_cast<const char*>(begin_ + kLengthBytes), length});
+    header = parse_header(std::string_view(header_).substr(kLengthBytes));
   } catch (const std::runtime_error& error) {
     refuse(error.what());
   }
@@ -246,8 +219,7 @@ void SafetensorsFile::parse() {
   std::vector<size_t> order(entries_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranges[a] < ranges[b]; });
-  const unsigned char* data = begin_ + kLengthBytes + length;
-  const uint64_t data_bytes = size_ - kLengthBytes - length;
+  const uint64_t data_bytes = size - kLengthBytes - length;
   uint64_t end = 0;
   std::vector<SafetensorsEntry> sorted;
   for (const size_t i : order) {
@@ -256,7 +228,6 @@ void SafetensorsFile::parse() {
     if (from != end)
       refuse(fmt::format("tensor '{}': its data begins at {}, where {} is the end of what comes before", name, from, end));
     if (to > data_bytes) refuse(fmt::format("tensor '{}': its data ends at {}, but there are {} bytes", name, to, data_bytes));
-    entries_[i].data = data + from;
     end = to;
     sorted.push_back(std::move(entries_[i]));
   }

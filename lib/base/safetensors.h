@@ -31,7 +31,7 @@ size_t safetensors_item_bytes(const std::string& dtype);
 /// The same input gives the same bytes. Tensors with larger elements come first, so that all are aligned; otherwise the order is kept.
 /// Appends to an empty file without syncing it, and returns the checksum of what it wrote. Throws UserError(storage).
 Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata = {});
-/// Writes to a temporary file beside `path`, fsyncs and renames. Throws UserError(storage).
+/// replace_file with the same bytes. Throws UserError(storage).
 void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
                        const SafetensorsMetadata& metadata = {});
 
@@ -41,7 +41,7 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  /// In the order of the data; `data` is null.
+  /// In the order of the data; their `data` is null.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 

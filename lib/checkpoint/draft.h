@@ -5,6 +5,7 @@
 #include "checkpoint/manifest.h"
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@ class CheckpointDraft {
   /// Makes `.step-00001234.<pid>.<random>/` in `root` (made too, if it is not there) after looking whether about `expected_bytes` fit on the disk.
   /// Throws UserError(storage), for a full disk with the bytes needed and free.
   CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes);
-  /// Removes what was not committed; an error there is only logged.
+  /// Removes what was not committed or was replaced; an error there is only logged.
   ~CheckpointDraft();
   CheckpointDraft(const CheckpointDraft&) = delete;
   CheckpointDraft& operator=(const CheckpointDraft&) = delete;
@@ -26,13 +27,15 @@ class CheckpointDraft {
   void add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata = {});
 
   /// Manifest, fsyncs, rename to `root/step-00001234` (one that is there already is replaced at one moment), fsync of `root`, then `root/latest`
-  /// points to it. Returns the folder. Throws UserError(storage); what was there before is then still there.
+  /// points to it. Returns the folder. Throws UserError(storage); `latest` then leads to a whole checkpoint if it did before, and whatever has a
+  /// checkpoint's name is whole: the old one, or already the new.
   std::filesystem::path commit(int64_t world_size, const std::map<std::string, std::string>& versions);
 
  private:
-  std::filesystem::path root_, folder_;
+  void discard() noexcept;
+
+  std::filesystem::path root_, folder_;   ///< folder_: what goes away at the end, empty if nothing does
   Manifest manifest_;
-  bool committed_ = false;
 };
 
 }  // namespace trainopt

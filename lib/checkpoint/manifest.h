@@ -10,6 +10,9 @@
 
 namespace trainopt {
 
+constexpr const char* kManifestName = "manifest.json";
+constexpr int64_t kLargestManifest = int64_t{16} << 20;   // bytes
+
 struct StoredFile {
   int64_t bytes = 0;
   uint64_t xxh3 = 0;   ///< XXH3 with 64 bits of all of them
@@ -24,6 +27,9 @@ struct Manifest {
   std::map<std::string, StoredFile> files;       ///< by name, without folders
   bool operator==(const Manifest&) const = default;
 };
+
+/// A plain name: no folders, not hidden, nothing unprintable, not the manifest's.
+bool is_stored_name(std::string_view name);
 
 /// JSON that ends with the hash of what stands before it, so that a change of any byte is seen.
 std::string manifest_text(const Manifest& manifest);

@@ -12,12 +12,9 @@ class RunLock {
  public:
   /// Throws UserError: recipe, naming host and process that hold it; storage if the file cannot be written.
   explicit RunLock(const std::filesystem::path& run_dir);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
 
  private:
-  int fd_ = -1;
+  File file_;
 };
 
 }  // namespace trainopt

@@ -10,6 +10,8 @@
 
 namespace trainopt {
 
+constexpr const char* kLatest = "latest";
+
 struct StoredCheckpoint {
   int64_t step;
   std::filesystem::path folder;
@@ -26,10 +28,11 @@ Manifest open_checkpoint(const std::filesystem::path& folder);
 /// Also reads every file and compares its hash.
 Manifest verify_checkpoint(const std::filesystem::path& folder);
 
-/// Removes the oldest until `keep_last` are left, never those in `keep` (by step), and none unless the newest is whole: it is verified first.
-/// Throws UserError.
+/// Removes all but the `keep_last` newest, those in `keep` (by step) and the one `latest` leads to; none unless the newest is whole: it is
+/// verified first. After a kill in the middle each one that still has its name is whole.
+/// Throws UserError: checkpoint, storage.
 void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, const std::vector<int64_t>& keep = {});
-/// What a run that was killed left half written. Only for the holder of the run's lock.
+/// What a run that was killed left half written or half removed. Only for the holder of the run's lock.
 void remove_drafts(const std::filesystem::path& root);
 
 }  // namespace trainopt

@@ -96,7 +96,7 @@ class DocumentedYaml {
   }
 
   static std::string comment_of(const Option& option) {
-    const bool says_type = option.kind == Option::Kind::variant || (option.kind == Option::Kind::value && option.schema.contains("enum"));
+    const bool says_type = option.kind == Option::Kind::variant || (option.kind == Option::Kind::value && option.schema().contains("enum"));
     std::string more = says_type ? type_of(option) : "";
     if (const auto limits = limits_of(option); !limits.empty()) more += (more.empty() ? "" : "; ") + limits;
     return option.help + (more.empty() ? "" : " (" + more + ")");

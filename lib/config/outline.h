@@ -32,7 +32,7 @@ struct Option {
   Bounds bounds;
   std::vector<std::string> aliases;
   std::string type;
-  Json schema;
+  std::function<Json()> schema;   ///< made only when asked for: most of an outline's cost, and loading never asks
   bool nullable = false;                                      ///< null is a value and not "the default"
   std::function<void(const Value&, const Place&)> read;
   std::function<Value()> write;
@@ -64,7 +64,7 @@ class OutlineBuilder {
     option.bounds = bounds;
     option.aliases.assign(aliases.names.begin(), aliases.names.end());
     option.type = Form<T>::type_text();
-    option.schema = Form<T>::schema(bounds);
+    option.schema = [bounds] { return Form<T>::schema(bounds); };
     option.nullable = kIsOptional<T>;
     option.read = [&member](const Value& value, const Place& place) {
       if (auto read = Form<T>::read(value, place)) member = std::move(*read);

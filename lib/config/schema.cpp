@@ -9,7 +9,7 @@ Json schema_of(const Option& option) {
   Json schema;
   switch (option.kind) {
     case Option::Kind::value:
-      schema = option.schema;
+      schema = option.schema();
       schema["default"] = json_of(option.write());
       break;
     case Option::Kind::section: schema = map_schema(option.options); break;

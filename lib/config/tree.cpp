@@ -18,7 +18,6 @@ namespace {
 
 [[noreturn]] void fail(const Mark& mark, const std::string& message) { throw RecipeErrors({{to_text(mark), "", message}}); }
 
-
 /// Length of the UTF-8 sequence at the start of `bytes`; 0 if it is not valid (overlong, surrogate, too large, cut).
 size_t utf8_length(std::string_view bytes) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
@@ -84,7 +83,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
     check_tag(mark, tag);
-    if (text.find('\0') != std::string::npos) fail(mark_of(mark), "a text must not contain a NUL byte");
+    check_text(mark, text);
     count(text.size(), mark_of(mark));
     if (expects_key()) return add_key(mark, text, tag == "!");
     Value value;
@@ -133,6 +132,14 @@ class TreeBuilder : public YAML::EventHandler {
     }
     if ((tag != "?" && tag != "!" && !tag.empty()) || (tag == "!" && written.starts_with('!')))
       fail(mark_of(mark), "tags are not allowed in a recipe: " + shown(written.substr(0, written.find_first_of(" \t\r\n"))));
+  }
+
+  /// The parser makes single bytes of the escapes \N and \_, which are no UTF-8.
+  void check_text(const YAML::Mark& mark, std::string_view text) const {
+    if (text.find('\0') != std::string::npos) fail(mark_of(mark), "a text must not contain a NUL byte");
+    for (size_t length; !text.empty(); text.remove_prefix(length))
+      if ((length = utf8_length(text)) == 0)
+        fail(mark_of(mark), fmt::format("an escape gives a byte that is not UTF-8: 0x{:02X}", static_cast<unsigned char>(text[0])));
   }
 
   bool expects_key() const {

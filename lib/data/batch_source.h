@@ -37,6 +37,8 @@ class BatchSource {
   /// Prefetches nothing more until next() is called again, so that another trainer can have its turn.
   virtual void pause() {}
   virtual BatchSourceStats take_stats() = 0;
+  /// Samples that could not be used so far, by number; also after next() has thrown because of them.
+  virtual std::vector<RefusedSample> bad_samples() const { return {}; }
   virtual const BatchSchedule& schedule() const = 0;
 };
 
@@ -52,6 +54,7 @@ class LoadedBatches : public BatchSource {
   void pause() override { loader_->pause(); }
   Batch next() override;
   BatchSourceStats take_stats() override;
+  std::vector<RefusedSample> bad_samples() const override { return loader_->samples().bad_samples(); }
   const BatchSchedule& schedule() const override { return loader_->schedule(); }
   Loader& loader() { return *loader_; }
 

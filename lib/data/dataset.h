@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/config.h"
+#include "data/identity.h"
 #include "data/image/pipeline.h"
 
 #include <memory>
@@ -33,8 +34,8 @@ class Dataset {
                     LoadScratch& scratch) const = 0;
   /// For messages: the file, or the record in it.
   virtual std::string name_of(int64_t sample) const = 0;
-  /// Changes when the data set does: a hash of names, sizes and counts.
-  virtual std::string fingerprint() const = 0;
+  /// May look at many files (image_folder: at most ten thousand): not for every step.
+  virtual DataIdentity identity() const = 0;
   /// Names in the order of their labels; empty where classes have none.
   virtual const std::vector<std::string>& class_names() const;
 };

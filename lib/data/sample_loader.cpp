@@ -6,9 +6,6 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <span>
-
 namespace trainopt {
 
 SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
@@ -42,23 +39,27 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
 }
 
 void SampleLoader::note_bad(int64_t sample, const char* reason) {
-  const auto text = fmt::format("{}: {}", dataset_->name_of(sample), reason);
-  if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", text), ExitCode::data);
+  const RefusedSample refused{sample, dataset_->name_of(sample), reason};
+  const auto text = [](const RefusedSample& one) { return fmt::format("{}: {}", one.name, one.reason); };
   const std::lock_guard lock(mutex_);
-  if (bad_.insert(sample).second) {
-    bad_texts_.push_back(text);
-    if (static_cast<int64_t>(bad_.size()) <= policy_.budget) spdlog::warn("another sample takes the place of {}", text);
+  const bool is_new = bad_.emplace(sample, refused).second;
+  if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", text(refused)), ExitCode::data);
+  const auto count = static_cast<int64_t>(bad_.size());
+  if (count > policy_.budget || count == dataset_->size()) {
+    std::vector<std::string> first;
+    for (auto bad = bad_.begin(); bad != bad_.end() && first.size() < 10; ++bad) first.push_back(text(bad->second));
+    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}", policy_.budget, count,
+                                fmt::join(first, "; ")),
+                    ExitCode::data);
   }
-  if (static_cast<int64_t>(bad_.size()) > policy_.budget || static_cast<int64_t>(bad_.size()) == dataset_->size())
-    throw UserError(
-        fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}", policy_.budget,
-                    bad_.size(), fmt::join(std::span(bad_texts_).first(std::min<size_t>(bad_texts_.size(), 10)), "; ")),
-        ExitCode::data);
+  if (is_new) spdlog::warn("another sample takes the place of {}", text(refused));
 }
 
-std::vector<std::string> SampleLoader::bad_samples() const {
+std::vector<RefusedSample> SampleLoader::bad_samples() const {
   const std::lock_guard lock(mutex_);
-  return bad_texts_;
+  std::vector<RefusedSample> all;
+  for (const auto& [sample, refused] : bad_) all.push_back(refused);
+  return all;
 }
 
 }  // namespace trainopt

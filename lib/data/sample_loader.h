@@ -4,9 +4,9 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,13 @@ namespace trainopt {
 struct BadSamplePolicy {
   bool substitute = false;  ///< false: the first bad sample is an error
   int64_t budget = 0;       ///< different samples that may be substituted
+};
+
+/// A sample that could not be used.
+struct RefusedSample {
+  int64_t sample;
+  std::string name, reason;   ///< Dataset::name_of() and BadSample::what()
+  bool operator==(const RefusedSample&) const = default;
 };
 
 /// Safe to use from many threads, each with its own Scratch.
@@ -37,8 +44,8 @@ class SampleLoader {
 
   const Dataset& dataset() const { return *dataset_; }
   const Pipeline& pipeline() const { return pipeline_; }
-  /// Those substituted so far, "file: reason", in the order in which they were met.
-  std::vector<std::string> bad_samples() const;
+  /// All that were met so far, each once, by number; also the ones that made load() throw.
+  std::vector<RefusedSample> bad_samples() const;
 
  private:
   void note_bad(int64_t sample, const char* reason);
@@ -49,8 +56,7 @@ class SampleLoader {
   uint64_t augmentation_key_, substitute_key_;
   BadSamplePolicy policy_;
   mutable std::mutex mutex_;
-  std::set<int64_t> bad_;
-  std::vector<std::string> bad_texts_;
+  std::map<int64_t, RefusedSample> bad_;
 };
 
 }  // namespace trainopt

@@ -194,7 +194,7 @@ Json Form<TransformConfig>::schema(const Bounds&) {
       map["properties"][std::string(needed)].erase("default");
     }
     Json inner = {{"anyOf", Json::array({map})}};
-    if (parameters.kNeeded.size() <= 1) inner["anyOf"].push_back(outline.front().schema);
+    if (parameters.kNeeded.size() <= 1) inner["anyOf"].push_back(outline.front().schema());
     kinds.push_back({{"type", "object"}, {"properties", {{std::string(parameters.kName), inner}}},
                      {"required", Json::array({parameters.kName})}, {"additionalProperties", false}});
     if (parameters.kNeeded.empty()) kinds.push_back({{"const", parameters.kName}});

@@ -3,8 +3,10 @@
 #include "device/device.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
 
 #include <fstream>
+#include <new>
 #include <string>
 
 namespace trainopt {
@@ -30,6 +32,20 @@ double peak_memory_mib(c10::Device device) {
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;   // "VmHWM:   123456 kB"
   return 0;
+}
+
+void release_cached_memory(c10::Device device) {
+  if (!device.is_cpu()) c10::getDeviceAllocator(device.type())->emptyCache();
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  if (!torch) return false;
+  const std::string message = torch->what_without_backtrace();
+  for (const char* text : {"not enough memory", "CUDA error: out of memory", "can't allocate memory"})
+    if (message.find(text) != std::string::npos) return true;
+  return false;
 }
 
 void reset_peak_memory(c10::Device device) {

@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 
 namespace trainopt {
@@ -20,6 +21,10 @@ std::optional<MemoryFigures> memory_figures(c10::Device device);
 /// Most memory so far, in MiB: on a GPU what libtorch's allocator took since the last reset, on the CPU the largest resident size of this
 /// process (VmHWM; getrusage's figure also counts the program that started it).
 double peak_memory_mib(c10::Device device);
+/// Gives what libtorch's allocator keeps free back to the device. Nothing on the CPU.
+void release_cached_memory(c10::Device device);
+/// Whether libtorch or the language could not allocate, on whichever device. libtorch has no type for a CPU allocation that failed, only a text.
+bool is_out_of_memory(const std::exception& error);
 /// The peaks start again from what is in use now. Nothing on the CPU.
 void reset_peak_memory(c10::Device device);
 

@@ -6,6 +6,8 @@
 #include <ATen/Parallel.h>
 
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -41,6 +43,8 @@ std::optional<int> cores_of_quota(std::string_view cpu_max) {
   if (second.ec != std::errc() || quota <= 0 || period <= 0) return std::nullopt;
   return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
 }
+
+void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }   // on Linux, of the thread
 
 std::vector<int> allowed_cpus() {
   // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.

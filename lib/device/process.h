@@ -20,6 +20,8 @@ void apply(const ProcessSettings& settings);
 
 /// The CPUs in this thread's affinity mask, by number; empty if the kernel does not say.
 std::vector<int> allowed_cpus();
+/// This thread gets the processor only when nobody else wants it: for work that nobody waits for.
+void yield_to_others();
 /// Cores this process may keep busy: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2), rounded up; at least 1.
 int allowed_cores();
 /// The line of a cgroup's cpu.max, "200000 100000", as cores rounded up; nullopt if it says max or nothing readable.

@@ -11,7 +11,7 @@ namespace trainopt {
 /// In the order of the columns.
 enum class Metric : size_t {
   step, epoch, samples,
-  loss, learning_rate, grad_norm, loss_scale,
+  loss, learning_rate, grad_norm, loss_scale, nonfinite,
   step_ms, data_wait_ms, copy_ms, device_ms, samples_per_s,
   gpu_util_pct, gpu_sm_util_pct, gpu_tensor_util_pct,
   gpu_memory_used_mib, memory_allocated_mib, memory_reserved_mib,
@@ -43,6 +43,8 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::grad_norm, "grad_norm", "", Aggregate::mean, NumberForm::float32,
      "Global norm after unscaling, before clipping; null unless train.max_grad_norm is set."},
     {Metric::loss_scale, "loss_scale", "", Aggregate::last, NumberForm::float32, "Factor on the loss in this step; null without fp16."},
+    {Metric::nonfinite, "nonfinite", "", Aggregate::max, NumberForm::integer,
+     "1: the loss or a gradient was not finite and the step wrote nothing; null unless train.on_nonfinite is skip or rerun."},
     {Metric::step_ms, "step_ms", "ms", Aggregate::mean, NumberForm::real, "Wall time between step boundaries, without evaluation and checkpoints."},
     {Metric::data_wait_ms, "data_wait_ms", "ms", Aggregate::mean, NumberForm::real, "The training thread blocked on data."},
     {Metric::copy_ms, "copy_ms", "ms", Aggregate::mean, NumberForm::real, "Copies from host to device, on the device's clock."},

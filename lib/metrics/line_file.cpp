@@ -1,18 +1,13 @@
 #include "metrics/line_file.h"
 
-#include "base/error.h"
-
 #include <spdlog/spdlog.h>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace trainopt {
 namespace {
@@ -56,17 +51,9 @@ int write_fully(int fd, std::string_view bytes, size_t& written) {
   return 0;
 }
 
-LineFile::LineFile(const std::filesystem::path& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw UserError(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)), ExitCode::storage);
-  struct stat status {};
-  was_empty_ = ::fstat(fd_, &status) != 0 || status.st_size == 0;
-}
+LineFile::LineFile(const std::filesystem::path& path) : file_(File::append_to(path)), was_empty_(file_.size() <= 0) {}
 
-LineFile::~LineFile() {
-  flush();
-  ::close(fd_);
-}
+LineFile::~LineFile() { flush(); }
 
 void LineFile::write(std::string_view line) {
   buffer_ += line;
@@ -76,18 +63,28 @@ void LineFile::write(std::string_view line) {
 void LineFile::flush() {
   flushed_at_ = Clock::now();
   if (buffer_.empty()) return;
-  size_t written = 0;
-  if (const int error = write_fully(fd_, buffer_, written)) {
+  const int64_t before = file_.appended();
+  try {
+    const NoPipeSignal guard;
+    file_.append(buffer_.data(), buffer_.size());
+  } catch (const FileError& error) {
     // Whole lines stay; what follows the last newline written is torn and cut off, so that later lines stand on their own.
+    const auto written = static_cast<size_t>(file_.appended() - before);
     const size_t newline = written == 0 ? std::string::npos : buffer_.rfind('\n', written - 1);
     const size_t kept = newline == std::string::npos ? 0 : newline + 1;
-    struct stat status {};
-    if (written > kept && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode))
-      if (::ftruncate(fd_, status.st_size - static_cast<off_t>(written - kept)) != 0) errno = 0;
-    if (dropped_ == 0) spdlog::warn("cannot write {}: {}; training goes on, lines are dropped", path_.string(), std::strerror(error));
+    cut_off(static_cast<int64_t>(written - kept));
+    if (dropped_ == 0) spdlog::warn("{}; training goes on, lines are dropped", error.what());
     dropped_ += std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(kept), buffer_.end(), '\n');
   }
   buffer_.clear();
+}
+
+void LineFile::cut_off(int64_t torn) {
+  try {
+    const int64_t size = file_.size();
+    if (torn > 0 && size >= torn) file_.truncate(size - torn);
+  } catch (const FileError&) {   // the torn line stays, and the warning is the same
+  }
 }
 
 }  // namespace trainopt

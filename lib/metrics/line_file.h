@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/file_calls.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -30,9 +31,10 @@ class LineFile {
   int64_t dropped_lines() const { return dropped_; }
 
  private:
-  std::filesystem::path path_;
-  int fd_ = -1;
-  bool was_empty_ = true;
+  void cut_off(int64_t torn);
+
+  File file_;
+  bool was_empty_;
   std::string buffer_;
   Clock::time_point flushed_at_ = Clock::now();
   int64_t dropped_ = 0;

@@ -34,6 +34,10 @@ class Summary {
   /// From libtorch's allocator or the kernel, which see peaks between steps; otherwise the largest value of the rows.
   void set_peak_memory(double mib) { peak_memory_mib_ = mib; }
 
+  /// Of the training's first step, where this process did not take it.
+  void set_first_loss(std::optional<double> loss) { first_loss_ = loss; }
+  const std::optional<double>& first_loss() const { return first_loss_; }
+
   int64_t steps() const { return steps_; }
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include <cstring>
+#include <array>
 
 namespace trainopt {
 namespace {
@@ -34,25 +34,28 @@ std::string word_of_type(at::ScalarType type, const std::string& name) {
 
 }  // namespace
 
-NamedTensors load_tensors(const std::filesystem::path& path) {
+NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3) {
   const SafetensorsFile file(path);
   NamedTensors tensors;
-  for (const auto& entry : file.entries()) {
-    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(type_of(entry.dtype)));
-    if (entry.bytes > 0) std::memcpy(tensor.mutable_data_ptr(), entry.data, entry.bytes);  // a file's data need not be aligned
-    tensors.emplace_back(entry.name, std::move(tensor));
-  }
+  for (const auto& entry : file.entries()) tensors.emplace_back(entry.name, at::empty(entry.shape, at::TensorOptions(type_of(entry.dtype))));
+  const uint64_t hash = file.read([&](size_t entry) { return tensors[entry].second.mutable_data_ptr(); }).value();
+  if (xxh3 && hash != *xxh3)
+    throw UserError(fmt::format("{} was changed since it was saved: its hash is {}, and was {}", path.string(), hex(hash), hex(*xxh3)),
+                    ExitCode::checkpoint);
   return tensors;
 }
 
-void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors, const SafetensorsMetadata& metadata) {
-  std::vector<at::Tensor> copies;  // keeps the bytes alive while they are written
-  std::vector<SafetensorsEntry> entries;
+TensorEntries tensor_entries(const NamedTensors& tensors) {
+  TensorEntries result;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor& copy = copies.emplace_back(tensor.detach().to(at::kCPU).contiguous());
-    entries.push_back({name, word_of_type(copy.scalar_type(), name), copy.sizes().vec(), copy.const_data_ptr(), copy.nbytes()});
+    const at::Tensor& kept = result.kept.emplace_back(tensor.detach().to(at::kCPU).contiguous());
+    result.entries.push_back({name, word_of_type(kept.scalar_type(), name), kept.sizes().vec(), kept.const_data_ptr(), kept.nbytes()});
   }
-  write_safetensors(path, entries, metadata);
+  return result;
+}
+
+void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors, const SafetensorsMetadata& metadata) {
+  write_safetensors(path, tensor_entries(tensors).entries, metadata);
 }
 
 }  // namespace trainopt

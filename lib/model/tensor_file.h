@@ -5,14 +5,22 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 
 namespace trainopt {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Copies on the CPU, in the order of the file. Throws UserError(checkpoint) as SafetensorsFile does.
-NamedTensors load_tensors(const std::filesystem::path& path);
+/// On the CPU, in the order of the file. Throws UserError(checkpoint) as SafetensorsFile does, and where the file's bytes do not have the hash `xxh3`.
+NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3 = std::nullopt);
+
+/// For append_safetensors(): the tensors' bytes on the CPU, contiguous. They live as long as `kept`.
+struct TensorEntries {
+  std::vector<at::Tensor> kept;
+  std::vector<SafetensorsEntry> entries;
+};
+TensorEntries tensor_entries(const NamedTensors& tensors);
 
 /// Whatever device and memory format the tensors have, the file holds them contiguous. Throws UserError(storage).
 void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors, const SafetensorsMetadata& metadata = {});

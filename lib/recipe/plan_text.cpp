@@ -64,6 +64,23 @@ std::string evaluation_text(const Plan& plan) {
   return fmt::format("{} samples, {}", with_commas(plan.evaluation->data.samples()), when.empty() ? "never" : when);
 }
 
+std::string checkpoint_text(const Plan& plan) {
+  const CheckpointConfig& saving = plan.checkpoint;
+  std::string when = saving.every_n_steps ? fmt::format("every {}", counted(*saving.every_n_steps, "step")) : "";
+  if (saving.at_end) when += when.empty() ? "at the end" : " and at the end";
+  if (when.empty()) return "only when a signal stops the run or asks for one";
+  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "stays" : "stay", saving.background ? ", written in the background" : "");
+}
+
+std::string nonfinite_text(const Plan& plan) {
+  switch (plan.train.on_nonfinite) {
+    case OnNonfinite::abort: return "a loss that is not finite ends the run";
+    case OnNonfinite::skip: return fmt::format("a step that is not finite is left out, {} at most", plan.train.max_skipped_steps);
+    case OnNonfinite::rerun: return "a step that is not finite is repeated, to tell a hardware fault from data";
+  }
+  return "";
+}
+
 std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   return {{plan.task.name(), plan.task.describe()},           {plan.precision.name(), plan.precision.describe()},
           {plan.parameters.name(), plan.parameters.describe()}, {plan.optimizer.name(), plan.optimizer.describe()},
@@ -91,6 +108,8 @@ std::string plan_text(const Plan& plan) {
   line("length", length_text(plan));
   line("learning rate", schedule_text(plan));
   line("evaluation", evaluation_text(plan));
+  line("checkpoints", checkpoint_text(plan));
+  line("not finite", nonfinite_text(plan));
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
@@ -118,6 +137,8 @@ Json plan_json(const Plan& plan) {
   json["steps"] = plan.steps ? Json(*plan.steps) : Json();
   json["scheduler"] = schedule_text(plan);
   json["evaluation"] = plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json();
+  json["checkpoints"] = checkpoint_text(plan);
+  json["on_nonfinite"] = nonfinite_text(plan);
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)

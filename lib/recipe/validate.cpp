@@ -48,6 +48,8 @@ void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
     problems.push_back({"name", fmt::format("begins the run directory's name: it must not be empty and have no /: '{}'", recipe.name)});
   if (recipe.output_dir.empty()) problems.push_back({"output_dir", "must not be empty"});
+  if (recipe.checkpoint.resume.empty()) problems.push_back({"checkpoint.resume", "must be none, auto or the path of a checkpoint"});
+  if (recipe.checkpoint.resume == "auto" && !recipe.run_dir) problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir): whose newest checkpoint?"});
   if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
 }
 
@@ -110,6 +112,8 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     if (amp.options.init_scale != standard.init_scale) problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
     if (amp.options.growth_interval != standard.growth_interval) problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
   }
+  if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
+    problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
     problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
@@ -139,12 +143,6 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
   refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
   refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
   refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
-  refuse(recipe.train.on_nonfinite != OnNonfinite::abort, "train.on_nonfinite", "skip or rerun a step");
-  refuse(recipe.checkpoint.every_n_steps.has_value(), "checkpoint.every_n_steps", "save checkpoints during a run");
-  refuse(recipe.checkpoint.resume != "none", "checkpoint.resume", "resume");
-  refuse(changed.contains("checkpoint.keep_last"), "checkpoint.keep_last", "keep several checkpoints");
-  refuse(changed.contains("checkpoint.background"), "checkpoint.background", "save in the background");
-  refuse(changed.contains("watchdog.timeout"), "watchdog.timeout", "watch for hangs");
   for (const auto& key : changed)
     if (key.starts_with("parallel.") && !(key == "parallel.sharding_strategy" && recipe.parallel.sharding_strategy == ShardingStrategy::none) &&
         !(key == "parallel.backend" && recipe.parallel.backend == CommBackend::automatic))

@@ -18,8 +18,12 @@ class ArchiveWriter {
   void tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
   void value(const std::string& name, Json value) { values_[name] = std::move(value); }
 
-  /// Writes `tensors.safetensors` and `state.json` into the folder. Throws UserError(storage).
-  void write(const std::filesystem::path& folder) const;
+  /// The parts' own tensors, not copies.
+  const NamedTensors& tensors() const { return tensors_; }
+  const Json& values() const { return values_; }
+  int64_t bytes() const;                                    ///< of all tensors
+  int64_t bytes_under(const std::string& prefix) const;     ///< of those whose name begins so
+  bool has_under(const std::string& prefix) const;
 
  private:
   NamedTensors tensors_;
@@ -28,17 +32,33 @@ class ArchiveWriter {
 
 class ArchiveReader {
  public:
-  /// Throws UserError(checkpoint) if the folder is not a whole archive.
-  explicit ArchiveReader(const std::filesystem::path& folder);
+  /// `where`: the folder, for messages.
+  ArchiveReader(std::filesystem::path where, NamedTensors tensors, Json values);
 
+  bool has_under(const std::string& prefix) const;   ///< a tensor whose name begins so
   /// Copies the entry into `target`. Throws UserError(checkpoint) if it is absent or of another shape or type.
   void tensor(const std::string& name, at::Tensor& target) const;
+  /// The entry itself. Throws UserError(checkpoint) if it is absent.
+  const at::Tensor& tensor(const std::string& name) const;
   const Json& value(const std::string& name) const;
+  int64_t integer(const std::string& name) const;
+  const Json& values() const { return values_; }
+  const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
+  const std::filesystem::path& where() const { return where_; }
+
+  /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types, unless it holds exactly the tensors that
+  /// `expected` does; those whose names begin with one of `apart` are not compared.
+  void require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart = {}) const;
 
  private:
-  std::filesystem::path folder_;
+  [[noreturn]] void refuse(const std::string& why) const;
+
+  std::filesystem::path where_;
   std::map<std::string, at::Tensor> tensors_;
   Json values_;
 };
+
+/// "float32 [64, 3, 7, 7]"
+std::string shape_text(const at::Tensor& tensor);
 
 }  // namespace trainopt

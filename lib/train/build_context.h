@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <filesystem>
 
 namespace trainopt {
@@ -17,6 +18,7 @@ struct BuildContext {
   std::filesystem::path run_dir;          ///< where a part may write; empty if the run keeps nothing
   Model* model = nullptr;                 ///< built, on `device`
   ParameterStore* parameters = nullptr;   ///< null while the store itself is being built
+  const int64_t* steps_done = nullptr;    ///< of the run, also before it was resumed; one less than the step that is running
 };
 
 }  // namespace trainopt

@@ -20,6 +20,7 @@ struct TrainConfig {
   std::optional<double> max_grad_norm;
   double label_smoothing = 0.0;
   OnNonfinite on_nonfinite = OnNonfinite::abort;
+  int64_t max_skipped_steps = 10;
 };
 template <class V>
 void describe(V& v, TrainConfig& c) {
@@ -32,7 +33,9 @@ void describe(V& v, TrainConfig& c) {
   v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
           alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
   v.field("label_smoothing", c.label_smoothing, "Share of the target spread over all classes.", in_range(0.0, 1.0));
-  v.field("on_nonfinite", c.on_nonfinite, "What a loss or gradient that is not finite does.");
+  v.field("on_nonfinite", c.on_nonfinite,
+          "A loss or gradient that is not finite: abort ends the run, skip leaves the step out, rerun repeats it and tells a hardware fault from data.");
+  v.field("max_skipped_steps", c.max_skipped_steps, "How many steps on_nonfinite: skip may leave out before the run ends.", at_least(0));
 }
 
 struct SgdConfig {
@@ -110,6 +113,7 @@ struct CheckpointConfig {
   int64_t keep_last = 2;
   bool background = true;
   std::string resume = "none";
+  Duration grace_period{25};
 };
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
@@ -118,6 +122,7 @@ void describe(V& v, CheckpointConfig& c) {
   v.field("keep_last", c.keep_last, "How many checkpoints stay.", in_range(1, 1e6), alias("save_total_limit"));
   v.field("background", c.background, "Write while training goes on.");
   v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(), alias("resume_from_checkpoint"));
+  v.field("grace_period", c.grace_period, "Time for a stopped run to end its step and save; then it ends without. Schedulers often kill after 30s.", above(0));
 }
 
 struct BenchConfig {

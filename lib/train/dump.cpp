@@ -16,12 +16,14 @@ struct Gathered {
   explicit Gathered(DumpConfig chosen) : config(std::move(chosen)) {}
 
   bool wants(DumpKind kind) const {
-    return std::find(config.steps.begin(), config.steps.end(), step) != config.steps.end() &&
+    return std::find(config.steps.begin(), config.steps.end(), step()) != config.steps.end() &&
            std::find(config.what.begin(), config.what.end(), kind) != config.what.end();
   }
 
+  int64_t step() const { return *steps_done + 1; }
+
   DumpConfig config;
-  int64_t step = 1;
+  const int64_t* steps_done = nullptr;
   std::vector<at::Tensor> outputs;
   NamedTensors tensors;
 };
@@ -72,11 +74,10 @@ class DumpingParameters : public ParameterStore {
     if (!gathered_->outputs.empty()) gathered_->tensors.emplace_back("outputs", at::cat(gathered_->outputs));
     if (!gathered_->tensors.empty()) {
       create_folders(folder_);
-      save_tensors(folder_ / fmt::format("step-{:08}.safetensors", gathered_->step), gathered_->tensors);
+      save_tensors(folder_ / fmt::format("step-{:08}.safetensors", gathered_->step()), gathered_->tensors);
     }
     gathered_->outputs.clear();
     gathered_->tensors.clear();
-    ++gathered_->step;
   }
 
  private:
@@ -95,6 +96,7 @@ void add_dump(Plan& plan) {
     return std::make_unique<DumpingTask>(std::move(inner), gathered);
   });
   plan.parameters.wrap("logging.dump", "dumping gradients and buffers", [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
+    gathered->steps_done = context.steps_done;   // the store is built before the task
     return std::make_unique<DumpingParameters>(std::move(inner), *context.model, context.run_dir / "dump", gathered);
   });
 }

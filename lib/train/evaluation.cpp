@@ -7,6 +7,15 @@
 
 namespace trainopt {
 
+Json to_json(const EvaluationResult& result) {
+  return {{"loss", result.loss}, {"top1_pct", result.top1_pct}, {"top5_pct", result.top5_pct}, {"samples", result.samples}, {"wall_s", result.wall_s}};
+}
+
+EvaluationResult evaluation_from(const Json& json) {
+  return {.loss = json.at("loss").get<double>(), .top1_pct = json.at("top1_pct").get<double>(), .top5_pct = json.at("top5_pct").get<double>(),
+          .samples = json.at("samples").get<int64_t>(), .wall_s = json.at("wall_s").get<double>()};
+}
+
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
                                          const std::atomic<int>& stop_signal) {
   const at::NoGradGuard no_grad;

@@ -1,6 +1,7 @@
 // Accuracy and loss on held-out data: no gradients, running statistics, the training precision, no label smoothing.
 #pragma once
 
+#include "base/json.h"
 #include "model/model.h"
 #include "model/task.h"
 
@@ -21,6 +22,10 @@ struct EvaluationResult {
   int64_t samples = 0;
   double wall_s = 0;
 };
+
+Json to_json(const EvaluationResult& result);
+/// Of what to_json() gave.
+EvaluationResult evaluation_from(const Json& json);
 
 /// Every sample of `data` once. Waits for the device. nullopt if `stop_signal` became other than 0 before the last batch.
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,

@@ -22,6 +22,24 @@ std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const 
 
 int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.size; }
 
+DataIdentity DataPlan::identity() const {
+  return dataset ? dataset->identity() : DataIdentity{.kind = std::string(word_of(config.dataset)), .samples = config.size, .classes = options.num_classes, .content = ""};
+}
+
+void DataPlan::require_identity(const DataIdentity& stored) const {
+  if (const auto difference = first_difference(stored, identity()))
+    throw UserError(fmt::format("the data is not what the checkpoint was trained on: {}", *difference), ExitCode::data);
+}
+
+Json to_json(const DataIdentity& identity) {
+  return {{"kind", identity.kind}, {"samples", identity.samples}, {"classes", identity.classes}, {"content", identity.content}};
+}
+
+DataIdentity identity_from(const Json& json) {
+  return {.kind = json.at("kind").get<std::string>(), .samples = json.at("samples").get<int64_t>(), .classes = json.at("classes").get<int64_t>(),
+          .content = json.at("content").get<std::string>()};
+}
+
 InputShape DataPlan::image() const {
   if (!dataset) return {3, config.image_size, config.image_size};
   BatchesOptions on_host = options;   // wherever the resize happens, it gives the same size
@@ -30,10 +48,11 @@ InputShape DataPlan::image() const {
   return {3, size.height, size.width};
 }
 
-std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step) const {
+std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step, int64_t first_step) const {
   BatchesOptions with_device = options;
   with_device.device = device;
   with_device.end_step = end_step;
+  with_device.first_step = first_step;
   auto batches = make_batches(config, dataset, with_device);
   return around ? around(std::move(batches)) : std::move(batches);
 }

@@ -2,6 +2,7 @@
 // Printing it allocates nothing on the device.
 #pragma once
 
+#include "base/json.h"
 #include "data/batch_source.h"
 #include "data/config.h"
 #include "data/dataset.h"
@@ -24,6 +25,10 @@
 
 namespace trainopt {
 
+Json to_json(const DataIdentity& identity);
+/// Of what to_json() gave.
+DataIdentity identity_from(const Json& json);
+
 struct ModelPlan {
   ModelConfig config;
   InputShape input;                                              ///< of one sample
@@ -42,9 +47,14 @@ struct DataPlan {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)> around;   ///< goes around what open() makes; empty: nothing does
 
   int64_t samples() const;                                       ///< in an epoch
+  /// What must be the same for a run to resume.
+  DataIdentity identity() const;
+  /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
+  void require_identity(const DataIdentity& stored) const;
   InputShape image() const;                                      ///< as the model sees it
   BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
-  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step) const;
+  /// From step `first_step`, counted from 0, on.
+  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0) const;
 };
 
 struct EvaluationPlan {

@@ -35,7 +35,9 @@ class Precision {
   /// Brings gradients back to scale. Returns a float on the device, 1 where a gradient is not finite and 0 otherwise;
   /// undefined if this precision does not look.
   virtual at::Tensor unscale(ParameterStore& parameters) = 0;
-  virtual void update(const at::Tensor& overflow) = 0;
+  /// After the optimizer. Nothing of this precision's state changes where `held_back` (a float on the device, may be undefined) is 1: the step
+  /// will be taken back.
+  virtual void update(const at::Tensor& overflow, const at::Tensor& held_back) = 0;
   /// The factor the loss was multiplied by in this step (0-dim, on the device); undefined without one.
   virtual at::Tensor loss_scale() const { return {}; }
   virtual void save(ArchiveWriter&) const {}
@@ -47,7 +49,7 @@ class FullPrecision : public Precision {
   AutocastGuard autocast() override { return {at::kCPU, std::nullopt}; }
   void backward(const at::Tensor& loss) override { loss.backward(); }
   at::Tensor unscale(ParameterStore&) override { return {}; }
-  void update(const at::Tensor&) override {}
+  void update(const at::Tensor&, const at::Tensor&) override {}
 };
 
 }  // namespace trainopt

@@ -2,11 +2,17 @@
 
 #include "device/device.h"
 #include "device/host_allocator.h"
+#include "device/memory.h"
+#include "train/checkpoint_writer.h"
+#include "train/micro_batches.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <spdlog/spdlog.h>
+
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,20 +36,37 @@ int64_t page_faults() {
   return usage.ru_minflt;
 }
 
-void check_finite(const Row& row, Metric metric) {
-  if (std::isfinite(row[metric].value_or(0.0))) return;
-  throw UserError(fmt::format("{} is not finite; lower optimizer.lr, warm it up, or look at the data of this step: step {}, {}", info(metric).name, row.step(),
-                              *row[metric]),
-                  ExitCode::diverged);
+std::string host_name() {
+  char name[256] = "?";
+  ::gethostname(name, sizeof name - 1);
+  return name;
 }
+
+std::string numbers_of(const Row& row) {
+  std::string text = fmt::format("step {}, loss {}", row.step(), *row[Metric::loss]);
+  if (row[Metric::grad_norm]) text += fmt::format(", gradient norm {}", *row[Metric::grad_norm]);
+  return text;
+}
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 
 }  // namespace
 
-Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal)
-    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal),
+/// What the micro-batches of a step left behind.
+struct Trainer::Taken {
+  Record record;
+  std::shared_ptr<EventSpan> device_time;
+  int64_t samples = 0;
+};
+
+Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence)
+    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device) {
+  listener_.at("building the model", 0);
   model_ = plan_.model.build(plan_.device, plan_.seed);
-  BuildContext context{plan_, plan_.device, std::move(run_dir), model_.get(), nullptr};
+  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
+  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.train.on_nonfinite != OnNonfinite::abort);
+  BuildContext context{plan_, plan_.device, std::move(run_dir), model_.get(), nullptr, &outcome_.steps};
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
@@ -51,19 +74,37 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   optimizer_ = plan_.optimizer.build(context);
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
-  batches_ = plan_.data.open(plan_.device, plan_.steps);
-  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { update_step(); }};
   outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
+  if (persistence.resume) load(*persistence.resume);
+  open_batches();
   started_ = boundary_ = Clock::now();
+}
+
+void Trainer::open_batches() {
+  if (batches_) bad_samples_ = bad_samples();
+  batches_.reset();   // its memory first
+  batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps);
+}
+
+std::vector<RefusedSample> Trainer::bad_samples() const {
+  auto all = bad_samples_;
+  for (auto& one : batches_->bad_samples())
+    if (std::none_of(all.begin(), all.end(), [&](const RefusedSample& known) { return known.sample == one.sample; })) all.push_back(std::move(one));
+  return all;
 }
 
 void Trainer::run() {
   started_ = boundary_ = Clock::now();
-  while (!finished()) step();
-  deliver(late_.flush());
-  outcome_.wall_s = seconds_since(started_);
+  if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();   // a stop had come between
+  do {
+    while (!finished()) step();
+    deliver(late_.flush());   // may find that the last steps must be taken again
+  } while (!finished());
+  if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || stop_signal_ != 0)) save_checkpoint();
+  outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   if (plan_.evaluation && plan_.evaluation->at_end && stop_signal_ == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  if (checkpoints_) checkpoints_->finish();
   outcome_.stopped_by_signal = stop_signal_;
 }
 
@@ -76,33 +117,53 @@ void Trainer::pause() {
 
 void Trainer::step() {
   if (std::exchange(paused_, false)) boundary_ = Clock::now();
+  if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
   const auto observer = observe();
-  Record record(boundary_);
-  const auto device_time = std::make_shared<EventSpan>(plan_.device);
-  const auto stream = Stream::current(plan_.device);
-
   const int64_t step = outcome_.steps + 1;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
-  int64_t step_samples = 0;
-  for (bool last = false; !last;) {
-    const Batch micro = batches_->next();
-    if (micro.is_first) device_time->start.record(stream);   // waiting for data is not device time
-    outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
-    record.add(Metric::loss, runner_->micro_step(body_, micro));
-    step_samples = micro.step_items;
-    last = micro.is_last;
-  }
+
+  std::optional<Taken> taken;
+  while (!taken) taken = run_micro_batches(step);   // again, and smaller, where memory ran out
+  listener_.at("updating the weights", step);
   runner_->update_step(body_);
 
-  device_time->end.record(stream);
+  taken->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
-  outcome_.samples += step_samples;
-  record.set(Metric::learning_rate, learning_rate);
-  record.add(Metric::device_ms, device_time);
-  record.set_position(step, outcome_.samples, step_samples, plan_.data.samples());
-  after_step(std::move(record), observer != nullptr);
+  outcome_.samples += taken->samples;
+  ++steps_here_;
+  taken->record.set(Metric::learning_rate, learning_rate);
+  taken->record.set_position(step, outcome_.samples, taken->samples, plan_.data.samples());
+  after_step(std::move(taken->record), observer != nullptr);
+}
+
+/// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as before.
+std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
+  guard_->begin(step, outcome_.samples);
+  Taken taken{.record = Record(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
+  taken.record.add(Metric::device_ms, taken.device_time);
+  const auto stream = Stream::current(plan_.device);
+  try {
+    for (bool last = false; !last;) {
+      listener_.at("waiting for data", step);
+      const Batch batch = batches_->next();
+      if (batch.is_first) taken.device_time->start.record(stream);   // waiting for data is not device time
+      guard_->add_samples(batch.sample_ids);
+      listener_.at("forward and backward", step);
+      for (const Batch& micro : cut(batch, outcome_.micro_split)) {
+        outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
+        taken.record.add(Metric::loss, runner_->micro_step(body_, micro));
+      }
+      taken.samples = batch.step_items;
+      last = batch.is_last;
+    }
+  } catch (const std::exception& error) {   // named recovery: out of memory
+    if (!is_out_of_memory(error)) throw;
+    use_smaller_micro_batches(error);
+    return std::nullopt;
+  }
+  return taken;
 }
 
 /// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be recorded once and replayed.
@@ -114,16 +175,19 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
     loss = task_->loss(*model_, micro.get("input"), micro.get("target"), training_).loss * micro.weight;   // a mean over the step however it is cut
   }
   precision_->backward(loss);
+  guard_->watch(loss);
   return loss.detach();
 }
 
 void Trainer::update_step() {
   parameters_->finish_gradients();
-  const at::Tensor overflow = precision_->unscale(*parameters_);   // stays on the device
+  const at::Tensor overflow = precision_->unscale(*parameters_);        // stays on the device
+  const at::Tensor hold = guard_->decide(overflow, *parameters_);       // 1: nothing below may be written
   grad_norm_ = parameters_->clip(plan_.train.max_grad_norm);
-  optimizer_->step(*parameters_, overflow);                        // writes nothing where overflow is 1
-  precision_->update(overflow);
-  average_->update(*parameters_);
+  optimizer_->step(*parameters_, hold);
+  precision_->update(overflow, guard_->flag());
+  average_->update(*parameters_, hold);
+  guard_->settle_buffers();
   parameters_->clear_gradients();
 }
 
@@ -137,36 +201,129 @@ void Trainer::after_step(Record record, bool observed) {
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);
   if (const auto scale = precision_->loss_scale(); scale.defined()) record.add(Metric::loss_scale, scale);
+  if (guard_->flag().defined()) record.add(Metric::nonfinite, guard_->flag());
   record.set_memory(plan_.device);
-  const bool evaluates = plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
-  if (evaluates) synchronize(plan_.device);   // evaluation would wait for this work all the same; here it counts as the step's
+  const int64_t step = outcome_.steps;
+  const bool evaluates = evaluation_due();
+  const bool saves = checkpoints_ && checkpoints_->due(step);
+  if (evaluates || saves) synchronize(plan_.device);   // both would wait for this work all the same; here it counts as the step's
   record.finish();
   late_.submit(std::move(record));
   boundary_ = Clock::now();
-  // The first step is waited for once: its end is a number of the summary.
-  deliver(outcome_.steps == 1 ? late_.flush() : late_.poll());
+  // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to be sound.
+  deliver(steps_here_ == 1 || evaluates || saves ? late_.flush() : late_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
+  if (outcome_.steps != step) return;   // taken back
   if (evaluates) evaluate();
-  outcome_.wall_s = seconds_since(started_);
+  if (saves) save_checkpoint();
+  outcome_.wall_s = wall_s_before_ + seconds_since(started_);
 }
 
 bool Trainer::finished() const {
   if ((plan_.steps && outcome_.steps >= *plan_.steps) || stop_signal_ != 0) return true;
-  return plan_.train.max_time && outcome_.steps > 0 && seconds_since(started_) >= plan_.train.max_time->seconds;
+  return plan_.train.max_time && steps_here_ > 0 && seconds_since(started_) >= plan_.train.max_time->seconds;
+}
+
+bool Trainer::is_finite(const Row& row) const {
+  if (row[Metric::nonfinite].value_or(0) != 0 || !std::isfinite(row[Metric::loss].value_or(0))) return false;
+  // With a loss scale an overflow is expected now and then, and the scaler's business.
+  return row[Metric::loss_scale] || std::isfinite(row[Metric::grad_norm].value_or(0));
 }
 
 void Trainer::deliver(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
+    if (!is_finite(row)) return handle_nonfinite(row);   // the rows behind it are of steps that wrote nothing
+    if (replayed_step_ == row.step())
+      throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from the same state with the same samples; "
+                                  "the newest checkpoint is from before it, go on elsewhere: {}, on {} of {}",
+                                  numbers_of(row), plan_.device.str(), host_name()),
+                      ExitCode::hardware);
     listener_.step_done(row);
-    check_finite(row, Metric::loss);
-    // With a loss scale an overflow is expected now and then, and the scaler's business.
-    if (!row[Metric::loss_scale]) check_finite(row, Metric::grad_norm);
   }
+}
+
+/// What train.on_nonfinite says. Only with skip or rerun is the state that of the moment before the step; then it goes on from there.
+void Trainer::handle_nonfinite(const Row& row) {
+  const OnNonfinite policy = plan_.train.on_nonfinite;
+  const bool again = replayed_step_ == row.step();
+  const bool gradients = std::isfinite(*row[Metric::loss]);
+  const bool budget_left = outcome_.skipped_steps < plan_.train.max_skipped_steps;
+  const std::string what = fmt::format("{} not finite: {}", gradients ? "the gradients are" : "loss is", numbers_of(row));
+  const StepStart* start = guard_->start_of(row.step());
+  NonfiniteStep event{.step = row.step(), .epoch = static_cast<int64_t>(std::floor(row[Metric::epoch].value_or(0))), .loss = row[Metric::loss],
+                      .grad_norm = row[Metric::grad_norm], .sample_ids = start ? start->sample_ids : std::vector<int64_t>(), .action = ""};
+  const auto tell = [&](std::string action) {
+    if (!again) listener_.step_done(row);
+    event.action = std::move(action);
+    listener_.not_finite(event);
+  };
+  if (policy == OnNonfinite::skip && budget_left) {
+    tell("the step was left out");
+    ++outcome_.skipped_steps;
+    return rewind_to(row.step());
+  }
+  if (policy == OnNonfinite::rerun && !again) {
+    tell("the step is repeated");
+    replayed_step_ = row.step();
+    return rewind_to(row.step() - 1);
+  }
+  tell("the run ends");
+  if (again)
+    throw UserError(fmt::format("{}; it is so again when repeated, which speaks for data or recipe and against a hardware fault: look at its samples, lower "
+                                "optimizer.lr or warm it up",
+                                what),
+                    ExitCode::diverged);
+  if (policy == OnNonfinite::skip)
+    throw UserError(fmt::format("{}; train.max_skipped_steps were left out already: {}", what, outcome_.skipped_steps), ExitCode::diverged);
+  throw UserError(fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step", what), ExitCode::diverged);
+}
+
+/// The state on the device is that after `step` already; here the host follows.
+void Trainer::rewind_to(int64_t step) {
+  late_.flush();   // of steps that will be taken again
+  if (const StepStart* next = guard_->start_of(step + 1)) outcome_.samples = next->samples;
+  guard_->rewind_to(step + 1);
+  outcome_.steps = step;
+  open_batches();
+  boundary_ = Clock::now();
+}
+
+void Trainer::use_smaller_micro_batches(const std::exception& cause) {
+  const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.config.batch_size;
+  const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
+  parameters_->clear_gradients();
+  guard_->take_back();
+  if (largest(pieces) <= 1) {
+    ArchiveWriter held;
+    save(held);
+    int64_t gradients = 0;
+    for (const auto& gradient : parameters_->gradients())
+      if (gradient.defined()) gradients += static_cast<int64_t>(gradient.nbytes());
+    const auto figures = memory_figures(plan_.device);
+    throw UserError(fmt::format("out of memory with one sample a micro-batch; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; a smaller model, "
+                                "16-bit precision or more memory is needed",
+                                mib(held.bytes_under("model.")), mib(gradients), mib(held.bytes_under("optimizer.")),
+                                figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated), mib(figures->reserved))
+                                        : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
+                    ExitCode::memory);
+  }
+  outcome_.micro_split = 2 * pieces;
+  release_cached_memory(plan_.device);
+  spdlog::warn("out of memory in step {}: from here on {} samples at a time instead of {}, {} times as often; the same global batch{}", outcome_.steps + 1,
+               largest(2 * pieces), largest(pieces), 2,
+               model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once: other numbers than without this");
+  spdlog::debug("{}", cause.what());
+  open_batches();
+}
+
+bool Trainer::evaluation_due() const {
+  return plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
 }
 
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(late_.flush());
+  listener_.at("evaluating", outcome_.steps);
   if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, stop_signal_)) {
     outcome_.evaluation = result;
     evaluated_at_ = outcome_.steps;
@@ -175,9 +332,21 @@ void Trainer::evaluate() {
   boundary_ = Clock::now();
 }
 
+void Trainer::save_checkpoint() {
+  listener_.at("saving a checkpoint", outcome_.steps);
+  outcome_.wall_s = wall_s_before_ + seconds_since(started_);
+  ArchiveWriter archive;
+  save(archive);
+  listener_.save(archive);
+  checkpoints_->save(archive, outcome_.steps);
+  saved_at_ = outcome_.steps;
+  boundary_ = Clock::now();
+}
+
 std::unique_ptr<StepObserver> Trainer::observe() {
   Observations& seen = outcome_.observations;
-  if (outcome_.steps + 1 != std::min(kObservedStep, plan_.steps.value_or(kObservedStep))) return nullptr;
+  const int64_t steps_to_come = plan_.steps.value_or(kObservedStep + outcome_.steps) - outcome_.steps;
+  if (seen.step != 0 || (steps_here_ + 1 < kObservedStep && steps_to_come > 1)) return nullptr;
   for (const auto& gradient : parameters_->gradients()) seen.gradients_at_start += gradient.defined();
   seen.tf32_allowed = at::globalContext().allowTF32CuDNN() && at::globalContext().allowTF32CuBLAS();
   seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
@@ -207,9 +376,50 @@ void Trainer::save(ArchiveWriter& archive) const {
   optimizer_->save(archive);
   precision_->save(archive);
   average_->save(archive);
+  archive.tensor("random.model", training_.generator->get_state());
   archive.value("step", outcome_.steps);
   archive.value("samples", outcome_.samples);
   archive.value("seed", plan_.seed);
+  archive.value("wall_s", outcome_.wall_s);
+  archive.value("skipped_steps", outcome_.skipped_steps);
+  archive.value("micro_split", outcome_.micro_split);
+  archive.value("data", to_json(plan_.data.identity()));
+  archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
+  archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
+}
+
+void Trainer::load(const ArchiveReader& archive) {
+  plan_.data.require_identity(identity_from(archive.value("data")));
+  ArchiveWriter expected;
+  save(expected);
+  // A loss scale that is new starts as if the run did, one that is gone is forgotten; everything else must be there.
+  const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
+  at::Tensor random_state = training_.generator->get_state();
+  const bool same_generator = archive.tensor("random.model").sizes() == random_state.sizes();   // a CPU's and a GPU's differ
+  std::vector<std::string> apart;
+  if (!same_precision) apart.push_back("precision.");
+  if (!same_generator) apart.push_back("random.");
+  archive.require_like(expected, apart);
+  for (auto [name, tensor] : model_->state()) archive.tensor("model." + name, tensor);
+  optimizer_->load(archive);
+  if (same_precision) precision_->load(archive);
+  else spdlog::warn("the checkpoint was trained in another precision: {}", archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
+  average_->load(archive);
+  outcome_.steps = archive.integer("step");
+  if (same_generator) {
+    archive.tensor("random.model", random_state);
+    training_.generator->set_state(random_state);
+  } else {
+    spdlog::warn("the checkpoint was trained on another kind of device: what the model itself draws (dropout) starts anew");
+    training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps));
+  }
+  outcome_.resumed_from = saved_at_ = outcome_.steps;
+  outcome_.samples = archive.integer("samples");
+  outcome_.skipped_steps = archive.integer("skipped_steps");
+  outcome_.micro_split = archive.integer("micro_split");
+  outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();
+  if (const Json& evaluation = archive.value("evaluation"); !evaluation.is_null()) outcome_.evaluation = evaluation_from(evaluation);
+  if (const Json& at = archive.value("evaluated_at"); !at.is_null()) evaluated_at_ = at.get<int64_t>();
 }
 
 }  // namespace trainopt

@@ -7,6 +7,7 @@
 #include "train/evaluation.h"
 #include "train/plan.h"
 #include "train/schedule.h"
+#include "train/step_guard.h"
 
 #include <atomic>
 #include <filesystem>
@@ -15,6 +16,15 @@
 
 namespace trainopt {
 
+class CheckpointWriter;
+
+struct NonfiniteStep {
+  int64_t step = 0, epoch = 0;
+  std::optional<double> loss, grad_norm;
+  std::vector<int64_t> sample_ids;
+  std::string action;                             ///< what is done about it: "the step was left out"
+};
+
 /// Told what happens while it happens, on the trainer's thread.
 class RunListener {
  public:
@@ -22,12 +32,27 @@ class RunListener {
   /// Steps in order, on a GPU one or two late. Telemetry's columns are still empty.
   virtual void step_done(const Row& row) = 0;
   virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
+  /// A step whose loss or gradients were not finite; after its step_done().
+  virtual void not_finite(const NonfiniteStep&) {}
+  /// What the trainer does from now on: "waiting for data". Called some times a step.
+  virtual void at(const char* /*stage*/, int64_t /*step*/) {}
+  /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the records need.
+  virtual void save(ArchiveWriter&) {}
+};
+
+/// What a run keeps beyond its own process; both may be absent.
+struct Persistence {
+  CheckpointWriter* checkpoints = nullptr;        ///< where those that are due go
+  const ArchiveReader* resume = nullptr;          ///< the state to go on from; read in the constructor
 };
 
 struct RunOutcome {
-  int64_t steps = 0, samples = 0;
-  double wall_s = 0;                              ///< from the start of training, not of the process
-  std::optional<double> time_to_first_step_s;     ///< from the start of training to the end of the first step, its device work included
+  int64_t steps = 0, samples = 0;                 ///< of the training, also before it was resumed
+  std::optional<int64_t> resumed_from;            ///< the step of the checkpoint
+  double wall_s = 0;                              ///< from the start of training, not of the process; the time before it was resumed included
+  std::optional<double> time_to_first_step_s;     ///< from this process's start of training to the end of its first step, its device work included
+  int64_t skipped_steps = 0;                      ///< left out because they were not finite
+  int64_t micro_split = 1;                        ///< pieces that each micro-batch is cut into since memory ran out
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;     ///< the last one
   Observations observations;
@@ -37,10 +62,11 @@ class Trainer {
  public:
   /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step and between the
   /// batches of an evaluation, which is then dropped; not 0 ends the run there.
-  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal);
+  /// Throws UserError: checkpoint or data if the state to resume from does not fit the plan.
+  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence = {});
 
-  /// To the end of the plan, or to a stop. Throws UserError(diverged) at a loss that is not finite, and whatever parts throw;
-  /// outcome() then says how far it came.
+  /// To the end of the plan, or to a stop. Throws UserError: diverged or hardware as train.on_nonfinite says, memory if one sample a
+  /// micro-batch is too much, and whatever parts throw; outcome() then says how far it came.
   void run();
 
   /// One step, for callers that let trainers take turns.
@@ -51,22 +77,35 @@ class Trainer {
 
   /// The state of every part, for another run to read; the model's under torchvision's names.
   void save(ArchiveWriter& archive) const;
+  /// Of the training data, those that others took the place of, and the one that ended the run.
+  std::vector<RefusedSample> bad_samples() const;
   const Model& model() const { return *model_; }
   const Plan& plan() const { return plan_; }
   const RunOutcome& outcome() const { return outcome_; }
 
  private:
+  struct Taken;
   at::Tensor micro_step(const Batch& micro);
   void update_step();
+  std::optional<Taken> run_micro_batches(int64_t step);
   void after_step(Record record, bool observed);
+  bool evaluation_due() const;
   void evaluate();
+  void save_checkpoint();
+  void load(const ArchiveReader& archive);
+  void open_batches();
   void deliver(const std::vector<Row>& rows);
+  bool is_finite(const Row& row) const;
+  void handle_nonfinite(const Row& row);
+  void rewind_to(int64_t step);
+  void use_smaller_micro_batches(const std::exception& cause);
   std::unique_ptr<StepObserver> observe();
   void observe_input(const BatchSourceStats& stats);
 
   Plan plan_;
   RunListener& listener_;
   const std::atomic<int>& stop_signal_;
+  CheckpointWriter* checkpoints_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;
@@ -74,15 +113,19 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<WeightAverage> average_;
+  std::unique_ptr<StepGuard> guard_;
   std::unique_ptr<BatchSource> batches_;
+  std::vector<RefusedSample> bad_samples_;        ///< of sources before batches_
   Schedule schedule_;
   LateReader late_;
   ForwardContext training_;
   StepBody body_;
   at::Tensor grad_norm_;                          ///< of the last update; undefined without clipping
-  std::optional<int64_t> diverged_at_;
-  std::optional<int64_t> evaluated_at_;
+  std::optional<int64_t> replayed_step_;          ///< not finite the first time, running again
+  std::optional<int64_t> evaluated_at_, saved_at_;
   Clock::time_point started_, boundary_;          ///< of training; of the step that comes
+  double wall_s_before_ = 0;                      ///< of the training, before it was resumed
+  int64_t steps_here_ = 0;                        ///< taken by this process
   bool paused_ = false;
   RunOutcome outcome_;
 };

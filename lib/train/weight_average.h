@@ -10,14 +10,15 @@ class ParameterStore;
 class WeightAverage {
  public:
   virtual ~WeightAverage() = default;
-  virtual void update(ParameterStore& parameters) = 0;
+  /// Writes nothing where `held_back` (a float on the device, may be undefined) is 1.
+  virtual void update(ParameterStore& parameters, const at::Tensor& held_back) = 0;
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}
 };
 
 class NoAverage : public WeightAverage {
  public:
-  void update(ParameterStore&) override {}
+  void update(ParameterStore&, const at::Tensor&) override {}
 };
 
 }  // namespace trainopt

@@ -1,10 +1,11 @@
 """Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works from."""
 import os
 import re
+import subprocess
 
 import pytest
 
-from conftest import TINY
+from conftest import PROGRAM, TINY
 
 
 def places(result):
@@ -114,12 +115,37 @@ def test_all_problems_at_once(trainopt):
     ("not UTF-8", b"name: \xff\xfe\n"), ("NUL", b"name: a\x00b\n"), ("merge key", b"a: &a {seed: 1}\n<<: *a\n"),
     ("tag", b"seed: !!python/object:os.system 1\n"), ("cycle", b"data: &d {transforms: *d}\n"),
     ("depth", b"seed: " + b"[" * 10000 + b"]" * 10000),
+    ("UTF-16", "seed: 1\n".encode("utf-16")), ("100 MB", 100_000_000), ("scalar", b"x" * 1_000_000),
+    ("wide", b"{" + b",".join(b"k%d: 1" % i for i in range(45_000)) + b"}"), ("escape", b'name: "\\N"\n'),
     ("bomb", b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 10))),
-])
-def test_hostile_files(trainopt, name, content):
-    trainopt.write("bad.yaml", content)
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_hostile_files(trainopt, cost_of_tiny, name, content):
+    trainopt.write("bad.yaml", content if isinstance(content, bytes) else b"")
+    if isinstance(content, int):
+        os.truncate(trainopt.folder / "bad.yaml", content)
     result = trainopt.refused("check", "bad.yaml", says=["bad.yaml"])
     assert len(result.err) < 20000, name
+    seconds, mebibytes = (bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost_of_tiny))
+    assert seconds < 1 and mebibytes < 100, (name, seconds, mebibytes)
+
+
+def cost(folder, recipe):
+    """CPU seconds and peak MiB of `check`; libtorch's own share is in them."""
+    process = subprocess.Popen([PROGRAM, "check", recipe], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, _, usage = os.wait4(process.pid, 0)
+    process.returncode = 0
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+@pytest.fixture(scope="module")
+def cost_of_tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cost")
+    (folder / "tiny.yaml").write_text(TINY)
+    return cost(folder, "tiny.yaml")
+
+
+def test_a_file_without_end(trainopt):
+    trainopt.refused("check", "/dev/zero", says=["/dev/zero", "too large"])
 
 
 def test_windows_text_is_accepted(trainopt):

@@ -32,6 +32,8 @@ struct JpegReader::State {
   }
 
   void open();
+  /// Whether a progressive image ends before all of its coefficients are there in full; libjpeg then smooths what it has.
+  bool is_unfinished() const;
   /// Rows up to `height` of the output, beginning at the next; each `width` pixels wide.
   void read_rows(ImageU8& out);
 };
@@ -91,6 +93,14 @@ void JpegReader::State::open() {
   info.do_fancy_upsampling = TRUE;
 }
 
+bool JpegReader::State::is_unfinished() const {
+  if (!info.progressive_mode || !info.coef_bits) return false;
+  for (int component = 0; component < info.num_components; ++component)
+    for (int i = 0; i < DCTSIZE2; ++i)
+      if (info.coef_bits[component][i] != 0) return true;
+  return false;
+}
+
 void JpegReader::State::read_rows(ImageU8& out) {
   const bool inks = info.out_color_space == JCS_CMYK;
   const int64_t height = out.size().height, width = out.size().width;
@@ -134,12 +144,13 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a little
   // more.
   constexpr int64_t kMargin = 2;
-  const int64_t top = std::max<int64_t>(part.top - kMargin, 0);
+  int64_t top = std::max<int64_t>(part.top - kMargin, 0);
   const int64_t bottom = std::min(part.bottom() + kMargin, whole.height);
   JDIMENSION left = static_cast<JDIMENSION>(std::max<int64_t>(part.left - kMargin, 0));
   JDIMENSION width = static_cast<JDIMENSION>(std::min(part.right() + kMargin, whole.width) - left);
   state_->guarded([&] {
     jpeg_start_decompress(&info);
+    if (state_->is_unfinished()) top = left = 0, width = info.output_width;   // smoothing looks further than the margin
     if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);   // moves both outwards to whole blocks
     if (top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(top));
   });

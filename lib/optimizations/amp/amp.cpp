@@ -16,7 +16,7 @@ class Autocast : public Precision {
   AutocastGuard autocast() override { return {device_, type_}; }
   void backward(const at::Tensor& loss) override { loss.backward(); }
   at::Tensor unscale(ParameterStore&) override { return {}; }
-  void update(const at::Tensor&) override {}
+  void update(const at::Tensor&, const at::Tensor&) override {}
 
  private:
   at::DeviceType device_;
@@ -48,7 +48,13 @@ class ScaledAutocast : public Autocast {
     return overflow;
   }
 
-  void update(const at::Tensor& overflow) override { at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_); }
+  void update(const at::Tensor& overflow, const at::Tensor& held_back) override {
+    const at::Tensor scale = held_back.defined() ? scale_.clone() : scale_, growth_tracker = held_back.defined() ? growth_tracker_.clone() : growth_tracker_;
+    at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_);
+    if (!held_back.defined()) return;
+    scale_.copy_(at::where(held_back > 0, scale, scale_));
+    growth_tracker_.copy_(at::where(held_back > 0, growth_tracker, growth_tracker_));
+  }
 
   at::Tensor loss_scale() const override { return used_; }
 

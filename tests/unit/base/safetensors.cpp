@@ -4,6 +4,8 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstring>
 
@@ -35,6 +37,15 @@ std::string refusal(const std::string& bytes) {
 
 }  // namespace
 
+TEST_CASE("a refusal is one short line, whatever the file says") {
+  const std::string long_name = refusal(file_of("{\"a\\n" + std::string(5000, 'w') + "\":1}", ""));
+  CHECK_THAT(long_name, ContainsSubstring("tensor 'a www") && ContainsSubstring("…"));
+  CHECK(long_name.size() < 600);
+  std::string shape = "1.5";
+  for (int i = 0; i < 5000; ++i) shape += ",1.5";
+  CHECK(refusal(file_of(R"({"w":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", "1")).size() < 600);
+}
+
 TEST_CASE("safetensors reads back what it wrote") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "weights.safetensors";
@@ -50,20 +61,30 @@ TEST_CASE("safetensors reads back what it wrote") {
   CHECK(file.metadata() == SafetensorsMetadata{{"format", "pt"}, {"step", "12"}});
   REQUIRE(file.entries().size() == 4);
   std::vector<std::string> names;
-  for (const auto& entry : file.entries()) {
+  const std::string first = read_file(path, ExitCode::data);
+  std::vector<std::string> data;
+  for (const auto& entry : file.entries()) data.emplace_back(entry.bytes, '\0');
+  const Checksum checksum = file.read([&](size_t i) { return data[i].data(); });
+  Checksum expected;
+  expected.add(first.data(), first.size());
+  CHECK(checksum.value() == expected.value());
+  CHECK(checksum.bytes() == static_cast<int64_t>(first.size()));
+  size_t offset = first.size();
+  for (const auto& entry : file.entries()) offset -= entry.bytes;
+  for (size_t i = 0; i < data.size(); ++i) {
+    const auto& entry = file.entries()[i];
     names.push_back(entry.name);
-    const size_t item = safetensors_item_bytes(entry.dtype);
-    CHECK(reinterpret_cast<uintptr_t>(entry.data) % item == 0);
+    CHECK(offset % safetensors_item_bytes(entry.dtype) == 0);
+    offset += entry.bytes;
     const auto& original = *std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == entry.name; });
     CHECK(entry.dtype == original.dtype);
     CHECK(entry.shape == original.shape);
     REQUIRE(entry.bytes == original.bytes);
-    if (entry.bytes > 0) CHECK(std::memcmp(entry.data, original.data, entry.bytes) == 0);
+    if (entry.bytes > 0) CHECK(std::memcmp(data[i].data(), original.data, entry.bytes) == 0);
   }
   CHECK(names[0] == "count");
   CHECK(names[3] == "small");
 
-  const std::string first = read_file(path, ExitCode::data);
   write_safetensors(path, entries, {{"format", "pt"}, {"step", "12"}});
   CHECK(read_file(path, ExitCode::data) == first);
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // no temporary file stays
@@ -105,6 +126,7 @@ TEST_CASE("safetensors refuses everything else, saying why") {
       {file_of(" {}", ""), "does not begin with '{'"},
       {file_of("{\"w\":", ""), "not valid JSON"},
       {file_of("{} {}", ""), "not valid JSON"},
+      {file_of(R"({"w":{"dtype":"U8","shape":[1e999],"data_offsets":[0,1]}})", "1"), "a number too large"},
       {file_of("{\"\xff\":1}", ""), "not valid JSON"},
       {file_of("{\"\xc0\xaf\":1}", ""), "not valid JSON"},
       {file_of("{\"a\":[[[[[[1]]]]]]}", ""), "nested too deeply"},
@@ -147,13 +169,47 @@ TEST_CASE("safetensors refuses everything else, saying why") {
 }
 
 TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
-  for (const char* path : {"/nonexistent/x.safetensors", "/tmp", "/dev/null"}) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";   // has no writer, and nobody waits for one
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
     try {
       const SafetensorsFile file(path);
       FAIL(path);
     } catch (const UserError& error) {
       CHECK(error.code() == ExitCode::checkpoint);
-      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + std::string(path)));
+      CHECK_THAT(error.what(), ContainsSubstring("cannot read " + path));
     }
   }
+}
+
+TEST_CASE("what is appended has the checksum that is read back, over many pieces") {
+  const TemporaryFolder folder;
+  std::vector<uint32_t> values(3'000'001);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint32_t>(i * 2654435761u);
+  File file = File::create(folder / "a");
+  const Checksum written =
+      append_safetensors(file, {{"w", "F32", {3'000'001}, values.data(), values.size() * 4}, {"b", "U8", {3}, values.data(), 3}}, {{"k", "v"}});
+  file.sync();
+  file.close();
+  const std::string bytes = read_file(folder / "a", ExitCode::data);
+  Checksum expected;
+  expected.add(bytes.data(), bytes.size());
+  CHECK(written.value() == expected.value());
+  std::vector<uint32_t> read(values.size());
+  uint32_t last = 0;
+  const SafetensorsFile again(folder / "a");
+  CHECK(again.read([&](size_t i) { return i == 0 ? static_cast<void*>(read.data()) : &last; }).value() == written.value());
+  CHECK(read == values);
+  CHECK(std::memcmp(&last, values.data(), 3) == 0);
+
+  std::filesystem::resize_file(folder / "a", bytes.size() - 1);
+  CHECK_THROWS_WITH(again.read([&](size_t i) { return i == 0 ? static_cast<void*>(read.data()) : &last; }),
+                    ContainsSubstring("became shorter while it was read"));
+}
+
+TEST_CASE("a header that promises more than the file has is not made room for") {
+  const TemporaryFolder folder;
+  write_file(folder / "a", file_of("{}", "", 99'999'999));
+  CHECK_THROWS_WITH(SafetensorsFile(folder / "a"), ContainsSubstring("would have 99999999 bytes (at most 100000000, and the file has 10)"));
 }

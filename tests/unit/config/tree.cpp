@@ -71,6 +71,8 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
   check_rejected(std::string((1 << 20) + 1, '#'), "is too large");
   check_rejected(std::string("seed: 1\nname: a\0b\n", 17), "r.yaml:2:8: control byte 0x00");
   check_rejected("name: \"a\\0b\"\n", "NUL");
+  check_rejected("name: \"a\\N\"\n", "r.yaml:1:7: an escape gives a byte that is not UTF-8: 0x85");
+  check_rejected("\"a\\_\": 1\n", "an escape gives a byte that is not UTF-8: 0xA0");
   check_rejected("seed: 1\nname: \xC3(\n", "r.yaml:2:7: is not UTF-8: byte 0xC3");
   check_rejected("name: \xED\xA0\x80\n", "is not UTF-8");
   check_rejected(std::string("\xFF\xFE" "a\0:\0", 6), "is UTF-16");

@@ -6,6 +6,7 @@
 #include "support/catch.h"
 
 #include <png.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -87,7 +88,7 @@ TEST_CASE("fake images depend on seed and number alone and look random") {
   REQUIRE(load(*small, 7) != load(*small, 8));
   REQUIRE(load(*small, 7) != load(*other, 7));
   REQUIRE(small->label(7) == huge->label(7));
-  REQUIRE(small->fingerprint() != large->fingerprint());
+  REQUIRE((small->identity() != large->identity()));
   double sum = 0;
   std::vector<int64_t> labels(10);
   for (int64_t i = 0; i < 2000; ++i) {
@@ -226,4 +227,91 @@ TEST_CASE("the memory cache gives the same images without the files") {
   REQUIRE(at::equal(third, take_all(*cached)));
   data.decode = DecodeKind::scaled;
   REQUIRE_THROWS_AS(open_training_data(data, 0), UserError);
+}
+
+TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end the run with their name") {
+  struct Change { const char* name; void (*make)(const fs::path&); const char* reason; };
+  const Change change = GENERATE(
+      Change{"deleted", [](const fs::path& file) { fs::remove(file); }, "No such file"},
+      Change{"shrunk", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }, "PNG: "},
+      Change{"emptied", [](const fs::path& file) { fs::resize_file(file, 0); }, "the file is empty"},
+      Change{"replaced by a folder", [](const fs::path& file) { fs::remove(file), fs::create_directory(file); }, "Is a directory"},
+      Change{"replaced by a pipe", [](const fs::path& file) { fs::remove(file), ::mkfifo(file.c_str(), 0644); }, "not a regular file"},
+      Change{"replaced by another image", [](const fs::path& file) { write_grey_png(file, 9, 9, 1); }, "9x9"});
+  INFO(change.name);
+  for (const int64_t workers : {0, 2}) {
+    const TemporaryFolder folder;
+    for (int i = 0; i < 80; ++i) write_grey_png(folder.path / "a" / fmt::format("{:02}.png", i), 4, 6, 1);
+    DataConfig data;
+    data.dataset = DatasetKind::image_folder;
+    data.path = folder.path.string();
+    data.batch_size = 4;
+    data.num_workers = workers;
+    data.shuffle = false;
+    auto loader = make_loader(data, open_training_data(data, 0), {});
+    loader->release(loader->next());
+    for (int i = 40; i < 80; ++i) change.make(folder.path / "a" / fmt::format("{:02}.png", i));   // further than was prefetched
+    const auto error = data_error([&] {
+      for (int batch = 1; batch < 20; ++batch) loader->release(loader->next());
+    });
+    CHECK_THAT(error, ContainsSubstring((folder.path / "a/40.png").string()) && ContainsSubstring(change.reason));
+  }
+}
+
+TEST_CASE("D16: a data set's identity changes with whatever would change its samples, and says what did") {
+  const TemporaryFolder folder;
+  const auto cifar = [&] { return read_cifar10(folder.path.string())->identity(); };
+  write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
+  write_bytes(folder.path / "data_batch_2.bin", record(3, 30));
+  const DataIdentity before = cifar();
+  CHECK(before.kind == "cifar10");
+  CHECK(!first_difference(before, cifar()));
+  const auto content_changed = [&](const DataIdentity& now) {
+    CHECK(now.samples == before.samples);
+    CHECK(first_difference(before, now).value_or("").starts_with("content "));
+  };
+  write_bytes(folder.path / "data_batch_2.bin", record(3, 31));
+  content_changed(cifar());
+  write_bytes(folder.path / "data_batch_2.bin", record(2, 20));   // the same records in other files
+  write_bytes(folder.path / "data_batch_1.bin", record(3, 30) + record(1, 10));
+  content_changed(cifar());
+  write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
+  fs::remove(folder.path / "data_batch_2.bin");
+  write_bytes(folder.path / "data_batch_3.bin", record(3, 30));
+  content_changed(cifar());
+  write_bytes(folder.path / "data_batch_4.bin", record(3, 30));
+  CHECK(first_difference(before, cifar()) == "samples 3 → 4");
+
+  const auto seeds = [](int64_t size, uint64_t seed) { return make_fake_cifar10(size, seed)->identity(); };
+  CHECK(first_difference(seeds(10, 3), seeds(10, 4)) == "content seed 3 → seed 4");
+  CHECK(first_difference(seeds(10, 3), before) == "kind fake_cifar10 → cifar10");
+  CHECK(first_difference({"a", 1, 2, ""}, {"a", 1, 3, "x"}) == "classes 2 → 3");
+}
+
+TEST_CASE("D16: an image folder's identity changes with names, order and sizes of its files") {
+  const TemporaryFolder folder;
+  const auto identity = [&] { return open_image_folder(folder.path.string(), {})->identity(); };
+  write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);
+  write_grey_png(folder.path / "a" / "2.png", 4, 6, 1);
+  write_grey_png(folder.path / "b" / "3.png", 4, 6, 1);
+  const DataIdentity before = identity();
+  CHECK((identity() == before));
+  const auto changed_back = [&](const char* field, const auto& change, const auto& restore) {
+    change();
+    INFO(field);
+    CHECK(first_difference(before, identity()).value_or("").starts_with(field));
+    restore();
+    CHECK((identity() == before));
+  };
+  const auto move = [&](const char* from, const char* to) { return [=, &folder] { fs::rename(folder.path / from, folder.path / to); }; };
+  changed_back("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));      // order and name
+  changed_back("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));      // class
+  changed_back("content", move("a", "c"), move("c", "a"));
+  changed_back("content", [&] { std::ofstream(folder.path / "b/3.png", std::ios::app) << "x"; },
+               [&] { fs::resize_file(folder.path / "b/3.png", fs::file_size(folder.path / "b/3.png") - 1); });
+  changed_back("samples 3 → 2", move("a/2.png", "a/2.txt"), move("a/2.txt", "a/2.png"));
+  changed_back("samples 3 → 4", [&] { write_grey_png(folder.path / "c" / "1.png", 4, 6, 1); }, [&] { remove_tree(folder.path / "c"); });
+  fs::remove(folder.path / "b/3.png");
+  write_grey_png(folder.path / "b" / "4.png", 4, 6, 1);
+  CHECK(first_difference(before, identity()).value_or("").starts_with("content"));
 }

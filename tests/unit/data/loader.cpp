@@ -5,10 +5,7 @@
 
 #include "base/error.h"
 
-#include <unistd.h>
-
 #include <bit>
-#include <fstream>
 
 using namespace trainopt;
 
@@ -27,12 +24,6 @@ std::shared_ptr<ProbeDataset> probe(int64_t size, int64_t microseconds = 0) {
   auto dataset = std::make_shared<ProbeDataset>(size, 8);
   dataset->microseconds = microseconds;
   return dataset;
-}
-
-int64_t resident_bytes() {
-  int64_t total = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace
@@ -218,6 +209,27 @@ TEST_CASE("a paused loader can be thrown away") {
   loader->pause();
   loader.reset();
   SUCCEED();
+}
+
+TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no open file and no memory") {
+  auto data = augmented(2, 4);
+  data.persistent_workers = true;
+  const auto dataset = probe(400);
+  const auto throw_away = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      auto loader = make_loader(data, dataset, {});
+      if (i % 4 == 0) loader->start();                       // nothing taken
+      if (i % 4 == 1) loader->release(loader->next());
+      if (i % 4 == 2) loader->next();                        // and not given back
+      if (i % 4 == 3) take(*loader, 2), loader->pause();
+    }
+  };
+  throw_away(100);
+  const int64_t threads = thread_count(), files = entries_in("/proc/self/fd"), memory = resident_bytes();
+  throw_away(1000);
+  CHECK(threads_come_down_to(threads));
+  CHECK(entries_in("/proc/self/fd") == files);
+  CHECK(resident_bytes() - memory < 4 << 20);   // a thousand threads' stacks, or one loader's slots kept each time, would be ten times that
 }
 
 TEST_CASE("the number of slots follows workers, prefetching and the limit") {

@@ -5,6 +5,9 @@
 
 #include "base/error.h"
 
+#include <algorithm>
+#include <new>
+
 using namespace trainopt;
 
 namespace {
@@ -57,7 +60,8 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     data.max_bad_samples = 3;
     auto loader = make_loader(data, dataset, {});
     all.push_back(take(*loader, 20));  // two epochs: a sample counts once
-    REQUIRE(loader->samples().bad_samples().size() == 3);
+    const std::vector<RefusedSample> known{{3, "probe 3", "made to be bad"}, {17, "probe 17", "made to be bad"}, {39, "probe 39", "made to be bad"}};
+    REQUIRE((loader->samples().bad_samples() == known));
   }
   REQUIRE(all[1] == all[0]);
   REQUIRE(all[2] == all[0]);
@@ -104,4 +108,65 @@ TEST_CASE("a data set of bad samples only is an error, not a search without end"
   data.max_bad_samples = 100;
   auto loader = make_loader(data, dataset, {});
   REQUIRE_THAT(error_of(*loader), ContainsSubstring("5 so far"));
+}
+
+TEST_CASE("D5: what could not be used is known completely, in order, also after the run has failed") {
+  for (const int64_t workers : {0, 3}) {
+    auto dataset = std::make_shared<ProbeDataset>(100, 4);
+    for (int64_t i = 99; i > 50; --i) dataset->bad.insert(i);
+    dataset->microseconds = 20;
+    auto data = plain(workers);
+    data.on_bad_sample = OnBadSample::substitute;
+    data.max_bad_samples = 20;
+    auto batches = make_batches(data, dataset, {});
+    std::string error;
+    REQUIRE(batches->bad_samples().empty());
+    while (error.empty()) {
+      try {
+        batches->next();
+      } catch (const UserError& caught) {
+        error = caught.what();
+      }
+    }
+    const auto bad = batches->bad_samples();
+    REQUIRE(bad.size() >= 21);
+    REQUIRE(bad.size() <= static_cast<size_t>(21 + workers));   // the other workers finish theirs
+    CHECK(std::is_sorted(bad.begin(), bad.end(), [](const auto& one, const auto& other) { return one.sample < other.sample; }));
+    for (const RefusedSample& one : bad) {
+      CHECK(dataset->bad.contains(one.sample));
+      CHECK(one.name == fmt::format("probe {}", one.sample));
+      CHECK(one.reason == "made to be bad");
+    }
+  }
+  auto dataset = std::make_shared<ProbeDataset>(20, 4);
+  dataset->bad = {5};
+  auto batches = make_batches(plain(0), dataset, {});
+  batches->next();
+  CHECK_THROWS_AS(batches->next(), UserError);
+  CHECK((batches->bad_samples() == std::vector<RefusedSample>{{5, "probe 5", "made to be bad"}}));
+}
+
+TEST_CASE("D18: whatever a worker throws, the earliest comes out, as it was, after all threads have ended") {
+  const int64_t threads_before = thread_count();
+  struct NobodyKnowsMe {};
+  for (const int64_t workers : {0, 1, 3}) {
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      auto dataset = std::make_shared<ProbeDataset>(60, 4);
+      dataset->microseconds = 30;
+      dataset->fails = {{13, [] { throw std::bad_alloc(); }}, {14, [] { throw std::runtime_error("a bug"); }}, {15, [] { throw NobodyKnowsMe(); }}};
+      dataset->bad = {16};
+      const auto fails_at_fourth = [&](auto check) {
+        auto loader = make_loader(plain(workers), dataset, {});
+        take(*loader, 3);
+        check(*loader);
+        REQUIRE(threads_come_down_to(threads_before));
+        check(*loader);
+      };
+      fails_at_fourth([](Loader& loader) { REQUIRE_THROWS_AS(loader.next(), std::bad_alloc); });
+      dataset->fails.erase(13);
+      fails_at_fourth([](Loader& loader) { REQUIRE_THROWS_WITH(loader.next(), "a bug"); });
+      dataset->fails.erase(14);
+      fails_at_fourth([](Loader& loader) { REQUIRE_THROWS_AS(loader.next(), NobodyKnowsMe); });
+    }
+  }
 }

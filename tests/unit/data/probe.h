@@ -4,9 +4,14 @@
 #include "base/philox.h"
 #include "data/batch_source.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -16,6 +21,7 @@ class ProbeDataset : public Dataset {
  public:
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;
+  std::map<int64_t, std::function<void()>> fails;   ///< by sample: throws what it likes
   int64_t microseconds = 0;  ///< a sample takes between none and twice this, differently each time
   mutable std::atomic<int64_t> loads{0};
 
@@ -32,12 +38,13 @@ class ProbeDataset : public Dataset {
       std::this_thread::sleep_for(std::chrono::microseconds(mix_key(static_cast<uint64_t>(turn), static_cast<uint64_t>(sample)) %
                                                             (2 * static_cast<uint64_t>(microseconds))));
     if (bad.contains(sample)) throw BadSample("made to be bad");
+    if (const auto fail = fails.find(sample); fail != fails.end()) fail->second();
     scratch.file.resize(static_cast<size_t>(side_ * side_ * 3));
     for (size_t i = 0; i < scratch.file.size(); ++i) scratch.file[i] = pixel(sample, static_cast<int64_t>(i));
     pipeline.run({scratch.file.data(), side_, side_, side_ * 3}, key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override { return "probe " + std::to_string(sample); }
-  std::string fingerprint() const override { return "probe"; }
+  DataIdentity identity() const override { return {"probe", size_, 10, ""}; }
 
  private:
   int64_t size_, side_;
@@ -69,10 +76,18 @@ inline Delivered take(Loader& loader, int64_t count) {
   return all;
 }
 
-inline int64_t thread_count() {
+inline int64_t entries_in(const char* folder) {
   int64_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
   return count;
+}
+inline int64_t thread_count() { return entries_in("/proc/self/task"); }
+
+/// Of this process.
+inline int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 /// Waits up to a second; a joined thread may stay visible in /proc for a moment.

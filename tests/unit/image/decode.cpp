@@ -12,6 +12,9 @@
 #include <iterator>
 
 #include <jpeglib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace trainopt;
 
@@ -63,6 +66,69 @@ std::vector<uint8_t> encode(const ImageU8& image, int h, int v, Scans scans, uns
   return file;
 }
 
+/// The last component's scan again and again: small to store, long to decode.
+std::vector<uint8_t> with_more_scans(int64_t height, int64_t width, int times) {
+  std::vector<uint8_t> file = encode(pattern(height, width), 1, 1, Scans::one_each, 0);
+  file.resize(file.size() - 2);
+  const uint8_t scan_marker[] = {0xFF, 0xDA};
+  const std::vector<uint8_t> last(std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)), file.end());
+  for (int i = 0; i < times; ++i) file.insert(file.end(), last.begin(), last.end());
+  file.insert(file.end(), {0xFF, 0xD9});
+  return file;
+}
+
+/// Grey, with a header and not much else.
+std::vector<uint8_t> png_of(uint32_t height, uint32_t width) {
+  std::vector<uint8_t> file{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+  const auto number = [&](uint32_t value) {
+    for (const int shift : {24, 16, 8, 0}) file.push_back(static_cast<uint8_t>(value >> shift));
+  };
+  const auto chunk = [&](const std::string& name, const std::vector<uint8_t>& content) {
+    number(static_cast<uint32_t>(content.size()));
+    const size_t begin = file.size();
+    file.insert(file.end(), name.begin(), name.end());
+    file.insert(file.end(), content.begin(), content.end());
+    uint32_t sum = 0xFFFFFFFF;   // the format's checksum, CRC-32
+    for (size_t i = begin; i < file.size(); ++i) {
+      sum ^= file[i];
+      for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320 : 0);
+    }
+    number(~sum);
+  };
+  std::vector<uint8_t> header;
+  for (const uint32_t value : {width, height})
+    for (const int shift : {24, 16, 8, 0}) header.push_back(static_cast<uint8_t>(value >> shift));
+  header.insert(header.end(), {8, 0, 0, 0, 0});
+  chunk("IHDR", header);
+  chunk("IDAT", {0x78, 0x9C, 0x63, 0x00, 0x00});
+  return file;
+}
+
+/// How far decoding raises the memory of a process of its own, which refuses the file for this reason; huge if it does not.
+double peak_growth_mib(const std::vector<uint8_t>& file, const std::string& expected) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto peak_kib = [] {
+      struct rusage usage {};
+      ::getrusage(RUSAGE_SELF, &usage);
+      return static_cast<double>(usage.ru_maxrss);
+    };
+    const double before = peak_kib();
+    const bool refused = reason(file).find(expected) != std::string::npos;
+    const double growth = refused ? (peak_kib() - before) / 1024 : 1e9;
+    ::_exit(::write(ends[1], &growth, sizeof(growth)) == sizeof(growth) ? 0 : 1);
+  }
+  double growth = 1e9;
+  const bool told = ::close(ends[1]) == 0 && ::read(ends[0], &growth, sizeof(growth)) == sizeof(growth);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  REQUIRE(told);
+  return growth;
+}
+
 }  // namespace
 
 TEST_CASE("files decode to Pillow's bytes") {
@@ -110,6 +176,30 @@ TEST_CASE("a part of a JPEG has the pixels of the whole") {
   }
 }
 
+TEST_CASE("a part of a progressive JPEG that ends early has the pixels of the whole") {
+  const std::vector<uint8_t> full = encode(pattern(97, 131), 2, 2, Scans::progressive, 0);
+  const uint8_t scan_marker[] = {0xFF, 0xDA};
+  int cuts = 0;
+  for (auto scan = full.begin() + 1;; ++scan, ++cuts) {
+    scan = std::search(scan, full.end(), std::begin(scan_marker), std::end(scan_marker));
+    if (scan == full.end()) break;
+    if (cuts == 0) continue;   // no scan at all
+    std::vector<uint8_t> file(full.begin(), scan);
+    file.insert(file.end(), {0xFF, 0xD9});
+    ImageU8 all, buffer;
+    decode_image(file, all);
+    for (const Rect& part : {Rect{0, 0, 97, 131}, {40, 60, 20, 20}, {0, 50, 97, 30}, {90, 0, 7, 131}, {33, 65, 1, 1}}) {
+      JpegReader reader(file);
+      const InputRegion region = reader.read(part, 1, buffer);
+      for (int64_t y = part.top; y < part.bottom(); ++y)
+        REQUIRE(std::memcmp(all.row(y) + part.left * 3,
+                            region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+                            static_cast<size_t>(part.width * 3)) == 0);
+    }
+  }
+  CHECK(cuts > 5);
+}
+
 TEST_CASE("what is no image is said to be none") {
   const std::vector<uint8_t> jpeg = file_bytes("420.jpg");
   CHECK(reason({}) == "the file is empty");
@@ -147,20 +237,35 @@ TEST_CASE("sizes beyond the limits are refused from the header") {
 }
 
 TEST_CASE("a JPEG with hundreds of scans is refused") {
-  // The last component's scan again and again: small to store, long to decode.
-  std::vector<uint8_t> file = encode(pattern(16, 16), 1, 1, Scans::one_each, 0);
-  file.resize(file.size() - 2);
-  const uint8_t scan_marker[] = {0xFF, 0xDA};
-  const std::vector<uint8_t> last(std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)),
-                                  file.end());
-  const auto repeated = [&](int times) {
-    std::vector<uint8_t> longer = file;
-    for (int i = 0; i < times; ++i) longer.insert(longer.end(), last.begin(), last.end());
-    longer.insert(longer.end(), {0xFF, 0xD9});
-    return longer;
+  CHECK(reason(with_more_scans(16, 16, kMostScans - 3)) == "");
+  CHECK_THAT(reason(with_more_scans(16, 16, kMostScans - 2)), ContainsSubstring("more than 500 scans"));
+}
+
+TEST_CASE("D3: what a header announces is refused before memory is taken for it") {
+  const auto jpeg = [](const char* name, int height, int width) {
+    std::vector<uint8_t> file = file_bytes(name);
+    for (size_t i = 0; i + 9 < file.size(); ++i)
+      if (file[i] == 0xFF && (file[i + 1] == 0xC0 || file[i + 1] == 0xC2)) {
+        file[i + 5] = static_cast<uint8_t>(height >> 8), file[i + 6] = static_cast<uint8_t>(height);
+        file[i + 7] = static_cast<uint8_t>(width >> 8), file[i + 8] = static_cast<uint8_t>(width);
+        return file;
+      }
+    throw std::runtime_error("no frame");
   };
-  CHECK(reason(repeated(kMostScans - 3)) == "");
-  CHECK_THAT(reason(repeated(kMostScans - 2)), ContainsSubstring("more than 500 scans"));
+  for (const char* name : {"420.jpg", "progressive.jpg", "cmyk.jpg"}) {
+    CHECK(peak_growth_mib(jpeg(name, 65000, 65000), "over the limits") < 8);
+    CHECK(peak_growth_mib(jpeg(name, 1, 65500), "over the limits") < 8);
+    CHECK(peak_growth_mib(jpeg(name, 65500, 1), "over the limits") < 8);
+    CHECK(peak_growth_mib(jpeg(name, 16384, 5462), "over the limits") < 8);
+  }
+  CHECK(peak_growth_mib(with_more_scans(512, 512, 5000), "more than 500 scans") < 16);
+  CHECK(peak_growth_mib(png_of(65000, 65000), "over the limits") < 8);
+  CHECK(peak_growth_mib(png_of(0x7FFFFFFF, 0x7FFFFFFF), "over the limits") < 8);
+  CHECK(peak_growth_mib(png_of(65500, 1), "over the limits") < 8);
+  // The largest that is allowed takes its own three bytes a pixel, 256 MiB, and no more, although nothing else is in the file.
+  CHECK(peak_growth_mib(png_of(16384, 5461), "PNG: ") < 272);
+  CHECK(peak_growth_mib(jpeg("420.jpg", 16384, 5461), "JPEG: ") < 272);
+  CHECK(peak_growth_mib(jpeg("progressive.jpg", 16384, 5461), "JPEG: ") < 272);
 }
 
 TEST_CASE("flipped bits give a picture or a reason, never a crash") {

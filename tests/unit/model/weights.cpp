@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "base/files.h"
 #include "model/model.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
@@ -45,6 +45,23 @@ TEST_CASE("tensors of every type and layout come back from a file as contiguous 
     CHECK(loaded[name].scalar_type() == tensor.scalar_type());
     CHECK(loaded[name].is_contiguous());
     CHECK(at::equal(loaded[name], tensor.detach()));
+  }
+}
+
+TEST_CASE("tensors are read back only if the file has the hash that it was saved with") {
+  const TemporaryFolder folder;
+  const TensorEntries saved = tensor_entries({{"w", at::arange(12).to(at::kHalf).reshape({3, 4}).t()}});
+  File file = File::create(folder / "t");
+  const uint64_t hash = append_safetensors(file, saved.entries).value();
+  file.close();
+  CHECK(at::equal(load_tensors(folder / "t", hash)[0].second, saved.kept[0]));
+  std::string bytes = read_file(folder / "t", ExitCode::bug);
+  for (const size_t changed : {bytes.size() - 1, bytes.find("  ") + 1}) {   // a number; a space of the header
+    std::string bad = bytes;
+    bad[changed] = static_cast<char>(bad[changed] == ' ' ? '\n' : bad[changed] ^ 1);
+    write_file(folder / "t", bad);
+    CHECK_NOTHROW(load_tensors(folder / "t"));
+    CHECK_THROWS_WITH(load_tensors(folder / "t", hash), ContainsSubstring((folder / "t").string() + " was changed since it was saved"));
   }
 }
 

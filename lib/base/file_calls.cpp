@@ -1,0 +1,255 @@
+#include "base/file_calls.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+constexpr size_t kMostAtOnce = size_t{1} << 30;   // Linux moves at most 2 GiB at once
+
+std::atomic<FileFaults*> installed_faults{nullptr};
+
+/// The result of `call(bytes)`, made again after a signal; -1 and errno where it, or a test, fails. `bytes` is what one call may move.
+template <class Call>
+auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, const Call& call) -> decltype(call(bytes)) {
+  while (true) {
+    size_t allowed = std::min(bytes, kMostAtOnce);
+    FileFaults* faults = installed_faults.load(std::memory_order_acquire);
+    const int injected = faults ? faults->before(kind, path, allowed) : 0;
+    if (injected != 0) errno = injected;
+    const auto result = injected != 0 ? -1 : call(allowed);
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+template <class Call>
+auto attempt(FileCall kind, const std::filesystem::path& path, const Call& call) -> decltype(call()) {
+  return attempt(kind, path, 0, [&](size_t) { return call(); });
+}
+
+int open_path(const std::filesystem::path& path, int flags) {
+  return attempt(FileCall::open, path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
+}
+
+/// Moves all of `bytes` with `call(done, bytes)`; fewer only where it returns 0. -1 and errno if it fails; `done` is right in any case.
+template <class Call>
+int move_all(FileCall kind, const std::filesystem::path& path, size_t bytes, size_t& done, const Call& call) {
+  while (done < bytes) {
+    const ssize_t moved = attempt(kind, path, bytes - done, [&](size_t allowed) { return call(done, allowed); });
+    if (moved < 0) return -1;
+    if (moved == 0) break;
+    done += static_cast<size_t>(moved);
+  }
+  return 0;
+}
+
+}  // namespace
+
+FileError::FileError(const std::string& what, const std::filesystem::path& path, int number, ExitCode code)
+    : UserError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(number)), code), number_(number) {}
+
+ScopedFileFaults::ScopedFileFaults(FileFaults& faults) { installed_faults.store(&faults, std::memory_order_release); }
+ScopedFileFaults::~ScopedFileFaults() { installed_faults.store(nullptr, std::memory_order_release); }
+
+File File::open(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY | O_NONBLOCK, code, "read"); }
+File File::open_stream(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY, code, "read"); }
+File File::create(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_EXCL, ExitCode::storage, "write"); }
+File File::append_to(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_APPEND, ExitCode::storage, "write"); }
+
+File::File(const std::filesystem::path& path, int flags, ExitCode code, const char* what)
+    : path_(path), fd_(open_path(path, flags)), code_(code), what_(what) {
+  if (fd_ < 0) fail(errno);
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), code_(other.code_), what_(other.what_),
+      appended_(other.appended_), reserved_(other.reserved_) {}
+
+void File::fail(int error) const { throw FileError(what_, path_, error, code_); }
+
+int64_t File::size() const {
+  struct stat status {};
+  if (attempt(FileCall::status, path_, [&] { return ::fstat(fd_, &status); }) != 0) fail(errno);
+  if (S_ISDIR(status.st_mode)) fail(EISDIR);
+  return S_ISREG(status.st_mode) ? status.st_size : -1;
+}
+
+size_t File::read(void* to, size_t bytes) {
+  size_t done = 0;
+  const auto read = [&](size_t from, size_t allowed) { return ::read(fd_, static_cast<char*>(to) + from, allowed); };
+  if (move_all(FileCall::read, path_, bytes, done, read) != 0) fail(errno);
+  return done;
+}
+
+size_t File::read_at(int64_t offset, void* to, size_t bytes) const {
+  size_t done = 0;
+  const auto read = [&](size_t from, size_t allowed) {
+    return ::pread(fd_, static_cast<char*>(to) + from, allowed, static_cast<off_t>(offset) + static_cast<off_t>(from));
+  };
+  if (move_all(FileCall::read, path_, bytes, done, read) != 0) fail(errno);
+  return done;
+}
+
+void File::append(const void* from, size_t bytes) {
+  size_t done = 0;
+  const auto write = [&](size_t at, size_t allowed) { return ::write(fd_, static_cast<const char*>(from) + at, allowed); };
+  const int error = move_all(FileCall::write, path_, bytes, done, write) != 0 ? errno : done < bytes ? ENOSPC : 0;
+  appended_ += static_cast<int64_t>(done);
+  if (error != 0) fail(error);
+}
+
+void File::reserve(int64_t bytes) {
+  if (bytes <= 0) return;
+  // The size stays what was written, so that a file that was cut off never looks complete.
+  const auto allocate = [&] { return ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, bytes); };
+  if (attempt(FileCall::reserve, path_, allocate) == 0) reserved_ = bytes;
+  else if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) fail(errno);
+}
+
+void File::truncate(int64_t bytes) {
+  if (attempt(FileCall::truncate, path_, [&] { return ::ftruncate(fd_, bytes); }) != 0) fail(errno);
+}
+
+void File::give_back_reserve() {
+  if (reserved_ > appended_) truncate(size());
+  reserved_ = 0;
+}
+
+bool File::lock() {
+  if (attempt(FileCall::lock, path_, [&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  throw FileError("lock", path_, errno, code_);
+}
+
+void File::sync() {
+  give_back_reserve();
+  if (attempt(FileCall::sync, path_, [&] { return ::fsync(fd_); }) != 0) fail(errno);
+}
+
+void File::close() {
+  give_back_reserve();
+  int error = attempt(FileCall::close, path_, [] { return 0; }) != 0 ? errno : 0;
+  // Never again, also after a signal: Linux has let go of the number by then.
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) error = errno;
+  if (error != 0) fail(error);
+}
+
+PathStatus path_status(const std::filesystem::path& path, ExitCode code) {
+  struct stat status {};
+  if (attempt(FileCall::status, path, [&] { return ::lstat(path.c_str(), &status); }) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return {PathKind::absent, 0};
+    throw FileError("read", path, errno, code);
+  }
+  switch (status.st_mode & S_IFMT) {
+    case S_IFREG: return {PathKind::file, status.st_size};
+    case S_IFDIR: return {PathKind::folder, 0};
+    case S_IFLNK: return {PathKind::link, 0};
+    default: return {PathKind::other, 0};
+  }
+}
+
+std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code) {
+  std::string target(4096, '\0');   // PATH_MAX: none is longer
+  const auto read = [&] { return ::readlink(link.c_str(), target.data(), target.size()); };
+  const ssize_t length = attempt(FileCall::status, link, read);
+  if (length < 0 && (errno == EINVAL || errno == ENOENT || errno == ENOTDIR)) return {};
+  if (length < 0) throw FileError("read", link, errno, code);
+  target.resize(static_cast<size_t>(length));
+  return target;
+}
+
+std::vector<std::string> names_in_folder(const std::filesystem::path& folder, ExitCode code) {
+  DIR* opened = nullptr;
+  const auto open = [&] { return (opened = ::opendir(folder.c_str())) != nullptr ? 0 : -1; };
+  if (attempt(FileCall::list, folder, open) != 0) throw FileError("list", folder, errno, code);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opened, ::closedir);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) throw FileError("list", folder, errno, code);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int fd = open_path(folder, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) throw FileError("write", folder, errno, ExitCode::storage);
+  const int error = attempt(FileCall::sync, folder, [&] { return ::fsync(fd); }) != 0 ? errno : 0;
+  ::close(fd);
+  if (error != 0 && error != EINVAL) throw FileError("write", folder, error, ExitCode::storage);   // EINVAL: not for folders here
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  const auto make = [&] { return ::mkdir(folder.c_str(), 0755); };
+  if (attempt(FileCall::make_folder, folder, make) != 0) throw FileError("create the folder", folder, errno, ExitCode::storage);
+}
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const auto rename = [&] { return std::rename(from.c_str(), to.c_str()); };
+  if (attempt(FileCall::rename, to, rename) != 0)
+    throw FileError(fmt::format("rename {} to", from.string()), to, errno, ExitCode::storage);
+}
+
+bool exchange_paths(const std::filesystem::path& one, const std::filesystem::path& other) {
+  const auto exchange = [&] { return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE); };
+  if (attempt(FileCall::exchange, other, exchange) == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
+  throw FileError(fmt::format("rename {} to", one.string()), other, errno, ExitCode::storage);
+}
+
+void point_link(const std::filesystem::path& link, const std::filesystem::path& target) {
+  const auto temporary = link.parent_path() / fmt::format(".{}.{}.tmp", link.filename().string(), ::getpid());
+  remove_file(temporary);
+  const auto make = [&] { return ::symlink(target.c_str(), temporary.c_str()); };
+  if (attempt(FileCall::link, temporary, make) != 0) throw FileError("make the link", link, errno, ExitCode::storage);
+  try {
+    rename_path(temporary, link);
+  } catch (const FileError&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+void remove_file(const std::filesystem::path& path) {
+  if (attempt(FileCall::remove, path, [&] { return ::unlink(path.c_str()); }) != 0 && errno != ENOENT)
+    throw FileError("remove", path, errno, ExitCode::storage);
+}
+
+void remove_folder(const std::filesystem::path& folder) {
+  const PathKind kind = path_status(folder, ExitCode::storage).kind;
+  if (kind == PathKind::absent) return;
+  if (kind != PathKind::folder) return remove_file(folder);
+  for (const auto& name : names_in_folder(folder, ExitCode::storage)) remove_folder(folder / name);
+  if (attempt(FileCall::remove, folder, [&] { return ::rmdir(folder.c_str()); }) != 0 && errno != ENOENT)
+    throw FileError("remove the folder", folder, errno, ExitCode::storage);
+}
+
+int64_t free_bytes(const std::filesystem::path& folder) {
+  struct statvfs status {};
+  if (attempt(FileCall::status, folder, [&] { return ::statvfs(folder.c_str(), &status); }) != 0)
+    throw FileError("ask for the free space of", folder, errno, ExitCode::storage);
+  return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,112 @@
+#include "checkpoint/draft.h"
+
+#include "base/files.h"
+#include "base/units.h"
+#include "checkpoint/hidden_names.h"
+#include "checkpoint/store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+constexpr double kSpareRoom = 1.1;   // headers, manifest, the file system's own tables
+constexpr size_t kPieceBytes = size_t{512} << 10;
+
+StoredFile finish(File& file, const Checksum& checksum) {
+  file.sync();
+  file.close();
+  return {checksum.bytes(), checksum.value()};
+}
+
+StoredFile write_new(const std::filesystem::path& path, std::string_view bytes) {
+  File file = File::create(path);
+  file.reserve(static_cast<int64_t>(bytes.size()));
+  Checksum checksum;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kPieceBytes, bytes.size()))) {
+    const std::string_view piece = bytes.substr(0, kPieceBytes);
+    checksum.add(piece.data(), piece.size());
+    file.append(piece.data(), piece.size());
+  }
+  return finish(file, checksum);
+}
+
+/// Gives `folder` the name `target`. Returns what had it before, under its hidden name now; empty if nothing had.
+std::filesystem::path put_in_place(const std::filesystem::path& folder, const std::filesystem::path& target, int64_t step) {
+  if (path_status(target, ExitCode::storage).kind == PathKind::absent) {
+    rename_path(folder, target);
+    return {};
+  }
+  if (exchange_paths(folder, target)) return folder;
+  const auto aside = target.parent_path() / aside_name(step);
+  remove_folder(aside);   // of an earlier replacement that was killed: `target` is there again
+  rename_path(target, aside);
+  try {
+    rename_path(folder, target);
+  } catch (const FileError&) {
+    rename_path(aside, target);
+    throw;
+  }
+  return aside;
+}
+
+}  // namespace
+
+CheckpointDraft::CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes) : root_(root) {
+  TRAINOPT_CHECK(step >= 0);
+  manifest_.step = step;
+  create_folders(root);
+  const int64_t free = free_bytes(root);
+  const double needed = kSpareRoom * static_cast<double>(expected_bytes);
+  if (static_cast<double>(free) < needed)
+    throw UserError(fmt::format("no room for a checkpoint in {}: it needs {}, and {} are free", root.string(), human_bytes(needed),
+                                human_bytes(static_cast<double>(free))), ExitCode::storage);
+  const auto folder = root / hidden_name(step);
+  make_folder(folder);
+  folder_ = folder;
+}
+
+CheckpointDraft::~CheckpointDraft() { discard(); }
+
+void CheckpointDraft::discard() noexcept {
+  if (folder_.empty()) return;
+  try {
+    // A folder that was replaced may only lose its files when no power failure can give it its old name back.
+    sync_folder(root_);
+    remove_folder(folder_);
+  } catch (const std::exception& error) {
+    spdlog::warn("a folder that is no checkpoint stays until the next start: {}", error.what());
+  }
+  folder_.clear();
+}
+
+void CheckpointDraft::add(const std::string& name, std::string_view bytes) {
+  TRAINOPT_CHECK(is_stored_name(name));
+  manifest_.files[name] = write_new(folder_ / name, bytes);
+}
+
+void CheckpointDraft::add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
+  TRAINOPT_CHECK(is_stored_name(name));
+  File file = File::create(folder_ / name);
+  const Checksum checksum = append_safetensors(file, tensors, metadata);
+  manifest_.files[name] = finish(file, checksum);
+}
+
+std::filesystem::path CheckpointDraft::commit(int64_t world_size, const std::map<std::string, std::string>& versions) {
+  manifest_.world_size = world_size;
+  manifest_.versions = versions;
+  write_new(folder_ / kManifestName, manifest_text(manifest_));
+  sync_folder(folder_);   // the names of the files
+  const std::string name = checkpoint_name(manifest_.step);
+  const auto folder = root_ / name;
+  folder_ = put_in_place(folder_, folder, manifest_.step);
+  sync_folder(root_);     // before `latest` leads there
+  point_link(root_ / kLatest, name);
+  sync_folder(root_);
+  discard();
+  return folder;
+}
+
+}  // namespace trainopt

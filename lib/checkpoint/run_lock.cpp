@@ -1,0 +1,46 @@
+#include "checkpoint/run_lock.h"
+
+#include "base/files.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <sstream>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kMostHolderBytes = 4096;
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+/// False where the file system has no locks.
+bool take(File& file, const std::filesystem::path& run_dir) {
+  try {
+    if (file.lock()) return true;
+  } catch (const FileError& error) {
+    if (error.number() != ENOSYS && error.number() != EOPNOTSUPP && error.number() != ENOLCK) throw;
+    spdlog::warn("nothing keeps a second run out of {}: {}", run_dir.string(), error.what());
+    return false;
+  }
+  std::string host = "?", process = "?";
+  std::istringstream(read_file(file.path(), ExitCode::storage, kMostHolderBytes)) >> host >> process;
+  throw UserError(fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another output_dir",
+                              run_dir.string(), process, host), ExitCode::recipe);
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& run_dir) : file_(File::append_to(run_dir / ".lock")) {
+  if (!take(file_, run_dir)) return;
+  const std::string holder = fmt::format("{} {}\n", this_host(), ::getpid());
+  file_.truncate(0);
+  file_.append(holder.data(), holder.size());
+}
+
+}  // namespace trainopt

@@ -1,0 +1,13 @@
+// The records of a run that goes on from a checkpoint: neither a gap nor a step twice.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace trainopt {
+
+/// Takes away what was written after the checkpoint: every line whose step is above `step`, and a torn last one. A line is JSON that begins
+/// with {"step":N or CSV that begins with N; a CSV's head stays. Nothing if the file is not there. Throws UserError(storage).
+void keep_lines_up_to(const std::filesystem::path& file, int64_t step);
+
+}  // namespace trainopt

@@ -1,0 +1,75 @@
+#include "recipe/resume.h"
+
+#include "recipe/accumulation.h"
+#include "recipe/recipe_io.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trainopt {
+namespace {
+
+// A section stands for all its keys. data.path may change: whether it is the same data is seen when it is opened. model.weights are those to
+// begin with.
+const std::vector<std::string> kFixed{"model", "seed", "optimizer", "data.dataset", "data.size", "data.image_size", "data.shuffle", "data.drop_last",
+                                      "data.decode", "data.transforms"};
+const std::vector<std::string> kFree{"model.weights"};
+const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "deterministic"};
+
+bool among(const std::string& key, const std::vector<std::string>& keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
+}
+
+struct Change {
+  std::string before = "not set", now = "not set";
+};
+
+/// Every key, in full, with its value.
+void flatten(const Json& value, const std::string& path, std::map<std::string, std::string>& keys) {
+  if (!value.is_object()) {
+    keys[path] = value.dump();
+    return;
+  }
+  for (const auto& [key, entry] : value.items()) flatten(entry, path.empty() ? key : path + "." + key, keys);
+}
+
+std::map<std::string, Change> changes(const Recipe& stored, const Recipe& now) {
+  std::map<std::string, std::string> before, after;
+  flatten(recipe_json(stored), "", before);
+  flatten(recipe_json(now), "", after);
+  std::map<std::string, Change> all;
+  for (const auto& [key, value] : before) all[key].before = value;
+  for (const auto& [key, value] : after) all[key].now = value;
+  std::erase_if(all, [](const auto& entry) { return entry.second.before == entry.second.now; });
+  return all;
+}
+
+int64_t micro_batches(const Recipe& recipe) {
+  const auto found = accumulation(recipe, kRanks);
+  return std::holds_alternative<int64_t>(found) ? std::get<int64_t>(found) : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now) {
+  std::string refused;
+  std::vector<std::string> notes;
+  const auto refuse = [&](const std::string& key, const Change& change) {
+    refused += fmt::format("{}{}: {} in the checkpoint, {} now", refused.empty() ? "" : "; ", key, change.before, change.now);
+  };
+  for (const auto& [key, change] : changes(stored, now)) {
+    if (among(key, kFree)) continue;
+    if (among(key, kFixed)) refuse(key, change);
+    else if (among(key, kNoted))
+      notes.push_back(fmt::format("other than in the checkpoint, so other numbers from here on: {}: {}, was {}", key, change.now, change.before));
+  }
+  const int64_t before = stored.data.batch_size * micro_batches(stored), after = now.data.batch_size * micro_batches(now);
+  if (before != after) refuse("the global batch (data.batch_size × train.gradient_accumulation_steps)", {std::to_string(before), std::to_string(after)});
+  else if (stored.data.batch_size != now.data.batch_size)
+    notes.push_back(fmt::format("the same global batch in other pieces (data.batch_size {}, was {}): sums round differently from here on", now.data.batch_size,
+                                stored.data.batch_size));
+  if (!refused.empty()) throw UserError("a resumed run must train the same thing; set these back, or begin a new run: " + refused, ExitCode::checkpoint);
+  return notes;
+}
+
+}  // namespace trainopt

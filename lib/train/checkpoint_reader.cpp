@@ -1,0 +1,68 @@
+#include "train/checkpoint_reader.h"
+
+#include "base/files.h"
+
+namespace trainopt {
+namespace {
+
+constexpr int kStateVersion = 1;
+constexpr int64_t kMostStateBytes = int64_t{64} << 20;
+
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
+  throw UserError(fmt::format("not a checkpoint this program can read: {}; {}", file.string(), why), ExitCode::checkpoint);
+}
+
+const StoredFile& listed(const Manifest& manifest, const std::filesystem::path& folder, const std::string& name) {
+  const auto found = manifest.files.find(name);
+  if (found == manifest.files.end()) refuse(folder, fmt::format("it has no {}", name));
+  return found->second;
+}
+
+std::string read_verified(const std::filesystem::path& folder, const Manifest& manifest, const std::string& name) {
+  const StoredFile& expected = listed(manifest, folder, name);
+  std::string bytes = read_file(folder / name, ExitCode::checkpoint, kMostStateBytes);
+  Checksum sum;
+  sum.add(bytes.data(), bytes.size());
+  if (sum.value() != expected.xxh3) refuse(folder / name, "its bytes are not those that were written (XXH3 differs)");
+  return bytes;
+}
+
+}  // namespace
+
+std::string rank_file(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
+
+std::string state_text(const Json& values) {
+  Json state = {{"schema_version", kStateVersion}};
+  state.update(values);
+  return state.dump(2) + "\n";
+}
+
+ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
+  const Manifest manifest = open_checkpoint(folder);
+  Json state = Json::parse(read_verified(folder, manifest, kStateFile), nullptr, /*allow_exceptions=*/false);
+  if (!state.is_object() || !state.contains("schema_version")) refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
+  if (state["schema_version"] != kStateVersion)
+    refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}", state["schema_version"].dump(), kStateVersion));
+  if (manifest.world_size != 1) refuse(folder, fmt::format("it was written by {} ranks and this build trains on one", manifest.world_size));
+  return {folder, load_tensors(folder / rank_file(0), listed(manifest, folder, rank_file(0)).xxh3), std::move(state)};
+}
+
+std::string read_checkpoint_recipe(const std::filesystem::path& folder) { return read_verified(folder, open_checkpoint(folder), kRecipeFile); }
+
+std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root, const std::function<void(const std::string&)>& rejected) {
+  const auto all = list_checkpoints(root);
+  for (const auto& candidate : all) {
+    try {
+      return read_checkpoint(candidate.folder);
+    } catch (const UserError& error) {   // named recovery: the next older one
+      rejected(error.what());
+    }
+  }
+  if (!all.empty())
+    throw UserError(fmt::format("none of the {} checkpoints is whole; name another with checkpoint.resume, or remove them to begin again: {}", all.size(),
+                                root.string()),
+                    ExitCode::checkpoint);
+  return std::nullopt;
+}
+
+}  // namespace trainopt

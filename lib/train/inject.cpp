@@ -1,0 +1,86 @@
+#include "train/inject.h"
+
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <charconv>
+#include <csignal>
+#include <limits>
+#include <unistd.h>
+
+namespace trainopt {
+namespace {
+
+constexpr std::array<std::pair<const char*, InjectedFault>, 5> kFaults{{{"nan", InjectedFault::nan},
+                                                                        {"gradient", InjectedFault::gradient},
+                                                                        {"oom", InjectedFault::oom},
+                                                                        {"hang", InjectedFault::hang},
+                                                                        {"kill", InjectedFault::kill}}};
+
+class FaultyRunner : public StepRunner {
+ public:
+  FaultyRunner(std::unique_ptr<StepRunner> inner, const ParameterStore& parameters, std::vector<Injection> injections)
+      : inner_(std::move(inner)), parameters_(parameters), waiting_(std::move(injections)) {}
+
+  at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
+    if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
+    while (takes(InjectedFault::hang, micro)) ::pause();
+    if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
+    Batch fed = micro;
+    if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
+    const at::Tensor loss = inner_->micro_step(body, fed);
+    if (takes(InjectedFault::gradient, micro)) {
+      at::Tensor gradient = parameters_.gradients().front();
+      gradient.fill_(std::numeric_limits<double>::infinity());
+    }
+    return loss;
+  }
+  void update_step(const StepBody& body) override { inner_->update_step(body); }
+
+ private:
+  /// Whether the fault is for this moment; one that comes once is then over.
+  bool takes(InjectedFault fault, const Batch& micro) {
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      if (waiting_[i].fault != fault || waiting_[i].step != micro.step + 1) continue;
+      if (!waiting_[i].every_time) waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+      return true;
+    }
+    return false;
+  }
+
+  std::unique_ptr<StepRunner> inner_;
+  const ParameterStore& parameters_;
+  std::vector<Injection> waiting_;
+};
+
+}  // namespace
+
+Injection parse_injection(const std::string& text) {
+  Injection injection;
+  const size_t at = text.find('@');
+  const std::string name = text.substr(0, at);
+  const auto known = std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return name == fault.first; });
+  bool fits = known != kFaults.end() && at != std::string::npos;
+  if (fits) {
+    std::string_view number = std::string_view(text).substr(at + 1);
+    injection.fault = known->second;
+    injection.every_time = number.ends_with('+');
+    if (injection.every_time) number.remove_suffix(1);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), injection.step);
+    fits = error == std::errc() && end == number.data() + number.size() && injection.step > 0;
+  }
+  if (!fits) throw UserError(fmt::format("--inject takes nan, gradient, oom, hang or kill, then @ and a step, then + for each time it is tried (nan@12, oom@3+): {}", text));
+  return injection;
+}
+
+void inject(Plan& plan, const std::vector<Injection>& injections) {
+  if (injections.empty()) return;
+  plan.runner.wrap("--inject", "with faults on purpose", [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
+    return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
+  });
+  plan.notes.push_back("faults are injected on purpose (--inject): numbers of this run mean nothing else");
+}
+
+}  // namespace trainopt

@@ -1,0 +1,68 @@
+// JPEG: the header's limits, and a part of an image that has the pixels of the whole. Large images are left at their header, so that all
+// the rest stays fast; a unit test bounds their memory.
+#include "data/image/jpeg.h"
+#include "support.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+using namespace trainopt;
+
+namespace {
+
+constexpr int64_t kMostPixels = 1 << 18;
+
+/// Some part of the image that depends on the input alone.
+Rect part_of(ImageSize size, uint64_t hash) {
+  const auto draw = [&](int64_t limit) {
+    const auto value = static_cast<int64_t>(hash % static_cast<uint64_t>(limit));
+    hash = hash * 6364136223846793005u + 1442695040888963407u;
+    return value;
+  };
+  const int64_t height = 1 + draw(size.height), width = 1 + draw(size.width);
+  return {draw(size.height - height + 1), draw(size.width - width + 1), height, width};
+}
+
+/// False if the part is refused.
+bool read_part(std::span<const uint8_t> file, const Rect& part, int reduction, ImageU8& buffer, InputRegion& region) {
+  try {
+    JpegReader reader(file);
+    region = reader.read(part, reduction, buffer);
+    return true;
+  } catch (const BadSample&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const uint8_t> file(data, size);
+  std::optional<ImageSize> full;
+  ImageU8 all;
+  try {
+    JpegReader reader(file);
+    const ImageSize announced = reader.size();
+    check_image_size(announced);   // throws where the reader should have
+    if (announced.height * announced.width > kMostPixels) return 0;
+    full = announced;
+    reader.read_all(all);
+  } catch (const BadSample&) {
+    if (!full) return 0;
+    all.set_size({0, 0});
+  }
+  const uint64_t hash = XXH3_64bits(data, size);
+  const int reduction = 1 << (hash >> 60) % 4;
+  const ImageSize whole{(full->height + reduction - 1) / reduction, (full->width + reduction - 1) / reduction};
+  ImageU8 buffer;
+  InputRegion region;
+  const Rect part = part_of(whole, hash);
+  if (!read_part(file, part, reduction, buffer, region) || reduction > 1 || all.size().height == 0) return 0;
+  for (int64_t y = part.top; y < part.bottom(); ++y)
+    FUZZ_CHECK(std::memcmp(all.row(y) + part.left * 3, region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+                           static_cast<size_t>(part.width * 3)) == 0);
+  return 0;
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Writes the seeds of corpus/ that are made on purpose; the others are inputs that a target once found. Needs Pillow.
+
+The targets also start from configs/ and tests/unit/image/files, see scripts/fuzz.
+"""
+import io
+import json
+import struct
+import zlib
+from pathlib import Path
+
+from PIL import Image
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+IMAGES = CORPUS.parents[1] / "unit/image/files"
+
+
+def write(target, name, content):
+    path = CORPUS / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def recipes():
+    ten = ", ".join
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{ten([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
+    for name, text in {
+        "alias_bomb": bomb,
+        "anchors_in_anchors": "a: " + "".join(f"&a{i} [" for i in range(60)) + "1," * 300 + "]" * 60,
+        "alias_in_itself": "data: &d {transforms: *d}\n",
+        "aliases": "seed: &n 7\ndata: {size: *n}\n",
+        "deep_brackets": "seed: " + "[" * 3000 + "]" * 3000,
+        "deep_maps": "".join(" " * i + "a:\n" for i in range(70)),
+        "dashes": "data:\n  transforms:\n    " + "- " * 300,
+        "question_marks": "? " * 300,
+        "utf16": "seed: 1\n".encode("utf-16"),
+        "byte_order_mark_and_crlf": "\ufeffseed: 1\r\nname: x\r\n",
+        "nul": b"seed: 1\nname: a\0b\n",
+        "escaped_nul": 'name: "a\\0b"\n',
+        "escaped_surrogate": 'name: "\\ud800"\n',
+        "escapes": 'name: "\\x07\\t\\n\\e\\u0085\\u2028\\U0001F600\\"\\\\"\n',
+        "two_documents": "seed: 1\n---\nseed: 2\n",
+        "merge_key": "a: &a {seed: 1}\n<<: *a\n",
+        "tags": "seed: !!int 1\nname: ! x\ndata: !!python/object {}\n",
+        "duplicate_key": "seed: 1\nseed: 2\n",
+        "odd_keys": "{[a]: 1, {b: c}: d, ~: e}\n",
+        "blocks": "name: |\n  a\n  b\noutput_dir: >-\n  c\n\n  d\n",
+        "numbers": "optimizer: {lr: 1e-3, momentum: .5}\nseed: 010\ntrain: {max_time: 1.5h, epochs: .inf}\ndata: {memory_limit: 4 GiB, size: 0x10}\n",
+        "transforms": "data: {transforms: [{resize: [8, 9]}, random_horizontal_flip, {random_crop: {size: 4, padding: 1}}, "
+                      "{normalize: {mean: [0.1, 0.2, 0.3], std: 0.5}}]}\n",
+        "two_files_and_overrides": "optimizer: {name: adamw, betas: [0.9, 0.99]}\n\n%\noptimizer: {name: sgd, momentum: 0.9}\n"
+                                   "optimizations: {amp: true}\n\n%\noptimizations.amp={dtype: float16}\n%\nseed=null\n%\nmodel.name=mlp",
+    }.items():
+        write("recipe", name, text)
+
+
+def cifar10():
+    record = bytes(i * 7 % 256 for i in range(3072))
+    write("cifar10", "two_records", b"\0" + record + b"\x09" + record[::-1])
+    write("cifar10", "label_10", b"\x0a" + record)
+    write("cifar10", "one_byte_more", b"\1" + record + b"\1")
+    write("cifar10", "one_byte_less", b"\1" + record[:-1])
+
+
+def jpegs():
+    colours = (IMAGES / "420.jpg").read_bytes()
+    frame = colours.index(b"\xff\xc0")
+
+    def sized(height, width, file=colours, at=frame):
+        return file[:at + 5] + struct.pack(">HH", height, width) + file[at + 9:]
+
+    write("jpeg", "65500x1", sized(1, 65500))
+    write("jpeg", "1x65500", sized(65500, 1))
+    write("jpeg", "65000x65000", sized(65000, 65000))
+    write("jpeg", "no_rows", sized(0, 83))
+    write("jpeg", "taller_than_its_data", sized(400, 83))
+    for length in (3, 10, frame + 4, len(colours) // 2, len(colours) - 2):
+        write("jpeg", f"cut_at_{length}", colours[:length])
+    progressive = (IMAGES / "progressive.jpg").read_bytes()
+    last = progressive.rindex(b"\xff\xda")
+    write("jpeg", "many_scans", progressive[:-2] + progressive[last:-2][:40] * 60 + b"\xff\xd9")
+    write("jpeg", "progressive_large_header", sized(16384, 5461, progressive, progressive.index(b"\xff\xc2")))
+    for name, mode, options in [("tiny", "RGB", {}), ("tiny_progressive", "RGB", {"progressive": True}), ("tiny_cmyk", "CMYK", {}),
+                                ("tiny_grey", "L", {}), ("tiny_444", "RGB", {"subsampling": 0})]:
+        file = io.BytesIO()
+        Image.effect_noise((17, 9), 60).convert(mode).save(file, "JPEG", quality=30, **options)
+        write("jpeg", name, file.getvalue())
+
+
+def pngs():
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    def png(width, height, depth, colour, rows, interlace=0, before=b""):
+        header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlace))
+        return b"\x89PNG\r\n\x1a\n" + header + before + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+    write("png", "65500x1", png(65500, 1, 8, 0, b"\0"))
+    write("png", "65000x65000", png(65000, 65000, 16, 6, b"\0"))
+    write("png", "largest", png(2**31 - 1, 2**31 - 1, 1, 0, b"\0"))
+    write("png", "no_columns", png(0, 4, 8, 0, b"\0"))
+    write("png", "grey16_2x2", png(2, 2, 16, 0, b"\0\1\2\3\4" * 2))
+    write("png", "rgba16_1x1", png(1, 1, 16, 6, b"\0" + bytes(range(8))))
+    write("png", "interlaced_palette", png(3, 3, 2, 3, b"\0\x1b" * 20, 1, chunk(b"PLTE", bytes(range(12)))))
+    write("png", "index_beyond_palette", png(2, 1, 8, 3, b"\0\0\xff", 0, chunk(b"PLTE", b"\1\2\3")))
+    write("png", "transparent_grey", png(2, 1, 8, 0, b"\0\1\2", 0, chunk(b"tRNS", b"\0\1")))
+    write("png", "profile_bomb", png(1, 1, 8, 0, b"\0\1", 0, chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(2_000_000)))))
+    write("png", "text_bomb", png(1, 1, 8, 0, b"\0\1", 0, chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(2_000_000)))))
+    write("png", "too_much_data", png(1, 1, 8, 0, bytes(100_000)))
+    whole = png(4, 4, 8, 2, (b"\1" + bytes(12)) * 4)
+    for length in (8, 20, len(whole) // 2, len(whole) - 12):
+        write("png", f"cut_at_{length}", whole[:length])
+
+
+def safetensors():
+    def file(header, data=b"", length=None):
+        text = header if isinstance(header, bytes) else json.dumps(header).encode()
+        return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+    def tensor(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    seven = bytes(range(7))
+    for name, content in {
+        "good": file({"__metadata__": {"a": "b"}, "w": tensor("F32", [1, 1], 0, 4), "b": tensor("U8", [3], 4, 7)}, seven),
+        "no_tensor": file({}),
+        "scalar_and_nothing": file({"s": tensor("I8", [], 0, 1), "n": tensor("F64", [0, 9], 1, 1)}, b"\1"),
+        "overlap": file({"a": tensor("U8", [4], 0, 4), "b": tensor("U8", [4], 3, 7)}, seven),
+        "hole": file({"a": tensor("U8", [3], 0, 3), "b": tensor("U8", [3], 4, 7)}, seven),
+        "beyond_the_end": file({"a": tensor("U8", [9], 0, 9)}, seven),
+        "backwards": file({"a": tensor("U8", [0], 7, 0)}, seven),
+        "left_over": file({"a": tensor("U8", [3], 0, 3)}, seven),
+        "overflow": file({"a": tensor("F64", [2**61, 8], 0, 0)}),
+        "overflow_to_the_size": file({"a": tensor("U8", [2**33, 2**31 + 1, 7], 0, 7)}, seven),
+        "zero_and_overflow": file({"a": tensor("F64", [2**62, 2**62, 0], 0, 0)}),
+        "negative": file({"a": tensor("U8", [-7], 0, 7)}, seven),
+        "key_twice": file(b'{"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]},"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}', seven),
+        "deep": file(b'{"a":' * 1000),
+        "deep_lists": file(b'{"a":' + b"[" * 3000),
+        "not_utf8": file(b'{"\xff":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}', seven),
+        "huge_header": file({}, b"", 2**63),
+        "header_of_100_mb": file({}, b"", 100_000_000),
+        "short": b"\7\0\0",
+        "pickle": b"\x80\x02}q\x00.",
+        "zip": b"PK\x03\x04" + bytes(26),
+        "padded": file(b"{}" + b" " * 6),
+    }.items():
+        write("safetensors", name, content)
+
+
+def manifests():
+    def manifest(step="1234", files='{\n    "model.safetensors": {\n      "bytes": 12,\n      "xxh3": "0123456789abcdef"\n    }\n  }', version="1"):
+        return (f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n  "versions": {{\n    "trainopt": "0.1.0"\n  }},\n'
+                f'  "files": {files},\n  "xxh3": "0000000000000000"\n}}\n')
+
+    for name, text in {
+        "good": manifest(), "no_files": manifest(files="{}"), "negative": manifest("-1"), "too_large": manifest("9223372036854775808"),
+        "fraction": manifest("1.5"), "other_version": manifest(version="2"), "version_is_a_map": manifest(version='{"a": [1]}'),
+        "outside": manifest(files='{"../x": {"bytes": 1, "xxh3": "0123456789abcdef"}}'),
+        "key_twice": manifest().replace('"world_size": 1', '"world_size": 1,\n  "world_size": 2'),
+        "deep": '{"a":' * 1000, "deep_lists": '{"a":' + "[" * 3000, "list": "[]", "cut": manifest()[:100], "not_utf8": b'{"\xff": 1}', "empty": "",
+    }.items():
+        write("manifest", name, text)
+
+
+if __name__ == "__main__":
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests):
+        make()

@@ -1,0 +1,168 @@
+// A run that was stopped after any step and goes on from its checkpoint ends with the bits of the run that was never stopped: every kind of
+// data set, every part that has state of its own.
+#include "recipe/make_plan.h"
+#include "recipe/recipe_io.h"
+#include "support/catch.h"
+#include "support/resuming.h"
+
+#include <fstream>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+constexpr int64_t kSteps = 12;   // two epochs: six steps are one
+
+/// Small files of both kinds, made once.
+const TemporaryFolder& files() {
+  static const TemporaryFolder folder;
+  static const bool made = [&] {
+    std::filesystem::create_directories(folder / "cifar");
+    std::ofstream batch(folder / "cifar/data_batch_1.bin", std::ios::binary);
+    for (int record = 0; record < 24; ++record) {
+      batch.put(static_cast<char>(record % 10));
+      for (int byte = 0; byte < 3072; ++byte) batch.put(static_cast<char>(record * 37 + byte * (1 + record % 5)));
+    }
+    // Twenty-four images in three classes.
+    const std::vector<std::string> images{"420.jpg", "422.jpg", "grey.jpg", "icc.jpg", "progressive.jpg", "rgba.png", "rgb16.png", "smooth.jpg"};
+    for (const char* name : {"a", "b", "c"}) {
+      std::filesystem::create_directories(folder / "images" / name);
+      for (const auto& image : images) std::filesystem::copy_file(std::filesystem::path(IMAGE_FILES) / image, folder / "images" / name / image);
+    }
+    return true;
+  }();
+  (void)made;
+  return folder;
+}
+
+Recipe small_recipe(DatasetKind dataset) {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.num_threads = 1;
+  recipe.model.name = ModelKind::mlp;
+  recipe.model.hidden = {12};
+  recipe.model.dropout = 0.2;
+  recipe.data.dataset = dataset;
+  recipe.data.batch_size = 4;
+  recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0.9};
+  recipe.train.max_steps = kSteps;
+  recipe.data.size = 24;
+  if (dataset == DatasetKind::synthetic) {
+    recipe.data.image_size = 8;
+    return recipe;
+  }
+  recipe.data.transforms = {ResizeConfig{.height = 10, .width = 10}, RandomCropConfig{.height = 8, .width = 8}, RandomHorizontalFlipConfig{},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  if (dataset == DatasetKind::cifar10) recipe.data.path = (files() / "cifar").string();
+  if (dataset == DatasetKind::image_folder) recipe.data.path = (files() / "images").string();
+  return recipe;
+}
+
+struct Feature {
+  std::string name;
+  std::function<void(Recipe&)> turn_on;
+  bool needs_files = false;
+};
+const std::vector<Feature> kFeatures = {
+    {"dropout and augmentation", [](Recipe&) {}},
+    {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }},
+    {"amp with a loss scale", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }},
+    {"accumulation", [](Recipe& r) { r.data.batch_size = 2, r.train.gradient_accumulation_steps = 2; }},
+    {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.1; }},
+    {"schedule", [](Recipe& r) { r.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4}; }},
+    {"fused optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
+    {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig(); }},
+    {"fused adam, a loss scale and clipping", [](Recipe& r) {
+       r.optimizer = AdamConfig();
+       r.optimizations.fused_optimizer = true;
+       r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+       r.train.max_grad_norm = 0.5;
+     }},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, true},
+    {"skipping what is not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
+    {"three workers", [](Recipe& r) { r.data.num_workers = 3, r.data.persistent_workers = true; }, true},
+};
+
+Plan plan_of(const Recipe& recipe) { return make_plan(recipe, Machine{.cpu = "test", .cores = 2}); }
+
+/// Every stop k of `stops` against the run that was never stopped.
+void compare_stops(const Recipe& recipe, const std::vector<int64_t>& stops) {
+  const Plan plan = plan_of(recipe);
+  const Left whole = train_part(plan);
+  REQUIRE(whole.losses.size() == kSteps);
+  for (const int64_t k : stops) {
+    INFO("stopped after step " << k);
+    const Left cut = train_in_two(plan, plan, k, /*background=*/k % 2 == 0);
+    CHECK(cut.losses == whole.losses);
+    CHECK(cut.steps == whole.steps);
+    CHECK(cut.outcome.samples == whole.outcome.samples);
+    REQUIRE(first_difference(cut.state, whole.state) == "");
+  }
+}
+
+std::vector<int64_t> every_step() {
+  std::vector<int64_t> all(kSteps - 1);
+  std::iota(all.begin(), all.end(), 1);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("stopped after any step, a run ends with the bits of the one that was never stopped") {
+  at::set_num_threads(1);
+  for (const DatasetKind dataset : {DatasetKind::fake_cifar10, DatasetKind::synthetic, DatasetKind::cifar10, DatasetKind::image_folder})
+    for (const Feature& feature : kFeatures) {
+      if (feature.needs_files && dataset == DatasetKind::synthetic) continue;   // nothing is loaded
+      DYNAMIC_SECTION(word_of(dataset) << ", " << feature.name) {
+        Recipe recipe = small_recipe(dataset);
+        feature.turn_on(recipe);
+        compare_stops(recipe, every_step());
+      }
+    }
+}
+
+TEST_CASE("batch-norm's statistics and convolutions resume to the bit") {
+  const auto turn_on = GENERATE(0, 1, 2);
+  Recipe recipe = small_recipe(DatasetKind::fake_cifar10);
+  recipe.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
+  if (turn_on == 1) recipe.optimizations.channels_last = recipe.optimizations.fused_optimizer = true, recipe.optimizations.amp.on = true;
+  if (turn_on == 2) recipe.train.on_nonfinite = OnNonfinite::rerun, recipe.optimizations.host_allocator.on = true;
+  compare_stops(recipe, {1, 7});
+}
+
+TEST_CASE("another number of workers, another prefetching: the same bits") {
+  for (const int64_t workers : {0, 1, 3}) {
+    Recipe recipe = small_recipe(DatasetKind::image_folder), other = recipe;
+    other.data.num_workers = workers;
+    recipe.data.num_workers = 2;
+    const Left whole = train_part(plan_of(recipe));
+    for (const int64_t k : {2, 6, 9}) CHECK(first_difference(train_in_two(plan_of(recipe), plan_of(other), k).state, whole.state) == "");
+  }
+}
+
+TEST_CASE("stopped twice, and again at once") {
+  const Plan plan = plan_of(small_recipe(DatasetKind::fake_cifar10));
+  const Left whole = train_part(plan);
+  const TemporaryFolder folder;
+  std::vector<double> losses;
+  std::optional<ArchiveReader> state;
+  Left left;
+  for (const int64_t k : {3, 4, 10, 12}) {
+    CheckpointWriter writer({.root = folder / "checkpoints"});
+    left = train_part(plan, k, &writer, state ? &*state : nullptr);
+    losses.insert(losses.end(), left.losses.begin(), left.losses.end());
+    state = read_newest_checkpoint(folder / "checkpoints", [](const std::string& why) { FAIL(why); });
+  }
+  CHECK(losses == whole.losses);
+  CHECK(first_difference(left.state, whole.state) == "");
+}
+
+TEST_CASE("the same global batch in other pieces goes on with the same samples") {
+  Recipe recipe = small_recipe(DatasetKind::fake_cifar10), other = recipe;
+  recipe.model.dropout = other.model.dropout = 0;
+  other.data.batch_size = 2;
+  other.train.gradient_accumulation_steps = 2;
+  const Left whole = train_part(plan_of(recipe)), cut = train_in_two(plan_of(recipe), plan_of(other), 5);
+  for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(cut.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+}

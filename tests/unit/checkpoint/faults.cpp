@@ -1,0 +1,186 @@
+// Every call to the file system fails once, in every way. Whatever happens, a whole checkpoint is there, and the next attempt works.
+#include "some_checkpoint.h"
+#include "support/file_faults.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <tuple>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+constexpr std::array<std::tuple<FaultKind, int>, 9> kFailures{{{FaultKind::once, ENOSPC}, {FaultKind::once, EIO}, {FaultKind::once, EDQUOT},
+                                                               {FaultKind::once, EROFS}, {FaultKind::once, EINVAL}, {FaultKind::from_then_on, ENOSPC},
+                                                               {FaultKind::from_then_on, EROFS}, {FaultKind::short_write, ENOSPC},
+                                                               {FaultKind::once, EINTR}}};
+constexpr std::array<Survival, 4> kSurvivals{{{true, true}, {true, false}, {false, true}, {false, false}}};
+
+/// Everything with a checkpoint's name is whole, `latest` leads to one of them, and there is no more than that.
+void require_whole(const std::filesystem::path& root) {
+  spdlog::set_level(spdlog::level::err);   // thousands of lines otherwise
+  remove_drafts(root);
+  for (const auto& checkpoint : list_checkpoints(root)) verify_checkpoint(checkpoint.folder);
+  verify_checkpoint(root / kLatest);
+  REQUIRE(names_in(root).size() == list_checkpoints(root).size() + 1);
+}
+
+/// A file system that cannot exchange two folders, and fails at another call besides.
+class WithoutExchange : public FaultAt {
+ public:
+  using FaultAt::FaultAt;
+  int before(FileCall call, const std::filesystem::path& path, size_t& bytes) override {
+    const int error = FaultAt::before(call, path, bytes);
+    return error == 0 && call == FileCall::exchange ? ENOSYS : error;
+  }
+};
+
+/// One change to a folder of checkpoints: how it is before, what is done, and what may be there afterwards.
+struct Change {
+  std::function<void(const std::filesystem::path& root)> prepare, work;
+  std::function<void(const std::filesystem::path& root)> check;   ///< after a fault
+  std::function<void(const std::filesystem::path& root)> done;    ///< after it was made without faults
+  bool all_storage = true;                                        ///< whether all its errors are of the disk that is written
+};
+
+template <class Faults>
+int64_t count_calls(const Change& change) {
+  const TemporaryFolder folder;
+  change.prepare(folder.path());
+  Faults faults;
+  const ScopedFileFaults scope(faults);
+  change.work(folder.path());
+  return faults.calls();
+}
+
+void finish(const Change& change, const std::filesystem::path& root) {
+  require_whole(root);
+  change.check(root);
+  change.work(root);
+  require_whole(root);
+  change.done(root);
+}
+
+template <class Faults = FaultAt>
+void fail_everywhere(const Change& change) {
+  const int64_t calls = count_calls<Faults>(change);
+  REQUIRE(calls > 3);
+  for (const auto& [kind, error] : kFailures)
+    for (int64_t at = 1; at <= calls; ++at) {
+      INFO("call " << at << " of " << calls << ", errno " << error << ", kind " << static_cast<int>(kind));
+      const TemporaryFolder folder;
+      const auto root = folder.path();
+      change.prepare(root);
+      bool failed = false;
+      try {
+        Faults faults(at, kind, error);
+        const ScopedFileFaults scope(faults);
+        change.work(root);
+      } catch (const UserError& problem) {
+        failed = true;
+        if (change.all_storage) REQUIRE(problem.code() == ExitCode::storage);
+        REQUIRE_THAT(problem.what(), ContainsSubstring(root.string()));
+      }
+      if (error == EINTR) REQUIRE_FALSE(failed);
+      if (!failed) {
+        require_whole(root);
+        change.done(root);
+      }
+      finish(change, root);
+    }
+}
+
+template <class Faults = FaultAt>
+void kill_everywhere(const Change& change) {
+  const int64_t calls = count_calls<Faults>(change);
+  for (const FaultKind kind : {FaultKind::kill, FaultKind::short_kill})
+    for (int64_t at = 1; at <= calls; ++at) {
+      INFO("killed at call " << at << " of " << calls << ", kind " << static_cast<int>(kind));
+      const TemporaryFolder folder;
+      change.prepare(folder.path());
+      const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
+      REQUIRE((ended || at == calls));   // the kill after a short write at the last call comes too late
+      finish(change, folder.path());
+    }
+}
+
+void cut_power_everywhere(const Change& change) {
+  const int64_t calls = count_calls<FaultAt>(change);
+  for (const Survival survival : kSurvivals)
+    for (int64_t at = 1; at <= calls; ++at) {
+      INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root << survival.synced_names_below);
+      const TemporaryFolder folder;
+      const auto before = folder / "before", after = folder / "after";
+      std::filesystem::create_directory(before);
+      change.prepare(before);
+      REQUIRE(killed<PowerFailure>([&] { return PowerFailure(before, after, survival, at); }, [&] { change.work(before); }));
+      finish(change, after);
+    }
+}
+
+void fault_everywhere(const Change& change) {
+  SECTION("errors") { fail_everywhere(change); }
+  SECTION("kills") { kill_everywhere(change); }
+  SECTION("power failures") { cut_power_everywhere(change); }
+}
+
+bool holds(const std::filesystem::path& root, int64_t step) {
+  const auto all = steps(root);
+  return std::find(all.begin(), all.end(), step) != all.end();
+}
+
+const Change kSecond{
+    .prepare = [](const auto& root) { save(root, 1); },
+    .work = [](const auto& root) { save(root, 2); },
+    .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+    .done = [](const auto& root) {
+      REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
+      REQUIRE(open_checkpoint(root / kLatest).step == 2);
+    }};
+
+const Change kReplacement{
+    .prepare = [](const auto& root) { save(root, 1, 1); },
+    .work = [](const auto& root) { save(root, 1, 2); },
+    .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+    .done = [](const auto& root) {
+      const TemporaryFolder other;
+      save(other.path(), 1, 2);
+      REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
+    }};
+
+const Change kPruning{
+    .prepare = [](const auto& root) { for (int64_t step = 1; step <= 4; ++step) save(root, step); },
+    .work = [](const auto& root) { prune_checkpoints(root, 1, {3}); },
+    .check = [](const auto& root) { REQUIRE((holds(root, 4) && holds(root, 3))); },
+    .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{4, 3}); },
+    .all_storage = false};
+
+}  // namespace
+
+TEST_CASE("a second checkpoint is whole or not there, whichever call fails") { fault_everywhere(kSecond); }
+
+TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") { fault_everywhere(kReplacement); }
+
+TEST_CASE("a checkpoint is replaced where two folders cannot be exchanged") {
+  SECTION("errors") { fail_everywhere<WithoutExchange>(kReplacement); }
+  SECTION("kills") { kill_everywhere<WithoutExchange>(kReplacement); }
+}
+
+TEST_CASE("pruning leaves whole checkpoints, whichever call fails") { fault_everywhere(kPruning); }
+
+TEST_CASE("what a killed run left behind is removed, and that may be killed too") {
+  const Change removal{
+      .prepare = [](const auto& root) {
+        save(root, 1);
+        save(root, 2);
+        std::filesystem::rename(root / checkpoint_name(2), root / ".step-00000002.1.00000000");
+        save(root, 1);
+        std::filesystem::rename(root / checkpoint_name(1), root / ".replaced.step-00000001");
+      },
+      .work = [](const auto& root) { remove_drafts(root); },
+      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
+  fault_everywhere(removal);
+}

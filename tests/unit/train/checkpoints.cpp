@@ -1,0 +1,139 @@
+// Checkpoints of a trainer: when they are taken, what happens to the write's errors, which one a run goes on from.
+#include "support/catch.h"
+#include "support/resuming.h"
+
+#include <fstream>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+std::vector<int64_t> steps_in(const std::filesystem::path& root) {
+  std::vector<int64_t> steps;
+  for (const auto& stored : list_checkpoints(root)) steps.push_back(stored.step);
+  return steps;
+}
+
+void damage(const std::filesystem::path& file) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(-5, std::ios::end);
+  bytes.put('!');
+}
+
+}  // namespace
+
+TEST_CASE("checkpoints come every n steps and at the end, the last ones stay") {
+  const TemporaryFolder folder;
+  const bool background = GENERATE(true, false);
+  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 3, .keep_last = 2, .background = background});
+  train_part(small_plan(10), std::nullopt, &writer);
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{10, 9});
+  CHECK(writer.saved_step() == 10);
+  CHECK(std::filesystem::read_symlink(folder / "checkpoints" / "latest") == "step-00000010");
+}
+
+TEST_CASE("a checkpoint that is asked for comes after the step") {
+  const TemporaryFolder folder;
+  std::atomic<bool> asked{false};
+  class Asks : public Rows {
+   public:
+    explicit Asks(std::atomic<bool>& a) : asked(a) {}
+    void step_done(const Row& row) override {
+      Rows::step_done(row);
+      if (row.step() == 4) asked = true;
+    }
+    std::atomic<bool>& asked;
+  } rows(asked);
+  CheckpointWriter writer({.root = folder / "checkpoints", .requested = &asked});
+  Plan plan = small_plan(8);
+  plan.checkpoint.at_end = false;
+  Trainer(plan, {}, rows, never_stopped(), {.checkpoints = &writer}).run();
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{5});
+  CHECK_FALSE(asked);
+}
+
+TEST_CASE("taking checkpoints changes no number") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 1});
+  const Left with = train_part(small_plan(10), std::nullopt, &writer), without = train_part(small_plan(10));
+  CHECK(with.losses == without.losses);
+  CHECK(first_difference(with.state, without.state) == "");
+}
+
+TEST_CASE("what a background write hits ends the run at the next step, and the checkpoint before it stays") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 2, .before_commit = [n = 0]() mutable {
+                             if (++n == 2) throw UserError("the disk is full", ExitCode::storage);
+                           }});
+  try {
+    train_part(small_plan(20), std::nullopt, &writer);
+    FAIL("it went on");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::storage);
+  }
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2});
+  CHECK(read_checkpoint(folder / "checkpoints" / "step-00000002").integer("step") == 2);
+}
+
+TEST_CASE("the newest whole checkpoint is the one that counts, and each one before it says why not") {
+  const TemporaryFolder folder;
+  const auto root = folder / "checkpoints";
+  CheckpointWriter writer({.root = root, .every_n_steps = 2, .keep_last = 9});
+  train_part(small_plan(8), std::nullopt, &writer);
+  damage(root / "step-00000008" / "rank-0000.safetensors");
+  damage(root / "step-00000006" / "state.json");
+  std::vector<std::string> rejected;
+  const auto found = read_newest_checkpoint(root, [&](const std::string& why) { rejected.push_back(why); });
+  REQUIRE(found.has_value());
+  CHECK(found->integer("step") == 4);
+  REQUIRE(rejected.size() == 2);
+  CHECK_THAT(rejected[0], ContainsSubstring("step-00000008"));
+  CHECK_THAT(rejected[1], ContainsSubstring("step-00000006"));
+  // Named by its path there is no other.
+  try {
+    read_checkpoint(root / "step-00000008");
+    FAIL("it was read");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::checkpoint);
+  }
+  for (const char* name : {"step-00000002", "step-00000004"}) damage(root / name / "manifest.json");
+  CHECK_THROWS_WITH(read_newest_checkpoint(root, [](const std::string&) {}), ContainsSubstring("none of the 4 checkpoints is whole"));
+  CHECK_FALSE(read_newest_checkpoint(folder / "nowhere", [](const std::string&) {}).has_value());
+}
+
+TEST_CASE("another model, other data: refused with what differs") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.root = folder / "checkpoints"});
+  train_part(small_plan(3), std::nullopt, &writer);
+  const ArchiveReader state = read_checkpoint(folder / "checkpoints" / "latest");
+  Plan wider = small_plan(6);
+  wider.model.config.hidden = {17};
+  CHECK_THROWS_WITH(train_part(wider, std::nullopt, nullptr, &state), ContainsSubstring("model.layers.0.weight is float32 [16, 192] there and float32 [17, 192] here"));
+  Plan more = small_plan(6);
+  more.data.config.size = 97;
+  more.data.dataset = open_training_data(more.data.config, more.seed);
+  try {
+    train_part(more, std::nullopt, nullptr, &state);
+    FAIL("it fitted");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::data);
+    CHECK_THAT(error.what(), ContainsSubstring("samples") && ContainsSubstring("96") && ContainsSubstring("97"));
+  }
+}
+
+TEST_CASE("an evaluation that a stop cut short is made up for") {
+  Plan plan = small_plan(8);
+  DataPlan held_out = plan.data;
+  held_out.config.shuffle = held_out.config.drop_last = false;
+  plan.evaluation = EvaluationPlan{.every_n_steps = 4, .at_end = true, .data = held_out};
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.root = folder / "checkpoints"});
+  StopAfter rows(4);
+  Trainer(plan, {}, rows, rows.stop, {.checkpoints = &writer}).run();
+  CHECK(rows.evaluations.empty());
+  const ArchiveReader state = read_checkpoint(folder / "checkpoints" / "latest");
+  Rows rest;
+  Trainer(plan, {}, rest, never_stopped(), {.resume = &state}).run();
+  CHECK(rest.evaluations.size() == 2);   // that of step 4, and that of step 8, which is the end
+}

@@ -1,0 +1,93 @@
+// Running out of memory in a step: smaller micro-batches, the same global batch, the same samples.
+#include "support/catch.h"
+#include "support/resuming.h"
+#include "train/inject.h"
+#include "train/micro_batches.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+Plan plan_with(const std::vector<std::string>& faults, bool convolutions = false) {
+  Plan plan = small_plan(8);
+  plan.model.config.dropout = 0;
+  if (convolutions) plan.model.config = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
+  std::vector<Injection> injections;
+  for (const auto& fault : faults) injections.push_back(parse_injection(fault));
+  inject(plan, injections);
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("after running out of memory the same steps are taken in smaller pieces") {
+  const Left whole = train_part(plan_with({}));
+  for (const std::vector<std::string>& faults : {std::vector<std::string>{"oom@3"}, {"oom@1", "oom@4", "oom@4"}}) {
+    const Left pieces = train_part(plan_with(faults));
+    CHECK(pieces.outcome.micro_split == (1 << faults.size()));
+    CHECK(pieces.outcome.samples == whole.outcome.samples);
+    REQUIRE(pieces.losses.size() == whole.losses.size());
+    for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(pieces.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
+  Plan plan = plan_with({"oom@3"}, true);
+  plan.data.options.accumulation = 2;
+  plan.steps = 4;
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  for (const auto& [name, buffer] : trainer.model().buffers())
+    if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);   // two steps of two, two of four
+}
+
+TEST_CASE("with one sample at a time there is nothing left to halve") {
+  Plan plan = plan_with({"oom@2+"});
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  try {
+    trainer.run();
+    FAIL("it went on");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::memory);
+    CHECK_THAT(error.what(), ContainsSubstring("one sample") && ContainsSubstring("optimizer"));
+  }
+  CHECK(trainer.outcome().steps == 1);
+}
+
+TEST_CASE("a resumed run keeps its smaller pieces") {
+  const Left whole = train_part(plan_with({"oom@3"}));
+  const Left cut = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
+  CHECK(cut.losses == whole.losses);
+  CHECK(first_difference(cut.state, whole.state) == "");
+}
+
+TEST_CASE("a batch in pieces is the batch") {
+  Batch batch;
+  batch.tensors = {{"input", at::arange(7)}};
+  batch.sample_ids = {0, 1, 2, 3, 4, 5, 6};
+  batch.items = 7;
+  batch.step_items = 14;
+  batch.weight = 0.5;
+  batch.is_first = false;
+  for (const int64_t pieces : {1, 2, 3, 4, 8, 64}) {
+    const auto parts = cut(batch, pieces);
+    std::vector<at::Tensor> tensors;
+    std::vector<int64_t> ids;
+    double weight = 0;
+    for (const auto& part : parts) {
+      CHECK(part.items == part.get("input").size(0));
+      tensors.push_back(part.get("input"));
+      ids.insert(ids.end(), part.sample_ids.begin(), part.sample_ids.end());
+      weight += part.weight;
+      CHECK_FALSE(part.is_first);
+      CHECK(part.is_last == (&part == &parts.back()));
+    }
+    CHECK(at::cat(tensors).equal(at::arange(7)));
+    CHECK(ids == batch.sample_ids);
+    CHECK(weight == Approx(0.5));
+    CHECK(parts.size() <= 7);
+  }
+}

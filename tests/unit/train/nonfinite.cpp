@@ -1,0 +1,158 @@
+// Steps that are not finite: what is written, what is said, and where the run goes on.
+#include "support/catch.h"
+#include "support/resuming.h"
+#include "train/inject.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+class Events : public Rows {
+ public:
+  void not_finite(const NonfiniteStep& event) override { events.push_back(event); }
+  std::vector<NonfiniteStep> events;
+};
+
+struct Ended {
+  Left left;
+  std::vector<NonfiniteStep> events;
+  std::string error;
+  ExitCode code = ExitCode::done;
+};
+
+Ended train_with(Plan plan, const std::vector<std::string>& faults) {
+  std::vector<Injection> injections;
+  for (const auto& fault : faults) injections.push_back(parse_injection(fault));
+  inject(plan, injections);
+  Events events;
+  Trainer trainer(plan, {}, events, never_stopped());
+  Ended ended;
+  try {
+    trainer.run();
+  } catch (const UserError& error) {
+    ended.error = error.what();
+    ended.code = error.code();
+  }
+  ended.left.losses = events.losses();
+  ended.left.outcome = trainer.outcome();
+  ended.events = events.events;
+  ArchiveWriter archive;
+  trainer.save(archive);
+  for (const auto& [name, tensor] : archive.tensors()) ended.left.state.emplace_back(name, tensor.detach().clone());
+  return ended;
+}
+
+Plan plan_with(OnNonfinite policy, int64_t steps = 12) {
+  Plan plan = small_plan(steps);
+  plan.train.on_nonfinite = policy;
+  return plan;
+}
+
+/// Batch-norm's buffers must be put back too.
+Plan convolution_plan(OnNonfinite policy, int64_t steps) {
+  Plan plan = plan_with(policy, steps);
+  plan.model.config = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("looking for what is not finite changes no bit") {
+  const Left plain = train_part(plan_with(OnNonfinite::abort));
+  for (const OnNonfinite policy : {OnNonfinite::skip, OnNonfinite::rerun})
+    CHECK(first_difference(train_part(plan_with(policy)).state, plain.state) == "");
+}
+
+TEST_CASE("abort: the run ends, and the step's samples are told") {
+  const std::string fault = GENERATE("nan@5", "nan@5+");
+  const Ended ended = train_with(plan_with(OnNonfinite::abort), {fault});
+  CHECK(ended.code == ExitCode::diverged);
+  CHECK_THAT(ended.error, ContainsSubstring("loss is not finite") && ContainsSubstring("step 5"));
+  REQUIRE(ended.events.size() == 1);
+  CHECK(ended.events[0].step == 5);
+  CHECK(ended.events[0].sample_ids.size() == 8);
+  CHECK(ended.left.losses.size() == 5);   // the bad one is in the records
+}
+
+TEST_CASE("a step that is not finite writes nothing: the state is that of the moment before") {
+  const std::string fault = GENERATE("nan@5+", "gradient@5+");
+  for (const auto& plan : {plan_with(OnNonfinite::rerun), convolution_plan(OnNonfinite::rerun, 6)}) {
+    Plan short_plan = plan;
+    short_plan.steps = 4;
+    const Left before = train_part(short_plan);
+    const Ended ended = train_with(plan, {fault});
+    CHECK(ended.code == ExitCode::diverged);
+    CHECK_THAT(ended.error, ContainsSubstring("so again when repeated"));
+    NamedTensors state = ended.left.state, expected = before.state;
+    const auto without_random = [](NamedTensors& tensors) {   // the repeated step has drawn its dropout
+      std::erase_if(tensors, [](const auto& entry) { return entry.first.starts_with("random."); });
+    };
+    without_random(state);
+    without_random(expected);
+    CHECK(first_difference(state, expected) == "");
+  }
+}
+
+TEST_CASE("skip: the run goes on as if the step's update had been left out") {
+  for (const std::string fault : {"nan@5+", "gradient@5+"}) {
+    const Ended ended = train_with(plan_with(OnNonfinite::skip), {fault});
+    CHECK(ended.code == ExitCode::done);
+    CHECK(ended.left.outcome.skipped_steps == 1);
+    CHECK(ended.left.outcome.steps == 12);
+    CHECK(ended.left.outcome.samples == 96);
+    REQUIRE(ended.left.losses.size() == 12);
+    const Left whole = train_part(plan_with(OnNonfinite::skip));
+    for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == whole.losses[i]);
+    CHECK(ended.left.losses[5] != whole.losses[5]);   // the same samples on other weights
+    CHECK(std::isfinite(ended.left.losses.back()));
+    REQUIRE(ended.events.size() == 1);
+    CHECK(ended.events[0].action == "the step was left out");
+  }
+}
+
+TEST_CASE("skip has a budget") {
+  Plan plan = plan_with(OnNonfinite::skip);
+  plan.train.max_skipped_steps = 2;
+  const Ended ended = train_with(plan, {"nan@3", "gradient@4", "nan@6"});
+  CHECK(ended.code == ExitCode::diverged);
+  CHECK_THAT(ended.error, ContainsSubstring("max_skipped_steps were left out already: 2"));
+  CHECK(ended.events.size() == 3);
+}
+
+TEST_CASE("rerun: a fault that does not come back is the hardware's, one that does is not") {
+  const Ended once = train_with(plan_with(OnNonfinite::rerun), {"nan@5"});
+  CHECK(once.code == ExitCode::hardware);
+  CHECK_THAT(once.error, ContainsSubstring("suspected hardware fault") && ContainsSubstring("step 5"));
+  const Ended always = train_with(plan_with(OnNonfinite::rerun), {"gradient@5+"});
+  CHECK(always.code == ExitCode::diverged);
+  CHECK_THAT(always.error, ContainsSubstring("gradients are not finite"));
+  REQUIRE(always.events.size() == 2);
+  CHECK(always.events[0].sample_ids == always.events[1].sample_ids);
+}
+
+TEST_CASE("the replayed step is the step: same samples, same dropout, same loss") {
+  // The input is spoilt once; what is computed the second time is what an unspoilt run has.
+  Plan plan = plan_with(OnNonfinite::rerun);
+  const Left whole = train_part(plan);
+  const Ended once = train_with(plan, {"nan@7"});
+  CHECK_THAT(once.error, ContainsSubstring(fmt::format("loss {}", whole.losses[6])));
+}
+
+TEST_CASE("weights that are not finite take no checkpoint's place") {
+  Plan plan = plan_with(OnNonfinite::abort);
+  inject(plan, {parse_injection("gradient@5")});   // the loss of step 5 is fine, its update is not
+  const TemporaryFolder folder;
+  const bool background = GENERATE(true, false);
+  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 5, .keep_last = 1, .background = background});
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped(), {.checkpoints = &writer});
+  ArchiveWriter start;
+  trainer.save(start);
+  writer.save(start, 1);
+  writer.finish();
+  CHECK_THROWS_AS(trainer.run(), UserError);
+  const auto left = list_checkpoints(folder / "checkpoints");
+  REQUIRE(left.size() == 1);
+  CHECK(left[0].step == 1);
+}
