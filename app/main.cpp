@@ -1,6 +1,7 @@
 // Arguments in, exit code out; the only place that catches.
 #include "app/commands.h"
 #include "app/explain.h"
+#include "app/signals.h"
 #include "base/log.h"
 #include "device/process.h"
 
@@ -111,6 +112,7 @@ int guarded(int argc, char** argv, const Environment& environment) {
 }  // namespace trainopt
 
 int main(int argc, char** argv) {
+  trainopt::keep_standard_streams();
   const int code = trainopt::guarded(argc, argv, trainopt::read_environment(environ));
   std::fflush(stdout);
   return code;

@@ -134,7 +134,8 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& e
   write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");   // first: a full disk may have room for it alone
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, why_not_measured(plan, sinks_.recorded(), telemetry_.reasons())).dump(2) + "\n");
   if (trainer) write_bad_samples(*trainer);
-  if (sinks_.dropped_lines() > 0) spdlog::warn("{} record lines could not be written", sinks_.dropped_lines());
+  const int64_t dropped = sinks_.dropped_lines() + telemetry_.dropped_lines() + evaluations_.dropped_lines();
+  if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
   if (quiet_) return;
   std::vector<SwitchLine> lines;
   for (const auto& entry : receipts(plan.switches, outcome.observations)) lines.push_back({entry.name, switch_text(entry)});

@@ -1,6 +1,9 @@
 #include "app/signals.h"
 
+#include <cerrno>
 #include <csignal>
+
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace trainopt {
@@ -33,6 +36,12 @@ void handle_signals() {
   action.sa_handler = on_save_request;
   ::sigaction(SIGUSR2, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);   // a reader of our output that goes away must not end a training
+  std::signal(SIGXFSZ, SIG_IGN);   // nor a file that may not grow (ulimit -f): both are errors of the call that writes
+}
+
+void keep_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) ::open("/dev/null", O_RDONLY);   // the lowest free number; writing to it fails, as it should
 }
 
 }  // namespace trainopt

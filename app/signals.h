@@ -11,5 +11,7 @@ const std::atomic<int>& stop_signal();
 /// Set by SIGUSR2; whoever saves takes it back.
 std::atomic<bool>& save_request();
 void handle_signals();
+/// First of all: where the caller closed standard input, output or error, the next file opened would take its number and our lines.
+void keep_standard_streams();
 
 }  // namespace trainopt

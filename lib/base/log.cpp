@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <cstdio>
 
 namespace trainopt {
@@ -20,7 +21,10 @@ void start_logging(const std::string& level, bool color) {
   auto logger = std::make_shared<spdlog::logger>("trainopt", std::move(sink));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::warn);
-  logger->set_error_handler([](const std::string& problem) { std::fprintf(stderr, "warning: %s\n", problem.c_str()); });   // a full disk
+  // A full disk, which would have a sentence for every line: one is enough.
+  logger->set_error_handler([said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
+    if (!said->exchange(true)) std::fprintf(stderr, "warning: the log is incomplete: %s\n", problem.c_str());
+  });
   spdlog::set_default_logger(std::move(logger));
 }
 

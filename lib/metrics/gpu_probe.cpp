@@ -5,6 +5,7 @@
 #include <nvml.h>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <dlfcn.h>
 
@@ -66,6 +67,8 @@ Functions load_functions(void* library) {
 constexpr unsigned long long kThrottleBits = nvmlClocksEventReasonSwPowerCap | nvmlClocksThrottleReasonHwSlowdown |
                                              nvmlClocksEventReasonSwThermalSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown |
                                              nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+bool is_loss(nvmlReturn_t result) { return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED; }
+
 /// The counters behind GPM refresh every 100 ms; a shorter stretch repeats the last or is empty.
 constexpr double kGpmStretchMs = 105;
 
@@ -115,6 +118,7 @@ struct GpuProbe::Nvml {
 
   Session session;
   nvmlDevice_t device = nullptr;
+  bool lost = false;
   std::set<Metric> given_up;
   bool gpm = false, gpm_has_earlier = false;
   nvmlGpmSample_t earlier = nullptr, later = nullptr;
@@ -154,10 +158,21 @@ GpuProbe::~GpuProbe() = default;
 
 void GpuProbe::absent(Metric metric, const std::string& reason) { reasons_.emplace(info(metric).name, reason); }
 
+/// Asking a GPU that is gone can take long, and it does not come back within a process.
+void GpuProbe::lose_gpu(const std::string& reason) {
+  if (std::exchange(nvml_->lost, true)) return;
+  spdlog::warn("the GPU is measured no more: {}", reason);
+  for (const Metric metric : kGpuMetrics) reasons_[std::string(info(metric).name)] = reason;
+}
+
 void GpuProbe::sample(Values& values) {
-  if (!nvml_) return;
+  if (!nvml_ || nvml_->lost) return;
   sample_counters(values);
-  if (nvml_->gpm) sample_gpm(values);
+  if (nvml_->gpm && !nvml_->lost) sample_gpm(values);
+}
+
+void GpuProbe::begin_stretch() {
+  if (nvml_) nvml_->gpm_has_earlier = false;
 }
 
 void GpuProbe::sample_counters(Values& values) {
@@ -165,6 +180,7 @@ void GpuProbe::sample_counters(Values& values) {
   // Asks once more after a failure that may pass, never after one that will not.
   const auto read = [&](Metric metric, bool known, auto ask) {
     const std::string name(info(metric).name);
+    if (nvml_->lost) return;
     if (!known) return absent(metric, "this driver's NVML has no function for it");
     if (nvml_->given_up.contains(metric)) return;
     const nvmlReturn_t result = ask();
@@ -172,6 +188,7 @@ void GpuProbe::sample_counters(Values& values) {
       reasons_.erase(name);
       return;
     }
+    if (is_loss(result)) return lose_gpu("NVML: " + nvml_->session.text(result));
     const bool for_good = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION || result == NVML_ERROR_FUNCTION_NOT_FOUND;
     if (for_good) nvml_->given_up.insert(metric);
     reasons_[name] = "NVML: " + nvml_->session.text(result);
@@ -221,6 +238,7 @@ void GpuProbe::sample_gpm(Values& values) {
   const Functions& f = state.session.nvml;
   const auto now = Clock::now();
   const auto give_up = [&](nvmlReturn_t result) {
+    if (is_loss(result)) return lose_gpu("NVML: " + state.session.text(result));
     state.gpm = false;
     for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct}) absent(metric, "GPM: " + state.session.text(result));
   };
@@ -228,6 +246,8 @@ void GpuProbe::sample_gpm(Values& values) {
     if (const auto result = f.gpm_get(state.device, state.earlier); result != NVML_SUCCESS) return give_up(result);
     state.gpm_has_earlier = true;
     state.earlier_at = now;
+    state.sm_util.reset();
+    state.tensor_util.reset();
     return;
   }
   if (milliseconds_between(state.earlier_at, now) >= kGpmStretchMs) {
@@ -241,7 +261,10 @@ void GpuProbe::sample_gpm(Values& values) {
     request.metrics[1].metricId = NVML_GPM_METRIC_ANY_TENSOR_UTIL;
     if (const auto result = f.gpm_metrics(&request); result != NVML_SUCCESS) return give_up(result);
     const auto value_of = [&](const nvmlGpmMetric_t& metric, Metric name) -> std::optional<double> {
-      if (metric.nvmlReturn == NVML_SUCCESS) return metric.value;
+      if (metric.nvmlReturn == NVML_SUCCESS) {
+        reasons_.erase(std::string(info(name).name));
+        return metric.value;
+      }
       absent(name, "GPM: " + state.session.text(metric.nvmlReturn));
       return std::nullopt;
     };

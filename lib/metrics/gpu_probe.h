@@ -27,6 +27,8 @@ class GpuProbe {
 
   /// Fills what can be measured now. Some 100 µs. GPM needs two calls at least 100 ms apart.
   void sample(Values& values);
+  /// What GPM says next is about the time from the next sample() on.
+  void begin_stretch();
   const Reasons& reasons() const { return reasons_; }
 
   /// "580.82.07"; nullopt without the library.
@@ -37,6 +39,7 @@ class GpuProbe {
   void sample_counters(Values& values);
   void sample_gpm(Values& values);
   void absent(Metric metric, const std::string& reason);
+  void lose_gpu(const std::string& reason);
 
   std::unique_ptr<Nvml> nvml_;
   Reasons reasons_;

@@ -13,7 +13,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
+#include <deque>
+#include <mutex>
 
 namespace trainopt {
 namespace {
@@ -55,6 +58,11 @@ ProcessProbe::ProcessProbe(const std::vector<int>& cpus)
     : cores_(allowed_cores()), looked_at_(Clock::now()), cpu_seconds_(process_cpu_seconds()),
       others_(cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, looked_at_) {}
 
+void ProcessProbe::begin_stretch() {
+  looked_at_ = Clock::now();
+  cpu_seconds_ = process_cpu_seconds();
+}
+
 void ProcessProbe::sample(Values& values) {
   const auto now = Clock::now();
   const double cpu_seconds = process_cpu_seconds();
@@ -69,90 +77,142 @@ void ProcessProbe::sample(Values& values) {
   values[Metric::process_rss_mib] = resident_mib();
 }
 
-Telemetry::Telemetry(TelemetryOptions options) : options_(std::move(options)) {
-  if (!options_.file.empty()) file_ = std::make_unique<LineFile>(options_.file);
+/// What the thread and the rest of the program share.
+class Telemetry::Watch {
+ public:
+  explicit Watch(TelemetryOptions given) : options(std::move(given)) {
+    if (!options.file.empty()) file = std::make_unique<LineFile>(options.file);
+  }
+  void run();
+  /// A reason for every metric of this thread that has none.
+  void explain_absence(const std::string& reason);
+
+  const TelemetryOptions options;
+  std::unique_ptr<LineFile> file;   ///< the thread's until it has ended
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool stopping = false, paused = false, ended = false;
+  std::deque<TelemetrySample> samples;
+  Reasons reasons;
+
+ private:
+  void look_until_stopped();
+  void take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started);
+};
+
+void Telemetry::Watch::run() {
+  pthread_setname_np(pthread_self(), "telemetry");
+  try {
+    look_until_stopped();
+  } catch (const std::exception& error) {   // a thread boundary: telemetry may end, training may not
+    spdlog::warn("telemetry ended: {}", error.what());
+    explain_absence(std::string("telemetry ended: ") + error.what());
+  }
+  const std::lock_guard lock(mutex);
+  ended = true;
+  wake.notify_all();
+}
+
+void Telemetry::Watch::look_until_stopped() {
+  std::unique_ptr<GpuProbe> gpu;
+  if (!options.pci_bus_id.empty()) {
+    gpu = std::make_unique<GpuProbe>(options.nvml_library, options.pci_bus_id);
+  } else if (!options.device.is_cpu()) {
+    gpu = std::make_unique<GpuProbe>(options.nvml_library, device_facts(options.device).pci_bus_id);
+  } else {
+    const std::lock_guard lock(mutex);
+    for (const Metric metric : kGpuMetrics) reasons.emplace(info(metric).name, "the run uses no GPU");
+    for (const Metric metric : {Metric::memory_allocated_mib, Metric::memory_reserved_mib})
+      reasons.emplace(info(metric).name, "libtorch's CPU allocator keeps no figures");
+  }
+  ProcessProbe process;
+  const auto started = Clock::now();
+  const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.interval_s));
+  for (auto due = started;; due = std::max(due + interval, Clock::now())) {
+    take_sample(gpu.get(), process, started);
+    std::unique_lock lock(mutex);
+    wake.wait_until(lock, due + interval, [this] { return stopping || paused; });
+    const bool was_paused = paused;
+    wake.wait(lock, [this] { return stopping || !paused; });
+    if (stopping) return;
+    if (!was_paused) continue;
+    process.begin_stretch();   // the load of the pause is not that of the turn which begins
+    if (gpu) gpu->begin_stretch();
+  }
+}
+
+void Telemetry::Watch::take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started) {
+  TelemetrySample sample;
+  process.sample(sample.values);
+  if (gpu) gpu->sample(sample.values);
+  sample.at = Clock::now();
+  if (file) file->write(telemetry_line(milliseconds_between(started, sample.at) / 1e3, sample.values));
+  const std::lock_guard lock(mutex);
+  if (gpu) reasons = gpu->reasons();
+  samples.push_back(sample);
+  if (samples.size() > kSamplesKept) samples.pop_front();
+}
+
+void Telemetry::Watch::explain_absence(const std::string& reason) {
+  const std::lock_guard lock(mutex);
+  for (const MetricInfo& metric : kCatalogue)
+    if (measured_here(metric.metric)) reasons.emplace(metric.name, reason);
+}
+
+Telemetry::Telemetry(TelemetryOptions options) : watch_(std::make_shared<Watch>(std::move(options))) {
   const DeafThreads deaf;
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([watch = watch_] { watch->run(); });
   } catch (const std::system_error& error) {
     spdlog::warn("no telemetry: {}", error.what());
-    for (const MetricInfo& metric : kCatalogue)
-      if (measured_here(metric.metric)) reasons_.emplace(metric.name, std::string("no thread for telemetry: ") + error.what());
+    watch_->explain_absence(std::string("no thread for telemetry: ") + error.what());
   }
 }
 
 Telemetry::~Telemetry() { stop(); }
 
 void Telemetry::pause() {
-  const std::lock_guard lock(mutex_);
-  paused_ = true;
-  wake_.notify_all();
+  const std::lock_guard lock(watch_->mutex);
+  watch_->paused = true;
+  watch_->wake.notify_all();
 }
 
 void Telemetry::resume() {
-  const std::lock_guard lock(mutex_);
-  paused_ = false;
-  wake_.notify_all();
+  const std::lock_guard lock(watch_->mutex);
+  watch_->paused = false;
+  watch_->wake.notify_all();
 }
 
 void Telemetry::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(watch_->mutex);
+  watch_->stopping = true;
+  watch_->wake.notify_all();
+  const bool ended = watch_->wake.wait_for(lock, std::chrono::duration<double>(watch_->options.patience_s), [this] { return watch_->ended; });
+  lock.unlock();
+  if (!ended) {
+    spdlog::warn("telemetry is left behind: the GPU's driver does not answer");
+    return thread_.detach();
   }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-  if (file_) file_->flush();
+  thread_.join();
+  if (watch_->file) watch_->file->flush();
 }
 
-void Telemetry::run() {
-  pthread_setname_np(pthread_self(), "telemetry");
-  try {
-    std::unique_ptr<GpuProbe> gpu;
-    if (options_.device.is_cpu()) {
-      const std::lock_guard lock(mutex_);
-      for (const Metric metric : kGpuMetrics) reasons_.emplace(info(metric).name, "the run uses no GPU");
-      for (const Metric metric : {Metric::memory_allocated_mib, Metric::memory_reserved_mib})
-        reasons_.emplace(info(metric).name, "libtorch's CPU allocator keeps no figures");
-    } else {
-      gpu = std::make_unique<GpuProbe>(options_.nvml_library, device_facts(options_.device).pci_bus_id);
-    }
-    ProcessProbe process;
-    const auto started = Clock::now();
-    const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.interval_s));
-    for (auto due = started;; due = std::max(due + interval, Clock::now())) {
-      take_sample(gpu.get(), process, started);
-      std::unique_lock lock(mutex_);
-      wake_.wait_until(lock, due + interval, [this] { return stopping_ || paused_; });
-      wake_.wait(lock, [this] { return stopping_ || !paused_; });
-      if (stopping_) return;
-    }
-  } catch (const std::exception& error) {   // a thread boundary: telemetry may end, training may not
-    spdlog::warn("telemetry ended: {}", error.what());
-  }
-}
-
-void Telemetry::take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started) {
-  TelemetrySample sample;
-  process.sample(sample.values);
-  if (gpu) gpu->sample(sample.values);
-  sample.at = Clock::now();
-  if (file_) file_->write(telemetry_line(milliseconds_between(started, sample.at) / 1e3, sample.values));
-  const std::lock_guard lock(mutex_);
-  if (gpu) reasons_ = gpu->reasons();
-  samples_.push_back(sample);
-  if (samples_.size() > kSamplesKept) samples_.pop_front();
+int64_t Telemetry::dropped_lines() const {
+  const std::lock_guard lock(watch_->mutex);
+  return watch_->ended && watch_->file ? watch_->file->dropped_lines() : 0;
 }
 
 TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point end) const {
   TelemetrySample result;
   result.at = end;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(watch_->mutex);
+  const auto& samples = watch_->samples;
   const auto before = [](const TelemetrySample& sample, Clock::time_point time) { return sample.at < time; };
-  auto first = std::lower_bound(samples_.begin(), samples_.end(), begin, before);
-  const auto last = std::lower_bound(first, samples_.end(), end, before);
+  auto first = std::lower_bound(samples.begin(), samples.end(), begin, before);
+  const auto last = std::lower_bound(first, samples.end(), end, before);
   if (first == last) {
-    if (first == samples_.begin()) return result;
+    if (first == samples.begin()) return result;
     --first;
   }
   for (const MetricInfo& metric : kCatalogue) {
@@ -176,8 +236,8 @@ void Telemetry::fill(Row& row) const {
 }
 
 Reasons Telemetry::reasons() const {
-  const std::lock_guard lock(mutex_);
-  return reasons_;
+  const std::lock_guard lock(watch_->mutex);
+  return watch_->reasons;
 }
 
 }  // namespace trainopt

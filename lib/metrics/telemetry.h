@@ -10,11 +10,8 @@
 
 #include <c10/core/Device.h>
 
-#include <condition_variable>
-#include <deque>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -23,8 +20,10 @@ namespace trainopt {
 struct TelemetryOptions {
   c10::Device device = c10::Device(c10::kCPU);   ///< whose GPU to watch
   double interval_s = 0.1;
+  double patience_s = 5;                         ///< of stop(), with a driver that does not answer
   std::filesystem::path file = {};               ///< telemetry.jsonl, a line a sample; empty: none
   std::string nvml_library = kNvmlLibrary;
+  std::string pci_bus_id = {};                   ///< of the GPU to watch; empty: device's, none on the CPU. Tests name one of their own
 };
 
 /// Values of the metrics that telemetry measures, at a moment.
@@ -38,6 +37,8 @@ class ProcessProbe {
  public:
   ProcessProbe();
   void sample(Values& values);
+  /// cpu_util_pct is next about the time from now on.
+  void begin_stretch();
 
  private:
   explicit ProcessProbe(const std::vector<int>& cpus);
@@ -60,23 +61,17 @@ class Telemetry {
   void fill(Row& row) const;
   /// Metrics without a value and why; for environment.json.
   Reasons reasons() const;
+  /// Lines that a full disk cost; known after stop().
+  int64_t dropped_lines() const;
   /// The thread looks at nothing until resume(), which looks at once: for trainings that take turns.
   void pause();
   void resume();
-  /// Ends the thread; what was measured stays readable.
+  /// Ends the thread; what was measured stays readable. A driver that does not answer in `patience_s` is left behind with a warning.
   void stop();
 
  private:
-  void run();
-  void take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started);
-
-  TelemetryOptions options_;
-  std::unique_ptr<LineFile> file_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false, paused_ = false;
-  std::deque<TelemetrySample> samples_;
-  Reasons reasons_;
+  class Watch;
+  std::shared_ptr<Watch> watch_;   ///< the thread's too: it may outlive this object
   std::thread thread_;
 };
 

@@ -12,7 +12,7 @@ function(trainopt_module name)
 endfunction()
 
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
-# One Catch2 executable, one ctest entry. GPU: its main exits with 77 (skipped) on a machine without one.
+# One Catch2 executable, one ctest entry, labelled and grouped as TRAINOPT_TEST_LABEL says if that is set. GPU: its main exits with 77 (skipped) on a machine without one.
 function(trainopt_test name)
   cmake_parse_arguments(arg "TORCH;GPU" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})
@@ -29,7 +29,10 @@ function(trainopt_test name)
     trainopt_use_torch(${target})
   endif()
   add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT} LABELS "${TRAINOPT_TEST_LABEL}")
+  if(TRAINOPT_TEST_LABEL)
+    add_dependencies(${TRAINOPT_TEST_LABEL}_tests ${target})
+  endif()
 endfunction()
 
 function(trainopt_use_torch target)

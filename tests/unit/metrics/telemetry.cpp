@@ -18,22 +18,6 @@ void wait_for_samples(const Telemetry& telemetry, Clock::time_point begin) {
 
 }  // namespace
 
-TEST_CASE("without NVML the GPU's numbers are null and have a reason") {
-  GpuProbe probe("libno-such-library.so.1", "00000000:01:00.0");
-  Values values;
-  probe.sample(values);
-  for (const Metric metric : kGpuMetrics) {
-    CHECK(!values[metric]);
-    CHECK_THAT(probe.reasons().at(std::string(info(metric).name)), ContainsSubstring("libno-such-library.so.1 is not here"));
-  }
-  CHECK(!GpuProbe::driver_version("libno-such-library.so.1"));
-}
-
-TEST_CASE("a library that is not NVML is a reason too") {
-  GpuProbe probe("libc.so.6", "00000000:01:00.0");
-  CHECK_THAT(probe.reasons().at("gpu_util_pct"), ContainsSubstring("libc.so.6 lacks functions"));
-}
-
 TEST_CASE("CPU and memory of this process") {
   TemporaryFolder folder;
   const auto begin = Clock::now();

@@ -1,0 +1,62 @@
+// What drivers have gained since: memory that tells the reserved part apart, clock reasons under their new name, GPM.
+#include "script.h"
+
+using namespace fake_nvml;
+
+struct nvmlGpmSample_st {
+  nvmlDevice_t of = nullptr;
+  long number = 0;
+};
+
+namespace {
+long samples_taken = 0;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+  const auto result = call("nvmlDeviceGetMemoryInfo_v2", device);
+  if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  memory->used = static_cast<unsigned long long>(number(key(device, "used_mib"))) << 20;
+  memory->reserved = static_cast<unsigned long long>(number(key(device, "reserved_mib"))) << 20;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {
+  const auto result = call("nvmlDeviceGetCurrentClocksEventReasons", device);
+  *reasons = static_cast<unsigned long long>(number(key(device, "clock_reasons")));
+  return result;
+}
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t* support) {
+  const auto result = call("nvmlGpmQueryDeviceSupport", device);
+  if (support->version != NVML_GPM_SUPPORT_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  support->isSupportedDevice = number(key(device, "gpm")) != 0;
+  return result;
+}
+
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t* sample) {
+  if (const auto error = call("nvmlGpmSampleAlloc")) return error;
+  *sample = new nvmlGpmSample_st;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample) {
+  delete sample;
+  return call("nvmlGpmSampleFree");
+}
+
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
+  *sample = {device, ++samples_taken};
+  return call("nvmlGpmSampleGet", device);
+}
+
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* request) {
+  if (const auto error = call("nvmlGpmMetricsGet", request->sample2->of)) return error;
+  if (request->version != NVML_GPM_METRICS_GET_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  if (request->sample1->of != request->sample2->of || request->sample1->number >= request->sample2->number) return NVML_ERROR_INVALID_ARGUMENT;
+  for (unsigned i = 0; i < request->numMetrics; ++i) {
+    const bool sm = request->metrics[i].metricId == NVML_GPM_METRIC_SM_UTIL;
+    request->metrics[i].nvmlReturn = static_cast<nvmlReturn_t>(number(sm ? "sm_util.error" : "tensor_util.error"));
+    request->metrics[i].value = number(key(request->sample2->of, sm ? "sm_util" : "tensor_util"));
+  }
+  return NVML_SUCCESS;
+}

@@ -1,0 +1,79 @@
+#include "base/log.h"
+
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace trainopt;
+
+namespace {
+
+/// Standard error while it lives.
+class CapturedErrors {
+ public:
+  CapturedErrors() {
+    std::fflush(stderr);
+    const int file = ::open((folder_ / "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::close(file);
+  }
+  ~CapturedErrors() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+  std::string text() const {
+    std::fflush(stderr);
+    return folder_.text("stderr");
+  }
+
+ private:
+  TemporaryFolder folder_;
+  int before_ = ::dup(STDERR_FILENO);
+};
+
+}  // namespace
+
+TEST_CASE("a log that a full disk cuts short says so once, and never stops the program") {
+  const auto before = spdlog::default_logger();
+  {
+    const CapturedErrors errors;
+    start_logging("error", false);
+    log_to_file("/dev/full");
+    for (int i = 0; i < 300; ++i) {
+      spdlog::info("{} {}", i, std::string(100, '.'));
+      spdlog::warn("{}", i);   // flushes
+    }
+    spdlog::error("still heard");
+    const std::string text = errors.text();
+    INFO(text);
+    CHECK(text.starts_with("warning: the log is incomplete: "));
+    CHECK_THAT(text, ContainsSubstring("No space left on device"));
+    CHECK(text.ends_with("error: still heard\n"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+    spdlog::set_default_logger(before);
+  }
+}
+
+TEST_CASE("the log's file has more than standard error, each line with its time") {
+  const auto before = spdlog::default_logger();
+  const TemporaryFolder folder;
+  const CapturedErrors errors;
+  start_logging("warning", false);
+  log_to_file(folder / "run.log");
+  spdlog::info("quiet");
+  spdlog::warn("heard");
+  spdlog::set_default_logger(before);
+  CHECK(errors.text() == "warning: heard\n");
+  const std::string log = folder.text("run.log");
+  CHECK_THAT(log, ContainsSubstring(" info: quiet\n"));
+  CHECK_THAT(log, ContainsSubstring(" warning: heard\n"));
+  CHECK(log.size() > std::string("2026-11-21T18:00:00.000 ").size() * 2);
+}
