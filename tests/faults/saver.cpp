@@ -1,0 +1,124 @@
+// A training that saves after every step, to be killed (kill_saves.py). Loading libtorch takes longer than the training does, so this process only
+// loads it and forks for each training; it computes nothing itself. Commands come one a line, answers go out one a line:
+//   run FOLDER STEPS [quietly]   trains to STEPS in FOLDER as `trainopt run` does, from its newest checkpoint; quietly: saves only at the end.
+//                                "process N", "resumed S" (0: from nothing), "saving S" before each copy, "saved S" once one is on the disk, and at the
+//                                end "ended N": the exit code, or 128 and the signal. The process's number is not given to another before the next command.
+//   check FOLDER                 "whole S..." of all checkpoints, oldest first, "latest S", "drafts N" left by the dead; or "broken: why".
+#include "base/files.h"
+#include "checkpoint/run_lock.h"
+#include "checkpoint/store.h"
+#include "support/plans.h"
+#include "train/checkpoint_reader.h"
+#include "train/checkpoint_writer.h"
+
+#include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <sstream>
+
+namespace trainopt::test {
+namespace {
+
+/// In one piece: a line is there or not, however its writer dies.
+void say(const std::string& text) {
+  const std::string line = text + "\n";
+  if (::write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(3);
+}
+
+class Teller : public RunListener {
+ public:
+  const CheckpointWriter* writer = nullptr;
+
+  void step_done(const Row&) override {}
+  void evaluated(int64_t, const EvaluationResult&) override {}
+  void at(const char* stage, int64_t step) override {
+    if (const auto saved = writer->saved_step(); saved != told_) say(fmt::format("saved {}", *(told_ = saved)));
+    if (std::string_view(stage) == "saving a checkpoint") say(fmt::format("saving {}", step));
+  }
+
+ private:
+  std::optional<int64_t> told_;
+};
+
+/// A few megabytes of state, so that a save has a length.
+Plan plan_of(int64_t steps) {
+  Plan plan = small_plan(steps);
+  plan.optimizer_config = SgdConfig{.lr = 0.001, .momentum = 0.9};
+  plan.model.config = {.name = ModelKind::mlp, .hidden = {512, 512}, .dropout = 0.25};
+  return plan;
+}
+
+void train(const std::filesystem::path& folder, int64_t steps, bool quietly) {
+  at::set_num_threads(1);
+  const RunLock lock(folder);
+  const auto checkpoints = folder / "checkpoints";
+  remove_drafts(checkpoints);
+  const auto state = read_newest_checkpoint(checkpoints, [](const std::string& why) { throw std::runtime_error(why); });
+  say(fmt::format("resumed {}", state ? state->integer("step") : 0));
+  CheckpointWriter writer({.root = checkpoints, .every_n_steps = quietly ? std::nullopt : std::optional<int64_t>(1)});
+  Teller teller;
+  teller.writer = &writer;
+  Trainer trainer(plan_of(steps), {}, teller, never_stopped(), {.checkpoints = &writer, .resume = state ? &*state : nullptr});
+  trainer.run();
+  if (writer.saved_step()) say(fmt::format("saved {}", *writer.saved_step()));
+}
+
+void check(const std::filesystem::path& folder) {
+  const auto root = folder / "checkpoints";
+  std::string steps;
+  for (const auto& checkpoint : list_checkpoints(root)) steps = fmt::format(" {}{}", verify_checkpoint(checkpoint.folder).step, steps);
+  const int64_t latest = verify_checkpoint(root / kLatest).step;
+  int64_t drafts = 0;
+  for (const auto& name : names_in_folder(root, ExitCode::storage)) drafts += name.starts_with('.');
+  say("whole" + steps);
+  say(fmt::format("latest {}", latest));
+  say(fmt::format("drafts {}", drafts));
+}
+
+template <class Work>
+int guarded(const Work& work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::exception& error) {
+    say(fmt::format("broken: {}", error.what()));
+    return 1;
+  }
+}
+
+int serve() {
+  pid_t child = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (child > 0) ::waitpid(std::exchange(child, 0), nullptr, 0);   // only now may its number be somebody else's
+    std::istringstream words(line);
+    std::string command, folder, quietly;
+    int64_t steps = 0;
+    words >> command >> folder >> steps >> quietly;
+    if (command == "check") {
+      guarded([&] { check(folder); });
+      continue;
+    }
+    child = ::fork();
+    if (child == 0) {
+      say(fmt::format("process {}", ::getpid()));
+      ::_exit(guarded([&] { train(folder, steps, !quietly.empty()); }));
+    }
+    siginfo_t end{};
+    ::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT);
+    say(fmt::format("ended {}", end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status));
+  }
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainopt::test
+
+int main() {
+  spdlog::set_level(spdlog::level::warn);   // stdout is for answers
+  return trainopt::test::serve();
+}
