@@ -10,13 +10,14 @@
 
 #include <ftw.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 namespace trainopt {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainopt-test-XXXXXX").string();
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "trainopt-test-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
     path_ = name;
   }
@@ -35,6 +36,12 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+/// In memory where the machine has such a folder: for tests that fsync thousands of times, which takes minutes on a busy disk.
+class MemoryFolder : public TemporaryFolder {
+ public:
+  MemoryFolder() : TemporaryFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
 };
 
 }  // namespace trainopt

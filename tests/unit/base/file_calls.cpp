@@ -156,7 +156,7 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
   };
   int64_t calls = 0;
   {
-    const TemporaryFolder folder;
+    const MemoryFolder folder;
     FaultAt count;
     const ScopedFileFaults scope(count);
     write_file(folder / "a", new_bytes);
@@ -167,7 +167,7 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
     INFO("call " << at);
     for (const FaultKind kind : {FaultKind::once, FaultKind::from_then_on, FaultKind::short_write})
       for (const int error : {ENOSPC, EIO, EDQUOT, EROFS}) {
-        const TemporaryFolder folder;
+        const MemoryFolder folder;
         const auto a = folder / "a";
         write_file(a, old_bytes);
         {
@@ -181,13 +181,13 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
         check(folder.path(), "a");
       }
     for (const FaultKind kind : {FaultKind::kill, FaultKind::short_kill}) {
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       write_file(folder / "a", old_bytes);
       killed<FaultAt>([&] { return FaultAt(at, kind); }, [&] { write_file(folder / "a", new_bytes); });
       check(folder.path(), "a");
     }
     for (const bool synced : {false, true}) {
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       make_folder(folder / "before");
       write_file(folder / "before" / "a", old_bytes);
       REQUIRE(killed<PowerFailure>([&] { return PowerFailure(folder / "before", folder / "after", {synced, synced}, at); },
@@ -198,7 +198,7 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
 }
 
 TEST_CASE("a file that was written is on the disk under its name, also after a power failure") {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   make_folder(folder / "before");
   REQUIRE(killed<PowerFailure>([&] { return PowerFailure(folder / "before", folder / "after", {true, true}, 9); }, [&] {
     write_file(folder / "before" / "a", "bytes");

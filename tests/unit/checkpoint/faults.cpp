@@ -48,7 +48,7 @@ struct Change {
 
 template <class Faults>
 int64_t count_calls(const Change& change) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   change.prepare(folder.path());
   Faults faults;
   const ScopedFileFaults scope(faults);
@@ -71,7 +71,7 @@ void fail_everywhere(const Change& change) {
   for (const auto& [kind, error] : kFailures)
     for (int64_t at = 1; at <= calls; ++at) {
       INFO("call " << at << " of " << calls << ", errno " << error << ", kind " << static_cast<int>(kind));
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       const auto root = folder.path();
       change.prepare(root);
       bool failed = false;
@@ -99,7 +99,7 @@ void kill_everywhere(const Change& change) {
   for (const FaultKind kind : {FaultKind::kill, FaultKind::short_kill})
     for (int64_t at = 1; at <= calls; ++at) {
       INFO("killed at call " << at << " of " << calls << ", kind " << static_cast<int>(kind));
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       change.prepare(folder.path());
       const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
       REQUIRE((ended || at == calls));   // the kill after a short write at the last call comes too late
@@ -113,7 +113,7 @@ void cut_power_everywhere(const Change& change) {
   for (const Survival survival : kSurvivals)
     for (int64_t at = 1; at <= calls; ++at) {
       INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root << survival.synced_names_below << survival.all_links);
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       const auto before = folder / "before", after = folder / "after";
       std::filesystem::create_directory(before);
       change.prepare(before);
@@ -143,7 +143,7 @@ const Change kSecond{
     }};
 
 bool can_exchange() {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   make_folder(folder / "a");
   make_folder(folder / "b");
   return exchange_paths(folder / "a", folder / "b");
@@ -155,7 +155,7 @@ Change replacement(bool exchanges) {
       .work = [](const auto& root) { save(root, 1, 2); },
       .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
       .done = [](const auto& root) {
-        const TemporaryFolder other;
+        const MemoryFolder other;
         save(other.path(), 1, 2);
         REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
       },
@@ -187,7 +187,7 @@ TEST_CASE("a checkpoint that was replaced keeps its files until its name is gone
   for (int64_t failing_sync = 1; failing_sync <= 8; ++failing_sync)
     for (int64_t at = 1; at <= 60; ++at) {
       INFO("fsync " << failing_sync << " fails, no power at call " << at);
-      const TemporaryFolder folder;
+      const MemoryFolder folder;
       const auto before = folder / "before", after = folder / "after";
       std::filesystem::create_directory(before);
       change.prepare(before);
