@@ -45,7 +45,7 @@ class SumOfMeans : public Precision {
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss * factor_); }
   at::Tensor unscale(ParameterStore& parameters) override { return inner_->unscale(parameters); }
-  void update(const at::Tensor& overflow) override { inner_->update(overflow); }
+  void update(const at::Tensor& overflow, const at::Tensor& held_back) override { inner_->update(overflow, held_back); }
   at::Tensor loss_scale() const override { return inner_->loss_scale(); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }
   void load(const ArchiveReader& archive) override { inner_->load(archive); }
