@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,45 @@ data: {dataset: fake_cifar10, size: 64, batch_size: 8, transforms: [{resize: 8},
 train: {max_steps: 6}
 optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
 """
+
+
+def records(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(folder):
+    return [record["loss"] for record in records(folder)]
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def saved_steps(folder):
+    """Of the checkpoints of a run directory, oldest first."""
+    return sorted(int(path.name.removeprefix("step-")) for path in (folder / "checkpoints").glob("step-*"))
+
+
+def checkpoint(folder, step):
+    return folder / f"checkpoints/step-{step:08}"
+
+
+def wait_until(happened, process, seconds=60):
+    """Of a running process; what `happened` gave."""
+    end = time.monotonic() + seconds
+    while not (found := happened()):
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.001)
+    return found
+
+
+def wait_for_step(process, step):
+    """Reads the console of a running process up to a step, or one after it."""
+    while True:
+        found = re.match(r"\s*step\s+(\d+)", process.stdout.readline())
+        if found and int(found[1]) >= step:
+            return int(found[1])
+        assert process.poll() is None, process.stderr.read()
 
 
 class Result:
@@ -43,9 +83,10 @@ class Program:
         """Without GPUs unless the caller chose some: what is tested here is the same on every machine."""
         return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
 
-    def __call__(self, *arguments, timeout=120, env=None):
+    def __call__(self, *arguments, timeout=120, env=None, before=None):
+        """`before` runs in the new process ahead of the program."""
         done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, env=env or self.environment())
+                              text=True, timeout=timeout, env=env or self.environment(), preexec_fn=before)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments):

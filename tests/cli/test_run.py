@@ -9,25 +9,13 @@ import time
 import numpy as np
 import pytest
 
-from conftest import TINY
+from conftest import TINY, losses, records, summary
 
 RECORD = ("step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms samples_per_s gpu_util_pct "
           "gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz "
           "gpu_throttle cpu_util_pct other_cpu_pct process_rss_mib").split()
 SUMMARY = ("status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct gpu_util_pct cpu_util_pct "
            "peak_memory_mib loss evaluation measured_steps receipts samples_per_s_interval warnings").split()
-
-
-def records(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def losses(folder):
-    return [record["loss"] for record in records(folder)]
-
-
-def summary(folder):
-    return json.loads((folder / "summary.json").read_text())
 
 
 def test_run_directory(tiny_run):

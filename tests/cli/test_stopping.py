@@ -1,0 +1,138 @@
+"""Signals, and runs that hang: what ends, when, with which exit code and what is left behind."""
+import json
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import TINY, checkpoint, records, saved_steps, summary, wait_for_step, wait_until
+
+ENDLESS = "train.max_steps=100000000"
+SAVES = ["checkpoint.every_n_steps=2", "checkpoint.background=false"]
+SOON = 10   # seconds; on an idle machine all of these take one or two
+
+
+def hung(trainopt, *overrides, inject="hang@5+"):
+    """A run that makes no progress any more."""
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("run", "tiny.yaml", *SAVES, *overrides, "--inject", inject, "--run-dir", "out")
+    wait_until(lambda: checkpoint(trainopt.folder / "out", 4).exists(), process)
+    time.sleep(0.1)
+    return process
+
+
+def end(process, number):
+    """(Seconds to its end, standard error)"""
+    asked = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    return time.monotonic() - asked, err
+
+
+def test_a_run_that_does_not_end_its_step_ends_without_saving(trainopt):
+    seconds, err = end(process := hung(trainopt, "checkpoint.grace_period=1s"), signal.SIGTERM)
+    assert process.returncode == 143 and 0.5 < seconds < SOON and "checkpoint.grace_period" in err
+    got = summary(trainopt.folder / "out")
+    assert (got["status"], got["exit_code"]) == ("stopped", 143) and "without saving" in got["reason"]
+    assert saved_steps(trainopt.folder / "out") == [2, 4] and trainopt("checkpoint", "verify", "out").code == 0
+
+
+@pytest.mark.xfail(strict=True, reason="the signal itself ends an injected hang that comes once: pause() returns")
+def test_an_injected_hang_outlasts_a_signal(trainopt):
+    _, err = end(process := hung(trainopt, "checkpoint.grace_period=1s", inject="hang@5"), signal.SIGTERM)
+    assert process.returncode == 143 and "checkpoint.grace_period" in err
+
+
+@pytest.mark.parametrize("first, second", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_a_second_signal_ends_at_once(trainopt, first, second):
+    process = hung(trainopt)
+    process.send_signal(first)
+    time.sleep(0.2)
+    assert process.poll() is None
+    seconds, _ = end(process, second)
+    assert process.returncode == 128 + second and seconds < SOON
+    assert trainopt("checkpoint", "verify", "out/checkpoints/latest").code == 0
+
+
+def test_the_watchdog_ends_a_run_without_progress(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    began = time.monotonic()
+    result = trainopt("run", "tiny.yaml", "watchdog.timeout=1s", *SAVES, "--quiet", "--inject", "hang@5+", "--run-dir", "out")
+    assert result.code == 7 and time.monotonic() - began < 2 * SOON and len(result.err.splitlines()) == 1, result
+    assert "watchdog.timeout" in result.err and "out/hang-rank0.json" in result.err, result
+    got, hang = summary(trainopt.folder / "out"), json.loads((trainopt.folder / "out/hang-rank0.json").read_text())
+    assert (got["status"], got["exit_code"]) == ("failed", 7) and "no progress for 1s" in got["reason"]
+    assert hang["stage"] == "forward and backward" and hang["seconds_without_progress"] >= 1
+    assert {"watchdog", "telemetry"} <= {thread["name"] for thread in hang["threads"]}
+    assert any("pause" in frame for frame in hang["threads"][0]["stack"]), hang["threads"][0]
+    assert trainopt("checkpoint", "verify", "out").code == 0
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet")
+    assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
+
+
+@pytest.mark.xfail(strict=True, reason="the step that hangs is counted as done: 'after step 5', steps 5")
+def test_the_watchdog_counts_steps_as_everyone(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt("run", "tiny.yaml", "watchdog.timeout=1s", "--quiet", "--inject", "hang@5", "--run-dir", "out")
+    got = summary(trainopt.folder / "out")
+    assert got["steps"] == 4 and ("after step 4" in got["reason"] or "in step 5" in got["reason"])
+
+
+def test_a_slow_run_is_not_a_hung_one(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("run", "tiny.yaml", ENDLESS, "watchdog.timeout=1s", "--run-dir", "out")
+    wait_for_step(process, 1)
+    process.send_signal(signal.SIGSTOP)   # as a scheduler does that lends the machine to others
+    time.sleep(2.5)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    end(process, signal.SIGTERM)
+    assert process.returncode == 143
+
+
+def test_a_save_on_request(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    out = trainopt.folder / "out"
+    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint.keep_last=100")
+    wait_for_step(process, 1)
+    for count in (1, 2):
+        process.send_signal(signal.SIGUSR2)
+        wait_until(lambda: len(saved_steps(out)) == count, process)
+    saved = saved_steps(out)[-1]
+    wait_for_step(process, saved + 2)
+    end(process, signal.SIGTERM)
+    assert process.returncode == 143 and len(saved_steps(out)) == 3 and saved_steps(out)[-1] == summary(out)["steps"] == records(out)[-1]["step"]
+    assert trainopt("checkpoint", "verify", "out").code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_while_the_network_is_built(trainopt, number):
+    """Of 50 million weights: a stop is heard, and a request to save is no stop."""
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "model.hidden=[5000, 5000, 5000]", "train.max_steps=1", "optimizer.momentum=0",
+                             "checkpoint.at_end=false")
+    wait_until(lambda: (trainopt.folder / "out/plan.json").exists(), process)
+    end(process, number)
+    got = summary(trainopt.folder / "out")
+    (trainopt.folder / "out/weights.safetensors").unlink()
+    if number == signal.SIGUSR2:
+        assert (process.returncode, got["status"]) == (0, "done")
+        return
+    assert (process.returncode, got["status"], got["exit_code"], got["steps"]) == (143, "stopped", 143, 0), got
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet")
+    assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] is None and len(records(trainopt.folder / "out")) == 6, result
+
+
+def test_a_signal_at_any_moment_of_the_start(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    for number, delay in enumerate([0, 0.05, 0.15, 0.25, 0.4]):
+        process = trainopt.start("run", "tiny.yaml", "--run-dir", f"out{number}", ENDLESS)
+        time.sleep(delay)
+        _, err = end(process, signal.SIGTERM)
+        assert process.returncode in (-signal.SIGTERM, 143) and not re.search(r"terminate called|what\(\)|Segmentation", err), (delay, err)
+        out = trainopt.folder / f"out{number}"
+        assert process.returncode != 143 or summary(out)["status"] == "stopped", delay
+
+
