@@ -18,6 +18,16 @@ std::string local_time() {
   return text;
 }
 
+/// A file in its place, or above it.
+void refuse_file(const fs::path& folder) {
+  std::error_code error;
+  for (fs::path path = folder; !path.empty(); path = path.parent_path()) {
+    if (fs::exists(path, error) && !fs::is_directory(path, error))
+      throw UserError(fmt::format("the run directory cannot be {}: {} is not a folder", folder.string(), path.string()), ExitCode::storage);
+    if (path == path.parent_path()) break;
+  }
+}
+
 /// A lock may be left of a run that never began.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
@@ -39,6 +49,7 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   const std::string& resume = recipe.checkpoint.resume;
   std::error_code error;
   RunFolder folder;
+  if (recipe.run_dir) refuse_file(*recipe.run_dir);
   if (resume != "none" && resume != "auto") folder.from = resume;
   const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
   if (!goes_on || holds_nothing(*recipe.run_dir)) {

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> checkpoints_of(const fs::path& path) {
   for (const auto& root : {path / "checkpoints", path}) {
     std::vector<fs::path> folders;
-    if (fs::is_directory(root) && !fs::exists(root / "manifest.json"))
+    std::error_code none;
+    if (fs::is_directory(root, none) && !fs::exists(root / "manifest.json", none))
       for (const auto& stored : list_checkpoints(root)) folders.push_back(stored.folder);
     if (!folders.empty()) return folders;
   }

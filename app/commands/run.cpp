@@ -17,6 +17,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/inject.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 
@@ -46,6 +47,10 @@ std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::file
   read_checkpoint_recipe(state->where());   // verified before it is parsed
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}).recipe;
   for (auto& note : check_resume(stored, recipe)) plan.notes.push_back(std::move(note));
+  if (folder.continues)
+    if (const auto newer = set_aside_newer(checkpoints, state->integer("step")); !newer.empty())
+      plan.notes.push_back(fmt::format("newer checkpoints than the one to go on from are now in {}: {}", (checkpoints / "abandoned").string(),
+                                       fmt::join(newer, ", ")));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
   return state;
 }
@@ -129,7 +134,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
     state.reset();   // its tensors are as large as the trainer's
     before_training = seconds_since(began);
     trainer->run();
-    trainer->model().save_weights(run_dir / "weights.safetensors");
+    trainer->model().save_weights(run_dir / "weights.safetensors", {{"format", "pt"}});
   } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
     finish_failed(report, plan, trainer ? &*trainer : nullptr, failure(error), before_training);
     throw;
@@ -152,7 +157,7 @@ Command add_run(CLI::App& app) {
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
   command->add_option("--inject", *faults, "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, hang@5, kill@7; + each time it is tried")
-      ->type_name("FAULT@STEP[+]")->expected(1)->take_all();
+      ->type_name("FAULT@STEP[+]")->allow_extra_args(false)->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");

@@ -54,8 +54,9 @@ void create_folders(const std::filesystem::path& path) {
   if (path.filename().empty()) return;   // "a/b/"
   try {
     make_folder(path);
-  } catch (const FileError&) {
-    if (!std::filesystem::is_directory(path, ignored)) throw;   // somebody else may just have made it
+  } catch (const FileError& error) {
+    if (!std::filesystem::is_directory(path, ignored))   // somebody else may just have made it
+      throw FileError("create the folder", path, error.number(), ExitCode::storage);
   }
   sync_folder(folder_of(path));
 }

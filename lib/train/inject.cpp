@@ -26,7 +26,8 @@ class FaultyRunner : public StepRunner {
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
     if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
-    while (takes(InjectedFault::hang, micro)) ::pause();
+    if (takes(InjectedFault::hang, micro))
+      while (true) ::pause();   // signals end a pause, not this
     if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     Batch fed = micro;
     if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN(), at::kFloat);

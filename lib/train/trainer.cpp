@@ -126,7 +126,7 @@ void Trainer::step() {
 
   std::optional<Taken> taken;
   while (!taken) taken = run_micro_batches(step);   // again, and smaller, where memory ran out
-  listener_.at("updating the weights", step);
+  listener_.at("updating the weights", outcome_.steps);
   runner_->update_step(body_);
 
   taken->device_time->end.record(Stream::current(plan_.device));
@@ -146,11 +146,11 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   const auto stream = Stream::current(plan_.device);
   try {
     for (bool last = false; !last;) {
-      listener_.at("waiting for data", step);
+      listener_.at("waiting for data", outcome_.steps);
       const Batch batch = batches_->next();
       if (batch.is_first) taken.device_time->start.record(stream);   // waiting for data is not device time
       guard_->add_samples(batch.sample_ids);
-      listener_.at("forward and backward", step);
+      listener_.at("forward and backward", outcome_.steps);
       for (const Batch& micro : cut(batch, outcome_.micro_split)) {
         outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
         taken.record.add(Metric::loss, runner_->micro_step(body_, micro));

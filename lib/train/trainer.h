@@ -34,8 +34,8 @@ class RunListener {
   virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
   /// A step whose loss or gradients were not finite; after its step_done().
   virtual void not_finite(const NonfiniteStep&) {}
-  /// What the trainer does from now on: "waiting for data". Called some times a step.
-  virtual void at(const char* /*stage*/, int64_t /*step*/) {}
+  /// What the trainer does from now on, "waiting for data", after `steps` whole ones. A literal. Called some times a step.
+  virtual void at(const char* /*stage*/, int64_t /*steps*/) {}
   /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the records need.
   virtual void save(ArchiveWriter&) {}
 };

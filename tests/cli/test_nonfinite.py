@@ -119,7 +119,6 @@ def test_faults_that_are_none(trainopt):
     assert not (trainopt.folder / "out").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="--inject takes the words that follow as more faults, also after --inject=nan@4")
 @pytest.mark.parametrize("words", [["--inject", "nan@4"], ["--inject=nan@4"]])
 def test_an_override_may_follow_a_fault(trainopt, words):
     trainopt.write("tiny.yaml", TINY)

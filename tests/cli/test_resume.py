@@ -222,10 +222,6 @@ def test_an_older_checkpoint_of_the_same_run_rewinds_it(again, eight):
     assert again("checkpoint", "verify", "out").code == 0 and (out / "checkpoints/latest").readlink().name == "step-00000008"
 
 
-REWOUND = "auto takes the largest step, from before the run went back: the records up to it are gone, and the training since is thrown away"
-
-
-@pytest.mark.xfail(strict=True, reason=REWOUND)
 def test_a_rewound_run_that_was_killed_goes_on(again, eight):
     out = again.folder / "out"
     assert rewind(again, "train.max_steps=8", "--inject", "kill@6").code == -signal.SIGKILL
@@ -234,7 +230,6 @@ def test_a_rewound_run_that_was_killed_goes_on(again, eight):
     equal(out, eight / "out")
 
 
-@pytest.mark.xfail(strict=True, reason=REWOUND)
 def test_a_rewound_run_that_was_stopped_goes_on_where_it_stopped(again):
     """What was trained otherwise since is not thrown away for the checkpoint of a larger step that the user went back from."""
     out = again.folder / "out"
@@ -272,7 +267,6 @@ def test_a_path_never_falls_back_and_auto_does(again):
     assert again("checkpoint", "verify", "out").code == 0, "replaced as they were reached"
 
 
-@pytest.mark.xfail(strict=True, reason="pruning after the first save verifies the damaged checkpoint of a larger step, and the run ends with 4")
 def test_a_damaged_checkpoint_is_no_obstacle_to_pruning(again):
     out = again.folder / "out"
     damage(checkpoint(out, 8), "byte")

@@ -33,7 +33,6 @@ def test_a_folder_that_the_system_does_not_allow(trainopt):
     trainopt.refused("run", "tiny.yaml", "--run-dir", "/sys/trainopt", code=8, says=["/sys/trainopt"])
 
 
-@pytest.mark.xfail(strict=True, reason="exit code 2: 'the run directory exists and is not empty' is said of a file")
 @pytest.mark.parametrize("resume", ["none", "auto"])
 def test_a_file_is_no_run_directory(trainopt, resume):
     trainopt.write("tiny.yaml", TINY)
@@ -171,7 +170,6 @@ def test_a_pipe_in_place_of_weights(trainopt, words):
     assert result.code == 4 and "pipe.safetensors" in result.err, result
 
 
-@pytest.mark.xfail(strict=True, reason="exit code 1 and a library's message: checkpoints_of() asks the file system without an error code")
 def test_verify_of_a_link_to_itself(trainopt):
     (trainopt.folder / "loop").symlink_to("loop")
     result = trainopt("checkpoint", "verify", "loop")
