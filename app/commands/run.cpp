@@ -49,8 +49,8 @@ std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::file
   for (auto& note : check_resume(stored, recipe)) plan.notes.push_back(std::move(note));
   if (folder.continues)
     if (const auto newer = set_aside_newer(checkpoints, state->integer("step")); !newer.empty())
-      plan.notes.push_back(fmt::format("newer checkpoints than the one to go on from are now in {}: {}", (checkpoints / "abandoned").string(),
-                                       fmt::join(newer, ", ")));
+      plan.notes.push_back(fmt::format("checkpoints newer than the one to go on from are kept as {}: steps {}",
+                                       (checkpoints / "abandoned-step-…").string(), fmt::join(newer, ", ")));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
   return state;
 }

@@ -117,21 +117,15 @@ void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, con
 
 std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t step) {
   std::vector<int64_t> moved;
-  const auto abandoned = root / "abandoned";
   for (const auto& stored : list_checkpoints(root)) {
     if (stored.step <= step) break;
-    if (moved.empty()) {
-      point_link(root / kLatest, checkpoint_name(step));   // first: it must never lead nowhere
-      create_folders(abandoned);
-    }
-    const auto target = abandoned / stored.folder.filename();
+    if (moved.empty()) point_link(root / kLatest, checkpoint_name(step));   // first: it must never lead nowhere
+    const auto target = root / ("abandoned-" + stored.folder.filename().string());
     remove_folder(target);   // of an earlier time
     rename_path(stored.folder, target);
     moved.push_back(stored.step);
   }
-  if (moved.empty()) return moved;
-  sync_folder(abandoned);
-  sync_folder(root);
+  if (!moved.empty()) sync_folder(root);
   return moved;
 }
 

@@ -32,8 +32,8 @@ Manifest verify_checkpoint(const std::filesystem::path& folder);
 /// verified first. After a kill in the middle each one that still has its name is whole.
 /// Throws UserError: checkpoint, storage.
 void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, const std::vector<int64_t>& keep = {});
-/// For a run that goes on after `step`: what is newer belongs to another course of the training, or is damaged. It moves to `root/abandoned`, where
-/// nothing looks and nothing is lost, and `latest` leads to `step`. Returns the steps that moved. Only for the holder of the run's lock.
+/// For a run that goes on after `step`: what is newer belongs to another course of the training, or is damaged. It is
+/// renamed to `abandoned-step-…`, which nothing looks at and nothing removes, and `latest` leads to `step`. Returns the steps that were. Only for the holder of the run's lock.
 std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t step);
 /// What a run that was killed left half written or half removed. Only for the holder of the run's lock.
 void remove_drafts(const std::filesystem::path& root);

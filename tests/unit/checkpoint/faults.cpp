@@ -24,7 +24,9 @@ void require_whole(const std::filesystem::path& root) {
   remove_drafts(root);
   for (const auto& checkpoint : list_checkpoints(root)) verify_checkpoint(checkpoint.folder);
   verify_checkpoint(root / kLatest);
-  REQUIRE(names_in(root).size() == list_checkpoints(root).size() + 1);
+  const auto names = names_in(root);
+  const auto abandoned = std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("abandoned-"); });
+  REQUIRE(names.size() == list_checkpoints(root).size() + 1 + static_cast<size_t>(abandoned));
 }
 
 /// A file system that cannot exchange two folders, and fails at another call besides.
@@ -169,6 +171,17 @@ const Change kPruning{
     .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{4, 3}); },
     .all_storage = false};
 
+const Change kGoingBack{
+    .prepare = [](const auto& root) { for (int64_t step = 1; step <= 4; ++step) save(root, step); },
+    .work = [](const auto& root) { set_aside_newer(root, 2); },
+    .check = [](const auto& root) { REQUIRE((holds(root, 2) && holds(root, 1))); },
+    .done = [](const auto& root) {
+      REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
+      REQUIRE(open_checkpoint(root / kLatest).step == 2);
+      for (const char* name : {"abandoned-step-00000003", "abandoned-step-00000004"}) verify_checkpoint(root / name);
+    },
+    .all_storage = false};
+
 }  // namespace
 
 TEST_CASE("a second checkpoint is whole or not there, whichever call fails") { fault_everywhere(kSecond); }
@@ -179,6 +192,8 @@ TEST_CASE("a checkpoint is replaced where two folders cannot be exchanged") {
   SECTION("errors") { fail_everywhere<WithoutExchange>(replacement(false)); }
   SECTION("kills") { kill_everywhere<WithoutExchange>(replacement(false)); }
 }
+
+TEST_CASE("going back leaves whole checkpoints and loses none, whichever call fails") { fault_everywhere(kGoingBack); }
 
 TEST_CASE("pruning leaves whole checkpoints, whichever call fails") { fault_everywhere(kPruning); }
 
