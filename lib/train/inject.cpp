@@ -28,7 +28,6 @@ class FaultyRunner : public StepRunner {
     if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
     if (takes(InjectedFault::hang, micro))
       while (true) ::pause();   // signals end a pause, not this
-    if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     Batch fed = micro;
     if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
     const at::Tensor loss = inner_->micro_step(body, fed);
@@ -36,6 +35,8 @@ class FaultyRunner : public StepRunner {
       at::Tensor gradient = parameters_.gradients().front();
       gradient.fill_(std::numeric_limits<double>::infinity());
     }
+    // Late, when gradients, buffers and random state have all been touched.
+    if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     return loss;
   }
   void update_step(const StepBody& body) override { inner_->update_step(body); }

@@ -12,7 +12,7 @@ struct Plan;
 enum class InjectedFault {
   nan,        ///< the step's input is not a number, and so its loss
   gradient,   ///< a gradient is infinite although the loss is not
-  oom,        ///< a micro-batch's forward runs out of memory
+  oom,        ///< memory runs out at the end of a micro-batch's backward
   hang,       ///< the step never ends
   kill        ///< SIGKILL to this process
 };
