@@ -14,12 +14,12 @@ others while it starts: takes its lock, clears away, reads the checkpoint. After
 
 import argparse
 import filecmp
+import os
 import platform
 import random
 import select
 import shlex
 import shutil
-import os
 import signal
 import subprocess
 import sys
@@ -173,17 +173,16 @@ class Kills:
         return end
 
 
-def record(path: Path, numbers: dict) -> None:
+def what_is_tested() -> dict:
+    """Asked at the beginning: the checkout may move on meanwhile."""
     git = ["git", "-C", str(HERE)]
     commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
     changed = subprocess.run([*git, "status", "--porcelain", "-uno", "--", ":/lib", ":/tests/faults"], capture_output=True, text=True).stdout
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    row = {
-        "commit": commit + ("+changes" if changed else ""),
-        "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
-        "command": f"`{shlex.join(['tests/faults/kill_saves.py', *numbers.pop('arguments')])}`",
-        **numbers,
-    }
+    return {"commit": commit + ("+changes" if changed else ""), "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores"}
+
+
+def record(path: Path, row: dict) -> None:
     path.parent.mkdir(exist_ok=True)
     with open(path, "a") as file:
         if file.tell() == 0:
@@ -199,7 +198,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1, help="of the moments; what a moment hits also depends on the machine")
     options.add_argument("--record", type=Path, help="append a row to this file")
     chosen = options.parse_args()
-    began = time.monotonic()
+    began, tested = time.monotonic(), what_is_tested()
     folder = Path(tempfile.mkdtemp(prefix="trainopt-kills-"))
     for name in ("run", "undisturbed"):
         (folder / name).mkdir()
@@ -213,16 +212,17 @@ def main() -> None:
             done += 1
         steps = kills.compare_with_undisturbed(folder / "undisturbed")
     except Failure as failure:
-        sys.exit(f"kill {done + 1}, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
+        sys.exit(f"after {done} kills that were survived, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
     print(f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: {kills.link_behind}")
     print(f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the state is identical")
     if chosen.record:
-        numbers = {
-            "kills": done, "whole checkpoint left": done, "old": kills.old, "new": kills.new, "while starting": kills.while_starting,
-            "left a draft": kills.with_drafts, "`latest` one behind": kills.link_behind, "state after the last step": f"identical ({steps} steps)",
-            "minutes": round((time.monotonic() - began) / 60, 1), "arguments": ["--kills", str(done), "--seed", str(chosen.seed)],
+        command = shlex.join(["tests/faults/kill_saves.py", "--kills", str(done), "--seed", str(chosen.seed)])
+        row = {
+            **tested, "command": f"`{command}`", "kills": done, "whole checkpoint left": done, "old": kills.old, "new": kills.new,
+            "while starting": kills.while_starting, "left a draft": kills.with_drafts, "`latest` one behind": kills.link_behind,
+            "state after the last step": f"identical ({steps} steps)", "minutes": round((time.monotonic() - began) / 60, 1),
         }  # fmt: skip
-        record(chosen.record, numbers)
+        record(chosen.record, row)
     shutil.rmtree(folder)
 
 
