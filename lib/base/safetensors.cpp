@@ -4,6 +4,9 @@
 #include "base/files.h"
 #include "base/json.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -89,6 +92,13 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   return entry;
 }
 
+/// Gives new memory its pages in one go: a fault for each of them costs more than hashing what is read. Linux 5.14; where it is refused, the faults come.
+void populate(char* memory, size_t bytes) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(memory), first = begin / page * page;
+  ::madvise(reinterpret_cast<void*>(first), begin + bytes - first, MADV_POPULATE_WRITE);
+}
+
 }  // namespace
 
 size_t safetensors_item_bytes(const std::string& dtype) {
@@ -161,6 +171,7 @@ Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) 
     char* to = static_cast<char*>(place(i));
     for (size_t done = 0; done < entries_[i].bytes;) {
       const size_t bytes = std::min(kPieceBytes, entries_[i].bytes - done);
+      if (bytes == kPieceBytes) populate(to + done, bytes);
       if (file_.read_at(offset, to + done, bytes) != bytes) refuse("it became shorter while it was read");
       checksum.add(to + done, bytes);
       done += bytes;

@@ -83,6 +83,8 @@ def main() -> None:
         if chosen.pairs:
             rows.append(beside(pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen))
         if chosen.disk_pairs:
+            new_memory = recipe | {"optimizations": {**SWITCHES, "host_allocator": False}}
+            recipe_file = common.write_recipe(Path(folder), new_memory, "new_memory")
             found = pairs_of(chosen.binary, "disk", recipe_file, folder, chosen.disk_pairs)
             rows.append(against_disk(found, "write + fsync ÷ save", "≥ 0.8", "write_s", "save_s"))
             rows.append(against_disk(found, "write + fsync ÷ the whole save: weights looked at before, read back after, the one before removed", "", "write_s", "whole_save_s"))

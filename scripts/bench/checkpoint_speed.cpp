@@ -11,6 +11,7 @@
 #include "train/trainer.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -115,6 +116,7 @@ std::unique_ptr<char[]> read_plainly(const std::filesystem::path& path, size_t b
 }
 
 void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs) {
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);   // as in a process that begins: it does not load into pages that it had before
   PauseClock listener;
   Trainer trainer(plan_of(recipe), {}, listener, never_stopped);
   trainer.step();   // now there is momentum

@@ -14,12 +14,12 @@ others while it starts: takes its lock, clears away, reads the checkpoint. After
 
 import argparse
 import filecmp
+import os
 import platform
 import random
 import select
 import shlex
 import shutil
-import os
 import signal
 import subprocess
 import sys
@@ -128,13 +128,19 @@ class Kills:
     def __init__(self, saver: Saver, folder: Path, seed: int):
         self.saver, self.folder, self.random = saver, folder, random.Random(seed)
         self.old = self.new = self.while_starting = self.with_drafts = self.link_behind = 0
+        self.save_s = None  # a step and its save, from one to the next, of late
         first = Episode(saver, folder, START_STEPS)
         first.finish()
-        self.save_s = (first.times[-1] - first.times[1]) / (len(first.times) - 2)  # a step and its save, from one to the next
+        self._learn(first)
         second = Episode(saver, folder, START_STEPS + 3)
         second.finish()
         self.start_s = second.times[0]
         self.newest = self._check(START_STEPS + 3, START_STEPS + 3, START_STEPS + 3)
+
+    def _learn(self, episode: Episode) -> None:
+        """A disk that others use too is fast now and slow then: the kills must follow it."""
+        for before, after in zip(episode.times[1:], episode.times[2:]):
+            self.save_s = after - before if self.save_s is None else 0.8 * self.save_s + 0.2 * (after - before)
 
     def _check(self, least: int, most: int, called_saved: int) -> int:
         steps, latest, drafts = self.saver.check(self.folder)
@@ -156,6 +162,7 @@ class Kills:
             raise Failure(f"went on after step {episode.resumed}, and the newest checkpoint was of step {self.newest}")
         begun = episode.saving[-1] if episode.saving else self.newest
         now = self._check(max(self.newest, episode.saved, begun - 2), begun, episode.saved)
+        self._learn(episode)
         self.while_starting += not episode.saving
         self.old += now == self.newest
         self.new += now > self.newest
@@ -173,17 +180,16 @@ class Kills:
         return end
 
 
-def record(path: Path, numbers: dict) -> None:
+def what_is_tested() -> dict:
+    """Asked at the beginning: the checkout may move on meanwhile."""
     git = ["git", "-C", str(HERE)]
     commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
     changed = subprocess.run([*git, "status", "--porcelain", "-uno", "--", ":/lib", ":/tests/faults"], capture_output=True, text=True).stdout
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    row = {
-        "commit": commit + ("+changes" if changed else ""),
-        "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
-        "command": f"`{shlex.join(['tests/faults/kill_saves.py', *numbers.pop('arguments')])}`",
-        **numbers,
-    }
+    return {"commit": commit + ("+changes" if changed else ""), "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores"}
+
+
+def record(path: Path, row: dict) -> None:
     path.parent.mkdir(exist_ok=True)
     with open(path, "a") as file:
         if file.tell() == 0:
@@ -199,7 +205,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1, help="of the moments; what a moment hits also depends on the machine")
     options.add_argument("--record", type=Path, help="append a row to this file")
     chosen = options.parse_args()
-    began = time.monotonic()
+    began, tested = time.monotonic(), what_is_tested()
     folder = Path(tempfile.mkdtemp(prefix="trainopt-kills-"))
     for name in ("run", "undisturbed"):
         (folder / name).mkdir()
@@ -207,22 +213,23 @@ def main() -> None:
     done = 0
     try:
         kills = Kills(saver, folder / "run", chosen.seed)
-        print(f"a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.1f} ms", flush=True)
+        print(f"at first a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.0f} ms", flush=True)
         while done < chosen.kills:
             kills.kill()
             done += 1
         steps = kills.compare_with_undisturbed(folder / "undisturbed")
     except Failure as failure:
-        sys.exit(f"kill {done + 1}, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
+        sys.exit(f"after {done} kills that were survived, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
     print(f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: {kills.link_behind}")
     print(f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the state is identical")
     if chosen.record:
-        numbers = {
-            "kills": done, "whole checkpoint left": done, "old": kills.old, "new": kills.new, "while starting": kills.while_starting,
-            "left a draft": kills.with_drafts, "`latest` one behind": kills.link_behind, "state after the last step": f"identical ({steps} steps)",
-            "minutes": round((time.monotonic() - began) / 60, 1), "arguments": ["--kills", str(done), "--seed", str(chosen.seed)],
+        command = shlex.join(["tests/faults/kill_saves.py", "--kills", str(done), "--seed", str(chosen.seed)])
+        row = {
+            **tested, "command": f"`{command}`", "kills": done, "whole checkpoint left": done, "old": kills.old, "new": kills.new,
+            "while starting": kills.while_starting, "left a draft": kills.with_drafts, "`latest` one behind": kills.link_behind,
+            "state after the last step": f"identical ({steps} steps)", "minutes": round((time.monotonic() - began) / 60, 1),
         }  # fmt: skip
-        record(chosen.record, numbers)
+        record(chosen.record, row)
     shutil.rmtree(folder)
 
 
