@@ -122,7 +122,7 @@ TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
 TEST_CASE("a stretch that begins anew leaves out what was computed before") {
   const auto compute = [] {
     double sum = 0;
-    for (const auto until = after(0.2); Clock::now() < until;) sum += std::sqrt(sum + 1);
+    for (const double until = process_cpu_seconds() + 0.2; process_cpu_seconds() < until;) sum += std::sqrt(sum + 1);
     return sum;
   };
   for (const bool anew : {false, true}) {
@@ -133,7 +133,7 @@ TEST_CASE("a stretch that begins anew leaves out what was computed before") {
     Values values;
     probe.sample(values);
     const double core_pct = *values[Metric::cpu_util_pct] * allowed_cores();
-    CHECK((core_pct > 15) != anew);   // of about 50 % of one core
+    CHECK((core_pct > 5) != anew);   // of half a core, on an idle machine
   }
 }
 
