@@ -150,6 +150,17 @@ TEST_CASE("one of GPM's numbers may be missing, and come back") {
   CHECK(values[Metric::gpu_tensor_util_pct] == 33.25);
 }
 
+TEST_CASE("after a pause GPM starts anew, so that the pause is in no number") {
+  const FakeMachine machine(kBusyGpu);
+  GpuProbe probe(NEW_DRIVER, kBus);
+  CHECK(whole_sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
+  probe.begin_stretch();
+  sleep_ms(120);
+  CHECK(!sample(probe)[Metric::gpu_sm_util_pct]);
+  sleep_ms(120);
+  CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
+}
+
 TEST_CASE("what a GPU does not support, or this user may not see, is asked once") {
   for (const auto& [error, words] : {std::pair("3", "NVML: Not Supported"), std::pair("4", "NVML: Insufficient Permissions")}) {
     const FakeMachine machine("nvmlDeviceGetPowerUsage.error " + std::string(error) + "\n" + kBusyGpu);

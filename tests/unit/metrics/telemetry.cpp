@@ -1,6 +1,7 @@
 #include "metrics/telemetry.h"
 
 #include "base/json.h"
+#include "device/process.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -116,6 +117,24 @@ TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
   CHECK(telemetry.between(resumed, paused).values[Metric::process_rss_mib].has_value());
   telemetry.stop();     // also while it is paused
   CHECK(lines() <= 2);
+}
+
+TEST_CASE("a stretch that begins anew leaves out what was computed before") {
+  const auto compute = [] {
+    double sum = 0;
+    for (const double until = process_cpu_seconds() + 0.2; process_cpu_seconds() < until;) sum += std::sqrt(sum + 1);
+    return sum;
+  };
+  for (const bool anew : {false, true}) {
+    ProcessProbe probe;
+    CHECK(compute() > 0);
+    if (anew) probe.begin_stretch();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    Values values;
+    probe.sample(values);
+    const double core_pct = *values[Metric::cpu_util_pct] * allowed_cores();
+    CHECK((core_pct > 5) != anew);   // of half a core, on an idle machine
+  }
 }
 
 TEST_CASE("stopping does not wait for a long interval") {

@@ -20,9 +20,28 @@ namespace {
 
 void sleep_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// Blocks until told; its address and length are known well enough to find it in a stack.
-__attribute__((noinline)) void wait_in_a_named_function(std::future<void>& told) {
-  told.wait();
+/// A flag to wait for. Not std::future: ThreadSanitizer delivers a signal only in waits that it knows.
+class Flag {
+ public:
+  void set() {
+    const std::lock_guard lock(mutex_);
+    set_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return set_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool set_ = false;
+};
+
+/// Its address and length are known well enough to find it in a stack.
+__attribute__((noinline)) void wait_in_a_named_function(Flag& flag) {
+  flag.wait();
   asm volatile("" ::: "memory");   // the call above is no tail call
 }
 
@@ -34,13 +53,13 @@ class BlockedThread {
     std::promise<int> told_id;
     auto known = told_id.get_future();
     const auto start = [&] {
-      thread_ = std::thread([&told_id, name, signals, told = tell_.get_future()]() mutable {
+      thread_ = std::thread([this, &told_id, name, signals] {
         pthread_setname_np(pthread_self(), name);
         sigset_t all;
         sigfillset(&all);
         if (signals == Signals::all_blocked) pthread_sigmask(SIG_SETMASK, &all, nullptr);
         told_id.set_value(static_cast<int>(::syscall(SYS_gettid)));
-        wait_in_a_named_function(told);
+        wait_in_a_named_function(may_go_);
       });
     };
     if (signals == Signals::deaf) {
@@ -53,13 +72,13 @@ class BlockedThread {
     sleep_ms(20);   // from telling its number to waiting
   }
   ~BlockedThread() {
-    tell_.set_value();
+    may_go_.set();
     thread_.join();
   }
   int id = 0;
 
  private:
-  std::promise<void> tell_;
+  Flag may_go_;
   std::thread thread_;
 };
 
