@@ -28,13 +28,13 @@ void refuse_file(const fs::path& folder) {
   }
 }
 
-/// A lock may be left of a run that never began.
+/// A lock, and a file that was being written, may be left of a run that never began.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;
   if (!fs::is_directory(folder, error)) return false;
   const fs::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock"; });
+  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock" || entry.path().extension() == ".tmp"; });
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {
@@ -51,6 +51,8 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   RunFolder folder;
   if (recipe.run_dir) refuse_file(*recipe.run_dir);
   if (resume != "none" && resume != "auto") folder.from = resume;
+  if (folder.from && !fs::exists(*folder.from, error))
+    throw UserError(fmt::format("checkpoint.resume: there is no such checkpoint: {}", folder.from->string()), ExitCode::checkpoint);
   const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
   if (!goes_on || holds_nothing(*recipe.run_dir)) {
     folder.path = make_run_directory(recipe);

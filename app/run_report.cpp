@@ -31,14 +31,14 @@ ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
           .total_steps = plan.steps.value_or(0)};
 }
 
-constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv", *kEvaluations = "evaluations.jsonl";
+constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv", *kEvaluations = "evaluations.jsonl", *kNonfinite = "nonfinite.jsonl";
 
 /// Takes away what was recorded after the checkpoint.
-std::filesystem::path go_on(std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far) {
+std::filesystem::path go_on(std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, int64_t every_n_steps) {
   if (!so_far) return run_dir;
-  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far->step);
+  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far->step, every_n_steps);
   keep_lines_up_to(run_dir / kEvaluations, so_far->evaluated_at);
-  keep_lines_up_to(run_dir / "nonfinite.jsonl", so_far->step);
+  keep_lines_up_to(run_dir / kNonfinite, so_far->step);
   return run_dir;
 }
 
@@ -55,8 +55,8 @@ RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
           .first_loss = loss.is_null() ? std::nullopt : std::optional(loss.get<double>())};
 }
 
-RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, Watchdog& watchdog, bool quiet, bool color)
-    : run_dir_(go_on(std::move(run_dir), so_far)), watchdog_(watchdog), quiet_(quiet), sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color)),
+RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet, bool color)
+    : run_dir_(go_on(std::move(run_dir), so_far, plan.logging.every_n_steps)), quiet_(quiet), sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color), so_far && so_far->step > 0),
       summary_(plan.bench.warmup_steps),
       telemetry_({.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir_ / "telemetry.jsonl"}),
       evaluations_(run_dir_ / kEvaluations) {
@@ -72,7 +72,7 @@ void RunReport::step_done(const Row& row) {
 }
 
 void RunReport::warn_of_spike(const Row& row) {
-  if (const auto median = spikes_.add(row[Metric::loss].value_or(0)))
+  if (const auto median = spikes_.add(row[Metric::loss].value_or(0)); median && !quiet_)
     sinks_.console().line(fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before", row.step(), *row[Metric::loss],
                                       *row[Metric::loss] / *median));
 }
@@ -80,8 +80,8 @@ void RunReport::warn_of_spike(const Row& row) {
 void RunReport::not_finite(const NonfiniteStep& event) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(fmt::format("{}", *value)) : Json(); };   // JSON has no word for nan
   const Json line = {{"step", event.step}, {"epoch", event.epoch}, {"loss", number(event.loss)}, {"grad_norm", number(event.grad_norm)},
-                     {"action", event.action}, {"sample_ids", event.sample_ids}};
-  LineFile file(run_dir_ / "nonfinite.jsonl");
+                     {"action", event.action}, {"sample_ids", event.sample_ids}, {"sample_ids_before", event.sample_ids_before}};
+  LineFile file(run_dir_ / kNonfinite);
   file.write(line.dump() + "\n");
   spdlog::warn("step {} is not finite: {}; its samples are in nonfinite.jsonl", event.step, event.action);
 }
@@ -94,7 +94,7 @@ void RunReport::save(ArchiveWriter& archive) {
 }
 
 void RunReport::sync_records(const std::filesystem::path& run_dir) {
-  for (const char* name : {kMetricsJsonl, kMetricsCsv, kEvaluations})
+  for (const char* name : {kMetricsJsonl, kMetricsCsv, kEvaluations, kNonfinite})
     if (std::filesystem::exists(run_dir / name)) File::open(run_dir / name, ExitCode::storage).sync();
 }
 
@@ -121,7 +121,7 @@ Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const 
 
 void RunReport::write_bad_samples(const Trainer& trainer) const {
   std::string lines;
-  for (const auto& bad : trainer.bad_samples()) lines += Json{{"sample", bad.sample}, {"name", bad.name}, {"reason", bad.reason}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const auto& bad : trainer.bad_samples()) lines += to_json(bad).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (!lines.empty()) write_file(run_dir_ / "bad_samples.jsonl", lines);
 }
 

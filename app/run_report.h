@@ -5,7 +5,6 @@
 #include "metrics/sinks.h"
 #include "metrics/summary.h"
 #include "metrics/telemetry.h"
-#include "metrics/watchdog.h"
 #include "train/trainer.h"
 
 #include <filesystem>
@@ -32,13 +31,12 @@ struct RecordsSoFar {
 
 class RunReport : public RunListener {
  public:
-  /// `so_far`: of a run directory that has records already; null for a new one. `watchdog` hears what the trainer is at.
-  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, Watchdog& watchdog, bool quiet, bool color);
+  /// `so_far`: of a run directory that has records already, which go on from there; null for a new one.
+  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet, bool color);
 
   void step_done(const Row& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
   void not_finite(const NonfiniteStep& event) override;
-  void at(const char* stage, int64_t step) override { watchdog_.at(stage, step); }
   void save(ArchiveWriter& archive) override;
   /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
   static void sync_records(const std::filesystem::path& run_dir);
@@ -52,7 +50,6 @@ class RunReport : public RunListener {
   void write_bad_samples(const Trainer& trainer) const;
 
   std::filesystem::path run_dir_;
-  Watchdog& watchdog_;
   bool quiet_;
   Sinks sinks_;
   Summary summary_;

@@ -18,8 +18,9 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void on_save_request(int) { save_requested = true; }
 
 void on_signal(int number) {
-  int none = 0;
-  if (!requested.compare_exchange_strong(none, number) && number != SIGUSR1) ::_exit(128 + number);
+  // A scheduler may send USR1 first and TERM later: only who was told to end twice ends at once.
+  const int before = requested.exchange(number == SIGUSR1 && requested != 0 ? requested.load() : number);
+  if (number != SIGUSR1 && before != 0 && before != SIGUSR1) ::_exit(128 + number);
 }
 
 }  // namespace

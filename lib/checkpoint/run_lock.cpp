@@ -1,6 +1,7 @@
 #include "checkpoint/run_lock.h"
 
 #include "base/files.h"
+#include "base/host_name.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -14,11 +15,6 @@ namespace {
 
 constexpr int64_t kMostHolderBytes = 4096;
 
-std::string this_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
 /// False where the file system has no locks.
 bool take(File& file, const std::filesystem::path& run_dir) {
   try {
@@ -30,7 +26,7 @@ bool take(File& file, const std::filesystem::path& run_dir) {
   }
   std::string host = "?", process = "?";
   std::istringstream(read_file(file.path(), ExitCode::storage, kMostHolderBytes)) >> host >> process;
-  throw UserError(fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another output_dir",
+  throw UserError(fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another run directory",
                               run_dir.string(), process, host), ExitCode::recipe);
 }
 
@@ -38,7 +34,7 @@ bool take(File& file, const std::filesystem::path& run_dir) {
 
 RunLock::RunLock(const std::filesystem::path& run_dir) : file_(File::append_to(run_dir / ".lock")) {
   if (!take(file_, run_dir)) return;
-  const std::string holder = fmt::format("{} {}\n", this_host(), ::getpid());
+  const std::string holder = fmt::format("{} {}\n", host_name(), ::getpid());
   file_.truncate(0);
   file_.append(holder.data(), holder.size());
 }

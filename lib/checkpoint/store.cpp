@@ -20,10 +20,11 @@ constexpr size_t kPieceBytes = size_t{512} << 10;   // hashed while it is in the
 
 /// A file in place of a folder. What torch.save writes is recognised by its name or first byte and read no further.
 [[noreturn]] void refuse_file(const std::filesystem::path& path) {
-  char first = 0;
-  const size_t got = File::open(path, ExitCode::checkpoint).read(&first, 1);
+  std::array<char, 2> first{};   // of a zip file, or of a bare pickle with its protocol
+  const size_t got = File::open(path, ExitCode::checkpoint).read(first.data(), first.size());
+  const bool magic = got == 2 && ((first[0] == 'P' && first[1] == 'K') || (first[0] == '\x80' && first[1] >= 2 && first[1] <= 5));
   constexpr std::array<const char*, 6> kPickles{".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"};
-  if (std::find(kPickles.begin(), kPickles.end(), path.extension().string()) != kPickles.end() || (got == 1 && (first == 'P' || first == '\x80')))
+  if (std::find(kPickles.begin(), kPickles.end(), path.extension().string()) != kPickles.end() || (magic && path.extension() != ".safetensors"))
     throw UserError(fmt::format("{} looks like a pickle (torch.save), which can run any code when it is read, so it is not read; convert it to "
                                 "safetensors where you trust it", path.string()), ExitCode::checkpoint);
   throw UserError(fmt::format("a checkpoint is a folder, and this is a file: {}", path.string()), ExitCode::checkpoint);

@@ -33,7 +33,7 @@ Manifest verify_checkpoint(const std::filesystem::path& folder);
 /// Throws UserError: checkpoint, storage.
 void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, const std::vector<int64_t>& keep = {});
 /// For a run that goes on after `step`: what is newer belongs to another course of the training, or is damaged. It is
-/// renamed to `abandoned-step-…`, which nothing looks at and nothing removes, and `latest` leads to `step`. Returns the steps that were. Only for the holder of the run's lock.
+/// renamed to `abandoned-step-…`, which nothing looks at; only a later one of the same step takes its place; and `latest` leads to `step`. Returns the steps that were. Only for the holder of the run's lock.
 std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t step);
 /// What a run that was killed left half written or half removed. Only for the holder of the run's lock.
 void remove_drafts(const std::filesystem::path& root);

@@ -116,6 +116,7 @@ struct BatchesOptions {
   int64_t first_step = 0;
   std::optional<int64_t> end_step;
   int64_t num_classes = 10;  ///< of synthetic labels
+  std::vector<RefusedSample> refused;  ///< bad samples that the run has met already
 };
 
 /// Epochs of `samples` cut as the options say.

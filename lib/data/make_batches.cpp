@@ -62,7 +62,7 @@ std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<cons
   const BadSamplePolicy policy{.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples};
   const int64_t size = dataset->size();
   auto samples = std::make_shared<SampleLoader>(std::move(dataset), Pipeline(split(data, options).host),
-                                                Sampler(size, options.seed, data.shuffle), options.seed, policy);
+                                                Sampler(size, options.seed, data.shuffle), options.seed, policy, options.refused);
   return std::make_unique<Loader>(std::move(samples), make_schedule(data, size, options), loader);
 }
 

@@ -9,7 +9,7 @@
 namespace trainopt {
 
 SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
-                           BadSamplePolicy policy)
+                           BadSamplePolicy policy, const std::vector<RefusedSample>& refused)
     : dataset_(std::move(dataset)),
       pipeline_(std::move(pipeline)),
       sampler_(sampler),
@@ -17,6 +17,7 @@ SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipe
       substitute_key_(mix_key(seed, "substitute")),
       policy_(policy) {
   TRAINOPT_CHECK_EQUAL(sampler_.size(), dataset_->size());
+  for (const auto& one : refused) bad_.emplace(one.sample, one);
 }
 
 SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch) {

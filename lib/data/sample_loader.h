@@ -36,7 +36,9 @@ class SampleLoader {
     int64_t sample, label;
   };
 
-  SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed, BadSamplePolicy policy);
+  /// `refused`: those that the run has met before it was resumed; they count.
+  SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed, BadSamplePolicy policy,
+               const std::vector<RefusedSample>& refused = {});
 
   /// Writes the image at `position` of `epoch`'s order, or its substitute, and says which sample it is.
   /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent.

@@ -11,7 +11,10 @@ std::optional<double> LossSpikes::add(double loss) {
   if (before_.size() >= kFewest) {
     std::vector<double> values(before_.begin(), before_.end());
     const double median = percentile(values, 0.5);
-    if (median > 0 && loss > kFactor * median) return median;
+    if (median > 0 && loss > kFactor * median) {
+      before_.clear();
+      return median;
+    }
   }
   before_.push_back(loss);
   if (before_.size() > kWindow) before_.pop_front();

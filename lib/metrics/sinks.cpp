@@ -14,8 +14,8 @@ CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
 
 void CsvSink::write(const Row& row) { file_.write(csv_line(row)); }
 
-Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console)
-    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps) {
+Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on)
+    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(goes_on) {
   const auto wants = [&](SinkKind kind) { return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end(); };
   console_lines_ = wants(SinkKind::console);
   console.progress = console_lines_ ? config.progress : Progress::off;

@@ -50,7 +50,8 @@ class CsvSink : public Sink {
 class Sinks {
  public:
   /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
-  Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console);
+  /// `goes_on`: the first row here is not the run's first.
+  Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on = false);
 
   void write(const Row& row);
   /// Also writes the last row if the rule left it out, and takes the progress line away.
@@ -67,7 +68,7 @@ class Sinks {
   void write_now(const Row& row);
 
   int64_t every_n_steps_, total_steps_;
-  bool console_lines_ = false, any_ = false;
+  bool any_, console_lines_ = false;
   std::unique_ptr<Console> console_;
   std::vector<std::unique_ptr<Sink>> files_;
   std::optional<Row> held_back_;

@@ -2,6 +2,7 @@
 
 #include "base/deaf_threads.h"
 #include "base/files.h"
+#include "base/host_name.h"
 #include "base/units.h"
 #include "metrics/thread_stacks.h"
 
@@ -56,11 +57,6 @@ std::optional<std::string> write_in_time(const std::filesystem::path& path, cons
 
 Json summary(const char* status, const std::string& reason, int exit_code, int64_t steps) {
   return {{"schema_version", 1}, {"status", status}, {"reason", reason}, {"exit_code", exit_code}, {"steps", steps}};
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 std::string time_now() {
@@ -142,7 +138,7 @@ void Watchdog::end_stuck(double seconds) {
 
 void Watchdog::end_unsaved(int signal) {
   const std::string reason =
-      fmt::format("stopped by signal {} without saving: the step did not end within {} (checkpoint.grace_period)", signal, to_text(Duration{options_.grace_s}));
+      fmt::format("stopped by signal {} before all was saved: that took longer than {} (checkpoint.grace_period)", signal, to_text(Duration{options_.grace_s}));
   write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
   say(reason);
   options_.end(128 + signal);

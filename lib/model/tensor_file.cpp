@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <bit>
 
 namespace trainopt {
 namespace {
@@ -43,6 +44,19 @@ NamedTensors load_tensors(const std::filesystem::path& path, const std::optional
     throw UserError(fmt::format("{} was changed since it was saved: its hash is {}, and was {}", path.string(), hex(hash), hex(*xxh3)),
                     ExitCode::checkpoint);
   return tensors;
+}
+
+std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
+  constexpr uint32_t kExponent = 0x7F800000;   // all ones: infinite or not a number
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.scalar_type() != at::kFloat) continue;
+    const at::Tensor on_host = tensor.detach().to(at::kCPU).contiguous();
+    const float* values = on_host.const_data_ptr<float>();
+    bool bad = false;
+    for (int64_t i = 0; i < on_host.numel(); ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;
+    if (bad) return name;
+  }
+  return std::nullopt;
 }
 
 TensorEntries tensor_entries(const NamedTensors& tensors) {

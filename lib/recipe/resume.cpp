@@ -13,8 +13,8 @@ namespace {
 // begin with.
 const std::vector<std::string> kFixed{"model", "seed", "optimizer", "data.dataset", "data.size", "data.image_size", "data.shuffle", "data.drop_last",
                                       "data.decode", "data.transforms"};
-const std::vector<std::string> kFree{"model.weights"};
-const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "deterministic"};
+const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator"};
+const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "deterministic", "device", "num_threads"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(), [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
@@ -61,7 +61,7 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now) {
     if (among(key, kFree)) continue;
     if (among(key, kFixed)) refuse(key, change);
     else if (among(key, kNoted))
-      notes.push_back(fmt::format("other than in the checkpoint, so other numbers from here on: {}: {}, was {}", key, change.now, change.before));
+      notes.push_back(fmt::format("other than in the checkpoint, so numbers may differ from here on: {}: {}, was {}", key, change.now, change.before));
   }
   const int64_t before = stored.data.batch_size * micro_batches(stored), after = now.data.batch_size * micro_batches(now);
   if (before != after) refuse("the global batch (data.batch_size × train.gradient_accumulation_steps)", {std::to_string(before), std::to_string(after)});

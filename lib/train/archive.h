@@ -20,6 +20,7 @@ class ArchiveWriter {
 
   /// The parts' own tensors, not copies.
   const NamedTensors& tensors() const { return tensors_; }
+  Json& values() { return values_; }
   const Json& values() const { return values_; }
   int64_t bytes() const;                                    ///< of all tensors
   int64_t bytes_under(const std::string& prefix) const;     ///< of those whose name begins so

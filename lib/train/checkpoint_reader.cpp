@@ -43,11 +43,10 @@ ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
   if (!state.is_object() || !state.contains("schema_version")) refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
   if (state["schema_version"] != kStateVersion)
     refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}", state["schema_version"].dump(), kStateVersion));
+  read_verified(folder, manifest, kRecipeFile);   // for whoever reads it next
   if (manifest.world_size != 1) refuse(folder, fmt::format("it was written by {} ranks and this build trains on one", manifest.world_size));
   return {folder, load_tensors(folder / rank_file(0), listed(manifest, folder, rank_file(0)).xxh3), std::move(state)};
 }
-
-std::string read_checkpoint_recipe(const std::filesystem::path& folder) { return read_verified(folder, open_checkpoint(folder), kRecipeFile); }
 
 std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root, const std::function<void(const std::string&)>& rejected) {
   const auto all = list_checkpoints(root);

@@ -1,5 +1,6 @@
 #include "train/checkpoint_writer.h"
 
+#include "base/deaf_threads.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
 #include "device/device.h"
@@ -8,37 +9,28 @@
 #include "train/checkpoint_reader.h"
 
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 
 #include <pthread.h>
-#include <signal.h>
 
-#include <bit>
 
 namespace trainopt {
 namespace {
 
 /// A loss may be finite although its update was not; such weights must not take the place of good ones.
 void require_finite(const NamedTensors& tensors, int64_t step) {
-  for (const auto& [name, tensor] : tensors) {
-    if (!name.starts_with("model.") || tensor.scalar_type() != at::kFloat) continue;
-    const float* values = tensor.const_data_ptr<float>();
-    constexpr uint32_t kExponent = 0x7F800000;   // all ones: infinite or not a number
-    bool bad = false;
-    for (int64_t i = 0; i < tensor.numel(); ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;
-    if (bad)
-      throw UserError(fmt::format("the weights are not finite, so no checkpoint was written; the one before stays: step {}, {}", step, name), ExitCode::diverged);
-  }
+  NamedTensors weights = tensors;
+  std::erase_if(weights, [](const auto& entry) { return !entry.first.starts_with("model."); });
+  if (const auto bad = first_not_finite(weights))
+    throw UserError(fmt::format("the weights are not finite, so they are not saved; a checkpoint before stays as it is: step {}, {}", step, *bad), ExitCode::diverged);
 }
 
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
   if (!options_.background) return;
-  sigset_t all, before;   // signals are for the training thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const DeafThreads deaf;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -77,7 +69,12 @@ CheckpointWriter::Job CheckpointWriter::copy_of(const ArchiveWriter& archive, in
 
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
   if (options_.requested) *options_.requested = false;   // before the copy: who asks from now on wants another one
-  finish();
+  wait_until_idle();
+  try {
+    check();
+  } catch (const UserError& error) {   // named recovery: this save takes its place
+    spdlog::error("an earlier checkpoint could not be written: {}", error.what());
+  }
   Job job = copy_of(archive, step, options_.background);
   if (!options_.background) return write(job);
   {
@@ -103,7 +100,11 @@ void CheckpointWriter::write(const Job& job) {
     const std::lock_guard lock(mutex_);
     saved_step_ = job.step;
   }
-  prune_checkpoints(options_.root, options_.keep_last, options_.keep);
+  try {
+    prune_checkpoints(options_.root, options_.keep_last, options_.keep);
+  } catch (const FileError& error) {   // named recovery: the new one is safe, and old ones that stay do no harm
+    spdlog::warn("an older checkpoint could not be removed and stays: {}", error.what());
+  }
 }
 
 void CheckpointWriter::run() {

@@ -1,4 +1,4 @@
-// The sections `train`, `optimizer`, `scheduler`, `evaluation`, `checkpoint` and `bench` of a recipe.
+// The sections `train`, `optimizer`, `scheduler`, `evaluation`, `checkpoint`, `bench` and `watchdog` of a recipe.
 #pragma once
 
 #include "config/describe.h"
@@ -119,7 +119,7 @@ template <class V>
 void describe(V& v, CheckpointConfig& c) {
   v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: none in between.", in_range(1, 1e15), alias("save_steps", "save_interval"));
   v.field("at_end", c.at_end, "Save after the last step.");
-  v.field("keep_last", c.keep_last, "How many checkpoints stay.", in_range(1, 1e6), alias("save_total_limit"));
+  v.field("keep_last", c.keep_last, "How many of the newest stay, and the one that the run went on from.", in_range(1, 1e6), alias("save_total_limit"));
   v.field("background", c.background, "Write while training goes on.");
   v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(), alias("resume_from_checkpoint"));
   v.field("grace_period", c.grace_period, "Time for a stopped run to end its step and save; then it ends without. Schedulers often kill after 30s.", above(0));

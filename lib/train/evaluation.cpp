@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 namespace trainopt {
 
 Json to_json(const EvaluationResult& result) {
@@ -12,12 +14,13 @@ Json to_json(const EvaluationResult& result) {
 }
 
 EvaluationResult evaluation_from(const Json& json) {
-  return {.loss = json.at("loss").get<double>(), .top1_pct = json.at("top1_pct").get<double>(), .top5_pct = json.at("top5_pct").get<double>(),
+  const Json& loss = json.at("loss");   // null: it was not finite, for which JSON has no word
+  return {.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(), .top1_pct = json.at("top1_pct").get<double>(), .top5_pct = json.at("top5_pct").get<double>(),
           .samples = json.at("samples").get<int64_t>(), .wall_s = json.at("wall_s").get<double>()};
 }
 
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
-                                         const std::atomic<int>& stop_signal) {
+                                         const std::atomic<int>& stop_signal, const std::function<void()>& each_batch) {
   const at::NoGradGuard no_grad;
   const auto started = Clock::now();
   const auto schedule = data.schedule();
@@ -28,6 +31,7 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   EvaluationResult result;
   for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
     if (stop_signal != 0) return std::nullopt;
+    each_batch();
     const Batch batch = batches->next();
     const auto autocast = precision.autocast();
     const auto output = task.evaluation_loss(model, batch.get("input"), batch.get("target"), ForwardContext{.training = false, .generator = std::nullopt});

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace trainopt {
@@ -27,8 +28,8 @@ Json to_json(const EvaluationResult& result);
 /// Of what to_json() gave.
 EvaluationResult evaluation_from(const Json& json);
 
-/// Every sample of `data` once. Waits for the device. nullopt if `stop_signal` became other than 0 before the last batch.
+/// Every sample of `data` once; `each_batch` is called before each. Waits for the device. nullopt if `stop_signal` became other than 0 before the last batch.
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
-                                         const std::atomic<int>& stop_signal);
+                                         const std::atomic<int>& stop_signal, const std::function<void()>& each_batch = [] {});
 
 }  // namespace trainopt

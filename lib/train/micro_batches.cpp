@@ -4,12 +4,12 @@
 
 namespace trainopt {
 
-std::vector<Batch> cut(const Batch& batch, int64_t pieces) {
-  if (pieces == 1) return {batch};
-  const int64_t size = std::max<int64_t>((batch.items + pieces - 1) / pieces, 1);
+std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest) {
+  const int64_t count = std::max<int64_t>(std::min(pieces, batch.items / fewest), 1);
+  if (count == 1) return {batch};
   std::vector<Batch> parts;
-  for (int64_t first = 0; first == 0 || first < batch.items; first += size) {
-    const int64_t items = std::min(size, batch.items - first);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = i * batch.items / count, items = (i + 1) * batch.items / count - first;
     Batch part = batch;
     for (auto& [name, tensor] : part.tensors) tensor = tensor.narrow(0, first, items);
     part.sample_ids.assign(batch.sample_ids.begin() + first, batch.sample_ids.begin() + first + items);

@@ -35,6 +35,12 @@ Json to_json(const DataIdentity& identity) {
   return {{"kind", identity.kind}, {"samples", identity.samples}, {"classes", identity.classes}, {"content", identity.content}};
 }
 
+Json to_json(const RefusedSample& sample) { return {{"sample", sample.sample}, {"name", sample.name}, {"reason", sample.reason}}; }
+
+RefusedSample refused_sample_from(const Json& json) {
+  return {.sample = json.at("sample").get<int64_t>(), .name = json.at("name").get<std::string>(), .reason = json.at("reason").get<std::string>()};
+}
+
 DataIdentity identity_from(const Json& json) {
   return {.kind = json.at("kind").get<std::string>(), .samples = json.at("samples").get<int64_t>(), .classes = json.at("classes").get<int64_t>(),
           .content = json.at("content").get<std::string>()};
@@ -48,11 +54,13 @@ InputShape DataPlan::image() const {
   return {3, size.height, size.width};
 }
 
-std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step, int64_t first_step) const {
+std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step, int64_t first_step,
+                                             std::vector<RefusedSample> refused) const {
   BatchesOptions with_device = options;
   with_device.device = device;
   with_device.end_step = end_step;
   with_device.first_step = first_step;
+  with_device.refused = std::move(refused);
   auto batches = make_batches(config, dataset, with_device);
   return around ? around(std::move(batches)) : std::move(batches);
 }

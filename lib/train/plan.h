@@ -26,8 +26,10 @@
 namespace trainopt {
 
 Json to_json(const DataIdentity& identity);
-/// Of what to_json() gave.
+Json to_json(const RefusedSample& sample);
+// Of what to_json() gave.
 DataIdentity identity_from(const Json& json);
+RefusedSample refused_sample_from(const Json& json);
 
 struct ModelPlan {
   ModelConfig config;
@@ -53,8 +55,9 @@ struct DataPlan {
   void require_identity(const DataIdentity& stored) const;
   InputShape image() const;                                      ///< as the model sees it
   BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
-  /// From step `first_step`, counted from 0, on.
-  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0) const;
+  /// From step `first_step`, counted from 0, on; `refused`: bad samples met before.
+  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0,
+                                    std::vector<RefusedSample> refused = {}) const;
 };
 
 struct EvaluationPlan {

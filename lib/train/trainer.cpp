@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include "base/counted.h"
+#include "base/host_name.h"
 #include "device/device.h"
 #include "device/host_allocator.h"
 #include "device/memory.h"
@@ -36,12 +38,6 @@ int64_t page_faults() {
   return usage.ru_minflt;
 }
 
-std::string host_name() {
-  char name[256] = "?";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string numbers_of(const Row& row) {
   std::string text = fmt::format("step {}, loss {}", row.step(), *row[Metric::loss]);
   if (row[Metric::grad_norm]) text += fmt::format(", gradient norm {}", *row[Metric::grad_norm]);
@@ -63,7 +59,9 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
     : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device) {
   listener_.at("building the model", 0);
-  model_ = plan_.model.build(plan_.device, plan_.seed);
+  ModelPlan model = plan_.model;
+  if (persistence.resume) model.config.weights.reset();   // those to begin with are not needed any more
+  model_ = model.build(plan_.device, plan_.seed);
   training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.train.on_nonfinite != OnNonfinite::abort);
   BuildContext context{plan_, plan_.device, std::move(run_dir), model_.get(), nullptr, &outcome_.steps};
@@ -77,6 +75,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { update_step(); }};
   outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
   if (persistence.resume) load(*persistence.resume);
+  if (persistence.resume && !persistence.forks) saved_at_ = outcome_.steps;
   open_batches();
   started_ = boundary_ = Clock::now();
 }
@@ -84,18 +83,16 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
 void Trainer::open_batches() {
   if (batches_) bad_samples_ = bad_samples();
   batches_.reset();   // its memory first
-  batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps);
+  batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps, bad_samples_);
 }
 
 std::vector<RefusedSample> Trainer::bad_samples() const {
-  auto all = bad_samples_;
-  for (auto& one : batches_->bad_samples())
-    if (std::none_of(all.begin(), all.end(), [&](const RefusedSample& known) { return known.sample == one.sample; })) all.push_back(std::move(one));
-  return all;
+  return batches_ ? batches_->bad_samples() : bad_samples_;   // a source knows those from before
 }
 
 void Trainer::run() {
   started_ = boundary_ = Clock::now();
+  if (checkpoints_ && outcome_.resumed_from && !saved_at_) save_checkpoint();   // a fork's own first one: from here on it can be resumed itself
   if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();   // a stop had come between
   do {
     while (!finished()) step();
@@ -104,6 +101,7 @@ void Trainer::run() {
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || stop_signal_ != 0)) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   if (plan_.evaluation && plan_.evaluation->at_end && stop_signal_ == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  if (checkpoints_ && stop_signal_ != 0 && outcome_.steps > 0 && saved_at_ != outcome_.steps) save_checkpoint();   // it came meanwhile
   if (checkpoints_) checkpoints_->finish();
   outcome_.stopped_by_signal = stop_signal_;
 }
@@ -151,7 +149,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
       if (batch.is_first) taken.device_time->start.record(stream);   // waiting for data is not device time
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
-      for (const Batch& micro : cut(batch, outcome_.micro_split)) {
+      for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {
         outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
         taken.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
@@ -221,7 +219,7 @@ void Trainer::after_step(Record record, bool observed) {
 
 bool Trainer::finished() const {
   if ((plan_.steps && outcome_.steps >= *plan_.steps) || stop_signal_ != 0) return true;
-  return plan_.train.max_time && steps_here_ > 0 && seconds_since(started_) >= plan_.train.max_time->seconds;
+  return plan_.train.max_time && outcome_.steps > 0 && wall_s_before_ + seconds_since(started_) >= plan_.train.max_time->seconds;
 }
 
 bool Trainer::is_finite(const Row& row) const {
@@ -249,9 +247,11 @@ void Trainer::handle_nonfinite(const Row& row) {
   const bool gradients = std::isfinite(*row[Metric::loss]);
   const bool budget_left = outcome_.skipped_steps < plan_.train.max_skipped_steps;
   const std::string what = fmt::format("{} not finite: {}", gradients ? "the gradients are" : "loss is", numbers_of(row));
-  const StepStart* start = guard_->start_of(row.step());
-  NonfiniteStep event{.step = row.step(), .epoch = static_cast<int64_t>(std::floor(row[Metric::epoch].value_or(0))), .loss = row[Metric::loss],
-                      .grad_norm = row[Metric::grad_norm], .sample_ids = start ? start->sample_ids : std::vector<int64_t>(), .action = ""};
+  const StepStart *start = guard_->start_of(row.step()), *before = guard_->start_of(row.step() - 1);
+  NonfiniteStep event{.step = row.step(), .epoch = (row.step() - 1) / plan_.data.schedule().steps_per_epoch(), .loss = row[Metric::loss],
+                      .grad_norm = row[Metric::grad_norm], .sample_ids = start ? start->sample_ids : std::vector<int64_t>(), .sample_ids_before = {}, .action = ""};
+  // Nobody looked at the gradients: what spoilt this loss may have been the update before it.
+  if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
   const auto tell = [&](std::string action) {
     if (!again) listener_.step_done(row);
     event.action = std::move(action);
@@ -275,7 +275,7 @@ void Trainer::handle_nonfinite(const Row& row) {
                     ExitCode::diverged);
   if (policy == OnNonfinite::skip)
     throw UserError(fmt::format("{}; train.max_skipped_steps were left out already: {}", what, outcome_.skipped_steps), ExitCode::diverged);
-  throw UserError(fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step", what), ExitCode::diverged);
+  throw UserError(fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step and the one before", what), ExitCode::diverged);
 }
 
 /// The state on the device is that after `step` already; here the host follows.
@@ -288,29 +288,32 @@ void Trainer::rewind_to(int64_t step) {
   boundary_ = Clock::now();
 }
 
+/// The variance of one value is 0 ÷ 0.
+int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 : 2; }
+
 void Trainer::use_smaller_micro_batches(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.config.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
+  int64_t gradients = 0;
+  for (const auto& gradient : parameters_->gradients())
+    if (gradient.defined()) gradients += static_cast<int64_t>(gradient.nbytes());
   parameters_->clear_gradients();
   guard_->take_back();
-  if (largest(pieces) <= 1) {
+  if (batch_size / (2 * pieces) < fewest_at_once()) {
     ArchiveWriter held;
     save(held);
-    int64_t gradients = 0;
-    for (const auto& gradient : parameters_->gradients())
-      if (gradient.defined()) gradients += static_cast<int64_t>(gradient.nbytes());
     const auto figures = memory_figures(plan_.device);
-    throw UserError(fmt::format("out of memory with one sample a micro-batch; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; a smaller model, "
-                                "16-bit precision or more memory is needed",
-                                mib(held.bytes_under("model.")), mib(gradients), mib(held.bytes_under("optimizer.")),
+    throw UserError(fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; the rest is activations and batches: a "
+                                "smaller model or image, 16-bit precision or more memory is needed",
+                                counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "", mib(held.bytes_under("model.")), mib(gradients), mib(held.bytes_under("optimizer.")),
                                 figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated), mib(figures->reserved))
                                         : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
                     ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;
   release_cached_memory(plan_.device);
-  spdlog::warn("out of memory in step {}: from here on {} samples at a time instead of {}, {} times as often; the same global batch{}", outcome_.steps + 1,
-               largest(2 * pieces), largest(pieces), 2,
+  spdlog::warn("out of memory in step {}: from here on {} at a time instead of {}, twice as often; the same global batch{}", outcome_.steps + 1,
+               counted(largest(2 * pieces), "sample"), largest(pieces),
                model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once: other numbers than without this");
   spdlog::debug("{}", cause.what());
   open_batches();
@@ -324,7 +327,8 @@ void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(late_.flush());
   listener_.at("evaluating", outcome_.steps);
-  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, stop_signal_)) {
+  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, stop_signal_,
+                                              [&] { listener_.at("evaluating", outcome_.steps); })) {
     outcome_.evaluation = result;
     evaluated_at_ = outcome_.steps;
     listener_.evaluated(outcome_.steps, *result);
@@ -383,6 +387,9 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("wall_s", outcome_.wall_s);
   archive.value("skipped_steps", outcome_.skipped_steps);
   archive.value("micro_split", outcome_.micro_split);
+  archive.value("schedule_steps", plan_.schedule_steps);
+  archive.value("bad_samples", Json::array());
+  for (const auto& bad : bad_samples()) archive.values()["bad_samples"].push_back(to_json(bad));
   archive.value("data", to_json(plan_.data.identity()));
   archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
   archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
@@ -413,8 +420,12 @@ void Trainer::load(const ArchiveReader& archive) {
     spdlog::warn("the checkpoint was trained on another kind of device: what the model itself draws (dropout) starts anew");
     training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps));
   }
-  outcome_.resumed_from = saved_at_ = outcome_.steps;
+  outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");
+  if (plan_.scheduler.name != ScheduleKind::constant && archive.integer("schedule_steps") != plan_.schedule_steps)
+    spdlog::warn("the learning rate goes to 0 at step {} now, at {} in the checkpoint: it jumps here; scheduler.total_steps would fix it", plan_.schedule_steps,
+                 archive.integer("schedule_steps"));
+  for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
   outcome_.skipped_steps = archive.integer("skipped_steps");
   outcome_.micro_split = archive.integer("micro_split");
   outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();

@@ -22,6 +22,7 @@ struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
   std::vector<int64_t> sample_ids;
+  std::vector<int64_t> sample_ids_before;         ///< of the step before, where only its effect on this one could be seen
   std::string action;                             ///< what is done about it: "the step was left out"
 };
 
@@ -44,6 +45,7 @@ class RunListener {
 struct Persistence {
   CheckpointWriter* checkpoints = nullptr;        ///< where those that are due go
   const ArchiveReader* resume = nullptr;          ///< the state to go on from; read in the constructor
+  bool forks = false;                             ///< it is another run's: this one has none of its own yet
 };
 
 struct RunOutcome {
@@ -98,6 +100,7 @@ class Trainer {
   bool is_finite(const Row& row) const;
   void handle_nonfinite(const Row& row);
   void rewind_to(int64_t step);
+  int64_t fewest_at_once() const;
   void use_smaller_micro_batches(const std::exception& cause);
   std::unique_ptr<StepObserver> observe();
   void observe_input(const BatchSourceStats& stats);

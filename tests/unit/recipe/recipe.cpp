@@ -48,7 +48,7 @@ TEST_CASE("contradictions and what this build cannot do are all reported at once
   CHECK_THAT(problems, ContainsSubstring(":5:"));
   CHECK_THAT(problems, ContainsSubstring("optimizations.cuda_graph: this build cannot record CUDA graphs yet"));
   CHECK_THAT(problems, ContainsSubstring("parallel.sharding_strategy: this build trains on one rank"));
-  CHECK_THAT(problems, ContainsSubstring("checkpoint.resume: this build cannot resume yet"));
+  CHECK_THAT(problems, ContainsSubstring("checkpoint.resume: auto needs run_dir"));
 }
 
 TEST_CASE("keys that the chosen variant would ignore are refused") {
