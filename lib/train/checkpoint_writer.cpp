@@ -70,19 +70,17 @@ CheckpointWriter::Job CheckpointWriter::copy_of(const ArchiveWriter& archive, in
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
   if (options_.requested) *options_.requested = false;   // before the copy: who asks from now on wants another one
   wait_until_idle();
-  try {
-    check();
-  } catch (const UserError& error) {   // named recovery: this save takes its place
-    spdlog::error("an earlier checkpoint could not be written: {}", error.what());
-  }
   Job job = copy_of(archive, step, options_.background);
   if (!options_.background) return write(job);
+  std::exception_ptr earlier;
   {
     const std::lock_guard lock(mutex_);
+    earlier = std::exchange(error_, nullptr);
     job_ = std::move(job);
     busy_ = true;
   }
   wake_.notify_all();
+  if (earlier) std::rethrow_exception(earlier);   // only now: this state is saved although the one before could not be
 }
 
 void CheckpointWriter::write(const Job& job) {

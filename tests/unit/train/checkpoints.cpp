@@ -72,7 +72,10 @@ TEST_CASE("what a background write hits ends the run at the next step, and the c
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::storage);
   }
-  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2});
+  writer.finish();
+  const auto steps = steps_in(folder / "checkpoints");   // of step 6 too where the steps were faster than the disk
+  CHECK(std::count(steps.begin(), steps.end(), 4) == 0);
+  CHECK(steps.back() == 2);
   CHECK(read_checkpoint(folder / "checkpoints" / "step-00000002").integer("step") == 2);
 }
 

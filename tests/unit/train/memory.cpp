@@ -52,7 +52,7 @@ TEST_CASE("with one sample at a time there is nothing left to halve") {
     FAIL("it went on");
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::memory);
-    CHECK_THAT(error.what(), ContainsSubstring("one sample") && ContainsSubstring("optimizer"));
+    CHECK_THAT(error.what(), ContainsSubstring("1 sample at a time") && ContainsSubstring("optimizer"));
   }
   CHECK(trainer.outcome().steps == 1);
 }
