@@ -92,7 +92,10 @@ std::vector<RefusedSample> Trainer::bad_samples() const {
 
 void Trainer::run() {
   started_ = boundary_ = Clock::now();
-  if (checkpoints_ && outcome_.resumed_from && !saved_at_) save_checkpoint();   // a fork's own first one: from here on it can be resumed itself
+  if (checkpoints_ && outcome_.resumed_from && !saved_at_) {   // a fork's own first one: from here on it can be resumed itself
+    save_checkpoint();
+    checkpoints_->finish();
+  }
   if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();   // a stop had come between
   do {
     while (!finished()) step();
