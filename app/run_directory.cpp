@@ -28,13 +28,13 @@ void refuse_file(const fs::path& folder) {
   }
 }
 
-/// A lock, and a file that was being written, may be left of a run that never began.
+/// A lock, a log and a file that was being written may be left of a run that never began.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;
   if (!fs::is_directory(folder, error)) return false;
   const fs::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock" || entry.path().extension() == ".tmp"; });
+  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock" || entry.path().filename() == "run.log" || entry.path().extension() == ".tmp"; });
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {

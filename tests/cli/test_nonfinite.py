@@ -106,7 +106,7 @@ def test_memory_that_runs_out_each_time(trainopt):
     result = run(trainopt, "oom@3+")
     got = summary(trainopt.folder / "out")
     assert (result.code, got["status"], got["exit_code"]) == (5, "failed", 5), result
-    for word in ("out of memory with one sample", "model", "gradients", "optimizer"):
+    for word in ("out of memory with 1 sample", "model", "gradients", "optimizer"):
         assert word in got["reason"], got
     assert result.err.count("out of memory in step 3") == 3, "8, 4 and 2 samples at a time"
     assert saved_steps(trainopt.folder / "out") == [2] and trainopt("checkpoint", "verify", "out").code == 0
