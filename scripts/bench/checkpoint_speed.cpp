@@ -129,6 +129,7 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
     CheckpointDraft draft(root, 1, archive.bytes());
     draft.add_tensors(rank_file(0), tensors.entries);
     draft.add(kStateFile, state);
+    draft.add(kRecipeFile, "");
     draft.commit(1, {});
   };
   CheckpointWriter writer({.root = whole, .keep_last = 1, .background = false});
