@@ -29,6 +29,14 @@ std::string_view begun_by(std::string_view word, std::span<const std::string_vie
 
 size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
+/// The edit distance of `word` and `candidate`; SIZE_MAX if it is more than is near enough.
+size_t nearness(std::string_view word, std::string_view candidate) {
+  const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
+  if (longer - shorter > near_enough(candidate)) return SIZE_MAX;   // most words, at no cost
+  const size_t distance = edit_distance(word, candidate);
+  return distance <= near_enough(candidate) ? distance : SIZE_MAX;
+}
+
 struct Named {
   std::string name, path;   // name: the key or one of its aliases
 };
@@ -77,8 +85,7 @@ std::string nearest_of(std::string_view word, std::span<const std::string_view> 
   std::string_view best;
   size_t least = SIZE_MAX;
   for (const auto candidate : words)
-    if (const size_t distance = edit_distance(word, candidate); distance < least && distance <= near_enough(candidate))
-      best = candidate, least = distance;
+    if (const size_t distance = nearness(word, candidate); distance < least) best = candidate, least = distance;
   // Half a name has many letters to go, and is still no other name.
   const auto begun = least > 1 ? begun_by(word, words) : std::string_view();
   return std::string(begun.empty() ? best : begun);
@@ -113,9 +120,11 @@ std::string suggestion(std::string_view key, const std::string& section, const s
   if (!near.empty()) return did_you_mean({near});
 
   size_t least = SIZE_MAX;
-  for (const Named& one : named) least = std::min(least, edit_distance(key, one.name));
-  for (const Named& one : named)
-    if (edit_distance(key, one.name) == least && least <= near_enough(one.name)) add_once(paths, one.path);
+  for (const Named& one : named) {
+    const size_t distance = nearness(key, one.name);
+    if (distance < least) least = distance, paths.clear();
+    if (distance == least && least != SIZE_MAX) add_once(paths, one.path);
+  }
   return did_you_mean(paths);
 }
 
