@@ -1,0 +1,38 @@
+// The communicator of a job with several ranks, on c10d's process groups. Only this module sees c10d.
+#pragma once
+
+#include "comm/communicator.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace trainopt {
+
+class C10dCommunicator : public Communicator {
+ public:
+  /// `data` carries tensors, `host` (Gloo) the numbers of gather(); both of these ranks, in this order.
+  C10dCommunicator(const Place& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
+  ~C10dCommunicator() override;
+
+  const Place& place() const override { return place_; }
+  std::unique_ptr<Exchange> all_reduce(at::Tensor data) override;
+  std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override;
+  std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override;
+  std::unique_ptr<Exchange> broadcast(at::Tensor data, int64_t root) override;
+  std::vector<double> gather(std::span<const double> mine) override;
+  Traffic take_traffic() override { return std::exchange(traffic_, {}); }
+
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return data_; }
+
+ private:
+  class Working;
+  class SummedParts;
+  std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work);
+  void count(Collective collective, const at::Tensor& whole);
+
+  Place place_;
+  c10::intrusive_ptr<c10d::ProcessGroup> data_;
+  c10::intrusive_ptr<c10d::Backend> host_;
+  Traffic traffic_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,59 @@
+#include "comm/communicator.h"
+
+#include "base/error.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+class Done : public Exchange {
+ public:
+  void wait() override {}
+};
+
+class SingleCommunicator : public Communicator {
+ public:
+  const Place& place() const override { return place_; }
+  std::unique_ptr<Exchange> all_reduce(at::Tensor) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override { return copied(mine, all); }
+  std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override { return copied(all, mine); }
+  std::unique_ptr<Exchange> broadcast(at::Tensor, int64_t root) override {
+    TRAINOPT_CHECK(root == 0);
+    return std::make_unique<Done>();
+  }
+  std::vector<double> gather(std::span<const double> mine) override { return {mine.begin(), mine.end()}; }
+  Traffic take_traffic() override { return {}; }
+
+ private:
+  static std::unique_ptr<Exchange> copied(at::Tensor& to, const at::Tensor& from) {
+    if (!to.is_same(from) && to.data_ptr() != from.data_ptr()) to.view(-1).copy_(from.view(-1));
+    return std::make_unique<Done>();
+  }
+
+  Place place_;
+};
+
+}  // namespace
+
+double wire_bytes(Collective collective, int64_t bytes, int64_t ranks) {
+  const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks), all = static_cast<double>(bytes);
+  switch (collective) {
+    case Collective::all_reduce: return 2 * share * all;
+    case Collective::reduce_scatter:
+    case Collective::all_gather: return share * all;
+    case Collective::broadcast: return ranks > 1 ? all : 0;
+  }
+  TRAINOPT_CHECK(false);
+  return 0;
+}
+
+double Traffic::wire_bytes(int64_t ranks) const {
+  double sum = 0;
+  for (size_t i = 0; i < kCollectiveCount; ++i) sum += trainopt::wire_bytes(static_cast<Collective>(i), bytes[i], ranks);
+  return sum;
+}
+
+std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }
+
+}  // namespace trainopt

@@ -1,0 +1,16 @@
+// Where a process stands among the ranks of its job.
+#pragma once
+
+#include <cstdint>
+
+namespace trainopt {
+
+struct Place {
+  int64_t rank = 0, ranks = 1;               ///< of the job
+  int64_t local_rank = 0, local_ranks = 1;   ///< of this machine
+
+  bool is_first() const { return rank == 0; }
+  bool operator==(const Place&) const = default;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,27 @@
+// How the ranks of a job find each other: a key-value store that rank 0 (or torchrun) serves.
+#pragma once
+
+#include "comm/place.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace trainopt {
+
+struct MeetingPlace {
+  Place place;
+  std::optional<std::string> address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
+  int port = 0;                         ///< with an address
+  bool served_elsewhere = false;        ///< the launcher serves the store at this port (torchrun)
+  std::string job;                      ///< names the job among those of this machine and of this store
+  std::filesystem::path port_folder;    ///< for the file
+  double timeout_s = 600;
+};
+
+/// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear in time.
+c10::intrusive_ptr<c10d::Store> meet(const MeetingPlace& where);
+
+}  // namespace trainopt

@@ -1,0 +1,44 @@
+// Ranks as threads of this process: the same job, store and Gloo as between processes.
+#pragma once
+
+#include "comm/job.h"
+#include "support/temporary_folder.h"
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace trainopt {
+
+inline MeetingPlace place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
+  MeetingPlace where;
+  where.place = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
+  where.job = "test";
+  where.port_folder = folder.path();
+  where.timeout_s = timeout_s;
+  return where;
+}
+
+/// Runs `work` as every rank of a job; the first exception by rank is thrown here once all have ended.
+inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&)>& work, double timeout_s = 60) {
+  const TemporaryFolder folder;
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        Job job(place_of_thread(folder, rank, ranks, timeout_s), {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
+        const auto communicator = job.make_communicator("gloo");
+        work(job, *communicator);
+        communicator->gather({});   // nobody leaves while another still reads from it
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace trainopt
