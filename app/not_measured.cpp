@@ -12,6 +12,11 @@ std::string reason_of(Metric metric, const Plan& plan) {
       if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";
       if (!plan.data.dataset) return "synthetic batches are made on the device, nothing is copied";
       return "no copy was known to have ended when a record was taken";
+    case Metric::comm_exposed_ms:
+    case Metric::all_reduce_mib:
+    case Metric::reduce_scatter_mib:
+    case Metric::all_gather_mib:
+    case Metric::broadcast_mib: return "there is one rank, which exchanges nothing";
     default: return "telemetry took no sample in any recorded step";
   }
 }

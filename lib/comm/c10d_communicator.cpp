@@ -20,8 +20,16 @@ void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks)
 /// c10d's own handle. What it throws, and what it throws where the exchange is only begun, says that a rank is gone.
 class C10dCommunicator::Working : public Exchange {
  public:
-  Working(c10::intrusive_ptr<c10d::Work> work, Traffic& traffic) : work_(std::move(work)), traffic_(traffic) {}
+  Working(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic) : work_(std::move(work)), device_(device), traffic_(traffic) {}
   void wait() override {
+    if (!device_.is_cpu()) {   // the stream waits, not this thread
+      auto stall = std::make_shared<EventSpan>(device_);
+      stall->start.record(Stream::current(device_));
+      or_lost_rank([&] { work_->wait(); });
+      stall->end.record(Stream::current(device_));
+      traffic_.stalls.push_back(std::move(stall));
+      return;
+    }
     const auto began = Clock::now();
     or_lost_rank([&] { work_->wait(); });
     traffic_.waited_ms += milliseconds_between(began, Clock::now());
@@ -29,6 +37,7 @@ class C10dCommunicator::Working : public Exchange {
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
+  c10::Device device_;
   Traffic& traffic_;
 };
 
@@ -50,7 +59,7 @@ class C10dCommunicator::SummedParts : public Exchange {
   at::Tensor received_, all_, mine_;
 };
 
-C10dCommunicator::C10dCommunicator(const Place& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
+C10dCommunicator::C10dCommunicator(const RankPlace& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
     : place_(place), data_(std::move(data)), host_(std::move(host)) {}
 
 C10dCommunicator::~C10dCommunicator() = default;
@@ -63,7 +72,7 @@ void C10dCommunicator::count(Collective collective, const at::Tensor& whole) {
 
 std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work) {
   count(collective, whole);
-  return std::make_unique<Working>(std::move(work), traffic_);
+  return std::make_unique<Working>(std::move(work), whole.device(), traffic_);
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {

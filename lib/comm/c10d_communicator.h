@@ -10,10 +10,10 @@ namespace trainopt {
 class C10dCommunicator : public Communicator {
  public:
   /// `data` carries tensors, `host` (Gloo) the numbers of gather(); both of these ranks, in this order.
-  C10dCommunicator(const Place& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
+  C10dCommunicator(const RankPlace& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
   ~C10dCommunicator() override;
 
-  const Place& place() const override { return place_; }
+  const RankPlace& place() const override { return place_; }
   std::unique_ptr<Exchange> all_reduce(at::Tensor data) override;
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override;
   std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override;
@@ -29,7 +29,7 @@ class C10dCommunicator : public Communicator {
   std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work);
   void count(Collective collective, const at::Tensor& whole);
 
-  Place place_;
+  RankPlace place_;
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;

@@ -1,7 +1,8 @@
 // What ranks exchange. A world of one rank is a communicator too: everything it is given comes back, and nobody asks whether there are others.
 #pragma once
 
-#include "comm/place.h"
+#include "comm/rank_place.h"
+#include "device/stream.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -27,6 +28,7 @@ struct Traffic {
   std::array<int64_t, kCollectiveCount> bytes{};   ///< handed over for each collective: the whole, whatever the share of a rank
   std::array<int64_t, kCollectiveCount> calls{};
   double waited_ms = 0;                            ///< the training thread, for exchanges it could not go on without
+  std::vector<std::shared_ptr<const EventSpan>> stalls;   ///< on a GPU: its stream, likewise
 
   /// By the factors of wire_bytes().
   double wire_bytes(int64_t ranks) const;
@@ -45,7 +47,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual const Place& place() const = 0;
+  virtual const RankPlace& place() const = 0;
   int64_t ranks() const { return place().ranks; }
   int64_t rank() const { return place().rank; }
 

@@ -33,7 +33,7 @@ std::string ranks_text(const std::vector<int64_t>& ranks) { return fmt::format("
 
 std::string key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
-Json to_json(const RankFacts& facts, const Place& place) {
+Json to_json(const RankFacts& facts, const RankPlace& place) {
   return {{"recipe", facts.recipe}, {"build", facts.build}, {"host", facts.host}, {"cpus", facts.cpus}, {"ranks", place.ranks}, {"local_rank", place.local_rank}};
 }
 
@@ -104,7 +104,7 @@ struct Job::Beat {
 };
 
 Job::Job(MeetingPlace where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
-  const Place& place = where_.place;
+  const RankPlace& place = where_.place;
   if (store_->add(key("claimed", place.rank), 1) > 1)
     throw UserError(fmt::format("two processes say that they are rank {}; is the address that of another job?", place.rank), ExitCode::peer);
   store_->set(key("here", place.rank), bytes(to_json(mine, place).dump()));

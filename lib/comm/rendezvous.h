@@ -1,7 +1,7 @@
 // How the ranks of a job find each other: a key-value store that rank 0 (or torchrun) serves.
 #pragma once
 
-#include "comm/place.h"
+#include "comm/rank_place.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -12,7 +12,7 @@
 namespace trainopt {
 
 struct MeetingPlace {
-  Place place;
+  RankPlace place;
   std::optional<std::string> address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
   int port = 0;                         ///< with an address
   bool served_elsewhere = false;        ///< the launcher serves the store at this port (torchrun)

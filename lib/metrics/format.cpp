@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -16,7 +17,23 @@ void append_number(std::string& text, const MetricInfo& metric, double value) {
   }
 }
 
-std::string json_line(const Values& row) {
+/// What differs among ranks: least, mean and most, with the rank that has it.
+std::string ranks_json(const std::vector<RankTimes>& ranks) {
+  const auto spread = [&](const char* name, auto number) {
+    const auto less = [&](const RankTimes& a, const RankTimes& b) { return number(a) < number(b); };
+    const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), less);
+    double sum = 0;
+    for (const auto& rank : ranks) sum += number(rank);
+    return fmt::format("\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}", name, number(*least), least - ranks.begin(),
+                       sum / static_cast<double>(ranks.size()), number(*most), most - ranks.begin());
+  };
+  return fmt::format(",\"ranks\":{{{},{},{},{}}}", spread("step_ms", [](const RankTimes& rank) { return rank.step_ms; }),
+                     spread("data_wait_ms", [](const RankTimes& rank) { return rank.data_wait_ms; }),
+                     spread("comm_exposed_ms", [](const RankTimes& rank) { return rank.comm_exposed_ms; }),
+                     spread("busy_ms", [](const RankTimes& rank) { return rank.busy_ms(); }));
+}
+
+std::string json_line(const Row& row) {
   std::string line;
   line.reserve(640);
   for (const MetricInfo& metric : kCatalogue) {
@@ -29,6 +46,7 @@ std::string json_line(const Values& row) {
     else if (std::isinf(*value)) line += *value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
     else append_number(line, metric, *value);
   }
+  if (!row.ranks.empty()) line += ranks_json(row.ranks);
   line += "}\n";
   return line;
 }

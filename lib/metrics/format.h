@@ -9,7 +9,7 @@ namespace trainopt {
 
 /// One JSON object and a newline, keys in the catalogue's order, null for what was not measured. JSON has no word for what is not
 /// finite: those are the strings "NaN", "Infinity" and "-Infinity".
-std::string json_line(const Values& row);
+std::string json_line(const Row& row);
 /// The names, and a row in their order; empty for what was not measured; nan, inf, -inf.
 std::string csv_header();
 std::string csv_line(const Values& row);

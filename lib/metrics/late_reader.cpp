@@ -21,7 +21,7 @@ void add_spans(Row& row, const std::vector<std::pair<Metric, std::shared_ptr<con
 
 }  // namespace
 
-LateReader::LateReader(c10::Device device) : device_(with_index(device)) {
+LateReader::LateReader(c10::Device device, bool steady) : device_(with_index(device)), steady_(steady) {
   if (device_.is_cpu()) return;
   ring_ = host_tensor({kMostInFlight + 1, kMetricCount}, at::kFloat, at::MemoryFormat::Contiguous, /*pinned=*/true);
   for (size_t place = 0; place <= kMostInFlight; ++place) arrived_.emplace_back(device_);
@@ -72,7 +72,7 @@ void LateReader::land_oldest() {
 }
 
 std::vector<Row> LateReader::poll() {
-  while (!flying_.empty() && arrived_[flying_.front().place].ready()) land_oldest();
+  while (!steady_ && !flying_.empty() && arrived_[flying_.front().place].ready()) land_oldest();
   return std::exchange(landed_, {});
 }
 

@@ -18,7 +18,8 @@ class LateReader {
   /// Rows are at most this many steps behind.
   static constexpr size_t kMostInFlight = 2;
 
-  explicit LateReader(c10::Device device);
+  /// `steady`: on a GPU rows are always that late, whenever they arrive, so that several ranks have the same ones in the same step.
+  explicit LateReader(c10::Device device, bool steady = false);
 
   /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at once; on a GPU this
   /// waits for the oldest step if two more are already on their way, which also keeps the host from running far ahead.
@@ -38,6 +39,7 @@ class LateReader {
   void land_oldest();
 
   c10::Device device_;
+  bool steady_;
   at::Tensor ring_;                      ///< [kMostInFlight + 1, kMetricCount] float32, pinned
   std::vector<Event> arrived_;           ///< by place
   std::deque<Flight> flying_;

@@ -15,10 +15,18 @@
 
 namespace trainopt {
 
-/// A step's numbers, all on the host.
+/// What one of several ranks says of a step.
+struct RankTimes {
+  double step_ms = 0, data_wait_ms = 0, comm_exposed_ms = 0;
+  /// What the others may have to wait for.
+  double busy_ms() const { return step_ms - comm_exposed_ms; }
+};
+
+/// A step's numbers, all on the host. With several ranks those of rank 0, the loss being that of all.
 struct Row : Values {
   int64_t step_samples = 0;              ///< real samples of this step over all ranks
   Clock::time_point began, ended;        ///< the step's boundaries on the host
+  std::vector<RankTimes> ranks;          ///< by rank; empty with one
 
   int64_t step() const { return static_cast<int64_t>((*this)[Metric::step].value_or(0)); }
 };

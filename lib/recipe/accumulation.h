@@ -7,8 +7,6 @@
 
 namespace trainopt {
 
-inline constexpr int64_t kRanks = 1;   // all that this build trains on
-
 /// Micro-batches of a step on each rank, or how data.global_batch_size contradicts the other keys.
 std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks);
 

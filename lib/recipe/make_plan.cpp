@@ -6,6 +6,7 @@
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
 #include "optimizations/set_to_none/set_to_none.h"
+#include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
 #include "recipe/plain_plan.h"
 #include "train/dump.h"
@@ -27,6 +28,10 @@ class PlanPasses {
     if (!option.on) return;
     const Json chosen = to_json(option.options);
     run(name, chosen == to_json(Config()) ? "true" : chosen.dump(), [&] { return apply(plan_, option.options); });
+  }
+  template <class Apply>
+  void operator()(const std::string& name, bool on, const std::string& requested, Apply apply) {
+    if (on) run(name, requested, [&] { return apply(plan_); });
   }
   template <class Apply>
   void operator()(const std::string& name, int64_t value, int64_t off, Apply apply) {
@@ -93,6 +98,10 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("set_to_none",        o.set_to_none, set_to_none::apply);
   pass("device_preprocess",  o.device_preprocess, device_preprocess::apply);
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
+  // Several ranks
+  const auto& parallel = recipe.parallel;
+  pass("parallel.sharding_strategy", machine.place.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig())), std::string(word_of(parallel.sharding_strategy)),
+       [&](Plan& several) { return sharding::apply(several, parallel); });
   if (recipe.strict) refuse_without_effect(plan.switches);
   load_evaluation_alike(plan);
   add_dump(plan);                            // outermost: sees what the slots really did

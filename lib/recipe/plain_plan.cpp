@@ -13,20 +13,41 @@ struct ChosenDevice {
   std::string reason;
 };
 
+/// Each rank of a machine has a GPU of its own.
+ChosenDevice gpu_of(const RankPlace& place, const Machine& machine, std::string reason) {
+  if (place.local_ranks > 1 && place.local_ranks > machine.gpus && !machine.assumed)
+    throw UserError(fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs", place.local_ranks, machine.gpus));
+  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(place.local_rank)), std::move(reason)};
+}
+
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
   if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
   if (wanted == "auto")
-    return machine.gpus > 0 ? ChosenDevice{at::Device(at::kCUDA, 0), "auto: a GPU is there"} : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+    return machine.gpus > 0 ? gpu_of(machine.place, machine, "auto: a GPU is there") : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+  if (machine.place.local_ranks > 1) {
+    if (wanted != "cuda") throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
+    return gpu_of(machine.place, machine, "as the recipe says");
+  }
   const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
   if (index >= machine.gpus)
     throw UserError(fmt::format("device: the recipe asks for a GPU that is not there; use auto or cpu: {}, {} GPUs", wanted, machine.gpus));
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "as the recipe says"};
 }
 
-int64_t accumulation_or_throw(const Recipe& recipe) {
-  const auto found = accumulation(recipe, kRanks);
+int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
+  const auto found = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&found)) throw UserError(fmt::format("{}: {}", problem->key, problem->message));
   return std::get<int64_t>(found);
+}
+
+/// The mean of no samples is 0 ÷ 0.
+void require_samples_for_all(const BatchSchedule& schedule) {
+  const auto& shape = schedule.shape();
+  const int64_t together = shape.ranks * shape.batch_size, left = shape.samples % together;
+  if (shape.ranks == 1 || shape.drop_last || left == 0 || left > (shape.ranks - 1) * shape.batch_size) return;
+  throw UserError(fmt::format("data.drop_last: false leaves {} samples for {} ranks at an epoch's end, and some would have none; use drop_last: true, fewer ranks or a smaller "
+                              "data.batch_size: {} samples, {} × {} at once",
+                              left, shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
 /// What takes effect without any switch; the passes turn on what the recipe asks for.
@@ -99,12 +120,14 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine) {
 
   plan.data.config = without_switches(recipe.data);
   plan.data.dataset = open_training_data(recipe.data, plan.seed);
-  plan.data.options.ranks = kRanks;
-  plan.data.options.accumulation = accumulation_or_throw(recipe);
+  plan.data.options.ranks = machine.place.ranks;
+  plan.data.options.rank = machine.place.rank;
+  plan.data.options.accumulation = accumulation_or_throw(recipe, machine.place.ranks);
   plan.data.options.seed = plan.seed;
   plan.data.options.num_classes = recipe.model.num_classes;
   if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);
 
+  require_samples_for_all(plan.data.schedule());
   plan.model = model_plan(recipe, plan.data.image());
   plan.evaluation = evaluation_plan(recipe, plan.data);
 

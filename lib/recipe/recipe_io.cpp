@@ -8,10 +8,10 @@
 
 namespace trainopt {
 
-LoadedRecipe load_recipe(const Sources& sources) {
-  auto loaded = load<Recipe>(sources, [](const Recipe& recipe, const Origins& origins) {
+LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks) {
+  auto loaded = load<Recipe>(sources, [ranks](const Recipe& recipe, const Origins& origins) {
     std::vector<Problem> problems;
-    for (const auto& [key, message] : validate(recipe)) problems.push_back(problem_at(origins, key, message));
+    for (const auto& [key, message] : validate(recipe, ranks)) problems.push_back(problem_at(origins, key, message));
     return problems;
   });
   return {std::move(loaded.config), std::move(loaded.notes)};

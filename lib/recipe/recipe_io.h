@@ -5,6 +5,7 @@
 #include "config/load.h"
 #include "recipe/recipe.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct LoadedRecipe {
   std::vector<std::string> notes;   ///< what the user should know about the merging
 };
 
-/// Throws RecipeErrors with every problem of every kind.
-LoadedRecipe load_recipe(const Sources& sources);
+/// Throws RecipeErrors with every problem of every kind, those of a job of `ranks` ranks among them; null: of any.
+LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks = 1);
 
 /// The resolved recipe; loads again to the same values.
 std::string recipe_yaml(const Recipe& recipe);

@@ -44,14 +44,14 @@ std::map<std::string, Change> changes(const Recipe& stored, const Recipe& now) {
   return all;
 }
 
-int64_t micro_batches(const Recipe& recipe) {
-  const auto found = accumulation(recipe, kRanks);
-  return std::holds_alternative<int64_t>(found) ? std::get<int64_t>(found) : 0;
+int64_t global_batch(const Recipe& recipe, int64_t ranks) {
+  const auto found = accumulation(recipe, ranks);
+  return std::holds_alternative<int64_t>(found) ? std::get<int64_t>(found) * ranks * recipe.data.batch_size : 0;
 }
 
 }  // namespace
 
-std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now) {
+std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, int64_t stored_ranks, int64_t ranks) {
   std::string refused;
   std::vector<std::string> notes;
   const auto refuse = [&](const std::string& key, const Change& change) {
@@ -63,8 +63,10 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now) {
     else if (among(key, kNoted))
       notes.push_back(fmt::format("other than in the checkpoint, so numbers may differ from here on: {}: {}, was {}", key, change.now, change.before));
   }
-  const int64_t before = stored.data.batch_size * micro_batches(stored), after = now.data.batch_size * micro_batches(now);
-  if (before != after) refuse("the global batch (data.batch_size × train.gradient_accumulation_steps)", {std::to_string(before), std::to_string(after)});
+  const int64_t before = global_batch(stored, stored_ranks), after = global_batch(now, ranks);
+  if (before != after) refuse("the global batch (ranks × train.gradient_accumulation_steps × data.batch_size)", {std::to_string(before), std::to_string(after)});
+  else if (stored_ranks != ranks)
+    notes.push_back(fmt::format("the same global batch on another number of ranks ({}, was {}): sums round differently from here on", ranks, stored_ranks));
   else if (stored.data.batch_size != now.data.batch_size)
     notes.push_back(fmt::format("the same global batch in other pieces (data.batch_size {}, was {}): sums round differently from here on", now.data.batch_size,
                                 stored.data.batch_size));

@@ -120,12 +120,12 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
 }
 
 /// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
-void check_steps(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int64_t ranks, Problems& problems) {
   const DataConfig& data = recipe.data;
-  const auto micros = accumulation(recipe, kRanks);
+  const auto micros = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
   if (reads_files(data.dataset)) return;
-  const auto no_step = why_no_step({.samples = data.size, .batch_size = data.batch_size, .ranks = kRanks, .accumulation = std::get<int64_t>(micros),
+  const auto no_step = why_no_step({.samples = data.size, .batch_size = data.batch_size, .ranks = ranks, .accumulation = std::get<int64_t>(micros),
                                     .drop_last = data.drop_last});
   if (no_step) problems.push_back({changed.contains("data.size") ? "data.size" : "data.batch_size", *no_step});
 }
@@ -143,21 +143,22 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
   refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
   refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
   refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
+  const auto& parallel = recipe.parallel;
+  refuse(parallel.sync_batch_norm, "parallel.sync_batch_norm", "share batch-norm statistics");
+  refuse(parallel.async_updates.staleness > 0, "parallel.async_updates.staleness", "update with older gradients");
   for (const auto& key : changed)
-    if (key.starts_with("parallel.") && !(key == "parallel.sharding_strategy" && recipe.parallel.sharding_strategy == ShardingStrategy::none) &&
-        !(key == "parallel.backend" && recipe.parallel.backend == CommBackend::automatic))
-      problems.push_back({key, "this build trains on one rank: it cannot do this yet"});
+    if (key.starts_with("parallel.nccl.")) problems.push_back({key, "this build cannot set NCCL up yet"});
 }
 
 }  // namespace
 
-std::vector<RecipeProblem> validate(const Recipe& recipe) {
+std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks) {
   const auto changed = changed_keys(recipe);
   Problems problems;
   check_folders(recipe, problems);
   check_device(recipe, problems);
   check_data(recipe, changed, problems);
-  check_steps(recipe, changed, problems);
+  if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
   check_not_yet(recipe, changed, problems);
   return problems;

@@ -3,6 +3,7 @@
 
 #include "recipe/recipe.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct RecipeProblem {
 };
 
 /// All of them at once. A key that this build or this data set would ignore is refused where it differs from its default.
-std::vector<RecipeProblem> validate(const Recipe& recipe);
+/// `ranks`: that will train; null where that is not known yet, and nothing is said about the global batch.
+std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks = 1);
 
 }  // namespace trainopt

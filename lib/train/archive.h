@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "comm/rank_place.h"
 #include "model/tensor_file.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +14,26 @@
 
 namespace trainopt {
 
+/// What one rank puts into a checkpoint: what all have alike is rank 0's to keep, what only it has is its own.
 class ArchiveWriter {
  public:
-  void tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
+  ArchiveWriter() = default;
+  explicit ArchiveWriter(const RankPlace& place) : place_(place) {}
+  /// Takes the names, types and shapes of what all ranks together would keep, and no contents: nothing is exchanged.
+  static ArchiveWriter of_shapes() {
+    ArchiveWriter archive;
+    archive.shapes_only_ = true;
+    return archive;
+  }
+  const RankPlace& place() const { return place_; }
+  bool shapes_only() const { return shapes_only_; }
+
+  /// One that is the same on all ranks.
+  void tensor(const std::string& name, const at::Tensor& value) {
+    if (place_.is_first()) own_tensor(name, value);
+  }
+  /// One that no other rank gives.
+  void own_tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
   void value(const std::string& name, Json value) { values_[name] = std::move(value); }
 
   /// The parts' own tensors, not copies.
@@ -27,6 +45,8 @@ class ArchiveWriter {
   bool has_under(const std::string& prefix) const;
 
  private:
+  RankPlace place_;
+  bool shapes_only_ = false;
   NamedTensors tensors_;
   Json values_ = Json::object();
 };

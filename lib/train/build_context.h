@@ -8,6 +8,7 @@
 
 namespace trainopt {
 
+class Communicator;
 class Model;
 class ParameterStore;
 struct Plan;
@@ -16,6 +17,7 @@ struct BuildContext {
   const Plan& plan;
   at::Device device;
   std::filesystem::path run_dir;          ///< where a part may write; empty if the run keeps nothing
+  Communicator* communicator = nullptr;   ///< of the job's ranks; one rank has one too
   Model* model = nullptr;                 ///< built, on `device`
   ParameterStore* parameters = nullptr;   ///< null while the store itself is being built
   const int64_t* steps_done = nullptr;    ///< of the run, also before it was resumed; one less than the step that is running

@@ -42,10 +42,6 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool CheckpointWriter::due(int64_t step) {
-  return (options_.requested && *options_.requested) || (options_.every_n_steps && step % *options_.every_n_steps == 0);
-}
-
 CheckpointWriter::Job CheckpointWriter::copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory) {
   Job job{.step = step, .tensors = {}, .state = state_text(archive.values())};
   std::optional<c10::Device> device;

@@ -37,8 +37,10 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Whether one is due after this step: by number, or because it was asked for.
-  bool due(int64_t step);
+  /// Whether one is due after this step.
+  bool due(int64_t step) const { return options_.every_n_steps && step % *options_.every_n_steps == 0; }
+  /// Whether somebody has asked this process for one.
+  bool requested() const { return options_.requested && *options_.requested; }
   /// Returns once the state is copied (background) or on the disk. Waits for an earlier write. Throws what save() or that write hit:
   /// UserError, storage, or diverged if a weight is not finite.
   void save(const ArchiveWriter& archive, int64_t step);

@@ -1,6 +1,7 @@
 #include "train/evaluation.h"
 
 #include "base/clock.h"
+#include "comm/communicator.h"
 #include "train/plan.h"
 
 #include <ATen/ATen.h>
@@ -8,6 +9,17 @@
 #include <limits>
 
 namespace trainopt {
+
+namespace {
+
+/// The shape of a batch of one such sample.
+std::vector<int64_t> one_of(const at::Tensor& batch) {
+  auto sizes = batch.sizes().vec();
+  sizes.front() = 1;
+  return sizes;
+}
+
+}  // namespace
 
 Json to_json(const EvaluationResult& result) {
   return {{"loss", result.loss}, {"top1_pct", result.top1_pct}, {"top5_pct", result.top5_pct}, {"samples", result.samples}, {"wall_s", result.wall_s}};
@@ -19,32 +31,32 @@ EvaluationResult evaluation_from(const Json& json) {
           .samples = json.at("samples").get<int64_t>(), .wall_s = json.at("wall_s").get<double>()};
 }
 
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
-                                         const std::atomic<int>& stop_signal, const std::function<void()>& each_batch) {
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device, Communicator& communicator,
+                                         const std::function<bool()>& stopped) {
   const at::NoGradGuard no_grad;
   const auto started = Clock::now();
   const auto schedule = data.schedule();
   const auto batches = data.open(device, schedule.steps_per_epoch());
-  // Sums stay on the device until the end; double, so that a million samples lose nothing.
-  at::Tensor loss_sum = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
-  at::Tensor correct = at::zeros({2}, at::TensorOptions(device).dtype(at::kLong));
-  EvaluationResult result;
+  // Loss, right at the first attempt, within five, samples. The sums stay on the device until the end; double, so that a million samples lose nothing.
+  at::Tensor sums = at::zeros({4}, at::TensorOptions(device).dtype(at::kDouble));
   for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
-    if (stop_signal != 0) return std::nullopt;
-    each_batch();
+    if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
+    const bool nothing = batch.items == 0;   // for this rank, of an epoch's last batch; it still takes part in what the model exchanges
+    const at::Tensor input = nothing ? batch.get("input").new_zeros(one_of(batch.get("input"))) : batch.get("input");
+    const at::Tensor target = nothing ? batch.get("target").new_zeros({1}) : batch.get("target");
     const auto autocast = precision.autocast();
-    const auto output = task.evaluation_loss(model, batch.get("input"), batch.get("target"), ForwardContext{.training = false, .generator = std::nullopt});
-    loss_sum += output.loss.to(at::kDouble) * batch.items;
-    correct += task.correct(output.outputs, batch.get("target"));
-    result.samples += batch.items;
+    const auto output = task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});
+    if (nothing) continue;
+    sums[0] += output.loss.to(at::kDouble) * batch.items;
+    sums.narrow(0, 1, 2) += task.correct(output.outputs, target);
+    sums[3] += batch.items;
   }
-  const double all = static_cast<double>(result.samples);
-  result.loss = loss_sum.item<double>() / all;
-  result.top1_pct = 100.0 * static_cast<double>(correct[0].item<int64_t>()) / all;
-  result.top5_pct = 100.0 * static_cast<double>(correct[1].item<int64_t>()) / all;
-  result.wall_s = seconds_since(started);
-  return result;
+  communicator.all_reduce(sums)->wait();
+  const at::Tensor on_host = sums.to(at::kCPU);
+  const double* found = on_host.const_data_ptr<double>();
+  return EvaluationResult{.loss = found[0] / found[3], .top1_pct = 100 * found[1] / found[3], .top5_pct = 100 * found[2] / found[3],
+                          .samples = static_cast<int64_t>(found[3]), .wall_s = seconds_since(started)};
 }
 
 }  // namespace trainopt

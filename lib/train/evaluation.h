@@ -14,6 +14,7 @@
 
 namespace trainopt {
 
+class Communicator;
 class Precision;
 struct DataPlan;
 
@@ -28,8 +29,9 @@ Json to_json(const EvaluationResult& result);
 /// Of what to_json() gave.
 EvaluationResult evaluation_from(const Json& json);
 
-/// Every sample of `data` once; `each_batch` is called before each. Waits for the device. nullopt if `stop_signal` became other than 0 before the last batch.
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device,
-                                         const std::atomic<int>& stop_signal, const std::function<void()>& each_batch = [] {});
+/// Every sample of `data` once, by all ranks together. Waits for the device. `stopped` is asked before each batch and must say the same on
+/// every rank; nullopt if it said yes.
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device, Communicator& communicator,
+                                         const std::function<bool()>& stopped);
 
 }  // namespace trainopt

@@ -25,6 +25,8 @@ struct Observations {
   int64_t page_faults = 0;                                 ///< of the process during the step, those that read no file
   int64_t kept_blocks_given = 0, kept_bytes = 0;           ///< by the KeepingAllocator: in the step; held at its end
   int64_t loader_buffers = 0, largest_micro_batch = 0;     ///< batch buffers; samples
+  double sent_bytes = 0;                                   ///< by this rank in the step's exchanges, by the collectives' factors
+  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;   ///< held by this rank
   std::string input_type;                                  ///< of the batch as it left the loader: "uint8", "float32"
   bool tf32_allowed = false, cudnn_benchmark = false;      ///< as libtorch's context said during the step
 };

@@ -44,6 +44,7 @@ class LoopSgd : public Optimizer {
   void load(const ArchiveReader& archive) override {
     if (momentum_) momentum_->load(archive);
   }
+  int64_t state_bytes() const override { return momentum_ ? momentum_->bytes() : 0; }
 
  private:
   SgdConfig config_;
@@ -96,6 +97,7 @@ class LoopAdam : public Optimizer {
     first_.load(archive);
     second_.load(archive);
   }
+  int64_t state_bytes() const override { return first_.bytes() + second_.bytes(); }
 
  private:
   AdamConfig config_;
@@ -116,17 +118,15 @@ std::optional<ParameterState> momentum_of(const SgdConfig& config, const Paramet
   return ParameterState("momentum", store);
 }
 
-std::string ParameterState::archive_name(size_t parameter) const {
-  return fmt::format("optimizer.{}.{}", name_, store_.parameters()[parameter].first);
+int64_t ParameterState::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& tensor : tensors_) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
 }
 
-void ParameterState::save(ArchiveWriter& archive) const {
-  for (size_t i = 0; i < tensors_.size(); ++i) archive.tensor(archive_name(i), tensors_[i]);
-}
+void ParameterState::save(ArchiveWriter& archive) const { store_.save(archive, prefix(), tensors_); }
 
-void ParameterState::load(const ArchiveReader& archive) {
-  for (size_t i = 0; i < tensors_.size(); ++i) archive.tensor(archive_name(i), tensors_[i]);
-}
+void ParameterState::load(const ArchiveReader& archive) { store_.load(archive, prefix(), tensors_); }
 
 void Optimizer::step(ParameterStore& parameters, const at::Tensor& overflow) {
   RECORD_USER_SCOPE(kOptimizerLabel);

@@ -26,6 +26,7 @@ class Optimizer {
   void step(ParameterStore& parameters, const at::Tensor& overflow);
   virtual void save(ArchiveWriter& archive) const = 0;
   virtual void load(const ArchiveReader& archive) = 0;
+  virtual int64_t state_bytes() const = 0;   ///< held by this rank, one for each parameter
 
  private:
   virtual void update(ParameterStore& parameters, const at::Tensor& overflow) = 0;
@@ -40,9 +41,10 @@ class ParameterState {
 
   at::Tensor& operator[](size_t parameter) { return tensors_[parameter]; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
+  int64_t bytes() const;
 
  private:
-  std::string archive_name(size_t parameter) const;   ///< "optimizer.momentum.conv1.weight"
+  std::string prefix() const { return "optimizer." + name_ + "."; }   ///< of "optimizer.momentum.conv1.weight"
 
   std::string name_;
   const ParameterStore& store_;

@@ -6,6 +6,29 @@
 
 namespace trainopt {
 
+void ParameterStore::save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const {
+  for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
+}
+
+void ParameterStore::load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const {
+  for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
+}
+
+NamedTensors ParameterStore::whole(const Model& model) const { return model.state(); }
+
+int64_t ParameterStore::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, parameter] : parameters()) bytes += static_cast<int64_t>(parameter.nbytes());
+  return bytes;
+}
+
+int64_t ParameterStore::gradient_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& gradient : gradients())
+    if (gradient.defined()) bytes += static_cast<int64_t>(gradient.nbytes());
+  return bytes;
+}
+
 LocalParameters::LocalParameters(const Model& model, ClearGradients clear) : parameters_(model.parameters()), clear_(clear) {}
 
 std::vector<at::Tensor> LocalParameters::gradients() const {

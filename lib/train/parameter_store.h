@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/tensor_file.h"
+#include "train/archive.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -50,6 +51,19 @@ class ParameterStore {
   /// an undefined tensor.
   virtual at::Tensor clip(std::optional<double> max_norm) = 0;
   virtual void clear_gradients() = 0;
+
+  /// `flag`, a float on the device, becomes 1 if it is on any rank: where ranks must decide alike.
+  virtual void agree(at::Tensor&) {}
+
+  // Of each parameter's own tensors (the parameters themselves, momentum), one for each of parameters(), under `prefix` and its name.
+  // Archives hold them whole, whatever a rank has of them.
+  virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
+  virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
+  /// The model's parameters and buffers, whole, on rank 0 (nothing elsewhere); every rank must call it.
+  virtual NamedTensors whole(const Model& model) const;
+  /// Bytes this rank holds between steps: of parameters, and of gradients.
+  virtual int64_t parameter_bytes() const;
+  virtual int64_t gradient_bytes() const;
 };
 
 class LocalParameters : public ParameterStore {

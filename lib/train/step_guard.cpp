@@ -60,7 +60,7 @@ void StepGuard::watch(const at::Tensor& loss) {
   if (flag_.defined()) bad_loss_.copy_(at::maximum(bad_loss_, not_finite(loss)));
 }
 
-at::Tensor StepGuard::decide(const at::Tensor& overflow, const ParameterStore& parameters) {
+at::Tensor StepGuard::decide(const at::Tensor& overflow, ParameterStore& parameters) {
   if (!flag_.defined()) return overflow;
   const at::NoGradGuard no_grad;
   if (!overflow.defined()) {
@@ -69,6 +69,7 @@ at::Tensor StepGuard::decide(const at::Tensor& overflow, const ParameterStore& p
       if (gradient.defined()) present.push_back(std::move(gradient));
     at::_amp_foreach_non_finite_check_and_unscale_(present, bad_loss_, one_);   // times one: only looks
   }
+  parameters.agree(bad_loss_);
   flag_.copy_(at::maximum(flag_, bad_loss_));
   return overflow.defined() ? at::maximum(overflow, flag_) : flag_;
 }

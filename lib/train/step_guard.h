@@ -37,7 +37,7 @@ class StepGuard {
   void watch(const at::Tensor& loss);
   /// What holds this step's writes back: `overflow` (may be undefined), and the flag if there is one. Looks at the gradients unless
   /// `overflow` stands for them: what a loss scale causes is its own business.
-  at::Tensor decide(const at::Tensor& overflow, const ParameterStore& parameters);
+  at::Tensor decide(const at::Tensor& overflow, ParameterStore& parameters);
   /// Puts the buffers back if the flag is set.
   void settle_buffers();
   /// A float, 1 from the first bad step on until release(); undefined without gates.

@@ -44,6 +44,9 @@ std::string numbers_of(const Row& row) {
   return text;
 }
 
+/// Of the state of the model's random numbers: each rank has its own.
+std::string random_name(int64_t rank) { return rank == 0 ? "random.model" : fmt::format("random.model.{}", rank); }
+
 double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 
 }  // namespace
@@ -55,16 +58,17 @@ struct Trainer::Taken {
   int64_t samples = 0;
 };
 
-Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence)
-    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints),
-      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device) {
+Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence,
+                 std::shared_ptr<Communicator> communicator)
+    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints), communicator_(std::move(communicator)),
+      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
   ModelPlan model = plan_.model;
   if (persistence.resume) model.config.weights.reset();   // those to begin with are not needed any more
   model_ = model.build(plan_.device, plan_.seed);
-  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed)};
+  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.train.on_nonfinite != OnNonfinite::abort);
-  BuildContext context{plan_, plan_.device, std::move(run_dir), model_.get(), nullptr, &outcome_.steps};
+  BuildContext context{plan_, plan_.device, std::move(run_dir), communicator_.get(), model_.get(), nullptr, &outcome_.steps};
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
@@ -92,6 +96,7 @@ std::vector<RefusedSample> Trainer::bad_samples() const {
 
 void Trainer::run() {
   started_ = boundary_ = Clock::now();
+  agree();
   if (checkpoints_ && outcome_.resumed_from && !saved_at_) {   // a fork's own first one: from here on it can be resumed itself
     save_checkpoint();
     checkpoints_->finish();
@@ -101,12 +106,13 @@ void Trainer::run() {
     while (!finished()) step();
     deliver(late_.flush());   // may find that the last steps must be taken again
   } while (!finished());
-  if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || stop_signal_ != 0)) save_checkpoint();
+  if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || agreed_.stop_signal != 0)) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
-  if (plan_.evaluation && plan_.evaluation->at_end && stop_signal_ == 0 && evaluated_at_ != outcome_.steps) evaluate();
-  if (checkpoints_ && stop_signal_ != 0 && outcome_.steps > 0 && saved_at_ != outcome_.steps) save_checkpoint();   // it came meanwhile
+  if (plan_.evaluation && plan_.evaluation->at_end && agreed_.stop_signal == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  agree();
+  if (checkpoints_ && agreed_.stop_signal != 0 && outcome_.steps > 0 && saved_at_ != outcome_.steps) save_checkpoint();   // it came meanwhile
   if (checkpoints_) checkpoints_->finish();
-  outcome_.stopped_by_signal = stop_signal_;
+  outcome_.stopped_by_signal = agreed_.stop_signal;
 }
 
 void Trainer::pause() {
@@ -189,6 +195,7 @@ void Trainer::update_step() {
   precision_->update(overflow, guard_->flag());
   average_->update(*parameters_, hold);
   guard_->settle_buffers();
+  gradient_bytes_ = parameters_->gradient_bytes();
   parameters_->clear_gradients();
 }
 
@@ -204,9 +211,11 @@ void Trainer::after_step(Record record, bool observed) {
   if (const auto scale = precision_->loss_scale(); scale.defined()) record.add(Metric::loss_scale, scale);
   if (guard_->flag().defined()) record.add(Metric::nonfinite, guard_->flag());
   record.set_memory(plan_.device);
+  add_communication(record);
   const int64_t step = outcome_.steps;
+  agree();
   const bool evaluates = evaluation_due();
-  const bool saves = checkpoints_ && checkpoints_->due(step);
+  const bool saves = checkpoints_ && (agreed_.save || checkpoints_->due(step));
   if (evaluates || saves) synchronize(plan_.device);   // both would wait for this work all the same; here it counts as the step's
   record.finish();
   late_.submit(std::move(record));
@@ -221,8 +230,63 @@ void Trainer::after_step(Record record, bool observed) {
 }
 
 bool Trainer::finished() const {
-  if ((plan_.steps && outcome_.steps >= *plan_.steps) || stop_signal_ != 0) return true;
-  return plan_.train.max_time && outcome_.steps > 0 && wall_s_before_ + seconds_since(started_) >= plan_.train.max_time->seconds;
+  return (plan_.steps && outcome_.steps >= *plan_.steps) || agreed_.stop_signal != 0 || agreed_.out_of_time;
+}
+
+/// What each rank sees for itself becomes what all of them do: the first rank's signal, anybody's wish for a checkpoint, rank 0's clock.
+void Trainer::agree() {
+  const bool late = plan_.train.max_time && outcome_.steps > 0 && wall_s_before_ + seconds_since(started_) >= plan_.train.max_time->seconds;
+  const std::array<double, 3> mine{static_cast<double>(stop_signal_.load()), checkpoints_ && checkpoints_->requested() ? 1.0 : 0.0, late ? 1.0 : 0.0};
+  const auto all = communicator_->gather(mine);
+  agreed_ = {.stop_signal = 0, .save = false, .out_of_time = all[2] != 0};
+  for (size_t at = 0; at < all.size(); at += mine.size()) {
+    if (agreed_.stop_signal == 0) agreed_.stop_signal = static_cast<int>(all[at]);
+    agreed_.save |= all[at + 1] != 0;
+  }
+}
+
+bool Trainer::must_stop() {
+  agree();
+  return agreed_.stop_signal != 0;
+}
+
+/// What batch-norm kept of its batches is rank 0's, as in torch's DistributedDataParallel; needed where it is used or kept.
+void Trainer::share_buffers() {
+  if (communicator_->ranks() == 1) return;
+  for (const auto& [name, buffer] : model_->buffers()) communicator_->broadcast(buffer, 0)->wait();
+  communicator_->take_traffic();   // no step's
+}
+
+void Trainer::add_communication(Record& record) {
+  record.set(Metric::parameters_mib, mib(parameters_->parameter_bytes()));
+  record.set(Metric::gradients_mib, mib(gradient_bytes_));
+  record.set(Metric::optimizer_mib, mib(optimizer_->state_bytes()));
+  if (communicator_->ranks() == 1) return;
+  Traffic traffic = communicator_->take_traffic();
+  if (outcome_.observations.step == outcome_.steps) outcome_.observations.sent_bytes = traffic.wire_bytes(communicator_->ranks());
+  constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib, Metric::all_gather_mib, Metric::broadcast_mib};
+  for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(traffic.bytes[i]));
+  record.set(Metric::comm_exposed_ms, traffic.waited_ms);
+  for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
+}
+
+/// The loss is a sum over the ranks' shares of the step's mean; everything else is rank 0's, and what may differ is there for each.
+Row Trainer::over_ranks(const Row& row) {
+  if (communicator_->ranks() == 1) return row;
+  const auto number = [&](Metric metric) { return row[metric].value_or(0); };
+  const std::array<double, 6> mine{number(Metric::loss), number(Metric::grad_norm), number(Metric::nonfinite), number(Metric::step_ms), number(Metric::data_wait_ms),
+                                   number(Metric::comm_exposed_ms)};
+  const auto all = communicator_->gather(mine);
+  Row merged = row;
+  merged[Metric::loss] = 0;
+  for (size_t at = 0; at < all.size(); at += mine.size()) {
+    // As float, in the ranks' order: what one rank would have added up in its micro-batches.
+    merged[Metric::loss] = static_cast<float>(*merged[Metric::loss]) + static_cast<float>(all[at]);
+    if (merged[Metric::grad_norm]) merged[Metric::grad_norm] = all[1];
+    if (merged[Metric::nonfinite]) merged[Metric::nonfinite] = std::max(*merged[Metric::nonfinite], all[at + 2]);
+    merged.ranks.push_back({.step_ms = all[at + 3], .data_wait_ms = all[at + 4], .comm_exposed_ms = all[at + 5]});
+  }
+  return merged;
 }
 
 bool Trainer::is_finite(const Row& row) const {
@@ -232,7 +296,8 @@ bool Trainer::is_finite(const Row& row) const {
 }
 
 void Trainer::deliver(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+  for (const Row& own : rows) {
+    const Row row = over_ranks(own);
     if (!is_finite(row)) return handle_nonfinite(row);   // the rows behind it are of steps that wrote nothing
     if (replayed_step_ == row.step())
       throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from the same state with the same samples; "
@@ -297,18 +362,14 @@ int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 :
 void Trainer::use_smaller_micro_batches(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.config.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
-  int64_t gradients = 0;
-  for (const auto& gradient : parameters_->gradients())
-    if (gradient.defined()) gradients += static_cast<int64_t>(gradient.nbytes());
+  const int64_t gradients = parameters_->gradient_bytes();
   parameters_->clear_gradients();
   guard_->take_back();
-  if (batch_size / (2 * pieces) < fewest_at_once()) {
-    ArchiveWriter held;
-    save(held);
+  if (communicator_->ranks() > 1 || batch_size / (2 * pieces) < fewest_at_once()) {   // others wait in an exchange that cannot be taken back
     const auto figures = memory_figures(plan_.device);
     throw UserError(fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; the rest is activations and batches: a "
                                 "smaller model or image, 16-bit precision or more memory is needed",
-                                counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "", mib(held.bytes_under("model.")), mib(gradients), mib(held.bytes_under("optimizer.")),
+                                counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "", mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
                                 figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated), mib(figures->reserved))
                                         : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
                     ExitCode::memory);
@@ -329,24 +390,29 @@ bool Trainer::evaluation_due() const {
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(late_.flush());
-  listener_.at("evaluating", outcome_.steps);
-  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, stop_signal_,
-                                              [&] { listener_.at("evaluating", outcome_.steps); })) {
+  share_buffers();
+  const auto stopped = [&] {
+    listener_.at("evaluating", outcome_.steps);
+    return must_stop();
+  };
+  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_, stopped)) {
     outcome_.evaluation = result;
     evaluated_at_ = outcome_.steps;
     listener_.evaluated(outcome_.steps, *result);
   }
+  communicator_->take_traffic();   // no step's
   boundary_ = Clock::now();
 }
 
 void Trainer::save_checkpoint() {
   listener_.at("saving a checkpoint", outcome_.steps);
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
-  ArchiveWriter archive;
+  ArchiveWriter archive(communicator_->place());
   save(archive);
   listener_.save(archive);
   checkpoints_->save(archive, outcome_.steps);
   saved_at_ = outcome_.steps;
+  communicator_->take_traffic();   // no step's
   boundary_ = Clock::now();
 }
 
@@ -369,6 +435,9 @@ void Trainer::observe_input(const BatchSourceStats& stats) {
     seen.kept_blocks_given += allocator->figures().given_again;
     seen.kept_bytes = allocator->figures().held_bytes;
   }
+  seen.parameter_bytes = parameters_->parameter_bytes();
+  seen.gradient_bytes = gradient_bytes_;
+  seen.optimizer_bytes = optimizer_->state_bytes();
   seen.step = outcome_.steps;   // only now: a step that failed was not observed
   seen.bytes_delivered = stats.bytes_delivered;
   seen.bytes_to_device = stats.bytes_copied;
@@ -378,12 +447,24 @@ void Trainer::observe_input(const BatchSourceStats& stats) {
   if (stats.input_type) seen.input_type = type_name(*stats.input_type);
 }
 
+void Trainer::save_model(ArchiveWriter& archive) const {
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
+  parameters_->save(archive, "model.", parameters);
+  for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
+}
+
+NamedTensors Trainer::weights() const {
+  return parameters_->whole(*model_);
+}
+
 void Trainer::save(ArchiveWriter& archive) const {
-  for (const auto& [name, tensor] : model_->state()) archive.tensor("model." + name, tensor);
+  save_model(archive);
   optimizer_->save(archive);
   precision_->save(archive);
   average_->save(archive);
-  archive.tensor("random.model", training_.generator->get_state());
+  archive.own_tensor(random_name(communicator_->rank()), training_.generator->get_state());
+  archive.value("ranks", communicator_->ranks());
   archive.value("step", outcome_.steps);
   archive.value("samples", outcome_.samples);
   archive.value("seed", plan_.seed);
@@ -400,28 +481,32 @@ void Trainer::save(ArchiveWriter& archive) const {
 
 void Trainer::load(const ArchiveReader& archive) {
   plan_.data.require_identity(identity_from(archive.value("data")));
-  ArchiveWriter expected;
+  ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
   // A loss scale that is new starts as if the run did, one that is gone is forgotten; everything else must be there.
   const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
   at::Tensor random_state = training_.generator->get_state();
-  const bool same_generator = archive.tensor("random.model").sizes() == random_state.sizes();   // a CPU's and a GPU's differ
-  std::vector<std::string> apart;
+  const std::string random = random_name(communicator_->rank());
+  // A CPU's and a GPU's differ, and another number of ranks has others.
+  const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() && archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
+  std::vector<std::string> apart{"random."};
   if (!same_precision) apart.push_back("precision.");
-  if (!same_generator) apart.push_back("random.");
   archive.require_like(expected, apart);
-  for (auto [name, tensor] : model_->state()) archive.tensor("model." + name, tensor);
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
+  parameters_->load(archive, "model.", parameters);
+  for (auto [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
   optimizer_->load(archive);
   if (same_precision) precision_->load(archive);
   else spdlog::warn("the checkpoint was trained in another precision: {}", archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
   average_->load(archive);
   outcome_.steps = archive.integer("step");
   if (same_generator) {
-    archive.tensor("random.model", random_state);
+    archive.tensor(random, random_state);
     training_.generator->set_state(random_state);
   } else {
-    spdlog::warn("the checkpoint was trained on another kind of device: what the model itself draws (dropout) starts anew");
-    training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps));
+    spdlog::warn("the checkpoint was trained on another kind of device or number of ranks: what the model itself draws (dropout) starts anew");
+    training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps + communicator_->rank()));
   }
   outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");

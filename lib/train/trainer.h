@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "metrics/late_reader.h"
 #include "train/evaluation.h"
@@ -63,9 +64,10 @@ struct RunOutcome {
 class Trainer {
  public:
   /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step and between the
-  /// batches of an evaluation, which is then dropped; not 0 ends the run there.
+  /// batches of an evaluation, which is then dropped; not 0 ends the run there, on all ranks when it is so on one.
   /// Throws UserError: checkpoint or data if the state to resume from does not fit the plan.
-  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence = {});
+  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence = {},
+          std::shared_ptr<Communicator> communicator = make_single_communicator());
 
   /// To the end of the plan, or to a stop. Throws UserError: diverged or hardware as train.on_nonfinite says, memory if one sample a
   /// micro-batch is too much, and whatever parts throw; outcome() then says how far it came.
@@ -79,6 +81,8 @@ class Trainer {
 
   /// The state of every part, for another run to read; the model's under torchvision's names.
   void save(ArchiveWriter& archive) const;
+  /// The model's parameters and buffers, whole, on rank 0; every rank must call it.
+  NamedTensors weights() const;
   /// Of the training data, those that others took the place of, and the one that ended the run.
   std::vector<RefusedSample> bad_samples() const;
   const Model& model() const { return *model_; }
@@ -92,6 +96,12 @@ class Trainer {
   std::optional<Taken> run_micro_batches(int64_t step);
   void after_step(Record record, bool observed);
   bool evaluation_due() const;
+  void agree();
+  bool must_stop();
+  void share_buffers();
+  Row over_ranks(const Row& row);
+  void add_communication(Record& record);
+  void save_model(ArchiveWriter& archive) const;
   void evaluate();
   void save_checkpoint();
   void load(const ArchiveReader& archive);
@@ -109,6 +119,7 @@ class Trainer {
   RunListener& listener_;
   const std::atomic<int>& stop_signal_;
   CheckpointWriter* checkpoints_;
+  std::shared_ptr<Communicator> communicator_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;
@@ -126,8 +137,13 @@ class Trainer {
   at::Tensor grad_norm_;                          ///< of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;          ///< not finite the first time, running again
   std::optional<int64_t> evaluated_at_, saved_at_;
+  struct {
+    int stop_signal = 0;
+    bool save = false, out_of_time = false;
+  } agreed_;                                      ///< by all ranks: only this decides what comes next
   Clock::time_point started_, boundary_;          ///< of training; of the step that comes
   double wall_s_before_ = 0;                      ///< of the training, before it was resumed
+  int64_t gradient_bytes_ = 0;                    ///< at the last update
   int64_t steps_here_ = 0;                        ///< taken by this process
   bool paused_ = false;
   RunOutcome outcome_;

@@ -44,6 +44,7 @@ class ScaledAutocast : public Autocast {
     // As double: 1/scale in float may round, and a power of two must stay one.
     const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
     at::_amp_foreach_non_finite_check_and_unscale_(present, overflow, inverse);
+    parameters.agree(overflow);
     used_.copy_(scale_);
     return overflow;
   }

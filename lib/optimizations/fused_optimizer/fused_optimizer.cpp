@@ -57,6 +57,7 @@ class FusedSgd : public Optimizer {
   void load(const ArchiveReader& archive) override {
     if (momentum_) momentum_->load(archive);
   }
+  int64_t state_bytes() const override { return momentum_ ? momentum_->bytes() : 0; }
 
  private:
   SgdConfig config_;
@@ -98,6 +99,7 @@ class FusedAdam : public Optimizer {
     first_.load(archive);
     second_.load(archive);
   }
+  int64_t state_bytes() const override { return first_.bytes() + second_.bytes(); }
 
  private:
   using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,

@@ -1,4 +1,5 @@
 #include "support.h"
+#include "support/sanitized.h"
 
 #include <sys/resource.h>
 
@@ -96,6 +97,7 @@ TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
     CHECK(errors.problems().size() == 45'000);
     CHECK_THAT(errors.what(), ContainsSubstring("and 44900 more"));
   }
+  if (kSanitized) return;
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);

@@ -4,6 +4,7 @@
 #include "data/image/jpeg.h"
 #include "unit/image/samples.h"
 #include "support/catch.h"
+#include "support/sanitized.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -262,6 +263,7 @@ TEST_CASE("D3: what a header announces is refused before memory is taken for it"
   CHECK(peak_growth_mib(png_of(65000, 65000), "over the limits") < 8);
   CHECK(peak_growth_mib(png_of(0x7FFFFFFF, 0x7FFFFFFF), "over the limits") < 8);
   CHECK(peak_growth_mib(png_of(65500, 1), "over the limits") < 8);
+  if (kSanitized) return;   // it surrounds and keeps what is allocated
   // The largest that is allowed takes its own three bytes a pixel, 256 MiB, and no more, although nothing else is in the file.
   CHECK(peak_growth_mib(png_of(16384, 5461), "PNG: ") < 272);
   CHECK(peak_growth_mib(jpeg("420.jpg", 16384, 5461), "JPEG: ") < 272);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "metrics/thread_stacks.h"
 #include "support/catch.h"
+#include "support/sanitized.h"
 #include "support/temporary_folder.h"
 
 #include <dlfcn.h>
@@ -89,7 +90,7 @@ bool is_in_named_function(const std::string& frame) {
   const size_t plus = frame.find("+0x");
   if (!frame.starts_with("test_metrics+0x")) return false;
   const auto offset = static_cast<std::ptrdiff_t>(std::stoull(frame.substr(plus + 1), nullptr, 16));
-  return offset > start && offset < start + 400;
+  return offset > start && offset < start + (kSanitized ? 8000 : 400);
 }
 
 bool holds_named_function(const std::vector<std::string>& frames) { return std::any_of(frames.begin(), frames.end(), is_in_named_function); }

@@ -1,0 +1,46 @@
+#include "optimizations/sharding/replicated_parameters.h"
+
+#include "comm/gradient_reducer.h"
+#include "optimizations/sharding/sharding_receipt.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+class ReplicatedParameters : public LocalParameters {
+ public:
+  ReplicatedParameters(const Model& model, ClearGradients clear, Communicator& communicator, const GradientReducerOptions& options)
+      : LocalParameters(model, clear), communicator_(communicator), reducer_(communicator, leaves(), options) {}
+
+  Scope accumulate(bool is_last) override {
+    if (is_last) reducer_.prepare();
+    return Scope();
+  }
+  void agree(at::Tensor& flag) override {
+    communicator_.all_reduce(flag)->wait();
+    flag.clamp_max_(1);
+  }
+  NamedTensors whole(const Model& model) const override { return communicator_.rank() == 0 ? model.state() : NamedTensors(); }
+
+ private:
+  std::vector<at::Tensor> leaves() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, parameter] : parameters()) all.push_back(parameter);
+    return all;
+  }
+
+  Communicator& communicator_;
+  GradientReducer reducer_;
+};
+
+}  // namespace
+
+std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
+  share_state(*context.model, *context.communicator);
+  const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20), .overlap = config.overlap_comm, .wire_type = wire_type(config)};
+  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.communicator, options);
+}
+
+}  // namespace trainopt

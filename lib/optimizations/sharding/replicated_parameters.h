@@ -1,0 +1,15 @@
+// Data parallelism (DDP): every rank has the whole model and sums its gradients with the others'.
+#pragma once
+
+#include "comm/config.h"
+#include "train/build_context.h"
+#include "train/parameter_store.h"
+
+#include <memory>
+
+namespace trainopt {
+
+/// All ranks begin with rank 0's parameters and buffers; every rank must call it.
+std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config);
+
+}  // namespace trainopt
