@@ -71,6 +71,7 @@ int run(int argc, char** argv, const Environment& environment) {
   add(checkpoint, add_checkpoint_verify);
   add(checkpoint, add_checkpoint_show);
   add(checkpoint, add_checkpoint_diff);
+  add(app, add_launch);
   add(app, add_env);
   add(app, add_arm);
   // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.

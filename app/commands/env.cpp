@@ -24,8 +24,9 @@ void print_lines(const Json& json, const std::string& indent) {
 Json launch_variables(const Environment& environment) {
   Json found = Json::object();
   for (const auto& [name, value] : environment)
-    for (const char* prefix : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_", "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "SLURM_PROCID", "SLURM_NTASKS",
-                               "SLURM_JOB_ID", "SLURM_LOCALID", "NCCL_", "CUDA_VISIBLE_DEVICES"})
+    for (const char* prefix : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "TRAINOPT_LAUNCH", "OMPI_COMM_WORLD_", "PMIX_RANK",
+                               "PMIX_NAMESPACE", "PMI_", "MPI_LOCAL", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_LOCALID",
+                               "SLURM_NODEID", "SLURM_STEP_", "SLURM_TASKS_PER_NODE", "NCCL_", "CUDA_VISIBLE_DEVICES"})
       if (name.starts_with(prefix)) found[name] = value;
   return found;
 }

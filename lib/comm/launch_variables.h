@@ -1,0 +1,36 @@
+// Reads variables strictly, and remembers which, so that a message can show them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+/// Digits and nothing else; nullopt otherwise, and above 18 of them.
+std::optional<int64_t> parse_count(std::string_view text);
+
+class LaunchVariables {
+ public:
+  explicit LaunchVariables(const std::map<std::string, std::string>& environment) : environment_(environment) {}
+
+  bool has(const std::string& name) const { return environment_.contains(name); }
+  /// nullopt if it is not set. Throws UserError if it is set to nothing.
+  std::optional<std::string> text(const std::string& name);
+  /// Throws UserError unless it is a number of at least `least`.
+  std::optional<int64_t> number(const std::string& name, int64_t least = 0);
+
+  /// "RANK=0" …, in the order in which they were read.
+  const std::vector<std::string>& read() const { return read_; }
+  /// Throws UserError: the sentence, then all that was read so far.
+  [[noreturn]] void refuse(const std::string& sentence) const;
+
+ private:
+  const std::map<std::string, std::string>& environment_;
+  std::vector<std::string> read_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,154 @@
+#include "comm/local_ranks.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/held_signals.h"
+#include "comm/rank_process.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+struct Ending {
+  int rank, status;   // as waitpid() tells it
+  int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::peer); }
+  /// The signal that ended it, or that it says it stopped for; 0: none.
+  int signal() const { return WIFSIGNALED(status) ? WTERMSIG(status) : std::max(0, WEXITSTATUS(status) - 128); }
+  std::string text() const {
+    if (WIFEXITED(status)) return fmt::format("rank {} ended with exit code {}", rank, WEXITSTATUS(status));
+    return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  }
+  /// Of several that are found at once: a rank that was killed or says what it failed of comes before one that lost a peer by it.
+  int order() const { return WIFSIGNALED(status) ? 0 : exit_code() != static_cast<int>(ExitCode::peer) ? 1 : 2; }
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const LocalRanks& spec) : spec_(spec) {
+    ranks_.reserve(static_cast<size_t>(spec.count));
+    for (int local = 0; local < spec.count; ++local) ranks_.emplace_back(spec, local, signals_.mask_before());
+  }
+
+  int run() {
+    while (std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.running(); })) {
+      wait();
+      pass_on_signals();
+      for (auto& rank : ranks_) {
+        rank.output().pump();
+        rank.errors().pump();
+      }
+      look_for_ended();
+      end_the_others();
+    }
+    // Not until their pipes end: what a rank started and left behind may hold them open.
+    for (auto& rank : ranks_)
+      for (LineRelay* relay : {&rank.output(), &rank.errors()}) {
+        relay->pump();
+        relay->finish();
+      }
+    if (failed_) {
+      const char* others = spec_.count == 1 ? "" : others_were_ended_ ? "; the others were ended" : "; the others ended too";
+      write_all(STDERR_FILENO, fmt::format("trainopt: {}{}\n", failed_->text(), others));
+      return failed_->exit_code();
+    }
+    return stopped_by_ == 0 ? 0 : 128 + stopped_by_;
+  }
+
+ private:
+  void wait() {
+    std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
+    for (auto& rank : ranks_)
+      for (const int descriptor : {rank.output().descriptor(), rank.errors().descriptor()}) sources.push_back({descriptor, POLLIN, 0});
+    int timeout_ms = -1;
+    if (deadline_) {
+      timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));
+    }
+    ::poll(sources.data(), sources.size(), timeout_ms);
+  }
+
+  void pass_on_signals() {
+    while (const auto number = signals_.next()) {
+      if (*number == SIGCHLD) continue;
+      passed_on_.insert(*number);
+      for (const auto& rank : ranks_) rank.signal(*number);
+    }
+  }
+
+  void look_for_ended() {
+    std::vector<Ending> failures;
+    for (auto& rank : ranks_) {
+      const auto status = rank.reap();
+      if (!status || *status == 0) continue;
+      const Ending ending{rank.rank(), *status};
+      if (!passed_on_.contains(ending.signal()))
+        failures.push_back(ending);
+      else if (stopped_by_ == 0)
+        stopped_by_ = ending.signal();   // the others may take their time: rank 0 may be saving
+    }
+    if (failed_ || failures.empty()) return;
+    failed_ = *std::min_element(failures.begin(), failures.end(), [](const Ending& a, const Ending& b) { return a.order() < b.order(); });
+    deadline_ = after(spec_.patience_s);
+  }
+
+  /// They mostly end by themselves, when they notice that a peer is gone, and then can say what they know.
+  void end_the_others() {
+    if (!deadline_ || Clock::now() < *deadline_) return;
+    for (const auto& rank : ranks_) {
+      others_were_ended_ |= rank.running();
+      rank.signal_group(asked_to_end_ ? SIGKILL : SIGTERM);
+    }
+    deadline_.reset();
+    if (!asked_to_end_) deadline_ = after(spec_.grace_s);
+    asked_to_end_ = true;
+  }
+
+  const LocalRanks& spec_;
+  HeldSignals signals_;   // before the ranks: none of them ends unseen
+  std::vector<RankProcess> ranks_;
+  std::set<int> passed_on_;
+  std::optional<Ending> failed_;
+  int stopped_by_ = 0;
+  bool asked_to_end_ = false, others_were_ended_ = false;
+  std::optional<Clock::time_point> deadline_;   // of the next step towards the end of the others
+};
+
+}  // namespace
+
+int run_local_ranks(const LocalRanks& spec) {
+  TRAINOPT_CHECK(spec.count > 0 && spec.nodes > 0 && spec.node_rank >= 0 && spec.node_rank < spec.nodes && !spec.command.empty());
+  TRAINOPT_CHECK(spec.nodes == 1 || !spec.master_address.empty());
+  LocalRanks complete = spec;
+  if (complete.master_address.empty()) {
+    complete.master_address = "127.0.0.1";
+    complete.master_port = free_local_port();
+  }
+  std::fflush(stdout);   // the ranks' lines do not go through it
+  return Supervisor(complete).run();
+}
+
+int free_local_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool found = descriptor >= 0 && ::bind(descriptor, generic, size) == 0 && ::getsockname(descriptor, generic, &size) == 0;
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!found) throw UserError(fmt::format("cannot find a free port of 127.0.0.1 for rank 0; name one with --rendezvous: {}", std::strerror(reason)), ExitCode::peer);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,289 @@
+#include "comm/local_ranks.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+using namespace trainopt;
+
+namespace {
+
+LocalRanks ranks_that(const std::string& script, int count = 2) {
+  LocalRanks spec;
+  spec.count = count;
+  spec.command = {"/bin/sh", "-c", script};
+  spec.environment = {{"PATH", "/usr/bin:/bin"}, {"RANK", "77"}, {"KEPT", "as it was"}};
+  return spec;
+}
+
+/// run_local_ranks() in a process of its own, whose streams are files.
+class Launcher {
+ public:
+  explicit Launcher(const LocalRanks& spec) {
+    std::fflush(stdout);   // what waits in it would come out twice
+    process_ = ::fork();
+    if (process_ != 0) return;
+    // Ranks inherit what the caller of the test left open, and ignores: shells do that to INT and QUIT of what they start in the background.
+    ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM}) std::signal(number, SIG_DFL);
+    for (const auto& [name, stream] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}})
+      ::dup2(::open((folder_ / name).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), stream);
+    ::chdir(folder_.path().c_str());
+    int code = 99;
+    try {
+      code = run_local_ranks(spec);
+    } catch (const UserError& error) {
+      ::dprintf(STDERR_FILENO, "%s", error.what());
+    }
+    ::_exit(code);
+  }
+  ~Launcher() {
+    if (process_ > 0) ::kill(process_, SIGKILL);
+    end();
+  }
+  /// The exit code; -n: killed by signal n.
+  int end() {
+    int status = 0;
+    if (process_ > 0 && ::waitpid(process_, &status, 0) == process_) {
+      process_ = -1;
+      code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    }
+    return code_;
+  }
+  void signal(int number) const { ::kill(process_, number); }
+  std::string out() const { return folder_.text("out"); }
+  std::string errors() const { return folder_.text("err"); }
+  /// Sorted: how the ranks' lines interleave is chance.
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    std::istringstream text(out());
+    for (std::string line; std::getline(text, line);) all.push_back(line);
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  void wait_for(const std::vector<std::string>& lines_of_out) const {
+    wait_until([&] { return lines() == lines_of_out; });
+    INFO(out() << errors());
+    CHECK(lines() == lines_of_out);
+  }
+  template <class Happened>
+  static void wait_until(const Happened& happened) {
+    for (const auto begin = Clock::now(); !happened() && seconds_since(begin) < 60;) ::usleep(5000);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t process_ = -1;
+  int code_ = -1000;
+};
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("each rank finds its place, and what else was in the environment") {
+  LocalRanks spec = ranks_that("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TRAINOPT_LAUNCH $KEPT", 3);
+  spec.nodes = 2;
+  spec.node_rank = 1;
+  spec.master_address = "10.0.0.1";
+  spec.master_port = 5000;
+  Launcher launcher(spec);
+  CHECK(launcher.end() == 0);
+  CHECK(launcher.errors() == "");
+  CHECK(launcher.lines() == Lines{"[3] 3/6 0/3 10.0.0.1:5000 1 as it was", "[4] 4/6 1/3 10.0.0.1:5000 1 as it was", "[5] 5/6 2/3 10.0.0.1:5000 1 as it was"});
+}
+
+TEST_CASE("one machine gets a port of its own") {
+  Launcher launcher(ranks_that("echo $MASTER_ADDR $((MASTER_PORT > 1023 && MASTER_PORT < 65536)) >&2; echo $MASTER_PORT"));
+  CHECK(launcher.end() == 0);
+  CHECK_THAT(launcher.errors(), ContainsSubstring("[0] 127.0.0.1 1\n") && ContainsSubstring("[1] 127.0.0.1 1\n"));
+  REQUIRE(launcher.lines().size() == 2);
+  CHECK(launcher.lines()[0].substr(4) == launcher.lines()[1].substr(4));
+}
+
+TEST_CASE("ranks inherit no descriptor, an empty standard input, and no blocked signal") {
+  Launcher launcher(ranks_that("ls /proc/self/fd | tr '\\n' ' '; cat; echo; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'"));
+  CHECK(launcher.end() == 0);
+  for (const char rank : {'0', '1'})   // 3 is the folder that ls reads
+    CHECK_THAT(launcher.out(), ContainsSubstring(fmt::format("[{}] 0 1 2 3 \n", rank)) &&
+                                   ContainsSubstring(fmt::format("[{}] SigBlk:0000000000000000SigIgn:0000000000000000\n", rank)));
+}
+
+TEST_CASE("lines stay whole, long ones and the last one without an end too") {
+  Launcher launcher(ranks_that("for n in 1 2 3; do head -c 200000 /dev/zero | tr '\\0' $RANK; echo; printf 'short\\n\\n'; done; printf 'no end'", 4));
+  CHECK(launcher.end() == 0);
+  Lines expected;
+  for (const char rank : {'0', '1', '2', '3'}) {
+    const std::string prefix = fmt::format("[{}] ", rank);
+    for (int time = 0; time < 3; ++time) expected.insert(expected.end(), {prefix, prefix + "short", prefix + std::string(200000, rank)});
+    expected.push_back(prefix + "no end");
+  }
+  std::sort(expected.begin(), expected.end());
+  CHECK(launcher.lines() == expected);
+  CHECK(launcher.out().back() == '\n');
+}
+
+TEST_CASE("output without lines comes in pieces, not in memory") {
+  Launcher launcher(ranks_that("head -c 5000000 /dev/zero | tr '\\0' x", 2));
+  CHECK(launcher.end() == 0);
+  const std::string out = launcher.out();
+  CHECK(std::count(out.begin(), out.end(), 'x') == 10000000);
+}
+
+TEST_CASE("one rank alone needs no prefix; the streams stay apart") {
+  Launcher launcher(ranks_that("echo result; echo trouble >&2", 1));
+  CHECK(launcher.end() == 0);
+  CHECK(launcher.out() == "result\n");
+  CHECK(launcher.errors() == "trouble\n");
+}
+
+TEST_CASE("the first rank that fails gives the exit code and is named") {
+  Launcher one(ranks_that("exit 5", 1));
+  CHECK(one.end() == 5);
+  CHECK(one.errors() == "trainopt: rank 0 ended with exit code 5\n");
+
+  Launcher first(ranks_that("test $RANK = 1 && exit 3; sleep 0.5; exit 7", 3));
+  CHECK(first.end() == 3);
+  CHECK(first.errors() == "trainopt: rank 1 ended with exit code 3; the others ended too\n");
+
+  Launcher killed(ranks_that("test $RANK = 1 && kill -9 $$; sleep 0.5; exit 7"));
+  CHECK(killed.end() == 7);
+  CHECK(killed.errors() == "trainopt: rank 1 was killed by signal 9 (Killed); the others ended too\n");
+
+  Launcher late(ranks_that("test $RANK = 1 && sleep 0.5 && exit 4; exit 0"));
+  CHECK(late.end() == 4);
+}
+
+TEST_CASE("ranks that do not end by themselves are ended, the stubborn ones and what they started too") {
+  LocalRanks spec = ranks_that("echo $$; test $RANK = 0 && exit 6; sleep 300");
+  spec.patience_s = 0.2;
+  Launcher mild(spec);
+  CHECK(mild.end() == 6);
+  CHECK(mild.errors() == "trainopt: rank 0 ended with exit code 6; the others were ended\n");
+
+  // Waits until the other ignores signals.
+  spec = ranks_that("if test $RANK = 0; then until test -e deaf; do sleep 0.01; done; kill -9 $$; fi; trap '' TERM; touch deaf; echo $$; while true; do sleep 300; done");
+  spec.patience_s = 0.1;
+  spec.grace_s = 0.1;
+  Launcher stubborn(spec);
+  CHECK(stubborn.end() == 7);
+  CHECK(stubborn.errors() == "trainopt: rank 0 was killed by signal 9 (Killed); the others were ended\n");
+  const pid_t group = std::stoi(stubborn.out().substr(4));
+  Launcher::wait_until([&] { return ::kill(-group, 0) != 0; });
+  CHECK(::kill(-group, 0) != 0);
+}
+
+TEST_CASE("signals are passed on once to every rank, and a stop is no failure") {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    INFO(number);
+    // Rank 1 takes its time to stop, longer than patience.
+    LocalRanks spec = ranks_that(fmt::format("trap 'echo got; test $RANK = 1 && sleep 0.5; exit {}' {}; echo ready; while true; do sleep 0.02; done", 128 + number, number));
+    spec.patience_s = 0.05;
+    spec.grace_s = 0.05;
+    Launcher launcher(spec);
+    launcher.wait_for({"[0] ready", "[1] ready"});
+    launcher.signal(number);
+    CHECK(launcher.end() == 128 + number);
+    CHECK(launcher.lines() == Lines{"[0] got", "[0] ready", "[1] got", "[1] ready"});
+    CHECK(launcher.errors() == "");
+  }
+}
+
+TEST_CASE("a second signal is passed on too; ranks that a passed on signal killed were stopped by it") {
+  Launcher twice(ranks_that("trap 'trap - TERM; echo once' TERM; echo ready; while true; do sleep 0.02; done"));
+  twice.wait_for({"[0] ready", "[1] ready"});
+  twice.signal(SIGTERM);
+  twice.wait_for({"[0] once", "[0] ready", "[1] once", "[1] ready"});
+  twice.signal(SIGTERM);
+  CHECK(twice.end() == 128 + SIGTERM);
+  CHECK(twice.errors() == "");
+
+  Launcher goes_on(ranks_that("trap 'echo saved; exit 0' USR2; echo ready; while true; do sleep 0.02; done"));
+  goes_on.wait_for({"[0] ready", "[1] ready"});
+  goes_on.signal(SIGUSR2);
+  CHECK(goes_on.end() == 0);
+}
+
+TEST_CASE("a rank that fails during a stop has failed") {
+  Launcher launcher(ranks_that("trap 'exit $((RANK ? 8 : 143))' TERM; echo ready; while true; do sleep 0.02; done"));
+  launcher.wait_for({"[0] ready", "[1] ready"});
+  launcher.signal(SIGTERM);
+  CHECK(launcher.end() == 8);
+  CHECK_THAT(launcher.errors(), ContainsSubstring("rank 1 ended with exit code 8"));
+}
+
+TEST_CASE("nohup stays nohup") {
+  struct sigaction ignore {}, before {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGHUP, &ignore, &before);
+  Launcher launcher(ranks_that("echo ready; until test -e go; do sleep 0.02; done"));
+  ::sigaction(SIGHUP, &before, nullptr);
+  launcher.wait_for({"[0] ready", "[1] ready"});
+  launcher.signal(SIGHUP);
+  launcher.signal(SIGINT);
+  CHECK(launcher.end() == 128 + SIGINT);
+}
+
+TEST_CASE("ranks do not outlive a launcher that is killed") {
+  Launcher launcher(ranks_that("trap '' TERM HUP INT; echo $$; while true; do sleep 0.02; done"));
+  Launcher::wait_until([&] { return launcher.lines().size() == 2; });
+  const Lines lines = launcher.lines();
+  REQUIRE(lines.size() == 2);
+  launcher.signal(SIGKILL);
+  CHECK(launcher.end() == -SIGKILL);
+  for (const auto& line : lines) {
+    const pid_t rank = std::stoi(line.substr(4));
+    Launcher::wait_until([&] { return ::kill(rank, 0) != 0; });
+    CHECK(::kill(rank, 0) != 0);
+  }
+}
+
+TEST_CASE("a reader that goes away ends no rank") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::dup2(pipe[1], STDOUT_FILENO);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+    ::_exit(run_local_ranks(ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0")));
+  }
+  ::close(pipe[1]);
+  ::close(pipe[0]);
+  int status = -1;
+  ::waitpid(process, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("what a rank leaves behind with its streams holds nobody up") {
+  Launcher launcher(ranks_that("(sleep 30; echo late) & echo done; echo $!"));
+  CHECK(launcher.end() == 0);
+  CHECK_THAT(launcher.out(), ContainsSubstring("[0] done\n") && ContainsSubstring("[1] done\n") && !ContainsSubstring("late"));
+  for (const auto& line : launcher.lines())
+    if (const int left = std::atoi(line.substr(4).c_str()); left > 1) ::kill(left, SIGKILL);
+}
+
+TEST_CASE("a program that cannot be started is one sentence, and nothing stays") {
+  LocalRanks spec = ranks_that("", 3);
+  spec.command = {"/no/such/program", "run"};
+  CHECK_THROWS_WITH(run_local_ranks(spec), "cannot start rank 0: No such file or directory: /no/such/program");
+  spec.command = {"/etc/passwd"};
+  CHECK_THROWS_WITH(run_local_ranks(spec), "cannot start rank 0: Permission denied: /etc/passwd");
+  CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+  sigset_t mask;
+  ::sigprocmask(SIG_BLOCK, nullptr, &mask);
+  CHECK_FALSE(sigismember(&mask, SIGTERM));
+}
+
+TEST_CASE("free ports are free") {
+  for (int time = 0; time < 20; ++time) CHECK((free_local_port() > 1023 && free_local_port() < 65536));
+}
