@@ -1,5 +1,8 @@
 #include "app/arguments.h"
 
+#include "comm/launch_environment.h"
+
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -62,18 +65,16 @@ Sources RecipeArguments::split(const CLI::App& command) const {
   return sources;
 }
 
-LoadedRecipe RecipeArguments::load(const CLI::App& command) const {
+LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_t> ranks) const {
   const Sources sources = split(command);
   if (sources.files.empty()) throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
-  return load_recipe(sources);
+  return load_recipe(sources, ranks);
 }
 
-void refuse_several_ranks(const Environment& environment) {
-  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const auto found = environment.find(name);
-    if (found != environment.end() && found->second != "1")
-      throw UserError(fmt::format("this build trains on one rank and cannot join a launch of several yet: {}={}", name, found->second));
-  }
+void refuse_several_ranks(const Environment& environment, const std::string& command) {
+  const Launch launch = read_launch(environment);
+  if (launch.place.ranks > 1)
+    throw UserError(fmt::format("{} is no job of several ranks, only trainopt run is; start it by itself: {}", command, fmt::join(launch.variables, " ")));
 }
 
 bool colored_output(const Speech& speech) { return !speech.no_color && ::isatty(STDOUT_FILENO) == 1; }

@@ -34,11 +34,11 @@ struct RecipeArguments {
   void add_to(CLI::App& command, const std::string& what = "RECIPE... [key=value ...]");
   /// Recipes and overrides apart. Throws UserError for a word that is neither an option, a recipe nor an override.
   Sources split(const CLI::App& command) const;
-  LoadedRecipe load(const CLI::App& command) const;
+  LoadedRecipe load(const CLI::App& command, std::optional<int64_t> ranks = 1) const;
 };
 
-/// Throws UserError if a launcher started several ranks, which this build cannot train on; a launcher is never ignored.
-void refuse_several_ranks(const Environment& environment);
+/// Throws UserError if a launcher started several ranks: `command` runs as one. A launcher is never ignored.
+void refuse_several_ranks(const Environment& environment, const std::string& command);
 
 /// Whether standard output is a terminal that colours were not taken from.
 bool colored_output(const Speech& speech);

@@ -29,7 +29,7 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
 }
 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
-  refuse_several_ranks(context.environment);
+  refuse_several_ranks(context.environment, "trainopt ablate");
   handle_signals();
   Recipe recipe = arguments.recipes.load(command).recipe;
   AblationRequest request{.sources = arguments.recipes.split(command), .folder = {}, .options = arguments.measure.options(), .until = arguments.measure.end()};

@@ -127,7 +127,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
       throw UserError("to judge finished runs name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
     return compare_finished(files, arguments);
   }
-  refuse_several_ranks(context.environment);
+  refuse_several_ranks(context.environment, "trainopt compare");
   handle_signals();
   const auto [a, b] = arms_of(command, arguments, files, overrides);
   return compare_recipes(a, b, arguments, context.speech);

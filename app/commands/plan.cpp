@@ -17,7 +17,7 @@ Command add_plan(CLI::App& app) {
     ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
-    refuse_several_ranks(context.environment);
+    refuse_several_ranks(context.environment, "trainopt plan");
     const auto loaded = recipes->load(*command);
     const Machine here = detect_machine();
     Plan plan = make_plan(loaded.recipe, assumptions->empty() ? here : assume(here, *assumptions));

@@ -1,6 +1,7 @@
 // trainopt run RECIPE...: train.
 #include "app/commands.h"
 #include "app/explain.h"
+#include "app/job_member.h"
 #include "app/measure_options.h"
 #include "app/run_directory.h"
 #include "app/run_report.h"
@@ -28,26 +29,50 @@
 namespace trainopt {
 namespace {
 
+constexpr const char* kCheckpoints = "checkpoints";
+
 /// What the run is, written before it starts.
 void write_beginning(const std::filesystem::path& run_dir, const Recipe& recipe, const Plan& plan) {
   write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
   write_file(run_dir / "plan.json", plan_json(plan).dump(2) + "\n");
 }
 
-/// The state to go on from, if there is one, read and compared with the recipe.
-std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe, Plan& plan) {
+/// Where a run begins: rank 0 finds out, all ranks do the same.
+struct Beginning {
+  RunFolder folder;                                  ///< `from`: what the recipe names, until it is known what is read
+  std::optional<std::filesystem::path> checkpoint;   ///< to go on from
+  bool nothing_left = false;
+};
+
+Json to_json(const Beginning& beginning) {
+  return {{"path", beginning.folder.path.string()}, {"continues", beginning.folder.continues}, {"checkpoint", beginning.checkpoint ? Json(beginning.checkpoint->string()) : Json()},
+          {"nothing_left", beginning.nothing_left}};
+}
+
+Beginning beginning_from(const Json& json) {
+  const Json& checkpoint = json.at("checkpoint");
+  return {.folder = {.path = json.at("path").get<std::string>(), .continues = json.at("continues").get<bool>(), .from = std::nullopt},
+          .checkpoint = checkpoint.is_null() ? std::nullopt : std::optional<std::filesystem::path>(checkpoint.get<std::string>()),
+          .nothing_left = json.at("nothing_left").get<bool>()};
+}
+
+/// The state to go on from, if there is one.
+std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe) {
   if (recipe.checkpoint.resume == "none") return std::nullopt;
-  std::optional<ArchiveReader> state;
-  if (folder.from) state = read_checkpoint(*folder.from);
-  else state = read_newest_checkpoint(checkpoints, [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+  if (folder.from) return read_checkpoint(*folder.from);
+  return read_newest_checkpoint(checkpoints, [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+}
+
+/// Compares it with the recipe; says in the plan what it means.
+void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
+  if (recipe.checkpoint.resume == "none") return;
   if (!state) {
     plan.notes.push_back(fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
-    return state;
+    return;
   }
-  const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}).recipe;
-  for (auto& note : check_resume(stored, recipe)) plan.notes.push_back(std::move(note));
+  const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
+  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.place.ranks)) plan.notes.push_back(std::move(note));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
-  return state;
 }
 
 /// Whether the run directory is of a run that came to its end, and the recipe asks for no more.
@@ -57,25 +82,37 @@ bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& sta
   return summary.is_object() && summary.value("status", "") == "done" && summary.value("steps", int64_t{0}) == state.integer("step");
 }
 
-/// Hands on what the trainer says. Until there is a report only the watchdog hears it: a run directory that a run goes on in stays as it is
+/// Hands on what the trainer says. Until there is a report, and on other ranks than the first, only the watchdog hears it: a run directory that a run goes on in stays as it is
 /// until the trainer has taken the state.
 class Relay : public RunListener {
  public:
-  explicit Relay(Watchdog& watchdog) : watchdog_(watchdog) {}
-  void step_done(const Row& row) override { report->step_done(row); }
-  void evaluated(int64_t step, const EvaluationResult& result) override { report->evaluated(step, result); }
-  void not_finite(const NonfiniteStep& event) override { report->not_finite(event); }
-  void save(ArchiveWriter& archive) override { report->save(archive); }
-  void at(const char* stage, int64_t steps) override { watchdog_.at(stage, steps); }
+  Relay(Watchdog& watchdog, JobMember& member) : watchdog_(watchdog), member_(member) {}
+  void step_done(const Row& row) override {
+    if (report) report->step_done(row);
+  }
+  void evaluated(int64_t step, const EvaluationResult& result) override {
+    if (report) report->evaluated(step, result);
+  }
+  void not_finite(const NonfiniteStep& event) override {
+    if (report) report->not_finite(event);
+  }
+  void save(ArchiveWriter& archive) override {
+    if (report) report->save(archive);
+  }
+  void at(const char* stage, int64_t steps) override {
+    watchdog_.at(stage, steps);
+    member_.at(stage, steps);
+  }
 
-  std::optional<RunReport> report;
+  std::optional<RunReport> report;   ///< rank 0's
 
  private:
   Watchdog& watchdog_;
+  JobMember& member_;
 };
 
 CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe,
-                                           const std::optional<ArchiveReader>& state) {
+                                           const std::optional<ArchiveReader>& state, const JobMember& member) {
   CheckpointWriterOptions options{.root = checkpoints, .every_n_steps = recipe.checkpoint.every_n_steps, .keep_last = recipe.checkpoint.keep_last,
                                   .background = recipe.checkpoint.background};
   if (state && folder.continues) options.keep.push_back(state->integer("step"));
@@ -83,6 +120,11 @@ CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::f
   options.versions = {{"trainopt", TRAINOPT_VERSION}, {"libtorch", TORCH_VERSION}};
   options.before_commit = [run_dir = folder.path] { RunReport::sync_records(run_dir); };
   options.requested = &save_request();
+  options.place = member.place();
+  if (!member.alone()) {
+    options.put = member.put();
+    options.get = member.get();
+  }
   return options;
 }
 
@@ -96,10 +138,7 @@ RunEnd end_of(const RunOutcome& outcome, const Plan& plan, const std::optional<i
           0};
 }
 
-RunEnd failure(const std::exception& error) {
-  const auto [message, code] = explain(error);
-  return {"failed", message, static_cast<int>(code)};
-}
+RunEnd failure(const JobMember::End& end) { return {"failed", end.message, static_cast<int>(end.code)}; }
 
 /// What ended the run is what the user must read, also where its summary cannot be written.
 void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, const RunEnd& end, double before_training) {
@@ -121,38 +160,68 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
 
-int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings) {
+/// On rank 0: takes the run directory and reads what is there. The lock is held, and the log written, from here on.
+Beginning begin(const Recipe& recipe, Plan& plan, std::optional<RunLock>& lock, std::optional<ArchiveReader>& state) {
+  Beginning beginning{.folder = choose_run_directory(recipe), .checkpoint = std::nullopt};
+  const auto& run_dir = beginning.folder.path;
+  lock.emplace(run_dir);
+  log_to_file(run_dir / "run.log");
+  if (beginning.folder.continues) remove_drafts(run_dir / kCheckpoints);
+  state = read_state(beginning.folder, run_dir / kCheckpoints, recipe);
+  check_state(state, beginning.folder, recipe, plan);
+  if (state) beginning.checkpoint = state->where();
+  beginning.nothing_left = beginning.folder.continues && state && nothing_left(run_dir, *state, plan);
+  return beginning;
+}
+
+/// One rank of several says why the job ended: the one that failed, or the first that noticed that another is gone.
+void say_end(const JobMember::End& end, const JobMember& member) {
+  if (end.told) spdlog::debug("{}", end.message);
+  else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.place().rank), end.message.c_str());
+}
+
+int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member) {
   const auto began = Clock::now();
-  const Machine machine = detect_machine();
+  Machine machine = detect_machine();
+  machine.place = member.place();
+  if (const auto cores = member.cores()) machine.cores = *cores;
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
   apply(plan.process);
-  const RunFolder folder = choose_run_directory(loaded.recipe);
+  std::optional<RunLock> lock;
+  std::optional<ArchiveReader> state;
+  const Beginning beginning = beginning_from(member.decided("beginning", [&] { return to_json(begin(loaded.recipe, plan, lock, state)); }));
+  const RunFolder& folder = beginning.folder;
   const auto& run_dir = folder.path;
-  const RunLock lock(run_dir);
-  log_to_file(run_dir / "run.log");
   Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds, .grace_s = loaded.recipe.checkpoint.grace_period.seconds, .run_dir = run_dir,
-                     .stop_signal = &stop_signal()});
-  watchdog.at("reading the checkpoint", 0);
-  const auto checkpoints = run_dir / "checkpoints";
-  if (folder.continues) remove_drafts(checkpoints);
-  std::optional<ArchiveReader> state = read_state(folder, checkpoints, loaded.recipe, plan);
-  if (folder.continues && state && nothing_left(run_dir, *state, plan)) {
-    std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir.c_str(), counted(*plan.steps, "step").c_str());
+                     .rank = member.place().rank, .stop_signal = &stop_signal()});
+  if (!member.is_first()) {
+    log_to_file(run_dir / fmt::format("run-rank{}.log", member.place().rank));
+    watchdog.at("reading the checkpoint", 0);
+    if (beginning.checkpoint) state = read_checkpoint(*beginning.checkpoint);
+  }
+  if (beginning.nothing_left) {
+    if (member.is_first()) std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir.c_str(), counted(*plan.steps, "step").c_str());
     return 0;
   }
-  if (!speech.quiet) std::printf("%s\n", plan_text(plan).c_str());
-  std::fflush(stdout);
-  if (speech.quiet)   // the plan's text says it too
-    for (const auto& entry : plan.switches)
-      if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
+  if (member.is_first()) {
+    if (!speech.quiet) std::printf("%s\n", plan_text(plan).c_str());
+    std::fflush(stdout);
+    if (speech.quiet)   // the plan's text says it too
+      for (const auto& entry : plan.switches)
+        if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
+  }
+  watchdog.at("meeting the other ranks", 0);
+  member.open_communicator(plan.device);
 
+  const auto checkpoints = run_dir / kCheckpoints;
   std::optional<RecordsSoFar> so_far;
   if (folder.continues) so_far = state ? RecordsSoFar::of(*state) : RecordsSoFar{};
-  CheckpointWriter writer(checkpoint_options(folder, checkpoints, loaded.recipe, state));
-  Relay relay(watchdog);
+  CheckpointWriter writer(checkpoint_options(folder, checkpoints, loaded.recipe, state, member));
+  Relay relay(watchdog, member);
   const auto take_run_directory = [&] {
+    if (!member.is_first()) return;
     if (so_far)
       if (const auto newer = set_aside_newer(checkpoints, so_far->step); !newer.empty())
         spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}", fmt::join(newer, ", "));
@@ -165,21 +234,29 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   try {
     if (!folder.continues) take_run_directory();
     trainer.emplace(plan, run_dir, relay, stop_signal(),
-                    Persistence{.checkpoints = &writer, .resume = state ? &*state : nullptr, .forks = state && !folder.continues});
+                    Persistence{.checkpoints = &writer, .resume = state ? &*state : nullptr, .forks = state && !folder.continues}, member.communicator());
     state.reset();   // its tensors are as large as the trainer's
     if (folder.continues) take_run_directory();
     before_training = seconds_since(began);
     trainer->run();
-    if (const auto bad = first_not_finite(trainer->model().state()))
+    const NamedTensors weights = trainer->weights();
+    if (const auto bad = first_not_finite(weights))
       throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad), ExitCode::diverged);
-    trainer->model().save_weights(run_dir / "weights.safetensors", {{"format", "pt"}});
+    if (member.is_first()) save_tensors(run_dir / "weights.safetensors", weights, {{"format", "pt"}});
   } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
-    if (relay.report) finish_failed(*relay.report, plan, trainer ? &*trainer : nullptr, failure(error), before_training);
+    const auto end = member.end_of(error);
+    if (relay.report) finish_failed(*relay.report, plan, trainer ? &*trainer : nullptr, failure(end), before_training);
+    if (!member.alone()) {
+      watchdog.finished();
+      say_end(end, member);
+      member.leave_alone(static_cast<int>(end.code));   // the trainer's exchanges hang on ranks that will not answer
+    }
     throw;
   }
   const RunEnd end = end_of(trainer->outcome(), plan, writer.saved_step());
-  relay.report->finish(plan, &*trainer, end, before_training);
+  if (relay.report) relay.report->finish(plan, &*trainer, end, before_training);
   watchdog.finished();
+  member.leave_together();
   trainer.reset();
   if (!ceilings || end.status != "done") return end.exit_code;
   show_ceilings(loaded.recipe, machine, run_dir, *ceilings, speech);
@@ -202,13 +279,23 @@ Command add_run(CLI::App& app) {
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
-    refuse_several_ranks(context.environment);
+    const Launch launch = read_launch(context.environment);
     handle_signals();
     if (!run_dir->empty()) recipes->words.push_back(fmt::format("run_dir={}", Json(*run_dir).dump()));   // quoted: any path is one YAML scalar
     if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    return train(recipes->load(*command), context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt);
+    if (*ceilings && launch.place.ranks > 1) throw UserError("--ceilings measures one rank; leave it out with several");
+    const LoadedRecipe loaded = recipes->load(*command, launch.place.ranks);
+    JobMember member(launch, loaded.recipe);
+    if (member.alone()) return train(loaded, context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt, member);
+    try {
+      return train(loaded, context.speech, injections, std::nullopt, member);
+    } catch (const std::exception& error) {   // named recovery: a job ends together
+      const auto end = member.end_of(error);
+      say_end(end, member);
+      member.leave_alone(static_cast<int>(end.code));
+    }
   };
 }
 

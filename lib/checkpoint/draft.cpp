@@ -88,10 +88,14 @@ void CheckpointDraft::add(const std::string& name, std::string_view bytes) {
 }
 
 void CheckpointDraft::add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
+  manifest_.files[name] = write_part(folder_, name, tensors, metadata);
+}
+
+StoredFile write_part(const std::filesystem::path& folder, const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
   TRAINOPT_CHECK(is_stored_name(name));
-  File file = File::create(folder_ / name);
+  File file = File::create(folder / name);
   const Checksum checksum = append_safetensors(file, tensors, metadata);
-  manifest_.files[name] = finish(file, checksum);
+  return finish(file, checksum);
 }
 
 std::filesystem::path CheckpointDraft::commit(int64_t world_size, const std::map<std::string, std::string>& versions) {

@@ -25,6 +25,9 @@ class CheckpointDraft {
   // Written, fsynced, hashed on the way. Throw UserError(storage).
   void add(const std::string& name, std::string_view bytes);
   void add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata = {});
+  /// Where other processes put their files with write_part(), to be listed here.
+  const std::filesystem::path& folder() const { return folder_; }
+  void list(const std::string& name, const StoredFile& file) { manifest_.files[name] = file; }
 
   /// Manifest, fsyncs, rename to `root/step-00001234` (one that is there already is replaced at one moment), fsync of `root`, then `root/latest`
   /// points to it. Returns the folder. Throws UserError(storage); `latest` then leads to a whole checkpoint if it did before, and whatever has a
@@ -37,5 +40,8 @@ class CheckpointDraft {
   std::filesystem::path root_, folder_;   ///< folder_: what goes away at the end, empty if nothing does
   Manifest manifest_;
 };
+
+/// Another process's file in a draft: written and fsynced. Throws UserError(storage).
+StoredFile write_part(const std::filesystem::path& folder, const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata = {});
 
 }  // namespace trainopt

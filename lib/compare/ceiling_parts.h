@@ -27,6 +27,7 @@ class NoUpdates : public Optimizer {
   void set_learning_rate(double) override {}
   void save(ArchiveWriter&) const override {}
   void load(const ArchiveReader&) override {}
+  int64_t state_bytes() const override { return 0; }
 
  private:
   void update(ParameterStore&, const at::Tensor&) override {}

@@ -125,12 +125,12 @@ void Watchdog::end_stuck(double seconds) {
   const std::string stage = stage_.load();
   const int64_t step = step_.load();
   const std::string reason = fmt::format("no progress for {} in {} after step {}", to_text(Duration{options_.timeout_s}), stage, step);
-  const auto file = options_.run_dir / "hang-rank0.json";
+  const auto file = options_.run_dir / fmt::format("hang-rank{}.json", options_.rank);
   Json report = {{"schema_version", 1}, {"stage", stage}, {"step", step}, {"seconds_without_progress", seconds}, {"host", host_name()},
                  {"pid", ::getpid()}, {"time", time_now()}, {"threads", Json::array()}};
   for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
   const auto problem = write_in_time(file, report);
-  write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
+  if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
   say(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
                   problem ? "where its threads stood is not known: " + *problem : "where its threads stood is in " + file.string()));
   options_.end(kHung);
@@ -139,7 +139,7 @@ void Watchdog::end_stuck(double seconds) {
 void Watchdog::end_unsaved(int signal) {
   const std::string reason =
       fmt::format("stopped by signal {} before all was saved: that took longer than {} (checkpoint.grace_period)", signal, to_text(Duration{options_.grace_s}));
-  write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
+  if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
   say(reason);
   options_.end(128 + signal);
 }

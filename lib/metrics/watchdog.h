@@ -23,6 +23,7 @@ class Watchdog {
     double timeout_s = std::numeric_limits<double>::infinity();   ///< without progress; time in which the whole process was stopped does not count
     double grace_s = std::numeric_limits<double>::infinity();     ///< from a stop signal to finished()
     std::filesystem::path run_dir;
+    int64_t rank = 0;                                             ///< in the file's name; only rank 0 writes the summary
     const std::atomic<int>* stop_signal = nullptr;                ///< 0 until there was one; null: none is awaited
     std::function<void(int)> end = ::_exit;                       ///< called once at most, by the watchdog's thread
   };

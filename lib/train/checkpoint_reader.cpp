@@ -44,8 +44,10 @@ ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
   if (state["schema_version"] != kStateVersion)
     refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}", state["schema_version"].dump(), kStateVersion));
   read_verified(folder, manifest, kRecipeFile);   // for whoever reads it next
-  if (manifest.world_size != 1) refuse(folder, fmt::format("it was written by {} ranks and this build trains on one", manifest.world_size));
-  return {folder, load_tensors(folder / rank_file(0), listed(manifest, folder, rank_file(0)).xxh3), std::move(state)};
+  NamedTensors tensors;
+  for (int64_t rank = 0; rank < manifest.world_size; ++rank)
+    for (auto& entry : load_tensors(folder / rank_file(rank), listed(manifest, folder, rank_file(rank)).xxh3)) tensors.push_back(std::move(entry));
+  return {folder, std::move(tensors), std::move(state)};
 }
 
 std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root, const std::function<void(const std::string&)>& rejected) {

@@ -81,15 +81,32 @@ void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
 
 void CheckpointWriter::write(const Job& job) {
   require_finite(job.tensors, job.step);
+  ++written_;
+  if (options_.place.is_first()) write_whole(job);
+  else write_part_of(job);
+}
+
+void CheckpointWriter::write_part_of(const Job& job) {
+  const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
+  const StoredFile file = write_part(folder, rank_file(options_.place.rank), tensor_entries(job.tensors).entries, {{"format", "pt"}});
+  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.place.rank), Json{file.bytes, file.xxh3}.dump());
+}
+
+void CheckpointWriter::write_whole(const Job& job) {
   int64_t bytes = static_cast<int64_t>(job.state.size() + options_.recipe.size());
   const TensorEntries tensors = tensor_entries(job.tensors);
   for (const auto& entry : tensors.entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
   CheckpointDraft draft(options_.root, job.step, bytes);
+  if (options_.place.ranks > 1) options_.put(fmt::format("checkpoint/{}", written_), draft.folder().string());
   draft.add_tensors(rank_file(0), tensors.entries, {{"format", "pt"}});
   draft.add(kStateFile, job.state);
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();
-  draft.commit(/*world_size=*/1, options_.versions);
+  for (int64_t rank = 1; rank < options_.place.ranks; ++rank) {
+    const Json part = Json::parse(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
+    draft.list(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
+  }
+  draft.commit(options_.place.ranks, options_.versions);
   {
     const std::lock_guard lock(mutex_);
     saved_step_ = job.step;

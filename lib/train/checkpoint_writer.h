@@ -27,6 +27,10 @@ struct CheckpointWriterOptions {
   std::map<std::string, std::string> versions;             ///< for people
   std::function<void()> before_commit = [] {};             ///< records that must be on the disk before the checkpoint is; on the writing thread
   std::atomic<bool>* requested = nullptr;                  ///< somebody asked for one now
+  RankPlace place;                                         ///< each rank writes a file; rank 0 the rest, when all are there
+  /// Texts for other ranks, and theirs, waited for; only with several ranks. On the writing thread.
+  std::function<void(const std::string& key, const std::string& value)> put;
+  std::function<std::string(const std::string& key)> get;
 };
 
 class CheckpointWriter {
@@ -59,10 +63,13 @@ class CheckpointWriter {
   };
   Job copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory);
   void write(const Job& job);
+  void write_part_of(const Job& job);
+  void write_whole(const Job& job);
   void run();
   void wait_until_idle();
 
   CheckpointWriterOptions options_;
+  int64_t written_ = 0;                                    ///< the same on all ranks: names what they tell each other
   std::map<std::string, at::Tensor> buffers_;              ///< reused from save to save; read by the writing thread only while busy_
   mutable std::mutex mutex_;
   std::condition_variable wake_;
