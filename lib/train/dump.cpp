@@ -56,6 +56,7 @@ class DumpingParameters : public ParameterStore {
   Scope accumulate(bool is_last) override { return inner_->accumulate(is_last); }
   void finish_gradients() override { inner_->finish_gradients(); }
   std::vector<at::Tensor> gradients() const override { return inner_->gradients(); }
+  void updated() override { inner_->updated(); }
   void agree(at::Tensor& flag) override { inner_->agree(flag); }
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override { inner_->save(archive, prefix, tensors); }
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override { inner_->load(archive, prefix, tensors); }

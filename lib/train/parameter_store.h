@@ -51,6 +51,8 @@ class ParameterStore {
   /// an undefined tensor.
   virtual at::Tensor clip(std::optional<double> max_norm) = 0;
   virtual void clear_gradients() = 0;
+  /// parameters() have new values: those that others have too must reach them.
+  virtual void updated() {}
 
   /// `flag`, a float on the device, becomes 1 if it is on any rank: where ranks must decide alike.
   virtual void agree(at::Tensor&) {}

@@ -194,6 +194,7 @@ void Trainer::update_step() {
   optimizer_->step(*parameters_, hold);
   precision_->update(overflow, guard_->flag());
   average_->update(*parameters_, hold);
+  parameters_->updated();
   guard_->settle_buffers();
   gradient_bytes_ = parameters_->gradient_bytes();
   parameters_->clear_gradients();
@@ -495,6 +496,7 @@ void Trainer::load(const ArchiveReader& archive) {
   std::vector<at::Tensor> parameters;
   for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
   parameters_->load(archive, "model.", parameters);
+  parameters_->updated();
   for (auto [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
   optimizer_->load(archive);
   if (same_precision) precision_->load(archive);

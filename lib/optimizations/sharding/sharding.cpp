@@ -1,6 +1,7 @@
 #include "optimizations/sharding/sharding.h"
 
 #include "optimizations/sharding/replicated_parameters.h"
+#include "optimizations/sharding/sharded_parameters.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/plan.h"
 
@@ -11,13 +12,27 @@ constexpr const char* kBy = "parallel.sharding_strategy";
 
 std::string when(const ParallelConfig& config) { return config.overlap_comm ? "while backward goes on" : "after backward"; }
 
+const char* what_each_has(ShardingStrategy strategy) {
+  switch (strategy) {
+    case ShardingStrategy::none: return "the whole model";
+    case ShardingStrategy::zero1: return "a share of the optimizer's state";
+    case ShardingStrategy::zero2: return "a share of gradients and optimizer's state";
+    case ShardingStrategy::zero3: return "a share of parameters, gradients and optimizer's state";
+  }
+  return "";
+}
+
 }  // namespace
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
   const int64_t ranks = plan.machine.place.ranks;
   if (ranks == 1) return Outcome::none("there is one rank: nothing to share or to send");
-  plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) { return make_replicated_parameters(context, config); });
-  return Outcome::applied(fmt::format("{}: each of {} ranks has the whole model; gradients are summed {}", strategy_name(config.sharding_strategy), ranks, when(config)),
+  const ShardingStrategy strategy = config.sharding_strategy;
+  if (strategy == ShardingStrategy::none)
+    plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) { return make_replicated_parameters(context, config); });
+  else
+    plan.parameters.fill(kBy, "a share on each rank", [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
+  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}", strategy_name(strategy), ranks, what_each_has(strategy), when(config)),
                           sharding_receipt(plan, config));
 }
 

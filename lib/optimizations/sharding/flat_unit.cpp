@@ -1,0 +1,87 @@
+#include "optimizations/sharding/flat_unit.h"
+
+#include "base/error.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+/// Takes or gives back the memory behind a tensor; its views stay what they are, and are used only while it is there.
+void resize_storage(const at::Tensor& tensor, size_t bytes) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  if (storage->nbytes() == bytes) return;
+  storage->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device()) : storage->allocator()->allocate(bytes));
+  storage->set_nbytes(bytes);
+}
+
+size_t bytes_of(const at::Tensor& flat) { return static_cast<size_t>(flat.numel()) * flat.element_size(); }
+
+}  // namespace
+
+FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole) : communicator_(communicator), keeps_whole_(keeps_whole) {
+  const at::NoGradGuard no_grad;
+  int64_t count = 0;
+  for (const auto& [name, parameter] : parameters) {
+    TRAINOPT_CHECK(parameter.is_non_overlapping_and_dense() && parameter.scalar_type() == at::kFloat);
+    pieces_.push_back({name, parameter, parameter.sizes().vec(), parameter.strides().vec(), count, parameter.numel()});
+    count += parameter.numel();
+  }
+  share_ = (count + communicator_.ranks() - 1) / communicator_.ranks();
+  const auto options = parameters.front().second.options().requires_grad(false);
+  whole_ = at::zeros({padded()}, options);
+  for (auto& piece : pieces_) {
+    at::Tensor view = piece_of(whole_, piece);
+    view.copy_(piece.parameter);
+    piece.parameter.set_data(view);
+  }
+  own_ = own_part(whole_);
+  if (keeps_whole_) return;
+  own_ = own_.clone();
+  release();
+}
+
+FlatUnit::Range FlatUnit::own_range(const FlatPiece& piece) const {
+  const int64_t first = communicator_.rank() * share_, begin = std::max(piece.begin, first), end = std::min(piece.begin + piece.count, first + share_);
+  if (begin >= end) return {};
+  return {.in_piece = begin - piece.begin, .in_own = begin - first, .count = end - begin};
+}
+
+at::Tensor FlatUnit::whole_of(const at::Tensor& own) const {
+  at::Tensor all = at::empty({padded()}, own.options());
+  communicator_.all_gather(all, own)->wait();
+  return all;
+}
+
+void FlatUnit::gather() {
+  if (fresh_) return;
+  if (!keeps_whole_) resize_storage(whole_, bytes_of(whole_));
+  fresh_ = true;
+  coming_ = communicator_.all_gather(whole_, own_);
+}
+
+void FlatUnit::use() {
+  gather();
+  finish_exchange();
+}
+
+/// An exchange that is on its way must have ended before its memory goes.
+void FlatUnit::finish_exchange() {
+  if (coming_) std::exchange(coming_, nullptr)->wait();
+}
+
+void FlatUnit::release() {
+  if (keeps_whole_) return;
+  finish_exchange();
+  resize_storage(whole_, 0);
+  fresh_ = false;
+}
+
+void FlatUnit::outdate() {
+  finish_exchange();
+  fresh_ = false;
+}
+
+}  // namespace trainopt

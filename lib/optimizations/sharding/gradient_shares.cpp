@@ -1,0 +1,83 @@
+#include "optimizations/sharding/gradient_shares.h"
+
+#include "base/error.h"
+#include "train/autograd_hooks.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options, std::function<void()> complete)
+    : unit_(unit), communicator_(communicator), options_(options), complete_(std::move(complete)) {
+  const auto type = unit_.own().options();
+  if (options_.keeps_whole) {
+    whole_ = at::zeros({unit_.padded()}, type);
+    own_ = unit_.own_part(whole_);
+  } else {
+    own_ = at::zeros({unit_.share()}, type);
+  }
+  for (size_t i = 0; i < unit_.pieces().size(); ++i) {
+    const FlatPiece& piece = unit_.pieces()[i];
+    at::Tensor leaf = piece.parameter;
+    if (options_.keeps_whole) leaf.mutable_grad() = unit_.piece_of(whole_, piece);   // backward adds in place
+    after_gradient(leaf, [this, i] { take(i); });
+  }
+}
+
+void GradientShares::begin(bool is_last) {
+  send_rest();   // of the micro-batch before, where each one sends
+  sends_ = is_last || !options_.keeps_whole;
+  sent_ = false;
+  taken_ = 0;
+}
+
+void GradientShares::take(size_t index) {
+  const FlatPiece& piece = unit_.pieces()[index];
+  if (!options_.keeps_whole) {
+    const at::NoGradGuard no_grad;
+    at::Tensor leaf = piece.parameter;
+    if (!whole_.defined()) whole_ = at::zeros({unit_.padded()}, own_.options());
+    unit_.piece_of(whole_, piece).copy_(leaf.grad());
+    leaf.mutable_grad().reset();
+  }
+  if (++taken_ < unit_.pieces().size()) return;
+  if (options_.overlap && sends_) send();
+  complete_();
+}
+
+void GradientShares::send_rest() {
+  if (sends_ && !sent_) send();
+}
+
+void GradientShares::send() {
+  sent_ = true;
+  if (!whole_.defined()) whole_ = at::zeros({unit_.padded()}, own_.options());
+  const at::Tensor whole = options_.wire_type ? whole_.to(*options_.wire_type) : whole_;
+  const at::Tensor share = options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
+  while (flying_.size() > 1) land();   // no more memory than for two
+  flying_.push_back({share, whole, communicator_.reduce_scatter(share, whole)});
+  if (!options_.keeps_whole) whole_.reset();
+}
+
+void GradientShares::land() {
+  Flight flight = std::move(flying_.front());
+  flying_.pop_front();
+  flight.exchange->wait();
+  if (flight.share.is_same(own_)) return;
+  const at::NoGradGuard no_grad;
+  if (options_.keeps_whole) own_.copy_(flight.share);
+  else own_.add_(flight.share);
+}
+
+void GradientShares::finish() {
+  while (!flying_.empty()) land();
+}
+
+void GradientShares::clear() {
+  if (options_.keeps_whole) whole_.zero_();
+  else own_.zero_();
+}
+
+int64_t GradientShares::bytes() const { return static_cast<int64_t>((options_.keeps_whole ? whole_ : own_).nbytes()); }
+
+}  // namespace trainopt

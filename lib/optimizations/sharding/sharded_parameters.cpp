@@ -1,0 +1,222 @@
+#include "optimizations/sharding/sharded_parameters.h"
+
+#include "optimizations/sharding/flat_unit.h"
+#include "optimizations/sharding/gradient_shares.h"
+#include "optimizations/sharding/sharding_receipt.h"
+#include "train/autograd_hooks.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+/// Parameters of each of the model's units, joined until they are as many as the recipe wants together.
+std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, std::vector<size_t>& group_of_unit) {
+  std::set<std::string> trainable;
+  for (const auto& [name, parameter] : model.parameters()) trainable.insert(name);
+  std::vector<NamedTensors> groups;
+  bool open = false;
+  for (size_t unit = 0; unit < model.units().size(); ++unit) {
+    if (!open) groups.emplace_back();
+    for (const auto& [name, tensor] : model.unit_state(unit))
+      if (trainable.contains(name)) groups.back().emplace_back(name, tensor);
+    group_of_unit.push_back(groups.size() - 1);
+    int64_t numbers = 0;
+    for (const auto& [name, parameter] : groups.back()) numbers += parameter.numel();
+    open = groups.back().empty() || (wrap.policy == WrapPolicy::size && numbers < wrap.min_parameters);
+  }
+  if (groups.back().empty()) {   // units without parameters at the end belong to those before them
+    groups.pop_back();
+    for (auto& group : group_of_unit) group = std::min(group, groups.size() - 1);
+  }
+  return groups;
+}
+
+class ShardedParameters : public ParameterStore {
+ public:
+  ShardedParameters(const BuildContext& context, const ParallelConfig& config)
+      : communicator_(*context.communicator), strategy_(config.sharding_strategy) {
+    std::vector<size_t> group_of_unit;
+    for (const auto& parameters : groups_of(*context.model, config.wrap, group_of_unit))
+      groups_.push_back(std::make_unique<Group>(parameters, communicator_, strategy_, config));
+    for (const auto& group : groups_)
+      for (const auto& piece : group->unit.pieces()) {
+        const auto range = group->unit.own_range(piece);
+        if (range.count == 0) continue;
+        parameters_.emplace_back(piece.name, group->unit.own().narrow(0, range.in_own, range.count));
+        places_.push_back({group.get(), &piece, range});
+      }
+    if (parameters_.empty()) throw UserError(fmt::format("the model has too few parameters to be divided among the ranks: {}", communicator_.ranks()));
+    size_t unit = 0;
+    context.model->wrap_units([&](std::unique_ptr<Unit> inner) {
+      const size_t group = group_of_unit[unit++];
+      const bool last = unit == group_of_unit.size() || group_of_unit[unit] != group;
+      return std::make_unique<GatheredUnit>(std::move(inner), *this, group, last);
+    });
+  }
+
+  const NamedTensors& parameters() const override { return parameters_; }
+
+  Scope accumulate(bool is_last) override {
+    for (auto& group : groups_) group->gradients.begin(is_last);
+    return Scope();
+  }
+  void finish_gradients() override {
+    for (auto& group : groups_) group->gradients.send_rest();
+    for (auto& group : groups_) group->gradients.finish();
+    if (strategy_ == ShardingStrategy::zero3)
+      for (auto& group : groups_) group->unit.release();
+  }
+  std::vector<at::Tensor> gradients() const override {
+    std::vector<at::Tensor> all;
+    for (const auto& place : places_) all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
+    return all;
+  }
+  at::Tensor clip(std::optional<double> max_norm) override {
+    if (!max_norm) return {};
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> shares;
+    for (auto& group : groups_) shares.push_back(group->gradients.own());
+    at::Tensor square = at::stack(at::_foreach_norm(shares, 2)).square().sum();
+    communicator_.all_reduce(square)->wait();
+    const at::Tensor norm = square.sqrt();
+    at::_foreach_mul_(shares, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
+    return norm;
+  }
+  void clear_gradients() override {
+    for (auto& group : groups_) group->gradients.clear();
+  }
+  /// Every rank has updated its share. What needs the whole waits for it unit by unit, in the next forward.
+  void updated() override {
+    for (auto& group : groups_) group->unit.outdate();
+    if (strategy_ != ShardingStrategy::zero3)
+      for (auto& group : groups_) group->unit.gather();
+  }
+  void agree(at::Tensor& flag) override {
+    communicator_.all_reduce(flag)->wait();
+    flag.clamp_max_(1);
+  }
+
+  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
+    int64_t next = 0;   // tensors go to the ranks' files in turn
+    each_whole(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& whole) {
+      if (archive.shapes_only()) archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
+      else if (next++ % communicator_.ranks() == communicator_.rank()) archive.own_tensor(prefix + piece.name, whole.clone());
+    });
+  }
+  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const auto& [group, piece, range] = places_[i];
+      at::Tensor laid_out = at::empty_strided(piece->sizes, piece->strides, at::kFloat);
+      archive.tensor(prefix + piece->name, laid_out);
+      tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
+    }
+  }
+  NamedTensors whole(const Model& model) const override {
+    std::map<std::string, at::Tensor> found;
+    std::vector<at::Tensor> own;
+    for (const auto& [name, parameter] : parameters_) own.push_back(parameter);
+    each_whole(own, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
+      if (communicator_.rank() == 0) found.emplace(piece.name, tensor.clone());
+    });
+    if (communicator_.rank() != 0) return {};
+    NamedTensors state = model.state();
+    for (auto& [name, tensor] : state)
+      if (const auto parameter = found.find(name); parameter != found.end()) tensor = parameter->second;
+    return state;
+  }
+
+  int64_t parameter_bytes() const override {
+    int64_t numbers = 0;
+    for (const auto& group : groups_) numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.share() : group->unit.padded();
+    return 4 * numbers;
+  }
+  int64_t gradient_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& group : groups_) bytes += group->gradients.bytes();
+    return bytes;
+  }
+
+ private:
+  struct Group {
+    Group(const NamedTensors& parameters, Communicator& communicator, ShardingStrategy strategy, const ParallelConfig& config)
+        : unit(parameters, communicator, strategy != ShardingStrategy::zero3),
+          gradients(unit, communicator,
+                    {.keeps_whole = strategy == ShardingStrategy::zero1, .overlap = config.overlap_comm, .wire_type = wire_type(config)},
+                    [this, strategy] {
+                      if (strategy == ShardingStrategy::zero3) unit.release();
+                    }) {}
+    FlatUnit unit;
+    GradientShares gradients;
+  };
+  struct Place {
+    Group* group;
+    const FlatPiece* piece;
+    FlatUnit::Range range;
+  };
+
+  /// Has its group's parameters together while it runs, forward and backward.
+  class GatheredUnit : public WrappedUnit {
+   public:
+    GatheredUnit(std::unique_ptr<Unit> inner, ShardedParameters& store, size_t group, bool last_of_group)
+        : WrappedUnit(std::move(inner)), store_(store), group_(group), last_of_group_(last_of_group) {}
+    at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+      store_.use(group_, +1);
+      at::Tensor output = inner_->forward(input, context);
+      if (store_.strategy_ != ShardingStrategy::zero3) return output;
+      before_backward_of(output, [this] { store_.use(group_, -1); });
+      const bool backward_follows = context.training && group_ + 1 == store_.groups_.size();
+      if (last_of_group_ && !backward_follows) store_.groups_[group_]->unit.release();
+      return output;
+    }
+
+   private:
+    ShardedParameters& store_;
+    size_t group_;
+    bool last_of_group_;
+  };
+
+  /// The group's parameters are there when it returns; those of the next one, in the direction of travel, are on their way.
+  void use(size_t group, int direction) {
+    groups_[group]->unit.gather();
+    const size_t next = group + static_cast<size_t>(direction);
+    if (next < groups_.size()) groups_[next]->unit.gather();
+    groups_[group]->unit.use();
+  }
+
+  template <class Take>
+  void each_whole(const std::vector<at::Tensor>& tensors, bool shapes_only, Take take) const {
+    size_t place = 0;
+    for (const auto& group : groups_) {
+      at::Tensor whole;
+      if (!shapes_only) {
+        const at::NoGradGuard no_grad;
+        at::Tensor own = at::zeros({group->unit.share()}, tensors.front().options().requires_grad(false));
+        for (; place < places_.size() && places_[place].group == group.get(); ++place)
+          own.narrow(0, places_[place].range.in_own, places_[place].range.count).copy_(tensors[place]);
+        whole = group->unit.whole_of(own);
+      }
+      for (const auto& piece : group->unit.pieces()) take(piece, shapes_only ? whole : group->unit.piece_of(whole, piece));
+    }
+  }
+
+  Communicator& communicator_;
+  ShardingStrategy strategy_;
+  std::vector<std::unique_ptr<Group>> groups_;   // in the order of forward
+  NamedTensors parameters_;                      // this rank's pieces, flat
+  std::vector<Place> places_;                    // of each
+};
+
+}  // namespace
+
+std::unique_ptr<ParameterStore> make_sharded_parameters(const BuildContext& context, const ParallelConfig& config) {
+  share_state(*context.model, *context.communicator);
+  return std::make_unique<ShardedParameters>(context, config);
+}
+
+}  // namespace trainopt
