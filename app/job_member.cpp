@@ -9,14 +9,28 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
 
 namespace trainopt {
 namespace {
 
+constexpr auto kPatience = std::chrono::seconds(15);
+
 MeetingPlace meeting_place(const Launch& launch, double timeout_s) {
   return {.place = launch.place, .address = launch.master_address, .port = launch.master_port.value_or(0), .served_elsewhere = launch.launcher_serves_store,
-          .job = launch.job.empty() ? fmt::format("of-{}", ::getppid()) : launch.job,   // the launcher itself, where it gives no name
+          .job = !launch.job.empty() ? launch.job : launch.master_address ? "ranks" : fmt::format("of-{}", ::getppid()),   // of the launcher, where it gives no name
           .port_folder = std::filesystem::temp_directory_path(), .timeout_s = timeout_s};
+}
+
+/// Where 127.0.0.1 is the same place: names alone are not unique, and a container may have a network of its own.
+std::string machine_id() {
+  std::error_code error;
+  std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(boot_id, id);
+  return fmt::format("{} {} {}", host_name(), id, std::filesystem::read_symlink("/proc/self/ns/net", error).string());
 }
 
 }  // namespace
@@ -25,13 +39,13 @@ JobMember::JobMember(const Launch& launch, const Recipe& recipe) : place_(launch
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
   if (place_.ranks == 1) return;
   job_ = std::make_unique<Job>(meeting_place(launch, recipe.parallel.timeout.seconds),
-                               RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION, .host = host_name(), .cpus = allowed_cpus()});
+                               RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION, .host = machine_id(), .cpus = allowed_cpus()});
 }
 
 std::optional<int> JobMember::cores() const { return job_ ? std::optional(static_cast<int>(job_->cores())) : std::nullopt; }
 
-void JobMember::open_communicator(at::Device device) {
-  if (job_) communicator_ = job_->make_communicator(device.is_cpu() ? "gloo" : "nccl");
+void JobMember::open_communicator(at::Device device, const NcclConfig& nccl) {
+  if (job_) communicator_ = job_->make_communicator(device, nccl);
 }
 
 void JobMember::at(const char* stage, int64_t steps) noexcept {
@@ -65,7 +79,7 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
     return *end_;
   }
   end_ = End{explain(error), dynamic_cast<const PeerFailed*>(&error) != nullptr};
-  if (job_ && !end_->told) job_->tell_failure(end_->code, end_->message);
+  if (job_ && !end_->told) end_->told = !job_->tell_failure(end_->code, end_->message);
   return *end_;
 }
 
@@ -74,7 +88,12 @@ void JobMember::leave_together() {
 }
 
 void JobMember::leave_alone(int code) {
-  job_.reset();   // says goodbye
+  std::promise<void> said;
+  std::thread([&] {   // goodbye; a store whose rank was stopped never answers
+    job_.reset();
+    said.set_value();
+  }).detach();
+  said.get_future().wait_for(kPatience);
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);

@@ -24,7 +24,7 @@ class JobMember {
   std::optional<int> cores() const;
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
   /// The device is known: from here on tensors can be exchanged.
-  void open_communicator(at::Device device);
+  void open_communicator(at::Device device, const NcclConfig& nccl);
 
   void at(const char* stage, int64_t steps) noexcept;
   /// What rank 0 decides, for all: `decide` runs there, the others get what it gave.

@@ -88,6 +88,7 @@ int run(int argc, char** argv, const Environment& environment) {
   }
   if (environment.contains("NO_COLOR")) speech.no_color = true;
   start_logging(speech.log_level, !speech.no_color);
+  if (speech.log_level != "debug" && speech.log_level != "trace") silence_library_warnings();
   require_x86_64_v3();
   const auto chosen = std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());

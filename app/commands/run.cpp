@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/run_lock.h"
 #include "metrics/watchdog.h"
+#include "comm/nccl_environment.h"
 #include "compare/ablation_report.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
@@ -174,6 +175,13 @@ Beginning begin(const Recipe& recipe, Plan& plan, std::optional<RunLock>& lock, 
   return beginning;
 }
 
+/// Every rank opens the data by itself.
+void require_same_data(const Plan& plan, JobMember& member) {
+  const DataIdentity mine = plan.data.identity();
+  const DataIdentity of_first = identity_from(member.decided("data", [&] { return to_json(mine); }));
+  if (const auto difference = first_difference(of_first, mine)) throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
+}
+
 /// One rank of several says why the job ended: the one that failed, or the first that noticed that another is gone.
 void say_end(const JobMember::End& end, const JobMember& member) {
   if (end.told) spdlog::debug("{}", end.message);
@@ -188,10 +196,12 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
+  if (!member.alone() && !plan.device.is_cpu()) plan.process.environment.merge(nccl_environment(plan.parallel));
   apply(plan.process);
   std::optional<RunLock> lock;
   std::optional<ArchiveReader> state;
   const Beginning beginning = beginning_from(member.decided("beginning", [&] { return to_json(begin(loaded.recipe, plan, lock, state)); }));
+  require_same_data(plan, member);
   const RunFolder& folder = beginning.folder;
   const auto& run_dir = folder.path;
   Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds, .grace_s = loaded.recipe.checkpoint.grace_period.seconds, .run_dir = run_dir,
@@ -213,7 +223,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
         if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
   }
   watchdog.at("meeting the other ranks", 0);
-  member.open_communicator(plan.device);
+  member.open_communicator(plan.device, plan.parallel.nccl);
 
   const auto checkpoints = run_dir / kCheckpoints;
   std::optional<RecordsSoFar> so_far;
@@ -287,7 +297,16 @@ Command add_run(CLI::App& app) {
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
     if (*ceilings && launch.place.ranks > 1) throw UserError("--ceilings measures one rank; leave it out with several");
     const LoadedRecipe loaded = recipes->load(*command, launch.place.ranks);
-    JobMember member(launch, loaded.recipe);
+    std::optional<JobMember> joined;
+    try {
+      joined.emplace(launch, loaded.recipe);
+    } catch (const PeerFailed& error) {   // named recovery: another rank says it
+      spdlog::debug("{}", error.what());
+      return static_cast<int>(error.code());
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("rank {}: {}", launch.place.rank, error.what()), error.code());
+    }
+    JobMember& member = *joined;
     if (member.alone()) return train(loaded, context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt, member);
     try {
       return train(loaded, context.speech, injections, std::nullopt, member);

@@ -6,6 +6,7 @@
 #include "comm/backends.h"
 #include "comm/c10d_communicator.h"
 #include "comm/local_address.h"
+#include "comm/within.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -30,6 +31,11 @@ std::string text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), byt
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::string ranks_text(const std::vector<int64_t>& ranks) { return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")); }
+
+std::string first_line(const std::string& words) {
+  constexpr size_t kMost = 200;
+  return words.substr(0, std::min(words.find('\n'), kMost));
+}
 
 std::string key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
@@ -114,6 +120,7 @@ Job::Job(MeetingPlace where, RankFacts mine) : where_(std::move(where)), store_(
   address_ = one_machine ? "127.0.0.1" : local_address_towards(where_.address.value_or("127.0.0.1"), where_.port);
   store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(where_.timeout_s * 1e3)));
   beat_store_ = store_->clone();
+  asking_store_ = store_->clone();
   const DeafThreads deaf;
   beating_ = std::thread([this] { beat(); });
 }
@@ -161,9 +168,9 @@ Job::~Job() {
     store_->set(key("left", where_.place.rank), "1");
     if (!where_.place.is_first() || where_.served_elsewhere) return;
     const auto began = Clock::now();
-    auto before = beats();
+    auto before = beats(*store_);
     for (auto looked = began; seconds_since(began) < kFarewellS; std::this_thread::sleep_for(kLook)) {
-      const auto now = beats();
+      const auto now = beats(*store_);
       if (std::all_of(now.begin(), now.end(), [](const Beat& each) { return each.rank == 0 || each.left; })) return;
       if (seconds_since(looked) < kSilentS) continue;
       bool anybody = false;
@@ -192,13 +199,13 @@ void Job::beat() {
   }
 }
 
-std::vector<Job::Beat> Job::beats() {
+std::vector<Job::Beat> Job::beats(c10d::Store& store) const {
   std::vector<Beat> all;
   for (int64_t rank = 0; rank < where_.place.ranks; ++rank) {
     Beat& each = all.emplace_back(Beat{.rank = rank, .stage = "start"});
-    each.left = store_->check({key("left", rank)});
-    if (!store_->check({key("beat", rank)})) continue;
-    const Json json = Json::parse(text(store_->get(key("beat", rank))));
+    each.left = store.check({key("left", rank)});
+    if (!store.check({key("beat", rank)})) continue;
+    const Json json = Json::parse(text(store.get(key("beat", rank))));
     each.count = json.at(0);
     each.steps = json.at(1);
     each.stage = json.at(2);
@@ -211,73 +218,97 @@ void Job::at(const char* stage, int64_t steps) noexcept {
   steps_ = steps;
 }
 
-bool Job::first_to(const std::string& key) { return store_->add(key, 1) == 1; }
-
-void Job::tell_failure(ExitCode code, const std::string& message) {
+bool Job::tell_failure(ExitCode code, const std::string& message) {
+  const std::string told = Json{{"rank", where_.place.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(-1, ' ', false, Json::error_handler_t::replace);
   try {
-    if (first_to("failing")) store_->set(kFailure, bytes(Json{{"rank", where_.place.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump()));
+    return within(kSilentS, [store = asking_store_, told] {
+      const bool first = store->add("failing", 1) == 1;
+      if (first) store->set(kFailure, bytes(told));
+      return first;
+    });
   } catch (const std::exception& error) {   // rank 0 is gone: nobody can be told
     spdlog::debug("telling the others: {}", error.what());
+    return true;
   }
 }
 
-std::optional<std::string> Job::failure() {
-  if (!store_->check({kFailure})) return std::nullopt;
-  return text(store_->get(kFailure));
+std::optional<std::string> Job::failure(c10d::Store& store) {
+  if (!store.check({kFailure})) return std::nullopt;
+  return text(store.get(kFailure));
 }
 
 void Job::explain(const LostRank& lost) {
   spdlog::debug("{}", lost.words());
-  std::string sentence;
+  struct Answer {
+    std::optional<std::string> failure;
+    std::vector<Beat> before, now;
+    bool first = false;   ///< to say it
+  };
+  Answer answer;
   try {
-    const auto before = beats();
-    for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
-      if (const auto told = failure()) {
-        const Json json = Json::parse(*told);
-        throw PeerFailed(fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()), static_cast<ExitCode>(json.at("code").get<int>()));
-      }
-    const auto now = beats();
-    std::vector<int64_t> silent;
-    for (size_t i = 0; i < now.size(); ++i)
-      if (now[i].left || now[i].count == before[i].count) silent.push_back(now[i].rank);
-    std::vector<std::string> where;
-    for (const Beat& each : now) where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
-    sentence = silent.empty() ? fmt::format("the ranks waited for each other for {:g} s (parallel.timeout): {}", where_.timeout_s, fmt::join(where, "; "))
-                              : fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}", ranks_text(silent), silent.size() == 1 ? "is" : "are", fmt::join(where, "; "));
-    if (!first_to("explaining")) throw PeerFailed(sentence, ExitCode::peer);
-  } catch (const PeerFailed&) {
-    throw;
+    answer = within(kSilentS + kFarewellS, [this, store = asking_store_] {   // `this` outlives it: whoever asks ends the process
+      Answer found;
+      found.before = beats(*store);
+      for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
+        if ((found.failure = failure(*store))) return found;
+      found.now = beats(*store);
+      found.first = store->add("explaining", 1) == 1;
+      return found;
+    });
   } catch (const std::exception& error) {   // the store is gone, and with it the rank that served it
     rank_0_is_gone(error);
   }
+  if (answer.failure) {
+    const Json json = Json::parse(*answer.failure);
+    throw PeerFailed(fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()), static_cast<ExitCode>(json.at("code").get<int>()));
+  }
+  std::vector<int64_t> silent;
+  std::vector<std::string> where;
+  for (size_t i = 0; i < answer.now.size(); ++i) {
+    const Beat& each = answer.now[i];
+    if (each.left || each.count == answer.before[i].count) silent.push_back(each.rank);
+    where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
+  }
+  const std::string sentence =
+      silent.empty() ? fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}", first_line(lost.words()), where_.timeout_s, fmt::join(where, "; "))
+                     : fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}", ranks_text(silent), silent.size() == 1 ? "is" : "are", fmt::join(where, "; "));
+  if (!answer.first) throw PeerFailed(sentence, ExitCode::peer);
   throw UserError(sentence, ExitCode::peer);
 }
 
-void Job::put(const std::string& key, const std::string& value) { store_->set("text/" + key, bytes(value)); }
-
-std::string Job::get(const std::string& key) {
-  try {
-    for (const auto began = Clock::now(); !store_->check({"text/" + key}); std::this_thread::sleep_for(kLook)) {
-      if (failure()) explain(LostRank("a rank has failed"));
-      if (seconds_since(began) > where_.timeout_s) explain(LostRank(fmt::format("nobody wrote {}", key)));
-    }
-    return text(store_->get("text/" + key));
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::exception& error) {   // named recovery: c10d has no type for it
-    explain(LostRank(error.what()));
-  }
+void Job::put(const std::string& key, const std::string& value) {
+  or_lost_rank([&] { within(where_.timeout_s, [store = store_, key, value] { store->set("text/" + key, bytes(value)); }); });
 }
 
-std::unique_ptr<Communicator> Job::make_communicator(const std::string& backend) {
-  TRAINOPT_CHECK_EQUAL(backend, "gloo");
+bool Job::has(const std::string& key) {
+  return within(where_.timeout_s, [store = store_, key] { return store->check({key}); });
+}
+
+std::string Job::get(const std::string& key) {
+  return or_lost_rank([&] {
+    for (const auto began = Clock::now(); !has("text/" + key); std::this_thread::sleep_for(kLook)) {
+      if (has(kFailure)) throw LostRank("a rank has failed");
+      if (seconds_since(began) > where_.timeout_s) throw LostRank(fmt::format("nobody wrote {}", key));
+    }
+    return text(store_->get("text/" + key));
+  });
+}
+
+std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const NcclConfig& nccl) {
+  // Here whoever fails before is heard of; the exchange below would wait for it as long as it can.
+  const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
+  put(ready(where_.place.rank), "yes");
+  for (int64_t each = 0; each < where_.place.ranks; ++each) get(ready(each));
   const int rank = static_cast<int>(where_.place.rank), ranks = static_cast<int>(where_.place.ranks);
   const auto prefix = fmt::format("group/{}", communicators_++);
   const auto store = [&](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_); };
   return or_lost_rank([&] {
     auto data = c10::make_intrusive<c10d::ProcessGroup>(store("data"), rank, ranks);
-    data->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::GLOO, make_gloo(store("data"), rank, ranks, address_, where_.timeout_s));
-    data->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    const auto type = device.is_cpu() ? c10d::ProcessGroup::BackendType::GLOO : c10d::ProcessGroup::BackendType::NCCL;
+    data->setBackend(device.type(), type,
+                     device.is_cpu() ? make_gloo(store("data"), rank, ranks, address_, where_.timeout_s)
+                                     : make_nccl(store("data"), rank, ranks, {.timeout_s = where_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
+    data->setDefaultBackend(type);
     return std::make_unique<C10dCommunicator>(where_.place, std::move(data), make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
   });
 }

@@ -20,6 +20,8 @@ template <class Call>
 auto or_lost_rank(Call call) {
   try {
     return call();
+  } catch (const LostRank&) {
+    throw;
   } catch (const std::exception& error) {   // named recovery: c10d has no type for it
     throw LostRank(error.what());
   }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "comm/within.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -41,7 +42,8 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   options.waitWorkers = false;
   options.timeout = milliseconds(timeout_s);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(address, options);
+    // c10d's own time-out is not for a server that accepts and then says nothing.
+    return within(timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
   } catch (const std::exception&) {   // named recovery: c10d has no type for it
     fail(fmt::format("rank 0 was not to be reached within {:g} s; is it running, and are MASTER_ADDR and MASTER_PORT right? {}:{}", timeout_s, address, port));
   }

@@ -4,6 +4,7 @@
 #include "device/host_allocator.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -32,7 +33,14 @@ void apply(const ProcessSettings& settings) {
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
   if (settings.keeping_allocator) install_keeping_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  for (const auto& [name, value] : settings.environment) {
+    const char* set = std::getenv(name.c_str());
+    if (set && value != set) throw UserError(fmt::format("the environment contradicts the recipe; unset it or leave the key out: {}={}, the recipe has {}", name, set, value));
+    ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
 }
+
+void silence_library_warnings() { FLAGS_caffe2_log_level = 3; }
 
 std::optional<int> cores_of_quota(std::string_view cpu_max) {
   int64_t quota = 0, period = 0;

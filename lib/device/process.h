@@ -1,7 +1,9 @@
 // What belongs to the process and not to a trainer; the program applies it before anything else.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,11 +14,16 @@ struct ProcessSettings {
   bool keeping_allocator = false;   ///< CPU tensors from a KeepingAllocator (host_allocator.h)
   bool huge_pages = true;           ///< for its blocks
   bool deterministic = false;       ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
+  std::map<std::string, std::string> environment;   ///< variables that libraries read when they start
 
   bool operator==(const ProcessSettings&) const = default;
 };
-/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays.
+/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays. Throws UserError if a
+/// variable of `environment` is set to something else already.
 void apply(const ProcessSettings& settings);
+
+/// libtorch writes its warnings, with stack frames, to standard error; from here on only what ends the process.
+void silence_library_warnings();
 
 /// The CPUs in this thread's affinity mask, by number; empty if the kernel does not say.
 std::vector<int> allowed_cpus();

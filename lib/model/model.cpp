@@ -93,7 +93,8 @@ void Model::set_block_operations(std::shared_ptr<const BlockOperations> operatio
 void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
-    if (entry.trainable && entry.tensor.dim() == 4) entry.tensor.set_data(entry.tensor.contiguous(format));
+    // Not contiguous(): a 1×1 filter is in both formats already, and its gradient would have other strides than it.
+    if (entry.trainable && entry.tensor.dim() == 4) entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }
 
 void Model::load_weights(const std::filesystem::path& path) {

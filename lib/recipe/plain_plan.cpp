@@ -1,5 +1,6 @@
 #include "recipe/plain_plan.h"
 
+#include "base/counted.h"
 #include "data/evaluation_transforms.h"
 #include "recipe/accumulation.h"
 
@@ -40,14 +41,20 @@ int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   return std::get<int64_t>(found);
 }
 
+/// Which library exchanges tensors follows from the device; the recipe may insist.
+void check_backend(const Recipe& recipe, at::Device device) {
+  if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu()) throw UserError("parallel.backend: nccl needs GPUs; leave it out or use gloo");
+  if (recipe.parallel.backend == CommBackend::gloo && !device.is_cpu()) throw UserError("parallel.backend: gloo is for CPUs; leave it out or use device: cpu");
+}
+
 /// The mean of no samples is 0 ÷ 0.
 void require_samples_for_all(const BatchSchedule& schedule) {
   const auto& shape = schedule.shape();
   const int64_t together = shape.ranks * shape.batch_size, left = shape.samples % together;
   if (shape.ranks == 1 || shape.drop_last || left == 0 || left > (shape.ranks - 1) * shape.batch_size) return;
-  throw UserError(fmt::format("data.drop_last: false leaves {} samples for {} ranks at an epoch's end, and some would have none; use drop_last: true, fewer ranks or a smaller "
+  throw UserError(fmt::format("data.drop_last: false leaves {} for {} ranks at an epoch's end, and some would have none; use drop_last: true, fewer ranks or a smaller "
                               "data.batch_size: {} samples, {} × {} at once",
-                              left, shape.ranks, shape.samples, shape.ranks, shape.batch_size));
+                              counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
 /// What takes effect without any switch; the passes turn on what the recipe asks for.
@@ -113,6 +120,7 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 
 Plan plain_plan(const Recipe& recipe, const Machine& machine) {
   const auto [device, reason] = choose_device(recipe.device, machine);
+  check_backend(recipe, device);
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.device_reason = reason;
   plan.name = recipe.name;
@@ -135,6 +143,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine) {
   plan.scheduler = recipe.scheduler;
   plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
   plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps.value_or(0));
+  plan.parallel = recipe.parallel;
   plan.checkpoint = recipe.checkpoint;
   plan.logging = recipe.logging;
   plan.telemetry = recipe.telemetry;

@@ -1,6 +1,7 @@
 #include "recipe/plan_text.h"
 
 #include "base/counted.h"
+#include "optimizations/sharding/sharding_receipt.h"
 
 namespace trainopt {
 namespace {
@@ -94,6 +95,24 @@ std::string schedule_text(const Plan& plan) {
   return text;
 }
 
+constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3};
+
+ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
+  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.place.ranks));
+}
+
+/// What the ways of dividing the model would cost, the recipe's among them.
+std::string sharding_text(const Plan& plan) {
+  std::string text = fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n", plan.machine.place.ranks, "", "sends in a step",
+                                 "parameters", "gradients", "optimizer state");
+  for (const auto strategy : kStrategies) {
+    const ShardingCosts costs = costs_of(plan, strategy);
+    text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy), human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
+                        human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes), strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan) {
@@ -114,6 +133,7 @@ std::string plan_text(const Plan& plan) {
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
   for (const auto& entry : plan.switches) line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
+  if (plan.machine.place.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }
@@ -140,6 +160,12 @@ Json plan_json(const Plan& plan) {
   json["checkpoints"] = checkpoint_text(plan);
   json["on_nonfinite"] = nonfinite_text(plan);
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
+  for (const auto strategy : kStrategies) {
+    if (plan.machine.place.ranks == 1) break;
+    const ShardingCosts costs = costs_of(plan, strategy);
+    json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes}, {"parameter_bytes", costs.parameter_bytes}, {"gradient_bytes", costs.gradient_bytes},
+                                                        {"optimizer_bytes", costs.optimizer_bytes}};
+  }
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)
     json["switches"].push_back({{"name", entry.name}, {"requested", entry.requested}, {"effective", entry.outcome.has_effect}, {"text", entry.outcome.text}});

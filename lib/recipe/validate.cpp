@@ -130,6 +130,27 @@ void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int
   if (no_step) problems.push_back({changed.contains("data.size") ? "data.size" : "data.batch_size", *no_step});
 }
 
+void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  const ParallelConfig& parallel = recipe.parallel;
+  const bool sharded = parallel.sharding_strategy != ShardingStrategy::none, stale = parallel.async_updates.staleness > 0;
+  if (sharded && changed.contains("parallel.bucket_cap_mb"))
+    problems.push_back({"parallel.bucket_cap_mb", "only sharding_strategy none has buckets; zero sends what parallel.wrap joins"});
+  if (!sharded && (changed.contains("parallel.wrap.policy") || changed.contains("parallel.wrap.min_parameters")))
+    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 join parameters"});
+  if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
+    problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
+  if (stale && sharded) problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
+  if (stale && !parallel.overlap_comm) problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
+  if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
+    problems.push_back({"parallel.async_updates.staleness", "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
+  const auto& nccl = parallel.nccl;
+  if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas) problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
+  if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")
+    for (const auto& key : changed)
+      if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this"});
+  if (parallel.backend == CommBackend::gloo && recipe.device.starts_with("cuda")) problems.push_back({"parallel.backend", "gloo is for CPUs; leave it out or use device: cpu"});
+}
+
 void check_device(const Recipe& recipe, Problems& problems) {
   if (!known_device(recipe.device)) problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
 }
@@ -143,11 +164,6 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
   refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
   refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
   refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
-  const auto& parallel = recipe.parallel;
-  refuse(parallel.sync_batch_norm, "parallel.sync_batch_norm", "share batch-norm statistics");
-  refuse(parallel.async_updates.staleness > 0, "parallel.async_updates.staleness", "update with older gradients");
-  for (const auto& key : changed)
-    if (key.starts_with("parallel.nccl.")) problems.push_back({key, "this build cannot set NCCL up yet"});
 }
 
 }  // namespace
@@ -160,6 +176,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   check_data(recipe, changed, problems);
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
+  check_parallel(recipe, changed, problems);
   check_not_yet(recipe, changed, problems);
   return problems;
 }

@@ -60,6 +60,8 @@ class DumpingParameters : public ParameterStore {
   void agree(at::Tensor& flag) override { inner_->agree(flag); }
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override { inner_->save(archive, prefix, tensors); }
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override { inner_->load(archive, prefix, tensors); }
+  void save_pending(ArchiveWriter& archive) const override { inner_->save_pending(archive); }
+  void load_pending(const ArchiveReader& archive) override { inner_->load_pending(archive); }
   NamedTensors whole(const Model& model) const override { return inner_->whole(model); }
   int64_t parameter_bytes() const override { return inner_->parameter_bytes(); }
   int64_t gradient_bytes() const override { return inner_->gradient_bytes(); }

@@ -39,6 +39,7 @@ int64_t whole_number(const std::string& assumption, std::string_view text) {
 
 Machine assume(Machine machine, const std::string& assumptions) {
   machine.assumed = true;
+  std::optional<int64_t> ranks;
   std::istringstream parts(assumptions);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.find('=');
@@ -49,12 +50,16 @@ Machine assume(Machine machine, const std::string& assumptions) {
       machine.sm = static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
     } else if (key == "memory_gib") {
       machine.gpu_memory_bytes = whole_number(part, value) << 30;
+    } else if (key == "ranks") {
+      ranks = std::max<int64_t>(1, whole_number(part, value));
     } else if (key == "cores") {
       machine.cores = static_cast<int>(std::max<int64_t>(1, whole_number(part, value)));
     } else {
-      throw UserError(fmt::format("--assume knows gpus, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
+      throw UserError(fmt::format("--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
     }
   }
+  const int64_t all = ranks.value_or(std::max(1, machine.gpus));   // one on each GPU
+  machine.place = {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all};
   if (machine.gpus == 0) {
     machine.sm = 0;
     machine.gpu_memory_bytes = 0;

@@ -26,7 +26,8 @@ Machine detect_machine();
 /// The same machine with the facts of this GPU; unchanged for the CPU.
 Machine with_gpu_of(Machine machine, c10::Device device);
 
-/// `machine` with the assumptions "gpus=8,arch=sm_90,memory_gib=80,cores=64" put in. Throws UserError for other words.
+/// `machine` with the assumptions "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64" put in; without `ranks` one on each GPU. Throws
+/// UserError for other words.
 Machine assume(Machine machine, const std::string& assumptions);
 
 }  // namespace trainopt

@@ -63,6 +63,9 @@ class ParameterStore {
   virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
   /// The model's parameters and buffers, whole, on rank 0 (nothing elsewhere); every rank must call it.
   virtual NamedTensors whole(const Model& model) const;
+  /// What a store keeps between steps besides the parameters.
+  virtual void save_pending(ArchiveWriter&) const {}
+  virtual void load_pending(const ArchiveReader&) {}
   /// Bytes this rank holds between steps: of parameters, and of gradients.
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "comm/config.h"
 #include "data/batch_source.h"
 #include "data/config.h"
 #include "data/dataset.h"
@@ -83,6 +84,7 @@ struct Plan {
   SchedulerConfig scheduler;
   std::optional<int64_t> steps;                                  ///< of this run, unless something ends it sooner; null: only time does
   int64_t schedule_steps = 0;                                    ///< where linear and cosine reach 0
+  ParallelConfig parallel;
   CheckpointConfig checkpoint;
   LoggingConfig logging;
   TelemetryConfig telemetry;

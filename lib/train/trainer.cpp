@@ -214,7 +214,6 @@ void Trainer::after_step(Record record, bool observed) {
   record.set_memory(plan_.device);
   add_communication(record);
   const int64_t step = outcome_.steps;
-  agree();
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (agreed_.save || checkpoints_->due(step));
   if (evaluates || saves) synchronize(plan_.device);   // both would wait for this work all the same; here it counts as the step's
@@ -224,10 +223,11 @@ void Trainer::after_step(Record record, bool observed) {
   // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to be sound.
   deliver(steps_here_ == 1 || evaluates || saves ? late_.flush() : late_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
-  if (outcome_.steps != step) return;   // taken back
+  if (outcome_.steps != step) return agree();   // taken back
   if (evaluates) evaluate();
   if (saves) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
+  agree();
 }
 
 bool Trainer::finished() const {
@@ -461,6 +461,7 @@ NamedTensors Trainer::weights() const {
 
 void Trainer::save(ArchiveWriter& archive) const {
   save_model(archive);
+  parameters_->save_pending(archive);
   optimizer_->save(archive);
   precision_->save(archive);
   average_->save(archive);
@@ -497,6 +498,7 @@ void Trainer::load(const ArchiveReader& archive) {
   for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
   parameters_->load(archive, "model.", parameters);
   parameters_->updated();
+  parameters_->load_pending(archive);
   for (auto [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
   optimizer_->load(archive);
   if (same_precision) precision_->load(archive);

@@ -11,7 +11,7 @@ namespace {
 std::unique_ptr<Precision> precision(const amp::Config& config) {
   Plan plan(Machine{}, at::kCPU, SgdConfig{});
   amp::apply(plan, config);
-  return plan.precision.build({plan, at::kCPU, {}, nullptr, nullptr});
+  return plan.precision.build({.plan = plan, .device = at::kCPU, .run_dir = {}});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, GivenParameters& store) {
   Plan plan(Machine{}, at::kCPU, config);
   fused_optimizer::apply(plan);
-  return plan.optimizer.build({plan, at::kCPU, {}, nullptr, &store});
+  return plan.optimizer.build({.plan = plan, .device = at::kCPU, .run_dir = {}, .parameters = &store});
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&
     threads.emplace_back([&, rank] {
       try {
         Job job(place_of_thread(folder, rank, ranks, timeout_s), {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
-        const auto communicator = job.make_communicator("gloo");
+        const auto communicator = job.make_communicator();
         work(job, *communicator);
         communicator->gather({});   // nobody leaves while another still reads from it
       } catch (...) {

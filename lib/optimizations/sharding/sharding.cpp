@@ -3,6 +3,8 @@
 #include "optimizations/sharding/replicated_parameters.h"
 #include "optimizations/sharding/sharded_parameters.h"
 #include "optimizations/sharding/sharding_receipt.h"
+#include "optimizations/sharding/stale_parameters.h"
+#include "optimizations/sharding/sync_batch_norm.h"
 #include "train/plan.h"
 
 namespace trainopt::sharding {
@@ -10,7 +12,14 @@ namespace {
 
 constexpr const char* kBy = "parallel.sharding_strategy";
 
-std::string when(const ParallelConfig& config) { return config.overlap_comm ? "while backward goes on" : "after backward"; }
+std::string when(const ParallelConfig& config) {
+  if (config.async_updates.staleness > 0) return "during the next step, whose update they are for";
+  return config.overlap_comm ? "while backward goes on" : "after backward";
+}
+
+void share_batch_norm(const BuildContext& context, const ParallelConfig& config) {
+  if (config.sync_batch_norm) context.model->set_block_operations(make_sync_batch_norm(*context.communicator));
+}
 
 const char* what_each_has(ShardingStrategy strategy) {
   switch (strategy) {
@@ -29,10 +38,17 @@ Outcome apply(Plan& plan, const ParallelConfig& config) {
   if (ranks == 1) return Outcome::none("there is one rank: nothing to share or to send");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)
-    plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) { return make_replicated_parameters(context, config); });
+    plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) {
+      share_batch_norm(context, config);
+      return config.async_updates.staleness > 0 ? make_stale_parameters(context, config) : make_replicated_parameters(context, config);
+    });
   else
-    plan.parameters.fill(kBy, "a share on each rank", [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
-  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}", strategy_name(strategy), ranks, what_each_has(strategy), when(config)),
+    plan.parameters.fill(kBy, "a share on each rank", [config](const BuildContext& context) {
+      share_batch_norm(context, config);
+      return make_sharded_parameters(context, config);
+    });
+  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}{}", strategy_name(strategy), ranks, what_each_has(strategy), when(config),
+                                      config.sync_batch_norm ? "; batch-norm sees the samples of all ranks" : ""),
                           sharding_receipt(plan, config));
 }
 

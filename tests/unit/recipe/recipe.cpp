@@ -40,14 +40,14 @@ TEST_CASE("the defaults are valid, and written out they load to themselves") {
 
 TEST_CASE("contradictions and what this build cannot do are all reported at once, with their lines") {
   const std::string problems = problem_of(
-      "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  sharding_strategy: zero2\n"
+      "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  sharding_strategy: zero2\n  async_updates: {staleness: 1}\n"
       "checkpoint: {resume: auto}\n");
   CHECK_THAT(problems, ContainsSubstring(":2:"));
   CHECK_THAT(problems, ContainsSubstring("data.non_blocking: needs data.pin_memory"));
   CHECK_THAT(problems, ContainsSubstring("data.path: cifar10 needs a folder"));
   CHECK_THAT(problems, ContainsSubstring(":5:"));
   CHECK_THAT(problems, ContainsSubstring("optimizations.cuda_graph: this build cannot record CUDA graphs yet"));
-  CHECK_THAT(problems, ContainsSubstring("parallel.sharding_strategy: this build trains on one rank"));
+  CHECK_THAT(problems, ContainsSubstring("parallel.async_updates.staleness: needs parallel.sharding_strategy: none"));
   CHECK_THAT(problems, ContainsSubstring("checkpoint.resume: auto needs run_dir"));
 }
 

@@ -19,6 +19,6 @@ TEST_CASE("wrappers are described and built in order, the last outermost") {
       return std::make_unique<std::string>(name + "(" + *inner + ")");
     });
   const Plan plan(Machine{}, at::kCPU, SgdConfig{});
-  CHECK(*slot.build({plan, at::kCPU, {}, nullptr, nullptr}) == "b(a(x))");
+  CHECK(*slot.build({.plan = plan, .device = at::kCPU, .run_dir = {}}) == "b(a(x))");
   CHECK(slot.describe() == "plain, wrapped (a), wrapped (b)");
 }

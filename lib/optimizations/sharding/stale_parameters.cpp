@@ -1,0 +1,71 @@
+#include "optimizations/sharding/stale_parameters.h"
+
+#include "comm/communicator.h"
+#include "model/model.h"
+#include "optimizations/sharding/sharding_receipt.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+constexpr const char* kPending = "parallel.pending_gradients";
+
+class StaleParameters : public LocalParameters {
+ public:
+  StaleParameters(const Model& model, Communicator& communicator, std::optional<c10::ScalarType> wire_type)
+      : LocalParameters(model, ClearGradients::zero), communicator_(communicator), wire_type_(wire_type) {
+    int64_t count = 0;
+    for (const auto& [name, parameter] : parameters()) count += parameter.numel();
+    gradients_ = at::zeros({count}, parameters().front().second.options().requires_grad(false));
+    sum_ = at::zeros_like(gradients_);
+    int64_t begin = 0;
+    for (auto [name, parameter] : parameters()) {   // backward adds in place
+      parameter.mutable_grad() = gradients_.as_strided(parameter.sizes(), parameter.strides(), begin);
+      begin += parameter.numel();
+    }
+  }
+
+  /// This step's gradients leave; those of the step before have arrived and take their place.
+  void finish_gradients() override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor leaving = gradients_.to(wire_type_.value_or(at::kFloat), /*non_blocking=*/false, /*copy=*/true);
+    arrive();
+    gradients_.copy_(sum_);
+    sum_ = leaving;
+    coming_ = communicator_.all_reduce(sum_);
+  }
+  void agree(at::Tensor& flag) override {
+    communicator_.all_reduce(flag)->wait();
+    flag.clamp_max_(1);
+  }
+  NamedTensors whole(const Model& model) const override { return communicator_.rank() == 0 ? model.state() : NamedTensors(); }
+  void save_pending(ArchiveWriter& archive) const override {
+    arrive();
+    archive.tensor(kPending, sum_.to(at::kFloat));
+  }
+  void load_pending(const ArchiveReader& archive) override {
+    sum_ = at::zeros_like(gradients_);
+    archive.tensor(kPending, sum_);
+  }
+  int64_t gradient_bytes() const override { return static_cast<int64_t>(gradients_.nbytes() + sum_.nbytes()); }
+
+ private:
+  void arrive() const {
+    if (coming_) std::exchange(coming_, nullptr)->wait();
+  }
+
+  Communicator& communicator_;
+  std::optional<c10::ScalarType> wire_type_;
+  at::Tensor gradients_, sum_;                   ///< flat: of this step; of the one before, over all ranks
+  mutable std::unique_ptr<Exchange> coming_;     ///< of sum_
+};
+
+}  // namespace
+
+std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config) {
+  share_state(*context.model, *context.communicator);
+  return std::make_unique<StaleParameters>(*context.model, *context.communicator, wire_type(config));
+}
+
+}  // namespace trainopt

@@ -1,0 +1,102 @@
+#include "optimizations/sharding/sync_batch_norm.h"
+
+#include "comm/communicator.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace trainopt {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// Of all dimensions but the channels.
+std::vector<int64_t> all_but_channels(const at::Tensor& input) {
+  std::vector<int64_t> dimensions{0};
+  for (int64_t i = 2; i < input.dim(); ++i) dimensions.push_back(i);
+  return dimensions;
+}
+
+at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
+  std::vector<int64_t> shape(static_cast<size_t>(like.dim()), 1);
+  shape[1] = values.numel();
+  return values.view(shape);
+}
+
+struct Statistics {
+  at::Tensor mean, variance;   ///< [channels] float32, biased
+  double count = 0;            ///< values of a channel
+};
+
+Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
+  const auto [variance, mean] = at::var_mean(input.to(at::kFloat), all_but_channels(input), /*correction=*/0);
+  const int64_t channels = mean.numel();
+  const at::Tensor mine = at::cat({mean, variance, at::full({1}, static_cast<double>(input.numel() / channels), mean.options())});
+  const at::Tensor all = at::empty({communicator.ranks(), 2 * channels + 1}, mine.options());
+  communicator.all_gather(all, mine)->wait();
+  const at::Tensor means = all.narrow(1, 0, channels), variances = all.narrow(1, channels, channels), counts = all.narrow(1, 2 * channels, 1);
+  const at::Tensor total = counts.sum();
+  Statistics result;
+  result.mean = (means * counts).sum(0) / total;
+  result.variance = ((variances + (means - result.mean).square()) * counts).sum(0) / total;
+  result.count = static_cast<double>(input.numel() / channels * communicator.ranks());   // micro-batches are of one size on all ranks
+  return result;
+}
+
+class Normalize : public torch::autograd::Function<Normalize> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
+                            const at::Tensor& variance, double count, Communicator* communicator) {
+    context->save_for_backward({input, weight, mean, variance});
+    context->saved_data["count"] = count;
+    context->saved_data["communicator"] = reinterpret_cast<int64_t>(communicator);
+    return std::get<0>(at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, 0, BatchNorm2d::kEpsilon));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2];
+    const at::Tensor inverse = (saved[3] + BatchNorm2d::kEpsilon).rsqrt();
+    auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
+    const at::Tensor gradient = gradients[0].to(at::kFloat), x = input.to(at::kFloat);
+    const auto dimensions = all_but_channels(input);
+    const at::Tensor own_sum = gradient.sum(dimensions), own_product = (gradient * (x - by_channel(mean, x))).sum(dimensions);
+    at::Tensor sums = at::cat({own_sum, own_product}).div_(context->saved_data["count"].toDouble());
+    communicator.all_reduce(sums)->wait();
+    const auto channels = mean.numel();
+    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), as one factor each for gradient and x
+    const at::Tensor factor = weight * inverse, of_x = -factor * inverse.square() * sums.narrow(0, channels, channels);
+    const at::Tensor rest = -factor * sums.narrow(0, 0, channels) - of_x * mean;
+    const at::Tensor of_input = at::addcmul(by_channel(rest, x), gradient, by_channel(factor, x)).addcmul_(x, by_channel(of_x, x));
+    return {of_input.to(input.scalar_type()), own_product * inverse, own_sum, {}, {}, {}, {}};
+  }
+};
+
+class SyncBatchNorm : public PlainBlockOperations {
+ public:
+  explicit SyncBatchNorm(Communicator& communicator) : communicator_(communicator) {}
+
+  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
+    if (!context.training) return PlainBlockOperations::batch_norm(input, norm, context);
+    const Statistics all = [&] {
+      const at::NoGradGuard no_grad;
+      Statistics found = over_ranks(input, communicator_);
+      at::Tensor batches = norm.num_batches_tracked, mean = norm.running_mean, variance = norm.running_var;
+      batches.add_(1);
+      mean.lerp_(found.mean, BatchNorm2d::kMomentum);
+      variance.lerp_(found.variance * (found.count / (found.count - 1)), BatchNorm2d::kMomentum);
+      return found;
+    }();
+    return Normalize::apply(input, norm.weight, norm.bias, all.mean, all.variance, all.count, &communicator_);
+  }
+
+ private:
+  Communicator& communicator_;
+};
+
+}  // namespace
+
+std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator) { return std::make_shared<SyncBatchNorm>(communicator); }
+
+}  // namespace trainopt

@@ -1,0 +1,165 @@
+// Every way of dividing a model among ranks trains what one rank trains. Ranks are threads.
+#include "comm/sharding_costs.h"
+#include "support/catch.h"
+#include "support/trained_ranks.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+constexpr int64_t kGlobalBatch = 16;
+
+const std::vector<ShardingStrategy> kStrategies{ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3};
+
+/// No batch-norm and no dropout: the same samples give the same losses however they are spread.
+Recipe mlp_recipe() {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model.name = ModelKind::mlp;
+  recipe.model.hidden = {40, 24};
+  recipe.data.size = 64;
+  recipe.data.batch_size = kGlobalBatch;
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.optimizer = SgdConfig{.lr = 0.05};
+  recipe.train.max_steps = 20;
+  return recipe;
+}
+
+Recipe for_ranks(Recipe recipe, int64_t ranks) {
+  recipe.data.batch_size = kGlobalBatch / ranks / recipe.train.gradient_accumulation_steps.value_or(1);
+  return recipe;
+}
+
+void check_close(const std::vector<double>& got, const std::vector<double>& wanted, double tolerance) {
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(wanted[i]).epsilon(tolerance));
+}
+
+void check_close(const NamedTensors& got, const NamedTensors& wanted, double tolerance) {
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(got[i].first);
+    CHECK(got[i].first == wanted[i].first);
+    CHECK(at::allclose(got[i].second.to(at::kFloat), wanted[i].second.to(at::kFloat), tolerance, tolerance));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
+  static const Trained one = train_as(1, mlp_recipe());
+  const int64_t ranks = GENERATE(2, 4);
+  for (const auto strategy : kStrategies) {
+    Recipe recipe = for_ranks(mlp_recipe(), ranks);
+    recipe.parallel.sharding_strategy = strategy;
+    DYNAMIC_SECTION(strategy_name(strategy) << " on " << ranks) {
+      const Trained several = train_as(ranks, recipe);
+      check_close(several.losses, one.losses, 1e-5);
+      check_close(several.weights, one.weights, 1e-5);
+      REQUIRE(several.receipts.back().name == "parallel.sharding_strategy");
+      CHECK(several.receipts.back().receipt.reason == "");   // bytes sent and held are those of the formulas
+    }
+  }
+}
+
+namespace {
+
+struct Variant {
+  std::string name;
+  std::function<void(Recipe&)> change;
+  double tolerance = 1e-5;
+};
+
+const std::vector<Variant> kVariants = {
+    {"accumulation", [](Recipe& r) { r.train.gradient_accumulation_steps = 2; }},
+    {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.5; }},
+    {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig{}; }},
+    {"fused sgd", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
+    {"fused adam", [](Recipe& r) { r.optimizer = AdamConfig{}, r.optimizations.fused_optimizer = true; }},
+    {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},
+    {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, 2e-2},
+    {"amp float16", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, 2e-2},
+    {"skip of steps that are not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
+    {"no overlap", [](Recipe& r) { r.parallel.overlap_comm = false; }},
+    {"small buckets", [](Recipe& r) { r.parallel.bucket_cap_mb = 0.001; }},
+    {"units by size", [](Recipe& r) { r.parallel.wrap = {.policy = WrapPolicy::size, .min_parameters = 9000}; }},
+};
+
+}  // namespace
+
+TEST_CASE("every strategy goes with what else a step may do") {
+  for (const Variant& variant : kVariants)
+    DYNAMIC_SECTION(variant.name) {
+      Recipe recipe = mlp_recipe();
+      recipe.train.max_steps = 6;
+      variant.change(recipe);
+      Recipe alone = recipe;
+      alone.parallel = {};
+      const Trained one = train_as(1, for_ranks(alone, 1));
+      for (const auto strategy : kStrategies) {
+        recipe.parallel.sharding_strategy = strategy;
+        INFO(strategy_name(strategy));
+        check_close(train_as(2, for_ranks(recipe, 2)).losses, one.losses, variant.tolerance);
+      }
+    }
+}
+
+TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model.stem = StemKind::cifar;
+  recipe.data.size = 32;
+  recipe.data.batch_size = 8;
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.train.max_steps = 4;
+  static const Trained one = train_as(1, recipe);
+  recipe.data.batch_size = 4;
+  recipe.parallel.sync_batch_norm = true;
+  const bool channels_last = GENERATE(false, true);
+  recipe.optimizations.channels_last = channels_last;
+  for (const auto strategy : {ShardingStrategy::none, ShardingStrategy::zero3}) {
+    recipe.parallel.sharding_strategy = strategy;
+    INFO(strategy_name(strategy));
+    const Trained two = train_as(2, recipe);
+    check_close(two.losses, one.losses, 1e-5);
+    check_close(two.weights, one.weights, 1e-3);
+  }
+  // Without it each rank normalises by its own samples, which is another training.
+  recipe.parallel = {};
+  CHECK(std::abs(train_as(2, recipe).losses.back() - one.losses.back()) > 1e-4 * one.losses.back());
+}
+
+TEST_CASE("updates that are a step late are those of one rank which uses its gradients a step late") {
+  Recipe recipe = for_ranks(mlp_recipe(), 2);
+  recipe.parallel.async_updates.staleness = 1;
+  recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0};
+  const Trained stale = train_as(2, recipe);
+  Recipe usual = mlp_recipe();
+  usual.optimizer = recipe.optimizer;
+  const Trained one = train_as(1, usual);
+  CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));   // the same weights, no update so far
+  CHECK(stale.losses[2] != Approx(one.losses[2]).epsilon(1e-6));
+  CHECK(stale.losses.back() < stale.losses.front());
+  // Two ranks and four see the same sums.
+  Recipe four = for_ranks(mlp_recipe(), 4);
+  four.parallel = recipe.parallel;
+  four.optimizer = recipe.optimizer;
+  check_close(train_as(4, four).losses, stale.losses, 1e-5);
+}
+
+TEST_CASE("the formulas of what strategies cost") {
+  const ShardedModel model{.parameters = 1000, .states = 2, .ranks = 4, .micro_batches = 3, .wire_bytes_each = 4};
+  const auto costs = [&](ShardingStrategy strategy) { return sharding_costs(strategy, model); };
+  CHECK(costs(ShardingStrategy::none).sent_bytes == 2 * 4000 * 0.75);
+  CHECK(costs(ShardingStrategy::none).optimizer_bytes == 8000);
+  CHECK(costs(ShardingStrategy::zero1).sent_bytes == 2 * 4000 * 0.75);
+  CHECK(costs(ShardingStrategy::zero1).optimizer_bytes == 2000);
+  CHECK(costs(ShardingStrategy::zero1).gradient_bytes == 4000);
+  CHECK(costs(ShardingStrategy::zero2).sent_bytes == (3 + 1) * 4000 * 0.75);
+  CHECK(costs(ShardingStrategy::zero2).gradient_bytes == 1000);
+  CHECK(costs(ShardingStrategy::zero3).sent_bytes == 3 * 3 * 4000 * 0.75);
+  CHECK(costs(ShardingStrategy::zero3).parameter_bytes == 1000);
+}

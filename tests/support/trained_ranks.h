@@ -1,0 +1,46 @@
+// A recipe trained by several ranks, each a thread.
+#pragma once
+
+#include "recipe/make_plan.h"
+#include "support/plans.h"
+#include "support/ranks.h"
+
+#include <mutex>
+
+namespace trainopt::test {
+
+struct Trained {
+  std::vector<double> losses;                ///< as rank 0 tells them
+  std::vector<EvaluationResult> evaluations;
+  NamedTensors weights;
+  Observations observations;
+  std::vector<SwitchReceipt> receipts;
+};
+
+/// `recipe.data.batch_size` is each rank's; one rank is the usual trainer.
+inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {}) {
+  Trained result;
+  const auto train = [&](const RankPlace& place, std::shared_ptr<Communicator> communicator) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .place = place});
+    Rows rows;
+    Trainer trainer(plan, {}, rows, never_stopped(), place.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true}, communicator);
+    trainer.run();
+    const auto weights = trainer.weights();
+    if (!place.is_first()) return;
+    result.losses = rows.losses();
+    result.evaluations = rows.evaluations;
+    for (const auto& [name, tensor] : weights) result.weights.emplace_back(name, tensor.detach().clone());
+    result.observations = trainer.outcome().observations;
+    result.receipts = receipts(plan.switches, result.observations);
+  };
+  if (ranks == 1) {
+    train({}, make_single_communicator());
+    return result;
+  }
+  as_ranks(ranks, [&](Job&, Communicator& communicator) {
+    train(communicator.place(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+  });
+  return result;
+}
+
+}  // namespace trainopt::test
