@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROGRAM, TINY, Result, losses, records, saved_steps, summary
+from conftest import CHECKOUT, PROGRAM, TINY, Result, losses, records, saved_steps, summary
 
 # With something to draw in every step, and more than one order of the samples.
 RECIPE = TINY.replace("{resize: 8}", "{resize: 8}, random_horizontal_flip")
@@ -39,11 +39,11 @@ class Ranks:
         Ranks.started.append(self.processes[-1])
         return self
 
-    def rank(self, rank, of, *arguments, port, address="127.0.0.1", **how):
-        """One rank as a script would start it."""
+    def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), **how):
+        """One rank as a script would start it; `under` another program."""
         place = {"RANK": rank, "WORLD_SIZE": of, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": of, "MASTER_ADDR": address, "MASTER_PORT": port}
         env = {**self.program.environment(), **{name: str(value) for name, value in place.items()}}
-        return self.start([PROGRAM, *arguments], env=env, **how)
+        return self.start([*under, PROGRAM, *arguments], env=env, **how)
 
     def ended(self, seconds=90):
         """The results, once all have ended; whoever has not by then is killed, and that is a failure."""
@@ -150,3 +150,7 @@ def write_cifar10(trainopt, folder="data", **counts):
 
 
 FROM_FILES = RECIPE.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: data")
+
+
+def readme_section(title):
+    return (CHECKOUT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]

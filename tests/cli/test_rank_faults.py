@@ -1,5 +1,6 @@
 """One rank fails, is lost, or is not what the others are: all end, with one exit code and one message that names it."""
 import os
+import re
 import resource
 import shutil
 import signal
@@ -11,7 +12,7 @@ import pytest
 
 from conftest import PROGRAM, checkpoint, records, saved_steps, summary
 from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, SOON, Ranks, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
-                   one_message, process_of, started, write_cifar10)
+                   one_message, process_of, readme_section, started, write_cifar10)
 
 PATIENCE = 4 + 15 + 15   # seconds: parallel.timeout, the time to look who is silent and to tell the others, and a slow machine
 
@@ -35,6 +36,11 @@ def all_end(job, code, says, seconds=90):
     return message
 
 
+def shape(text):
+    """An error message without how far each rank had come."""
+    return re.sub(r"after step \d+, [a-z ]+", "after step", text)
+
+
 # P3
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_killed(trainopt, rank):
@@ -44,6 +50,8 @@ def test_a_rank_that_is_killed(trainopt, rank):
     os.kill(process_of(job, rank), signal.SIGKILL)
     all_end(job, 7, [f"rank {rank} is gone"])
     if rank == 1:
+        shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)[1]
+        assert shape(job.said(0).err) == shape(shown)
         got = summary(trainopt.folder / "out")
         assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
     goes_on(trainopt)
@@ -60,7 +68,8 @@ def test_a_rank_that_is_stopped(trainopt, rank):
         job.processes[1 - rank].wait(PATIENCE)
     finally:
         job.processes[rank].send_signal(signal.SIGCONT)
-    all_end(job, 7, [f"rank {rank} is gone"])
+    results = job.ended()
+    assert [result.code for result in results] == [7, 7] and f"rank {rank} is gone" in one_message(results[1 - rank]), results
     goes_on(trainopt)
 
 
@@ -74,7 +83,16 @@ def test_one_of_several_that_is_killed(trainopt):
     goes_on(trainopt, 2)
 
 
-# P4, K7 and the like: what the ranks say when they meet
+# P4
+
+def test_ranks_need_not_have_one_parent(trainopt):
+    """As on several machines."""
+    trainopt.write("tiny.yaml", RECIPE)
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", SOON, "--quiet", port=port, under=["sh", "-c", '"$@"; exit $?', "sh"])
+    assert [result.code for result in job.ended()] == [0, 0], job.ended()
+
 
 def test_another_recipe_on_one_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
