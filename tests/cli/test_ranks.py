@@ -175,7 +175,7 @@ def test_any_number_of_ranks_goes_on(again, ranks):
 def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
     """What dropout draws; batch-norm's statistics, which are the first rank's; Adam's moments; gradients in pieces."""
     job.write("much.yaml", FROM_FILES.replace("name: mlp, num_classes: 10, hidden: [8]", model).replace("sgd, lr: 0.01, momentum: 0.9", "adamw, lr: 0.001"))
-    much = ["data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 4, max_grad_norm: 1}", "checkpoint={every_n_steps: 2, at_end: false}", "--quiet"]
+    much = ["data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 3, max_grad_norm: 1}", "checkpoint={every_n_steps: 2, at_end: false}", "--quiet"]
     for folder, resume in [("out", "none"), ("fork", "out/checkpoints/step-00000002")]:
         result = launch(job, 2, "--run-dir", folder, *much, f"checkpoint.resume={resume}", recipe="much.yaml")
         assert result.code == 0, result
@@ -197,7 +197,7 @@ def stopped_once(trainopt, code, before):
 
 
 # P1
-@pytest.mark.parametrize("to, number", [("0", signal.SIGTERM), ("1", signal.SIGTERM), ("1", signal.SIGUSR1), ("launcher", signal.SIGTERM), ("launcher", signal.SIGINT)])
+@pytest.mark.parametrize("to, number", [("0", signal.SIGTERM), ("1", signal.SIGUSR1), ("launcher", signal.SIGINT)])
 def test_a_signal_stops_all_ranks_at_one_step(job, to, number):
     running = launched(job, 2, "--run-dir", "out", ENDLESS, "checkpoint={every_n_steps: 20, keep_last: 1000000}", "logging.sinks=[jsonl]")
     started(running, job.folder / "out", 20)
