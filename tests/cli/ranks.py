@@ -1,0 +1,156 @@
+"""Jobs of several ranks: under `trainopt launch`, or started one by one with the variables that a launcher sets."""
+import random
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import CHECKOUT, PROGRAM, TINY, Result, losses, records, saved_steps, summary
+
+# With something to draw in every step, and more than one order of the samples.
+RECIPE = TINY.replace("{resize: 8}", "{resize: 8}, random_horizontal_flip")
+ENDLESS = "train.max_steps=100000000"
+SAVES = ["checkpoint.every_n_steps=2", "checkpoint.keep_last=3"]
+SOON = "parallel.timeout=3s"
+NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Ranks:
+    """Processes whose output goes to files: nobody has to read while they run."""
+    started = []
+
+    def __init__(self, program):
+        self.program, self.processes, self.files = program, [], []
+
+    def start(self, command, cwd=None, env=None, before=None):
+        files = [open(self.program.folder / f"{name}-{len(self.processes)}.txt", "w+") for name in ("out", "err")]
+        self.files.append(files)
+        self.processes.append(subprocess.Popen([*map(str, command)], cwd=cwd or self.program.folder, env=env or self.program.environment(), stdin=subprocess.DEVNULL,
+                                               stdout=files[0], stderr=files[1], preexec_fn=before))
+        Ranks.started.append(self.processes[-1])
+        return self
+
+    def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), **how):
+        """One rank as a script would start it; `under` another program."""
+        place = {"RANK": rank, "WORLD_SIZE": of, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": of, "MASTER_ADDR": address, "MASTER_PORT": port}
+        env = {**self.program.environment(), **{name: str(value) for name, value in place.items()}}
+        return self.start([*under, PROGRAM, *arguments], env=env, **how)
+
+    def ended(self, seconds=90):
+        """The results, once all have ended; whoever has not by then is killed, and that is a failure."""
+        try:
+            end = time.monotonic() + seconds
+            for process in self.processes:
+                process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.processes, [self.said(number) for number in range(len(self.processes))]) from None
+        return [self.said(number) for number in range(len(self.processes))]
+
+    def said(self, number):
+        texts = []
+        for file in self.files[number]:
+            file.seek(0)
+            texts.append(file.read())
+        return Result(self.processes[number].poll(), *texts)
+
+    def until(self, happened, seconds=60):
+        end = time.monotonic() + seconds
+        while not (found := happened()):
+            assert all(process.poll() is None for process in self.processes) and time.monotonic() < end, self.ended(0)
+            time.sleep(0.005)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def no_rank_outlives_its_test():
+    yield
+    for process in Ranks.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    Ranks.started.clear()
+
+
+def launched(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
+    """A job that goes on while the test does something to it."""
+    return Ranks(trainopt).start([PROGRAM, "launch", "-n", ranks, "--", "run", recipe, *arguments], **how)
+
+
+def launch(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
+    """A job from beginning to end."""
+    (result,) = launched(trainopt, ranks, *arguments, recipe=recipe, **how).ended()
+    return result
+
+
+def process_of(job, rank):
+    """Of a job under `trainopt launch`; None while it is not there."""
+    launcher = job.processes[0].pid
+    for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+            return int(child)
+    return None
+
+
+def started(job, out, step=4):
+    """Waits until the job has saved a checkpoint of that step or a later one; its newest."""
+    return job.until(lambda: (steps := saved_steps(out)) and steps[-1] >= step and steps[-1])
+
+
+def one_message(*results):
+    """The only error in all that the ranks said; the launcher's own line about who ended is another matter."""
+    said = [line for result in results for line in result.err.splitlines()]
+    assert not re.search(NOT_FOR_USERS, "\n".join(said), re.MULTILINE), results
+    own = [line for line in said if re.match(r"trainopt: rank \d+ (ended with|was killed by)", line)]
+    assert len(own) <= 1, results
+    ranks = [line for line in said if line not in own and "warning: " not in line]
+    assert len(ranks) == 1 and re.match(r"(\[\d+\] )?trainopt: ", ranks[0]), results
+    return ranks[0]
+
+
+def goes_on(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
+    """Every checkpoint is whole, and the job goes on from the newest."""
+    out = trainopt.folder / folder
+    newest = saved_steps(out)[-1]
+    verified = trainopt("checkpoint", "verify", folder)
+    assert verified.code == 0, verified
+    result = launch(trainopt, ranks, "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={newest + 3}", "--quiet", *overrides, recipe=recipe)
+    assert result.code == 0, result
+    got = summary(out)
+    assert (got["status"], got["steps"], got["resumed_from"]) == ("done", newest + 3, newest), got
+    assert [row["step"] for row in records(out)] == list(range(1, newest + 4)), "each step once"
+
+
+def weights(folder):
+    return (folder / "weights.safetensors").read_bytes()
+
+
+def close(folder, other, steps=None):
+    """The same losses, but for the order of the additions."""
+    ours, theirs = losses(folder), losses(other)
+    if steps:
+        ours, theirs = ours[-steps:], theirs[-steps:]
+    assert len(ours) == len(theirs) and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(ours, theirs)), (ours, theirs)
+    return True
+
+
+def write_cifar10(trainopt, folder="data", **counts):
+    """Files of so many made-up images each: `data_batch_1=64`."""
+    draw = random.Random(1)
+    for name, count in counts.items():
+        trainopt.write(f"{folder}/{name}.bin", b"".join(bytes([number % 10]) + draw.randbytes(3072) for number in range(count)))
+
+
+FROM_FILES = RECIPE.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: data")
+
+
+def readme_section(title):
+    return (CHECKOUT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]

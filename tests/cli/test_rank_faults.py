@@ -1,0 +1,325 @@
+"""One rank fails, is lost, or is not what the others are: all end, with one exit code and one message that names it."""
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import PROGRAM, checkpoint, records, saved_steps, summary
+from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, SOON, Ranks, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
+                   one_message, process_of, readme_section, started, write_cifar10)
+
+PATIENCE = 3 + 15 + 15   # seconds: parallel.timeout, the time to look who is silent and to tell the others, and a slow machine
+
+
+def by_hand(trainopt, *each, port=None, recipe="tiny.yaml"):
+    """A rank for each list of arguments; None is one that is not started."""
+    job, port = Ranks(trainopt), port or free_port()
+    for rank, arguments in enumerate(each):
+        if arguments is not None:
+            job.rank(rank, len(each), "run", recipe, *arguments, port=port)
+    return job
+
+
+def all_end(job, code, says, seconds=90):
+    """With this code and one message."""
+    results = job.ended(seconds)
+    assert [result.code for result in results] == [code] * len(results), results
+    message = one_message(*results)
+    for words in says:
+        assert words in message, (words, results)
+    return message
+
+
+def shape(text):
+    """An error message without how far each rank had come."""
+    return re.sub(r"after step \d+, [a-z ]+", "after step", text)
+
+
+# P3
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed(trainopt, rank):
+    trainopt.write("tiny.yaml", RECIPE)
+    job = launched(trainopt, 2, "--run-dir", "out", ENDLESS, *SAVES, SOON)
+    started(job, trainopt.folder / "out")
+    os.kill(process_of(job, rank), signal.SIGKILL)
+    all_end(job, 7, [f"rank {rank} is gone"])
+    if rank == 1:
+        shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)[1]
+        assert shape(job.said(0).err) == shape(shown)
+        got = summary(trainopt.folder / "out")
+        assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
+    goes_on(trainopt)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_stopped(trainopt, rank):
+    """The other one does not wait longer than it may; the stopped one ends when it wakes up."""
+    trainopt.write("tiny.yaml", RECIPE)
+    job = by_hand(trainopt, *[["--run-dir", "out", ENDLESS, *SAVES, SOON]] * 2)
+    started(job, trainopt.folder / "out")
+    job.processes[rank].send_signal(signal.SIGSTOP)
+    try:
+        job.processes[1 - rank].wait(PATIENCE)
+    finally:
+        job.processes[rank].send_signal(signal.SIGCONT)
+    results = job.ended()
+    assert [result.code for result in results] == [7, 7] and f"rank {rank} is gone" in one_message(results[1 - rank]), results
+    goes_on(trainopt)
+
+
+def test_one_of_several_that_is_killed(trainopt):
+    """The others wait for each other, not for the one that is gone; it is named all the same."""
+    trainopt.write("tiny.yaml", RECIPE)
+    job = launched(trainopt, 4, "--run-dir", "out", ENDLESS, *SAVES, SOON, "data.batch_size=4")
+    started(job, trainopt.folder / "out")
+    os.kill(process_of(job, 2), signal.SIGKILL)
+    all_end(job, 7, ["rank 2 is gone"])
+    goes_on(trainopt, 2)
+
+
+# P4
+
+def test_ranks_need_not_have_one_parent(trainopt):
+    """As on several machines."""
+    trainopt.write("tiny.yaml", RECIPE)
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", SOON, "--quiet", port=port, under=["sh", "-c", '"$@"; exit $?', "sh"])
+    assert [result.code for result in job.ended()] == [0, 0], job.ended()
+
+
+def test_another_recipe_on_one_rank(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    all_end(by_hand(trainopt, [], ["optimizer.lr=0.02"]), 2, ["recipe", "rank 1 has another"])
+    assert not (trainopt.folder / "runs").exists()
+
+
+def test_another_number_of_ranks_on_one_rank(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    job, port = Ranks(trainopt), free_port()
+    job.rank(0, 2, "run", "tiny.yaml", SOON, port=port)
+    job.rank(1, 3, "run", "tiny.yaml", SOON, port=port)
+    all_end(job, 2, ["number of ranks", "rank 1"])
+
+
+def test_two_processes_with_one_rank(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", ENDLESS, "--run-dir", "out", port=port)
+    end = time.monotonic() + 60
+    while all(process.poll() is None for process in job.processes) and time.monotonic() < end:
+        time.sleep(0.01)
+    (twin,) = [job.said(number) for number in (1, 2) if job.processes[number].poll() is not None]
+    assert twin.code == 7 and "two processes say that they are rank 1" in one_message(twin), twin
+    for process in job.processes:
+        if process.poll() is None:
+            process.terminate()
+    assert sorted(result.code for result in job.ended()) == [7, 143, 143]
+
+
+def test_a_mistake_in_the_recipe_of_one_rank(trainopt):
+    """It never comes; the other does not wait longer than it may."""
+    trainopt.write("tiny.yaml", RECIPE)
+    results = by_hand(trainopt, [SOON], [SOON, "train.max_steps=0"]).ended()
+    assert [result.code for result in results] == [7, 2], results
+    assert "rank 1 of 2 did not come within 3 s" in one_message(results[0]), results
+
+
+# P10
+def test_a_rank_that_never_comes(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not come within 3 s", "parallel.timeout"])
+    all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 was not to be reached within 3 s", "127.0.0.1"])
+
+
+def test_several_ranks_that_never_come(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    all_end(by_hand(trainopt, [SOON], None, [SOON], None), 7, ["ranks 1, 3 of 4 did not come"])
+
+
+def test_a_port_in_use(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        all_end(by_hand(trainopt, [SOON], None, port=port), 7, ["in use", str(port)])
+
+
+def test_a_port_of_somebody_who_is_no_rank(trainopt):
+    """It takes the connection and says nothing."""
+    trainopt.write("tiny.yaml", RECIPE)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        all_end(by_hand(trainopt, None, [SOON], port=port), 7, ["rank 0", str(port)])
+
+
+def test_an_address_that_nobody_knows(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    for rank in (0, 1):
+        job = Ranks(trainopt).rank(rank, 2, "run", "tiny.yaml", SOON, port=free_port(), address="no-such-machine.invalid")
+        all_end(job, 7, ["no-such-machine.invalid"])
+
+
+# P12
+def test_few_open_files(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    result = launch(trainopt, 2, "--run-dir", "out", "data.num_workers=2", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    assert result.code == 0, result
+    result = launch(trainopt, 2, "--run-dir", "none", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)))
+    assert result.code != 0 and len(result.err.splitlines()) < 5, result
+
+
+# K7
+def test_a_rank_that_cannot_write_its_part(trainopt):
+    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8], dropout: 0.5"))
+    job, port = Ranks(trainopt), free_port()
+    assert launch(trainopt, 2, "--run-dir", "out", "train.max_steps=3", "--quiet").code == 0
+    for rank in (0, 1):
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))) if rank == 1 else None
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", ENDLESS, *SAVES, SOON, port=port, before=limit)
+    all_end(job, 8, ["rank 1: ", "rank-0001.safetensors", "File too large"])
+    assert saved_steps(trainopt.folder / "out") == [3] and summary(trainopt.folder / "out")["exit_code"] == 8
+    goes_on(trainopt)
+
+
+def test_a_run_directory_that_one_rank_does_not_see(trainopt):
+    """Two machines without a shared folder."""
+    trainopt.write("tiny.yaml", RECIPE)
+    trainopt.write("elsewhere/tiny.yaml", RECIPE)
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", *SAVES, SOON, port=port, cwd=trainopt.folder / ("elsewhere" if rank else ""))
+    all_end(job, 8, ["rank 1: ", "out"])
+    assert launch(trainopt, 2, "--run-dir", "whole", "--quiet").code == 0
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "whole", "checkpoint.resume=auto", "train.max_steps=9", SOON, port=port,
+                 cwd=trainopt.folder / ("elsewhere" if rank else ""))
+    message = all_end(job, 4, ["rank 1: ", "whole"])
+    assert "step-00000006" in message
+    goes_on(trainopt, folder="whole")
+
+
+# D13
+@pytest.mark.parametrize("fault, code, says", [
+    ("missing", 3, ["data"]), ("torn", 3, ["data_batch_1.bin", "100 bytes"]), ("shorter", 3, ["rank 1"]), ("other", 3, ["rank 1"])])
+def test_data_that_one_rank_lacks(trainopt, fault, code, says):
+    """A folder of each machine's own, of which one is not as it should be."""
+    trainopt.write("tiny.yaml", FROM_FILES)
+    trainopt.write("elsewhere/tiny.yaml", FROM_FILES)
+    write_cifar10(trainopt, data_batch_1=64)
+    file = trainopt.folder / "data/data_batch_1.bin"
+    changed = {"torn": file.read_bytes()[:63 * 3073 + 100], "shorter": file.read_bytes()[:48 * 3073], "other": file.read_bytes()[:-3073] + b"\1" * 3073}
+    if fault in changed:
+        trainopt.write("elsewhere/data/data_batch_1.bin", changed[fault])
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", trainopt.folder / "out", "--quiet", SOON, port=port, cwd=trainopt.folder / ("elsewhere" if rank else ""))
+    all_end(job, code, ["rank 1", *says])
+    assert summary(trainopt.folder / "out")["exit_code"] == code
+
+
+# D15
+def test_ranks_without_samples(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    result = launch(trainopt, 2, "data.size=65", "data.drop_last=false")
+    assert result.code == 2 and result.out == "", result
+    assert "65 samples, 2 × 8 at once" in result.err, result
+    assert not (trainopt.folder / "runs").exists()
+
+
+def test_fewer_samples_than_the_ranks_take(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    numbers = "10 samples, 16 a step (2 ranks × 1 accumulation × 8 batch_size)"
+    result = launch(trainopt, 2, "data.size=10")
+    assert result.code == 2 and numbers in result.err, result
+    write_cifar10(trainopt, data_batch_1=10)
+    trainopt.write("files.yaml", FROM_FILES)
+    job = launched(trainopt, 2, "--run-dir", "out", recipe="files.yaml")
+    all_end(job, 3, [numbers])
+
+
+def test_ceilings_are_of_one_rank(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    result = launch(trainopt, 2, "--ceilings")
+    assert result.code == 2 and "--ceilings" in result.err and not (trainopt.folder / "runs").exists(), result
+
+
+# K4
+def test_a_damaged_part_of_a_checkpoint(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    assert launch(trainopt, 2, "--run-dir", "out", *SAVES, "--quiet").code == 0
+    newest = checkpoint(trainopt.folder / "out", 6)
+    part = newest / "rank-0001.safetensors"
+    part.write_bytes(part.read_bytes()[:-1] + b"\x7f")
+    all_end(launched(trainopt, 2, "--run-dir", "out", f"checkpoint.resume={newest}", "train.max_steps=8", *SAVES), 4, ["step-00000006", "rank-0001.safetensors"])
+    result = launch(trainopt, 2, "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", *SAVES, "--quiet")
+    assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
+    assert result.err.count("trying the one before") == 1 and "step-00000006" in result.err, result
+    goes_on(trainopt)
+
+
+# Errors that all ranks meet at the same moment
+
+def test_all_ranks_fail_alike(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    all_end(launched(trainopt, 2, "--run-dir", "out", "--inject", "nan@3"), 6, ["step 3"])
+    assert summary(trainopt.folder / "out")["exit_code"] == 6
+    job = launched(trainopt, 2, "--run-dir", "killed", ENDLESS, *SAVES, "--inject", "kill@6")
+    (result,) = job.ended()
+    assert result.code == 7 and "was killed by signal 9" in result.err, result
+    goes_on(trainopt, folder="killed")
+
+
+def test_ranks_that_hang(trainopt):
+    """Each has a watchdog; rank 1's file is its own."""
+    trainopt.write("tiny.yaml", RECIPE)
+    result = launch(trainopt, 2, "--run-dir", "out", *SAVES, "watchdog.timeout=2s", "--quiet", "--inject", "hang@5+")
+    assert result.code == 7 and "watchdog.timeout" in result.err, result
+    assert sorted(path.name for path in (trainopt.folder / "out").glob("hang-rank*.json")), result
+    goes_on(trainopt)
+
+
+# Two machines
+
+@pytest.fixture
+def two_machines():
+    """Two network namespaces with a cable between them."""
+    names = [f"trainopt-{os.getpid()}-{side}" for side in "ab"]
+    if not shutil.which("ip"):
+        pytest.skip("no ip")
+    try:
+        for name in names:
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
+                pytest.skip("this user may not make network namespaces")
+        cable = f"ip link add veth0 netns {names[0]} type veth peer name veth0 netns {names[1]}"
+        if (made := subprocess.run(cable.split(), capture_output=True, text=True)).returncode != 0:
+            pytest.skip(f"no virtual cable: {made.stderr}")
+        for number, name in enumerate(names):
+            for words in (f"addr add 10.99.77.{number + 1}/24 dev veth0", "link set veth0 up", "link set lo up"):
+                subprocess.run(["ip", "-n", name, *words.split()], check=True)
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+def test_two_machines_without_a_common_loopback(trainopt, two_machines):
+    trainopt.write("tiny.yaml", RECIPE)
+    job = Ranks(trainopt)
+    for node, name in enumerate(two_machines):
+        job.start(["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', f"machine{node}", PROGRAM, "launch", "-n", "1", "--nnodes", "2", "--node-rank", node, "--rendezvous", "10.99.77.1:29511", "--",
+                   "run", "tiny.yaml", "--run-dir", "out", "--quiet"])
+    results = job.ended()
+    assert [result.code for result in results] == [0, 0], results
+    assert [row["step"] for row in records(trainopt.folder / "out")] == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,259 @@
+"""One job on several ranks: started by any launcher it trains as one rank does, saves, goes on and stops as one."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import CHECKOUT, PROGRAM, Program, checkpoint, losses, records, saved_steps, summary
+from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, Ranks, close, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
+                   one_message, process_of, started, weights, write_cifar10)
+
+STEPS = "train.max_steps=12"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "2"]
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run directory of one rank that takes 16 samples a step, and is evaluated on 19."""
+    program = Program(tmp_path_factory.mktemp("alone"))
+    write_cifar10(program, data_batch_1=64, test_batch=19)
+    program.write("tiny.yaml", FROM_FILES)
+    result = program("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=16", STEPS, "evaluation={every_n_steps: 6, batch_size: 8}", "--quiet")
+    assert result.code == 0, result
+    return program.folder / "out"
+
+
+@pytest.fixture
+def job(trainopt, alone):
+    """The program in a folder with the data and the recipe of that run."""
+    shutil.copytree(alone.parent / "data", trainopt.folder / "data")
+    shutil.copy(alone.parent / "tiny.yaml", trainopt.folder)
+    return trainopt
+
+
+def complete(folder, ranks, steps=12):
+    """What the records of several ranks have that those of one have not."""
+    rows = records(folder)
+    assert [row["step"] for row in rows] == list(range(1, steps + 1))
+    for row in rows:
+        assert set(row["ranks"]) == {"step_ms", "data_wait_ms", "comm_exposed_ms", "busy_ms"}, row
+        for spread in row["ranks"].values():
+            assert 0 <= spread["min"] <= spread["mean"] <= spread["max"], row
+            assert {spread["min_rank"], spread["max_rank"]} <= set(range(ranks)), row
+        for name in ("comm_exposed_ms", "all_reduce_mib", "reduce_scatter_mib", "all_gather_mib", "broadcast_mib"):
+            assert row[name] is not None and row[name] >= 0, (name, row)
+        assert row["all_reduce_mib"] > 0, row
+    return True
+
+
+def only_run(trainopt):
+    """The one run directory of a job that was not told where."""
+    (folder,) = (trainopt.folder / "runs").iterdir()
+    return folder
+
+
+@pytest.mark.parametrize("ranks, batch_size, accumulation", [(2, 8, 1), (4, 4, 1), (2, 2, 4)])
+def test_any_number_of_ranks_trains_as_one(job, alone, ranks, batch_size, accumulation):
+    result = launch(job, ranks, f"data.batch_size={batch_size}", f"train.gradient_accumulation_steps={accumulation}", STEPS)
+    assert result.code == 0 and result.err == "", result
+    out = only_run(job)
+    assert close(out, alone) and complete(out, ranks)
+    assert all(line.startswith("[0] ") for line in result.out.splitlines()) and len(re.findall(r"step +1/12 ", result.out)) == 1, result
+    assert summary(out)["samples"] == 12 * 16
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+def test_other_launchers(job, alone, launcher):
+    if launcher == "mpirun" and not shutil.which("mpirun"):
+        pytest.skip("no mpirun")
+    command = [*MPIRUN, "-n", "2"] if launcher == "mpirun" else [*TORCHRUN, "--master-port", free_port()]
+    (result,) = Ranks(job).start([*command, PROGRAM, "run", "tiny.yaml", STEPS]).ended()
+    assert result.code == 0 and "trainopt: " not in result.err, result
+    assert len(re.findall(r"step +1/12 ", result.out)) == 1, result
+    assert close(only_run(job), alone) and complete(only_run(job), 2)
+
+
+@pytest.mark.parametrize("script", ["local.sh", "mpirun.sh", "torchrun.sh"])
+def test_launch_scripts(job, alone, script):
+    if script == "mpirun.sh" and not shutil.which("mpirun"):
+        pytest.skip("no mpirun")
+    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
+    environment = {**job.environment(), "RANKS": "2", "TRAINOPT": os.path.abspath(PROGRAM), "TORCHRUN": torchrun}
+    (result,) = Ranks(job).start([CHECKOUT / "scripts/launch" / script, "tiny.yaml", STEPS], env=environment).ended()
+    assert result.code == 0 and close(only_run(job), alone), result
+
+
+# Evaluation
+
+def evaluations(folder):
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("ranks, batch_size", [(2, 8), (4, 5)])
+def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
+    """19 samples: the last ones are fewer than a batch on each rank, and one rank has none of them."""
+    result = launch(job, ranks, f"data.batch_size={16 // ranks}", STEPS, "--run-dir", "out", f"evaluation={{every_n_steps: 6, batch_size: {batch_size}}}", "--quiet")
+    assert result.code == 0, result
+    ours, theirs = evaluations(job.folder / "out"), evaluations(alone)
+    assert [line["step"] for line in ours] == [6, 12]
+    for a, b in zip(ours, theirs, strict=True):
+        assert set(a) == set(b) and abs(a["loss"] - b["loss"]) <= 1e-5 * b["loss"], (a, b)
+        assert all(a[name] == b[name] for name in b if name != "loss" and not name.endswith("_s")), (a, b)
+
+
+# What goes over the wire
+
+def test_gradients_travel_as_bfloat16(job, alone):
+    sent = {}
+    for name, override in [("whole", "null"), ("half", "bfloat16")]:
+        result = launch(job, 2, "--run-dir", name, STEPS, f"parallel.gradient_dtype={override}", "--quiet")
+        assert result.code == 0, result
+        sent[name] = {row["all_reduce_mib"] for row in records(job.folder / name)}
+    (whole,), (half,) = sent.values()
+    assert half == pytest.approx(whole / 2)
+    rounded = losses(job.folder / "half")
+    assert rounded != losses(job.folder / "whole") and all(abs(a - b) < 0.01 * b for a, b in zip(rounded, losses(alone), strict=True))
+
+
+def test_overlap_changes_no_number(job):
+    small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]   # several exchanges a step
+    for overlap in ("true", "false"):
+        result = launch(job, 2, "--run-dir", overlap, STEPS, f"parallel.overlap_comm={overlap}", "--quiet", *small)
+        assert result.code == 0, result
+    assert losses(job.folder / "true") == losses(job.folder / "false") and weights(job.folder / "true") == weights(job.folder / "false")
+
+
+# Checkpoints
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, alone):
+    """The folder of a job of two ranks with three checkpoints."""
+    program = Program(tmp_path_factory.mktemp("saved"))
+    shutil.copytree(alone.parent / "data", program.folder / "data")
+    shutil.copy(alone.parent / "tiny.yaml", program.folder)
+    result = launch(program, 2, "--run-dir", "out", STEPS, "checkpoint={every_n_steps: 4, keep_last: 10}", "--quiet")
+    assert result.code == 0, result
+    return program.folder
+
+
+@pytest.fixture
+def again(trainopt, saved):
+    shutil.copytree(saved, trainopt.folder, symlinks=True, dirs_exist_ok=True)
+    return trainopt
+
+
+def test_checkpoints_have_a_part_of_each_rank(again):
+    verified = again("checkpoint", "verify", "out")
+    assert verified.code == 0, verified
+    assert saved_steps(again.folder / "out") == [4, 8, 12]
+    for step in (4, 8, 12):
+        folder = checkpoint(again.folder / "out", step)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["world_size"] == 2 and {"rank-0000.safetensors", "rank-0001.safetensors"} <= set(manifest["files"])
+        assert {path.name for path in folder.iterdir()} == {"manifest.json", *manifest["files"]}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_any_number_of_ranks_goes_on(again, ranks):
+    result = launch(again, ranks, "--run-dir", "fork", "checkpoint.resume=out/checkpoints/step-00000004", STEPS, f"data.batch_size={16 // ranks}", "--quiet")
+    assert result.code == 0, result
+    out, fork = again.folder / "out", again.folder / "fork"
+    assert summary(fork)["resumed_from"] == 4 and [row["step"] for row in records(fork)] == list(range(5, 13))
+    assert close(fork, out, steps=8)
+    if ranks == 2:
+        assert losses(fork) == losses(out)[4:] and weights(fork) == weights(out)
+
+
+@pytest.mark.parametrize("model", ["name: mlp, num_classes: 10, hidden: [8], dropout: 0.5", "name: resnet18, num_classes: 10, stem: cifar"])
+def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
+    """What dropout draws; batch-norm's statistics, which are the first rank's; Adam's moments; gradients in pieces."""
+    job.write("much.yaml", FROM_FILES.replace("name: mlp, num_classes: 10, hidden: [8]", model).replace("sgd, lr: 0.01, momentum: 0.9", "adamw, lr: 0.001"))
+    much = ["data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 3, max_grad_norm: 1}", "checkpoint={every_n_steps: 2, at_end: false}", "--quiet"]
+    for folder, resume in [("out", "none"), ("fork", "out/checkpoints/step-00000002")]:
+        result = launch(job, 2, "--run-dir", folder, *much, f"checkpoint.resume={resume}", recipe="much.yaml")
+        assert result.code == 0, result
+    assert losses(job.folder / "fork") == losses(job.folder / "out")[2:] and weights(job.folder / "fork") == weights(job.folder / "out")
+    for file in job.folder.rglob("*.safetensors"):
+        file.unlink()   # large
+
+
+# Signals
+
+def stopped_once(trainopt, code, before):
+    """One checkpoint more, at the step at which all ranks stopped."""
+    out = trainopt.folder / "out"
+    got = summary(out)
+    assert (got["status"], got["exit_code"]) == ("stopped", code) and got["steps"] == records(out)[-1]["step"], got
+    new = [step for step in saved_steps(out) if step not in before]
+    assert new == [got["steps"]], (new, before, got)
+    return True
+
+
+# P1
+@pytest.mark.parametrize("to, number", [("0", signal.SIGTERM), ("1", signal.SIGUSR1), ("launcher", signal.SIGINT)])
+def test_a_signal_stops_all_ranks_at_one_step(job, to, number):
+    running = launched(job, 2, "--run-dir", "out", ENDLESS, "checkpoint={every_n_steps: 20, keep_last: 1000000}", "logging.sinks=[jsonl]")
+    started(running, job.folder / "out", 20)
+    os.kill(running.processes[0].pid if to == "launcher" else process_of(running, int(to)), number)
+    (result,) = running.ended()
+    assert result.code == 128 + number and "[" not in result.err, result
+    steps = summary(job.folder / "out")["steps"]
+    assert stopped_once(job, 128 + number, range(20, steps, 20))
+
+
+def test_a_stopped_job_ends_with_the_bits_of_one_that_was_not(job):
+    running = launched(job, 2, "--run-dir", "out", ENDLESS, *SAVES)
+    started(running, job.folder / "out")
+    os.kill(process_of(running, 1), signal.SIGTERM)
+    assert running.ended()[0].code == 143
+    goes_on(job)
+    steps = summary(job.folder / "out")["steps"]
+    assert launch(job, 2, "--run-dir", "straight", f"train.max_steps={steps}", "--quiet").code == 0
+    assert losses(job.folder / "straight") == losses(job.folder / "out") and weights(job.folder / "straight") == weights(job.folder / "out")
+
+
+@pytest.mark.parametrize("to", [0, 1])
+def test_a_save_on_request_of_any_rank(job, to):
+    out = job.folder / "out"
+    running = launched(job, 2, "--run-dir", "out", ENDLESS, "checkpoint.keep_last=100")
+    running.until(lambda: (out / "metrics.jsonl").exists() and len(records(out)) > 3)
+    os.kill(process_of(running, to), signal.SIGUSR2)
+    running.until(lambda: len(saved_steps(out)) == 1)
+    (asked,) = saved_steps(out)
+    running.until(lambda: records(out)[-1]["step"] > asked + 3)
+    running.processes[0].terminate()
+    assert running.ended()[0].code == 143 and len(saved_steps(out)) == 2
+    assert job("checkpoint", "verify", "out").code == 0
+
+
+@pytest.mark.parametrize("delay", [0, 0.15, 0.3])
+def test_a_signal_at_any_moment_of_the_start_of_ranks(job, delay):
+    running = launched(job, 2, "--run-dir", "out", ENDLESS)
+    running.until(lambda: process_of(running, 1))
+    time.sleep(delay)
+    running.processes[0].terminate()
+    (result,) = running.ended()
+    assert result.code == 143 and "trainopt: " not in result.err, (delay, result)
+
+
+# P2
+def test_a_second_signal_ends_all_ranks_at_once(job):
+    out = job.folder / "out"
+    running = launched(job, 2, "--run-dir", "out", ENDLESS, *SAVES)
+    started(running, out)
+    os.kill(process_of(running, 1), signal.SIGSTOP)   # so that the first signal is not enough
+    running.processes[0].terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.processes[0].wait(1)
+    os.kill(process_of(running, 1), signal.SIGCONT)
+    running.processes[0].terminate()
+    (result,) = running.ended()
+    assert result.code == 143, result
+    goes_on(job)

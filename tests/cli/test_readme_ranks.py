@@ -1,0 +1,92 @@
+"""README.md, "Several GPUs, several machines": its commands as they are written."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import CHECKOUT, PROGRAM, losses, summary
+from ranks import Ranks, close, free_port, no_rank_outlives_its_test, readme_section  # noqa: F401
+
+# Starts tasks with the variables that srun gives them on one machine.
+SRUN = """\
+#!/bin/sh
+[ "$1" = --ntasks ] || exit 64
+tasks=$2; shift 2
+export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$tasks SLURM_NTASKS=$tasks SLURM_STEP_TASKS_PER_NODE=$tasks SLURM_NODEID=0 SLURM_STEP_NODELIST=here
+pids= task=0 code=0
+while [ $task -lt $tasks ]; do
+  SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"
+  task=$((task + 1))
+done
+for pid in $pids; do wait $pid || code=$?; done
+exit $code
+"""
+# Open MPI refuses root, and more ranks than cores, unless it is told; here it is a container that may have one core.
+MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+BLOCKS = [[shlex.split(line, comments=True) for line in block.splitlines()] for block in re.findall(r"```\n(.*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)]
+STARTS, MACHINES, _, RESUMES = BLOCKS
+
+
+@pytest.fixture
+def shell(trainopt):
+    """A folder with the recipes, in which `trainopt`, `torchrun` and `srun` are found; starts a command there."""
+    tools = trainopt.folder / "tools"
+    tools.mkdir()
+    (tools / "trainopt").symlink_to(os.path.abspath(PROGRAM))
+    (tools / "torchrun").symlink_to(Path(sys.executable).parent / "torchrun")
+    (tools / "srun").write_text(SRUN)
+    (tools / "srun").chmod(0o755)
+    (trainopt.folder / "configs").symlink_to(CHECKOUT / "configs")
+    env = {**trainopt.environment(), **MPIRUN, "PATH": f"{tools}:{os.environ['PATH']}"}
+    return lambda job, words: job.start([shutil.which(words[0], path=env["PATH"]), *words[1:]], env=env)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The recipe on one rank, with the batch of two."""
+    folder = tmp_path_factory.mktemp("alone")
+    subprocess.run([os.path.abspath(PROGRAM), "run", CHECKOUT / "configs/two_ranks.yaml", "--run-dir", "out", "data.batch_size=32", "--quiet"], cwd=folder,
+                   env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=True)
+    return folder / "out"
+
+
+def only_run(trainopt):
+    (folder,) = (trainopt.folder / "runs").iterdir()
+    return folder
+
+
+def test_all_ways_are_here():
+    assert [words[0] for words in STARTS] == ["trainopt", "mpirun", "torchrun", "srun"] and len(MACHINES) == 2 and len(RESUMES) == 3
+
+
+@pytest.mark.parametrize("words", STARTS, ids=lambda words: words[0])
+def test_ways_to_start(trainopt, shell, alone, words):
+    if words[0] == "mpirun" and not shutil.which("mpirun"):
+        pytest.skip("no mpirun")
+    (result,) = shell(Ranks(trainopt), words).ended()
+    assert result.code == 0 and result.out.count("plan of two_ranks") == 1, result
+    assert close(only_run(trainopt), alone)
+
+
+def test_several_machines(trainopt, shell, alone):
+    """Both are this one."""
+    job, here = Ranks(trainopt), f"127.0.0.1:{free_port()}"
+    for words in MACHINES:
+        assert "first-machine:29500" in words
+        shell(job, [here if word == "first-machine:29500" else word for word in words])
+    assert [result.code for result in job.ended()] == [0, 0], job.ended()
+    assert close(only_run(trainopt), alone)
+
+
+def test_going_on_with_other_numbers_of_ranks(trainopt, shell, alone):
+    out = trainopt.folder / "runs/job"
+    for words, steps in zip(RESUMES, (100, 150, 200), strict=True):
+        (result,) = shell(Ranks(trainopt), words).ended()
+        assert result.code == 0 and summary(out)["steps"] == steps and summary(out)["resumed_from"] == (steps - 50 if steps > 100 else None), result
+    assert len(losses(out)) == 21 and all(abs(a - b) <= 1e-5 * b for a, b in zip(losses(out), losses(alone)))
