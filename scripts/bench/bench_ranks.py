@@ -1,0 +1,298 @@
+"""Training with two ranks on CPUs over Gloo, ResNet-18 in float32, one thread a rank: DDP, ZeRO-3, ZeRO-2 and ZeRO-1 against PyTorch's
+DistributedDataParallel, fully_shard and ZeroRedundancyOptimizer; and what communication costs.
+
+A block is a job of its own, from start to end; the first steps are left out. Blocks run A B B A A B …. Each side first tries a few
+settings, one after another, and keeps what was faster; the rows name them.
+"""
+
+import argparse
+import json
+import os
+import random
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import common
+
+RANKS = 2
+SIDE, CLASSES = 64, 1000
+LEAD_STEPS = 5  # left out at the start of a job; and at its end where another job may have ended already
+JOB_LIMIT_S = 300
+
+
+class JobFailed(Exception):
+    pass
+
+
+def end(processes: list[subprocess.Popen]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
+    """Starts all at once, and waits for all."""
+    with open(log, "w") as output:
+        processes = [
+            subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
+            )
+            for command in commands
+        ]
+        limit = time.monotonic() + JOB_LIMIT_S
+        try:
+            codes = [process.wait(timeout=max(0.0, limit - time.monotonic())) for process in processes]
+        except subprocess.TimeoutExpired:
+            codes = [f"nothing after {JOB_LIMIT_S} s"]
+        finally:
+            end(processes)
+    if any(codes):
+        errors = [line for line in log.read_text().splitlines() if "Error: " in line or line.startswith("trainopt: ")]
+        raise JobFailed(f"{shlex.join(commands[0])}\nended with {codes}: {errors[0] if errors else log.read_text()[-1000:]}")
+
+
+@dataclass
+class Arm:
+    """One side of a row: how it is started, its setting, and every step that was measured, block by block."""
+
+    name: str
+    chosen: argparse.Namespace
+    folder: Path
+    setting: dict = field(default_factory=dict)
+    alone: bool = False  # instead of a job of two ranks: two jobs of one rank, which know nothing of each other
+    blocks: list[list[dict]] = field(default_factory=list)
+
+    def command(self, steps: int, steps_file: Path) -> list[str]:
+        raise NotImplementedError
+
+    def run(self, measured: int) -> list[dict]:
+        """The steps of one job, without the first."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        steps = LEAD_STEPS + measured + (LEAD_STEPS if self.alone else 0)
+        files = [self.folder / f"job-{number}" / "metrics.jsonl" for number in range(RANKS if self.alone else 1)]
+        run_beside_each_other([self.command(steps, file) for file in files], self.folder / "log")
+        lines = [json.loads(line) for line in files[0].read_text().splitlines()]
+        losses = [line["loss"] for line in lines]
+        print(f"    {self.name}: loss {' '.join(f'{loss:.3f}' for loss in losses[:3])} …", file=sys.stderr, flush=True)
+        if len(lines) != steps or not all(loss is not None and abs(loss) < 1e4 for loss in losses):
+            raise JobFailed(f"{self.name}: {len(lines)} steps instead of {steps}, losses {losses}")
+        return lines[LEAD_STEPS : LEAD_STEPS + measured]
+
+    def measure(self) -> float:
+        """A block; its samples/s."""
+        self.blocks.append(self.run(self.chosen.steps))
+        return RANKS * self.chosen.batch / median_ms(self.blocks[-1]) * 1e3
+
+    def choose(self, keys: dict[str, list]) -> "Arm":
+        """Begins with the first value of each key, then tries the others, key by key, and keeps what is faster."""
+        self.setting |= {key: values[0] for key, values in keys.items()}
+        best = self._try("to begin with")
+        for key, values in keys.items():
+            for value in values[1:]:
+                before, self.setting = self.setting, self.setting | {key: value}
+                try:
+                    took = self._try(f"{key}={json.dumps(value)}")
+                except JobFailed as failure:
+                    print(f"    {self.name}, {key}={json.dumps(value)}: does not run: {failure}", file=sys.stderr)
+                    took = best
+                if took < best:
+                    best = took
+                else:
+                    self.setting = before
+        return self
+
+    def _try(self, what: str) -> float:
+        took = median_ms(self.run(self.chosen.try_steps))
+        print(f"    {self.name}, {what}: {took:.0f} ms", file=sys.stderr, flush=True)
+        return took
+
+    def kept(self) -> str:
+        return ", ".join(f"{key.split('.')[-1]}={json.dumps(value)}" for key, value in self.setting.items())
+
+
+class Trainopt(Arm):
+    def command(self, steps: int, steps_file: Path) -> list[str]:
+        recipe = {
+            "name": "bench-ranks",
+            "device": "cpu",
+            "num_threads": 1,
+            "model": {"name": "resnet18", "num_classes": CLASSES},
+            "data": {"dataset": "synthetic", "image_size": SIDE, "batch_size": self.chosen.batch},
+            "train": {"max_steps": steps},
+            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+            "checkpoint": {"at_end": False},
+            "logging": {"sinks": ["jsonl"]},
+        }
+        file = common.write_recipe(self.folder, recipe, "recipe")
+        overrides = [f"{key}={json.dumps(value)}" for key, value in self.setting.items()]
+        launch = [] if self.alone else ["launch", "-n", str(RANKS), "--"]
+        run = ["run", str(file), "--run-dir", str(steps_file.parent), "--quiet", *overrides, *self.chosen.override]
+        return [str(common.trainopt_binary()), *launch, *run]
+
+
+@dataclass
+class PyTorch(Arm):
+    strategy: str = "ddp"
+
+    def command(self, steps: int, steps_file: Path) -> list[str]:
+        steps_file.parent.mkdir(exist_ok=True)
+        launch = [] if self.alone else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        options = {
+            "strategy": "alone" if self.alone else self.strategy,
+            "batch": self.chosen.batch,
+            "side": SIDE,
+            "classes": CLASSES,
+            "steps": steps,
+            "steps-file": steps_file,
+            "setting": json.dumps(self.setting),
+        }
+        words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+        return [sys.executable, *launch, str(common.HERE / "peer_ranks.py"), *words]
+
+
+# ---- rows ----
+
+
+def median_ms(steps: list[dict], key: str = "step_ms") -> float:
+    return statistics.median(step[key] for step in steps)
+
+
+def interval(pairs: list[tuple[list[dict], list[dict]]], draws: int = 2000) -> tuple[float, float]:
+    """95 % interval of the geometric mean over the pairs of median ÷ median: pairs drawn again with replacement, and in each its steps."""
+    source = random.Random(0)
+
+    def again(steps: list[dict]) -> float:
+        return median_ms(source.choices(steps, k=len(steps)))
+
+    drawn = sorted(
+        statistics.geometric_mean([again(above) / again(below) for above, below in source.choices(pairs, k=len(pairs))])
+        for _ in range(draws)
+    )
+    return drawn[int(0.025 * draws)], drawn[int(0.975 * draws) - 1]
+
+
+def compare(what: str, above: Arm, below: Arm, chosen) -> dict:
+    """The row of above's step time ÷ below's."""
+    print(f"{what}: {above.name} ({above.kept()}) ÷ {below.name} ({below.kept()})", file=sys.stderr, flush=True)
+    common.abba(below.measure, above.measure, chosen.pairs)
+    pairs = list(zip(above.blocks, below.blocks))
+    low, high = interval(pairs)
+    steps = [[step for block in arm.blocks for step in block] for arm in (above, below)]
+    exposed = [median_ms(own, "comm_exposed_ms") for own in steps if own[0].get("comm_exposed_ms") is not None]
+    return {
+        "row": what,
+        "ratio": f"{statistics.geometric_mean([median_ms(a) / median_ms(b) for a, b in pairs]):.3f}",
+        "interval": f"{low:.3f} … {high:.3f}",
+        "pairs": chosen.pairs,
+        "of step times": f"{above.name} ÷ {below.name}",
+        "ms": " ÷ ".join(f"{median_ms(own):.0f}" for own in steps),
+        "trainopt waits, ms": " ÷ ".join(f"{value:.1f}" for value in exposed),
+        "settings": f"{above.kept() or 'none'} ÷ {below.kept() or 'none'}",
+    }
+
+
+FORMATS = [False, True]
+# What each side tries; the first value of a key is where it begins.
+OUR_LOOP = {"optimizations.channels_last": FORMATS, "optimizations.set_to_none": [True, False]}
+OUR_FUSED = {"optimizations.fused_optimizer": [True], **OUR_LOOP}
+OUR_ALL = {"optimizations.host_allocator": [True], **OUR_FUSED}
+DDP = {
+    "channels_last": FORMATS,
+    "gradient_as_bucket_view": [True, False],
+    "broadcast_buffers": [True, False],
+    "static_graph": [False, True],
+    "set_to_none": [True, False],
+}
+LOOPS = {"optimizer": ["foreach", "loop"]}
+ANY = {"optimizer": ["fused", "foreach", "loop"]}
+SHARDED = {**LOOPS, "channels_last": FORMATS}  # the fused update is not there for sharded parameters
+ZERO_REDUNDANCY = {**ANY, "channels_last": FORMATS, "gradient_as_bucket_view": [True, False], "parameters_as_bucket_view": [True, False]}
+
+# row: (parallel.sharding_strategy, what trainopt tries, what PyTorch tries for each way to do the same)
+AGAINST_PYTORCH = {
+    "ddp": ("none", OUR_LOOP, {"ddp": {**LOOPS, **DDP}}),
+    "ddp-fused": ("none", OUR_FUSED, {"ddp": {"optimizer": ["fused"], **DDP}}),
+    "ddp-all": ("none", OUR_ALL, {"ddp": {**ANY, **DDP}}),
+    "zero3": ("zero3", OUR_FUSED, {"fully_shard": SHARDED}),
+    "zero2": ("zero2", OUR_FUSED, {"fully_shard_keep": SHARDED, "zero_redundancy": ZERO_REDUNDANCY}),
+    "zero1": ("zero1", OUR_FUSED, {"zero_redundancy": ZERO_REDUNDANCY, "fully_shard_keep": SHARDED}),
+}
+
+
+def against_pytorch(row: str, chosen, folder: Path) -> list[dict]:
+    strategy, tried, theirs = AGAINST_PYTORCH[row]
+    setting = {"parallel.sharding_strategy": strategy}
+    ours = Trainopt("trainopt", chosen, folder / "ours", setting).choose(tried)
+    rows = []
+    for name, keys in theirs.items():
+        peer = PyTorch(name, chosen, folder / "theirs", strategy=name).choose(keys)
+        rows.append(compare(row, peer, Trainopt("trainopt", chosen, folder / "ours", ours.setting), chosen))
+    return rows
+
+
+def communication(chosen, folder: Path) -> list[dict]:
+    """Two ranks against two jobs of one rank beside each other: what is not the step of a rank is communication and waiting."""
+    ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
+    single = {key: value for key, value in ours.setting.items() if not key.startswith("parallel.")}
+    rows = [compare("communication", ours, Trainopt("two alone", chosen, folder / "single", single, alone=True), chosen)]
+    theirs = PyTorch("ddp", chosen, folder / "theirs").choose({"optimizer": ["fused"], **DDP})
+    rows.append(
+        compare("communication", theirs, PyTorch("two alone", chosen, folder / "single", theirs.setting, alone=True), chosen)
+    )
+    for row in rows:
+        row["settings"] = row["settings"].split(" ÷ ")[0]
+    return rows
+
+
+def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[dict]:
+    ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
+    arms = [
+        Trainopt(f"{key}={json.dumps(value)}", chosen, folder / json.dumps(value), ours.setting | {f"parallel.{key}": value})
+        for value in (above, below)
+    ]
+    return [compare(row, *arms, chosen) | {"settings": ours.kept()}]
+
+
+ROWS = {
+    **{row: lambda chosen, folder, row=row: against_pytorch(row, chosen, folder) for row in AGAINST_PYTORCH},
+    "communication": communication,
+    "overlap": lambda chosen, folder: of_trainopt("overlap", "overlap_comm", False, True, chosen, folder),
+    "wire": lambda chosen, folder: of_trainopt("wire", "gradient_dtype", None, "bfloat16", chosen, folder),
+}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", choices=list(ROWS), action="append", help="this row; may be given again")
+    options.add_argument("--pairs", type=int, default=8, help="of blocks, for each row")
+    options.add_argument("--steps", type=int, default=15, help="measured in a block")
+    options.add_argument("--try-steps", type=int, default=8, help="measured of a setting that is tried")
+    options.add_argument("--batch", type=int, default=8, help="of each rank")
+    options.add_argument("override", nargs="*", help="key=value for trainopt")
+    chosen = options.parse_args()
+    rows = []
+    with common.temporary_folder() as folder:
+        for row in chosen.only or ROWS:
+            try:
+                rows += ROWS[row](chosen, Path(folder))
+            except JobFailed as failure:
+                print(f"{row}: {failure}", file=sys.stderr)
+                rows.append({"row": row, "ratio": "failed"})
+    common.report("ranks", rows)
+
+
+if __name__ == "__main__":
+    main()
