@@ -188,7 +188,8 @@ void say_end(const JobMember::End& end, const JobMember& member) {
   else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.place().rank), end.message.c_str());
 }
 
-int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member) {
+int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member,
+          const Environment& environment) {
   const auto began = Clock::now();
   Machine machine = detect_machine();
   machine.place = member.place();
@@ -196,7 +197,10 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
-  if (!member.alone() && !plan.device.is_cpu()) plan.process.environment.merge(nccl_environment(plan.parallel));
+  if (!member.alone() && !plan.device.is_cpu()) plan.process.environment = nccl_environment(plan.parallel);
+  for (const auto& [name, value] : plan.process.environment)
+    if (const auto set = environment.find(name); set != environment.end() && set->second != value)
+      throw UserError(fmt::format("the environment contradicts the recipe; unset it or leave the key out: {}={}, the recipe has {}", name, set->second, value));
   apply(plan.process);
   std::optional<RunLock> lock;
   std::optional<ArchiveReader> state;
@@ -307,9 +311,9 @@ Command add_run(CLI::App& app) {
       throw UserError(fmt::format("rank {}: {}", launch.place.rank, error.what()), error.code());
     }
     JobMember& member = *joined;
-    if (member.alone()) return train(loaded, context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt, member);
+    if (member.alone()) return train(loaded, context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt, member, context.environment);
     try {
-      return train(loaded, context.speech, injections, std::nullopt, member);
+      return train(loaded, context.speech, injections, std::nullopt, member, context.environment);
     } catch (const std::exception& error) {   // named recovery: a job ends together
       const auto end = member.end_of(error);
       say_end(end, member);

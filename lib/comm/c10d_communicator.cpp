@@ -5,10 +5,14 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
+
 namespace trainopt {
 namespace {
 
-bool sums_parts_itself(const at::Tensor& tensor) { return tensor.is_cpu(); }   // Gloo's own reduce-scatter is an all-reduce inside
+bool goes_directly(const at::Tensor& tensor) { return tensor.is_cpu(); }
+
+constexpr int64_t kTags = 1 << 20;   // more than are ever on their way at once
 
 void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks) {
   TRAINOPT_CHECK(all.is_contiguous() && mine.is_contiguous() && all.scalar_type() == mine.scalar_type());
@@ -41,22 +45,25 @@ class C10dCommunicator::Working : public Exchange {
   Traffic& traffic_;
 };
 
-/// Each rank sends every other one its part, directly, and adds what it gets in the ranks' order: half the bytes of an all-reduce, one
-/// round whatever the number of ranks, and sums that do not depend on when things arrive.
-class C10dCommunicator::SummedParts : public Exchange {
+/// Between each pair of ranks at once, straight from and into the tensors. Gloo's own all-gather goes through a copy of the whole, and its
+/// reduce-scatter is an all-reduce. n−1 messages each way leave at once: right for the few ranks that train on CPUs.
+class C10dCommunicator::DirectParts : public Exchange {
  public:
-  SummedParts(std::unique_ptr<Exchange> parts, at::Tensor received, at::Tensor all, at::Tensor mine)
-      : parts_(std::move(parts)), received_(std::move(received)), all_(std::move(all)), mine_(std::move(mine)) {}
+  DirectParts(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
+      : messages_(std::move(messages)), then_(std::move(then)), traffic_(traffic) {}
   void wait() override {
-    parts_->wait();
-    const at::NoGradGuard no_grad;
-    at::Tensor flat = mine_.view(-1);
-    at::sum_out(flat, received_, {0});
+    const auto began = Clock::now();
+    or_lost_rank([&] {
+      for (auto& message : messages_) message->wait();
+    });
+    traffic_.waited_ms += milliseconds_between(began, Clock::now());
+    then_();
   }
 
  private:
-  std::unique_ptr<Exchange> parts_;
-  at::Tensor received_, all_, mine_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages_;
+  std::function<void()> then_;
+  Traffic& traffic_;
 };
 
 C10dCommunicator::C10dCommunicator(const RankPlace& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
@@ -83,21 +90,58 @@ std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {
 std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::Tensor all) {
   require_parts(all, mine, ranks());
   at::Tensor flat = all.view(-1);
-  if (!sums_parts_itself(all)) {
+  if (!goes_directly(all)) {
     at::Tensor out = mine.view(-1);
     return begin(Collective::reduce_scatter, all, or_lost_rank([&] { return data_->getDefaultBackend()->_reduce_scatter_base(out, flat, {}); }));
   }
-  at::Tensor received = at::empty({ranks(), mine.numel()}, mine.options());
-  at::Tensor parts = received.view(-1);
-  std::vector<int64_t> equal;
-  auto work = or_lost_rank([&] { return data_->getDefaultBackend()->alltoall_base(parts, flat, equal, equal, {}); });
-  return std::make_unique<SummedParts>(begin(Collective::reduce_scatter, all, std::move(work)), received, all, mine);
+  // Every rank gets the others' versions of its part and adds them in the ranks' order: sums that do not depend on when things arrive.
+  const at::Tensor parts = flat.view({ranks(), -1});
+  const at::Tensor received = at::empty({ranks(), mine.numel()}, mine.options());
+  count(Collective::reduce_scatter, all);
+  auto messages = messages_between([&](int64_t other) { return parts[other]; }, [&](int64_t other) { return received[other]; });
+  return std::make_unique<DirectParts>(std::move(messages), [this, parts, received, mine] {
+    const at::NoGradGuard no_grad;
+    const auto version = [&](int64_t rank) { return rank == place_.rank ? parts[rank] : received[rank]; };
+    at::Tensor sum = mine.view(-1);
+    if (ranks() == 2) {   // sum may be this rank's part itself
+      at::add_out(sum, version(0), version(1));
+      return;
+    }
+    at::Tensor added = version(0).clone();
+    for (int64_t rank = 1; rank < ranks(); ++rank) added.add_(version(rank));
+    sum.copy_(added);
+  }, traffic_);
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tensor mine) {
   require_parts(all, mine, ranks());
   at::Tensor out = all.view(-1), in = mine.view(-1);
-  return begin(Collective::all_gather, all, or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
+  if (!goes_directly(all))
+    return begin(Collective::all_gather, all, or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
+  const at::Tensor parts = out.view({ranks(), -1});
+  if (parts[place_.rank].data_ptr() != in.data_ptr()) {
+    const at::NoGradGuard no_grad;
+    parts[place_.rank].copy_(in);
+  }
+  count(Collective::all_gather, all);
+  auto messages = messages_between([&](int64_t) { return parts[place_.rank]; }, [&](int64_t other) { return parts[other]; });
+  return std::make_unique<DirectParts>(std::move(messages), [all] {}, traffic_);
+}
+
+/// To and from every other rank.
+std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(const std::function<at::Tensor(int64_t)>& outgoing,
+                                                                               const std::function<at::Tensor(int64_t)>& incoming) {
+  const int tag = static_cast<int>(exchanges_++ % kTags);
+  return or_lost_rank([&] {
+    std::vector<c10::intrusive_ptr<c10d::Work>> messages;
+    for (int64_t i = 1; i < ranks(); ++i) {
+      const int64_t to = (place_.rank + i) % ranks(), from = (place_.rank - i + ranks()) % ranks();
+      std::vector<at::Tensor> into{incoming(from)}, out{outgoing(to)};
+      messages.push_back(data_->getDefaultBackend()->recv(into, static_cast<int>(from), tag));
+      messages.push_back(data_->getDefaultBackend()->send(out, static_cast<int>(to), tag));
+    }
+    return messages;
+  });
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::broadcast(at::Tensor data, int64_t root) {

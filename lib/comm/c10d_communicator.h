@@ -5,6 +5,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <functional>
+
 namespace trainopt {
 
 class C10dCommunicator : public Communicator {
@@ -25,14 +27,16 @@ class C10dCommunicator : public Communicator {
 
  private:
   class Working;
-  class SummedParts;
+  class DirectParts;
   std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work);
   void count(Collective collective, const at::Tensor& whole);
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages_between(const std::function<at::Tensor(int64_t)>& outgoing, const std::function<at::Tensor(int64_t)>& incoming);
 
   RankPlace place_;
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;
+  int64_t exchanges_ = 0;   ///< between pairs of ranks so far: tells them apart
 };
 
 }  // namespace trainopt

@@ -106,21 +106,21 @@ int64_t share_of_cores(const std::vector<Json>& facts, int64_t rank) {
 struct Job::Beat {
   int64_t rank = 0, count = -1, steps = 0;
   std::string stage;
-  bool left = false;
+  bool left = false, asks = false;
 };
 
 Job::Job(MeetingPlace where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
   const RankPlace& place = where_.place;
   if (store_->add(key("claimed", place.rank), 1) > 1)
     throw UserError(fmt::format("two processes say that they are rank {}; is the address that of another job?", place.rank), ExitCode::peer);
+  beat_store_ = store_->clone();     // before anybody counts on this rank: connecting takes seconds now and then
+  asking_store_ = store_->clone();
   store_->set(key("here", place.rank), bytes(to_json(mine, place).dump()));
   const auto facts = all_facts();
   cores_ = share_of_cores(facts, place.rank);
   const bool one_machine = std::all_of(facts.begin(), facts.end(), [&](const Json& each) { return each.at("host") == facts[0].at("host"); });
   address_ = one_machine ? "127.0.0.1" : local_address_towards(where_.address.value_or("127.0.0.1"), where_.port);
   store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(where_.timeout_s * 1e3)));
-  beat_store_ = store_->clone();
-  asking_store_ = store_->clone();
   const DeafThreads deaf;
   beating_ = std::thread([this] { beat(); });
 }
@@ -204,6 +204,7 @@ std::vector<Job::Beat> Job::beats(c10d::Store& store) const {
   for (int64_t rank = 0; rank < where_.place.ranks; ++rank) {
     Beat& each = all.emplace_back(Beat{.rank = rank, .stage = "start"});
     each.left = store.check({key("left", rank)});
+    each.asks = store.check({key("asks", rank)});
     if (!store.check({key("beat", rank)})) continue;
     const Json json = Json::parse(text(store.get(key("beat", rank))));
     each.count = json.at(0);
@@ -248,6 +249,7 @@ void Job::explain(const LostRank& lost) {
   try {
     answer = within(kSilentS + kFarewellS, [this, store = asking_store_] {   // `this` outlives it: whoever asks ends the process
       Answer found;
+      store->set(key("asks", where_.place.rank), "1");   // whoever asks why is not the reason
       found.before = beats(*store);
       for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
         if ((found.failure = failure(*store))) return found;
@@ -266,7 +268,7 @@ void Job::explain(const LostRank& lost) {
   std::vector<std::string> where;
   for (size_t i = 0; i < answer.now.size(); ++i) {
     const Beat& each = answer.now[i];
-    if (each.left || each.count == answer.before[i].count) silent.push_back(each.rank);
+    if (!each.asks && (each.left || each.count == answer.before[i].count)) silent.push_back(each.rank);
     where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
   }
   const std::string sentence =

@@ -33,11 +33,7 @@ void apply(const ProcessSettings& settings) {
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
   if (settings.keeping_allocator) install_keeping_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  for (const auto& [name, value] : settings.environment) {
-    const char* set = std::getenv(name.c_str());
-    if (set && value != set) throw UserError(fmt::format("the environment contradicts the recipe; unset it or leave the key out: {}={}, the recipe has {}", name, set, value));
-    ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
-  }
+  for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
 }
 
 void silence_library_warnings() { FLAGS_caffe2_log_level = 3; }

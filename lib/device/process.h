@@ -18,8 +18,7 @@ struct ProcessSettings {
 
   bool operator==(const ProcessSettings&) const = default;
 };
-/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays. Throws UserError if a
-/// variable of `environment` is set to something else already.
+/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays.
 void apply(const ProcessSettings& settings);
 
 /// libtorch writes its warnings, with stack frames, to standard error; from here on only what ends the process.

@@ -4,12 +4,16 @@
 #include "comm/job.h"
 #include "support/temporary_folder.h"
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
 
 namespace trainopt {
+
+/// c10d's flight recorder is one for the process and takes no lock in one of its maps: it must be off where ranks are threads.
+inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
 inline MeetingPlace place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
   MeetingPlace where;

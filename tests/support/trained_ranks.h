@@ -37,6 +37,8 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
     train({}, make_single_communicator());
     return result;
   }
+  // Once for all threads: each trainer's own guard then finds nothing to change in what they share.
+  const BackendGuard settings(make_plan(recipe, Machine{.cpu = "test", .place = {.ranks = ranks, .local_ranks = ranks}}).backend);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
     train(communicator.place(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
   });

@@ -10,6 +10,7 @@ namespace trainopt {
 GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options, std::function<void()> complete)
     : unit_(unit), communicator_(communicator), options_(options), complete_(std::move(complete)) {
   const auto type = unit_.own().options();
+  in_whole_.assign(unit_.pieces().size(), false);
   if (options_.keeps_whole) {
     whole_ = at::zeros({unit_.padded()}, type);
     own_ = unit_.own_part(whole_);
@@ -36,13 +37,29 @@ void GradientShares::take(size_t index) {
   if (!options_.keeps_whole) {
     const at::NoGradGuard no_grad;
     at::Tensor leaf = piece.parameter;
-    if (!whole_.defined()) whole_ = at::zeros({unit_.padded()}, own_.options());
+    if (!whole_.defined()) whole_ = empty_whole();
     unit_.piece_of(whole_, piece).copy_(leaf.grad());
     leaf.mutable_grad().reset();
+    in_whole_[index] = true;
   }
   if (++taken_ < unit_.pieces().size()) return;
   if (options_.overlap && sends_) send();
   complete_();
+}
+
+/// Memory that backward fills; only the padding behind the last piece must be set.
+at::Tensor GradientShares::empty_whole() const {
+  at::Tensor whole = at::empty({unit_.padded()}, own_.options());
+  const FlatPiece& last = unit_.pieces().back();
+  whole.narrow(0, last.begin + last.count, unit_.padded() - last.begin - last.count).zero_();
+  return whole;
+}
+
+/// A parameter that no loss depends on has no gradient: zeros.
+void GradientShares::fill_gaps() {
+  if (!whole_.defined()) whole_ = empty_whole();
+  for (size_t i = 0; i < in_whole_.size(); ++i)
+    if (!std::exchange(in_whole_[i], 0)) unit_.piece_of(whole_, unit_.pieces()[i]).zero_();
 }
 
 void GradientShares::send_rest() {
@@ -51,7 +68,7 @@ void GradientShares::send_rest() {
 
 void GradientShares::send() {
   sent_ = true;
-  if (!whole_.defined()) whole_ = at::zeros({unit_.padded()}, own_.options());
+  if (!options_.keeps_whole) fill_gaps();
   const at::Tensor whole = options_.wire_type ? whole_.to(*options_.wire_type) : whole_;
   const at::Tensor share = options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
   while (flying_.size() > 1) land();   // no more memory than for two
@@ -65,7 +82,7 @@ void GradientShares::land() {
   flight.exchange->wait();
   if (flight.share.is_same(own_)) return;
   const at::NoGradGuard no_grad;
-  if (options_.keeps_whole) own_.copy_(flight.share);
+  if (options_.keeps_whole || std::exchange(fresh_, false)) own_.copy_(flight.share);
   else own_.add_(flight.share);
 }
 
@@ -75,7 +92,7 @@ void GradientShares::finish() {
 
 void GradientShares::clear() {
   if (options_.keeps_whole) whole_.zero_();
-  else own_.zero_();
+  else fresh_ = true;
 }
 
 int64_t GradientShares::bytes() const { return static_cast<int64_t>((options_.keeps_whole ? whole_ : own_).nbytes()); }

@@ -40,6 +40,8 @@ class GradientShares {
     std::unique_ptr<Exchange> exchange;
   };
   void take(size_t piece);
+  at::Tensor empty_whole() const;
+  void fill_gaps();
   void send();
   void land();
 
@@ -48,6 +50,8 @@ class GradientShares {
   GradientSharesOptions options_;
   std::function<void()> complete_;
   at::Tensor whole_, own_;
+  std::vector<char> in_whole_;               ///< pieces, where each micro-batch sends
+  bool fresh_ = true;                        ///< own() is of the step before: what lands first replaces it
   size_t taken_ = 0;                         ///< pieces of this micro-batch
   bool sends_ = false, sent_ = false;        ///< this micro-batch's are to be sent; and have been
   std::deque<Flight> flying_;
