@@ -14,7 +14,7 @@ from conftest import PROGRAM, checkpoint, records, saved_steps, summary
 from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, SOON, Ranks, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
                    one_message, process_of, readme_section, started, write_cifar10)
 
-PATIENCE = 3 + 15 + 15   # seconds: parallel.timeout, the time to look who is silent and to tell the others, and a slow machine
+PATIENCE = 90   # seconds: parallel.timeout, and what those who are left take to find out and say goodbye
 
 
 def by_hand(trainopt, *each, port=None, recipe="tiny.yaml"):
@@ -129,14 +129,14 @@ def test_a_mistake_in_the_recipe_of_one_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     results = by_hand(trainopt, [SOON], [SOON, "train.max_steps=0"]).ended()
     assert [result.code for result in results] == [7, 2], results
-    assert "rank 1 of 2 did not come within 3 s" in one_message(results[0]), results
+    assert "rank 1 of 2 did not come within 12 s" in one_message(results[0]), results
 
 
 # P10
 def test_a_rank_that_never_comes(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not come within 3 s", "parallel.timeout"])
-    all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 was not to be reached within 3 s", "127.0.0.1"])
+    all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not come within 12 s", "parallel.timeout"])
+    all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 was not to be reached within 12 s", "127.0.0.1"])
 
 
 def test_several_ranks_that_never_come(trainopt):
