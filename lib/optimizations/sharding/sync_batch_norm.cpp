@@ -26,7 +26,7 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
 
 struct Statistics {
   at::Tensor mean, variance;   ///< [channels] float32, biased
-  double count = 0;            ///< values of a channel
+  at::Tensor count;            ///< values of a channel, over all ranks; on the device: in a short last step ranks have different numbers
 };
 
 Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
@@ -40,16 +40,15 @@ Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
   Statistics result;
   result.mean = (means * counts).sum(0) / total;
   result.variance = ((variances + (means - result.mean).square()) * counts).sum(0) / total;
-  result.count = static_cast<double>(input.numel() / channels * communicator.ranks());   // micro-batches are of one size on all ranks
+  result.count = total;
   return result;
 }
 
 class Normalize : public torch::autograd::Function<Normalize> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
-                            const at::Tensor& variance, double count, Communicator* communicator) {
-    context->save_for_backward({input, weight, mean, variance});
-    context->saved_data["count"] = count;
+                            const at::Tensor& variance, const at::Tensor& count, Communicator* communicator) {
+    context->save_for_backward({input, weight, mean, variance, count});
     context->saved_data["communicator"] = reinterpret_cast<int64_t>(communicator);
     return std::get<0>(at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, 0, BatchNorm2d::kEpsilon));
   }
@@ -62,7 +61,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const at::Tensor gradient = gradients[0].to(at::kFloat), x = input.to(at::kFloat);
     const auto dimensions = all_but_channels(input);
     const at::Tensor own_sum = gradient.sum(dimensions), own_product = (gradient * (x - by_channel(mean, x))).sum(dimensions);
-    at::Tensor sums = at::cat({own_sum, own_product}).div_(context->saved_data["count"].toDouble());
+    at::Tensor sums = at::cat({own_sum, own_product}).div_(saved[4]);
     communicator.all_reduce(sums)->wait();
     const auto channels = mean.numel();
     // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), as one factor each for gradient and x
