@@ -47,6 +47,13 @@ class DumpingTask : public Task {
   std::shared_ptr<Gathered> gathered_;
 };
 
+/// Each rank has outputs, and with sharding gradients, of its own.
+std::filesystem::path folder_of_rank(const BuildContext& context) {
+  const auto dump = context.run_dir / "dump";
+  const int64_t rank = context.plan.machine.place.rank;
+  return rank == 0 ? dump : dump / fmt::format("rank-{}", rank);
+}
+
 class DumpingParameters : public ParameterStore {
  public:
   DumpingParameters(std::unique_ptr<ParameterStore> inner, const Model& model, std::filesystem::path folder, std::shared_ptr<Gathered> gathered)
@@ -106,7 +113,7 @@ void add_dump(Plan& plan) {
   });
   plan.parameters.wrap("logging.dump", "dumping gradients and buffers", [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
     gathered->steps_done = context.steps_done;   // the store is built before the task
-    return std::make_unique<DumpingParameters>(std::move(inner), *context.model, context.run_dir / "dump", gathered);
+    return std::make_unique<DumpingParameters>(std::move(inner), *context.model, folder_of_rank(context), gathered);
   });
 }
 
