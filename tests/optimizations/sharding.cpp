@@ -111,13 +111,16 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
   Recipe recipe;
   recipe.device = "cpu";
   recipe.model.stem = StemKind::cifar;
-  recipe.data.size = 31;   // an epoch's last step has 7 samples: 4 on one rank and 3 on the other
+  recipe.data.size = 47;   // an epoch's last step has 15 samples: 8 on one rank and 7 on the other
   recipe.data.drop_last = false;
-  recipe.data.batch_size = 8;
+  recipe.data.batch_size = 16;
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 5;
+  // A fresh ResNet with batch-norm multiplies rounding tenfold in a step of the usual size: one rank differs that much from itself on a CPU
+  // that sums in another order. Small steps train the same way and leave the rounding small.
+  recipe.optimizer = SgdConfig{.lr = 1e-4, .momentum = 0};
   static const Trained one = train_as(1, recipe);
-  recipe.data.batch_size = 4;
+  recipe.data.batch_size = 8;
   recipe.parallel.sync_batch_norm = true;
   const bool channels_last = GENERATE(false, true);
   recipe.optimizations.channels_last = channels_last;
@@ -130,7 +133,7 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
   }
   // Without it each rank normalises by its own samples, which is another training.
   recipe.parallel = {};
-  CHECK(std::abs(train_as(2, recipe).losses.back() - one.losses.back()) > 1e-4 * one.losses.back());
+  CHECK(train_as(2, recipe).losses.front() != Approx(one.losses.front()).epsilon(1e-3));
 }
 
 TEST_CASE("updates that are a step late are those of one rank which uses its gradients a step late") {
