@@ -3,6 +3,8 @@
 #include "base/host_name.h"
 #include "device/process.h"
 
+#include <elf.h>
+#include <link.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -33,13 +35,34 @@ std::string machine_id() {
   return fmt::format("{} {} {}", host_name(), id, std::filesystem::read_symlink("/proc/self/ns/net", error).string());
 }
 
+/// What the linker wrote into this program (NT_GNU_BUILD_ID), a hash of all that is in it; empty if it did not.
+std::string build_id() {
+  std::string id;
+  ::dl_iterate_phdr([](dl_phdr_info* program, size_t, void* found) {
+    for (int i = 0; i < program->dlpi_phnum; ++i) {
+      if (program->dlpi_phdr[i].p_type != PT_NOTE) continue;
+      const char *at = reinterpret_cast<const char*>(program->dlpi_addr + program->dlpi_phdr[i].p_vaddr), *end = at + program->dlpi_phdr[i].p_memsz;
+      const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
+      while (at + sizeof(ElfW(Nhdr)) <= end) {
+        const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+        const char *name = at + sizeof *note, *content = name + padded(note->n_namesz);
+        if (note->n_type == NT_GNU_BUILD_ID && std::string_view(name, note->n_namesz) == std::string_view("GNU", 4))
+          for (size_t byte = 0; byte < note->n_descsz; ++byte) *static_cast<std::string*>(found) += fmt::format("{:02x}", static_cast<unsigned char>(content[byte]));
+        at = content + padded(note->n_descsz);
+      }
+    }
+    return 1;   // the first is the program itself
+  }, &id);
+  return id;
+}
+
 }  // namespace
 
 JobMember::JobMember(const Launch& launch, const Recipe& recipe) : place_(launch.place), communicator_(make_single_communicator()) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
   if (place_.ranks == 1) return;
   job_ = std::make_unique<Job>(meeting_place(launch, recipe.parallel.timeout.seconds),
-                               RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION, .host = machine_id(), .cpus = allowed_cpus()});
+                               RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(), .host = machine_id(), .cpus = allowed_cpus()});
 }
 
 std::optional<int> JobMember::cores() const { return job_ ? std::optional(static_cast<int>(job_->cores())) : std::nullopt; }
@@ -58,6 +81,20 @@ Json JobMember::decided(const std::string& what, const std::function<Json()>& de
   const Json decision = decide();
   job_->put(what, decision.dump());
   return decision;
+}
+
+Json JobMember::collected(const std::string& what, const Json& mine) {
+  if (!job_) return mine;
+  const auto key = [&](int64_t rank) { return fmt::format("{}/{}", what, rank); };
+  if (!is_first()) {
+    job_->put(key(place_.rank), mine.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return Json::array();
+  }
+  Json all = mine;
+  for (int64_t rank = 1; rank < place_.ranks; ++rank)
+    for (auto& item : Json::parse(job_->get(key(rank))))
+      if (std::find(all.begin(), all.end(), item) == all.end()) all.push_back(std::move(item));
+  return all;
 }
 
 std::function<void(const std::string&, const std::string&)> JobMember::put() const {

@@ -29,6 +29,8 @@ class JobMember {
   void at(const char* stage, int64_t steps) noexcept;
   /// What rank 0 decides, for all: `decide` runs there, the others get what it gave.
   Json decided(const std::string& what, const std::function<Json()>& decide);
+  /// Lists that the ranks have, as one, each item once: on rank 0. Elsewhere empty.
+  Json collected(const std::string& what, const Json& mine);
   std::function<void(const std::string&, const std::string&)> put() const;
   std::function<std::string(const std::string&)> get() const;
 

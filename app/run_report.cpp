@@ -119,13 +119,13 @@ Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const 
   return json;
 }
 
-void RunReport::write_bad_samples(const Trainer& trainer) const {
+void RunReport::write_bad_samples(const Json& bad_samples) const {
   std::string lines;
-  for (const auto& bad : trainer.bad_samples()) lines += to_json(bad).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const auto& bad : bad_samples) lines += bad.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (!lines.empty()) write_file(run_dir_ / "bad_samples.jsonl", lines);
 }
 
-void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& end, double seconds_before_training) {
+void RunReport::finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training) {
   const RunOutcome outcome = trainer ? trainer->outcome() : RunOutcome{};
   if (outcome.time_to_first_step_s) summary_.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
   summary_.set_peak_memory(peak_memory_mib(plan.device));
@@ -133,7 +133,7 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const RunEnd& e
   sinks_.finish();
   write_file(run_dir_ / "summary.json", summary_json(plan, outcome, end).dump(2) + "\n");   // first: a full disk may have room for it alone
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, why_not_measured(plan, sinks_.recorded(), telemetry_.reasons())).dump(2) + "\n");
-  if (trainer) write_bad_samples(*trainer);
+  write_bad_samples(bad_samples);
   const int64_t dropped = sinks_.dropped_lines() + telemetry_.dropped_lines() + evaluations_.dropped_lines();
   if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
   if (quiet_) return;

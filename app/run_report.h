@@ -41,13 +41,14 @@ class RunReport : public RunListener {
   /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
   static void sync_records(const std::filesystem::path& run_dir);
 
-  /// Writes summary.json, environment.json and, unless quiet, the table. `trainer` is null if it could not be built.
-  void finish(const Plan& plan, const Trainer* trainer, const RunEnd& end, double seconds_before_training);
+  /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer` is null if it could
+  /// not be built; `bad_samples`: of all ranks, as to_json() writes them.
+  void finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
 
  private:
   Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;
   void warn_of_spike(const Row& row);
-  void write_bad_samples(const Trainer& trainer) const;
+  void write_bad_samples(const Json& bad_samples) const;
 
   std::filesystem::path run_dir_;
   bool quiet_;

@@ -12,6 +12,8 @@
 #include "checkpoint/run_lock.h"
 #include "metrics/watchdog.h"
 #include "comm/nccl_environment.h"
+#include "device/device.h"
+#include "device/process.h"
 #include "compare/ablation_report.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
@@ -24,6 +26,7 @@
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -144,7 +147,7 @@ RunEnd failure(const JobMember::End& end) { return {"failed", end.message, stati
 /// What ended the run is what the user must read, also where its summary cannot be written.
 void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, const RunEnd& end, double before_training) {
   try {
-    report.finish(plan, trainer, end, before_training);
+    report.finish(plan, trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(), end, before_training);
   } catch (const std::exception& error) {
     spdlog::error("{}", explain(error).message);
   }
@@ -188,6 +191,14 @@ void say_end(const JobMember::End& end, const JobMember& member) {
   else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.place().rank), end.message.c_str());
 }
 
+/// Of the CPUs that this process may use, those on its GPU's side of the machine; empty if that is all or none of them.
+std::vector<int> own_cpus_beside(at::Device device) {
+  std::vector<int> allowed = allowed_cpus(), beside = cpus_beside(device_facts(device).pci_bus_id), both;
+  std::sort(beside.begin(), beside.end());
+  std::set_intersection(allowed.begin(), allowed.end(), beside.begin(), beside.end(), std::back_inserter(both));
+  return both.size() == allowed.size() ? std::vector<int>() : both;
+}
+
 int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member,
           const Environment& environment) {
   const auto began = Clock::now();
@@ -197,7 +208,11 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
-  if (!member.alone() && !plan.device.is_cpu()) plan.process.environment = nccl_environment(plan.parallel);
+  if (!member.alone() && !plan.device.is_cpu()) {
+    plan.process.environment = nccl_environment(plan.parallel);
+    plan.process.cpus = own_cpus_beside(plan.device);
+    if (!plan.process.cpus.empty()) plan.notes.push_back(fmt::format("keeps to the {} beside its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
+  }
   for (const auto& [name, value] : plan.process.environment)
     if (const auto set = environment.find(name); set != environment.end() && set->second != value)
       throw UserError(fmt::format("the environment contradicts the recipe; unset it or leave the key out: {}={}, the recipe has {}", name, set->second, value));
@@ -227,6 +242,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
         if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
   }
   watchdog.at("meeting the other ranks", 0);
+  if (!member.alone() && !plan.device.is_cpu()) set_nccl_trace_folder(run_dir);
   member.open_communicator(plan.device, plan.parallel.nccl);
 
   const auto checkpoints = run_dir / kCheckpoints;
@@ -268,7 +284,8 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
     throw;
   }
   const RunEnd end = end_of(trainer->outcome(), plan, writer.saved_step());
-  if (relay.report) relay.report->finish(plan, &*trainer, end, before_training);
+  const Json bad_samples = member.collected("bad_samples", to_json(trainer->bad_samples()));
+  if (relay.report) relay.report->finish(plan, &*trainer, bad_samples, end, before_training);
   watchdog.finished();
   member.leave_together();
   trainer.reset();
@@ -286,7 +303,7 @@ Command add_run(CLI::App& app) {
   command->add_option("--run-dir", *run_dir, "Exactly this run directory");
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
-  command->add_option("--inject", *faults, "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, hang@5, kill@7; + each time it is tried")
+  command->add_option("--inject", *faults, "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, slow@4, hang@5, kill@7; + each time it is tried")
       ->type_name("FAULT@STEP[+]")->allow_extra_args(false)->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");

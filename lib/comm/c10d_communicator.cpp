@@ -156,7 +156,10 @@ std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {
   std::vector<double> all(mine.size() * static_cast<size_t>(ranks()));
   at::Tensor in = at::empty({size}, at::kDouble), out = at::from_blob(all.data(), {size * ranks()}, at::kDouble);
   std::copy(mine.begin(), mine.end(), in.mutable_data_ptr<double>());
+  const auto began = Clock::now();
   or_lost_rank([&] { host_->_allgather_base(out, in, {})->wait(); });
+  // A GPU has its queue and goes on meanwhile.
+  if (data_->getBackendType() == c10d::ProcessGroup::BackendType::GLOO) traffic_.waited_ms += milliseconds_between(began, Clock::now());
   return all;
 }
 

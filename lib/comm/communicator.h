@@ -60,7 +60,7 @@ class Communicator {
   virtual std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) = 0;
   virtual std::unique_ptr<Exchange> broadcast(at::Tensor data, int64_t root) = 0;
 
-  /// Some numbers of the host, of every rank: [rank × n]. Waits for the others, not for the device; not counted as traffic.
+  /// Some numbers of the host, of every rank: [rank × n]. Waits for the others, not for the device; no traffic, but on CPUs waiting.
   virtual std::vector<double> gather(std::span<const double> mine) = 0;
 
   virtual Traffic take_traffic() = 0;

@@ -1,5 +1,7 @@
 #include "comm/nccl_environment.h"
 
+#include <cstdlib>
+
 namespace trainopt {
 
 std::map<std::string, std::string> nccl_environment(const ParallelConfig& config) {
@@ -9,6 +11,10 @@ std::map<std::string, std::string> nccl_environment(const ParallelConfig& config
   if (nccl.proto) all["NCCL_PROTO"] = *nccl.proto;
   if (nccl.buffer_size_mb) all["NCCL_BUFFSIZE"] = std::to_string(*nccl.buffer_size_mb << 20);
   return all;
+}
+
+void set_nccl_trace_folder(const std::filesystem::path& run_dir) {
+  ::setenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", (std::filesystem::absolute(run_dir) / "nccl-trace-rank").c_str(), /*overwrite=*/0);   // the rank follows
 }
 
 }  // namespace trainopt

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -27,6 +28,16 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+/// Those there are and those to come. A thread that ends meanwhile is no loss.
+void keep_threads_to(const std::vector<int>& cpus) {
+  const int most = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* mask) { CPU_FREE(mask); });
+  const size_t bytes = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(bytes, set.get());
+  for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set.get());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ::sched_setaffinity(std::stoi(thread.path().filename()), bytes, set.get());
+}
+
 }  // namespace
 
 void apply(const ProcessSettings& settings) {
@@ -34,6 +45,7 @@ void apply(const ProcessSettings& settings) {
   if (settings.keeping_allocator) install_keeping_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  if (!settings.cpus.empty()) keep_threads_to(settings.cpus);
 }
 
 void silence_library_warnings() { FLAGS_caffe2_log_level = 3; }
@@ -62,6 +74,30 @@ std::vector<int> allowed_cpus() {
     return cpus;
   }
   return {};
+}
+
+std::vector<int> cpus_of_list(std::string_view text) {
+  std::vector<int> cpus;
+  const char *at = text.data(), *end = at + text.size();
+  while (at != end) {
+    int first = 0;
+    auto read = std::from_chars(at, end, first);
+    int last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || first < 0 || last < first || last >= 1 << 20) return {};
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    at = read.ptr;
+    if (at != end && *at++ != ',') return {};
+  }
+  return cpus;
+}
+
+std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys) {
+  // NVML writes the domain with eight digits and letters large, the kernel with four and small.
+  if (pci_bus_id.size() < 12) return {};
+  std::string id(pci_bus_id.substr(pci_bus_id.size() - 12));
+  std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return cpus_of_list(first_line(sys / "bus/pci/devices" / id / "local_cpulist"));
 }
 
 int allowed_cores() {

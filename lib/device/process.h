@@ -1,6 +1,7 @@
 // What belongs to the process and not to a trainer; the program applies it before anything else.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@ struct ProcessSettings {
   bool huge_pages = true;           ///< for its blocks
   bool deterministic = false;       ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
   std::map<std::string, std::string> environment;   ///< variables that libraries read when they start
+  std::vector<int> cpus;            ///< that all its threads keep to; empty: those they may use
 
   bool operator==(const ProcessSettings&) const = default;
 };
@@ -26,6 +28,10 @@ void silence_library_warnings();
 
 /// The CPUs in this thread's affinity mask, by number; empty if the kernel does not say.
 std::vector<int> allowed_cpus();
+/// The numbers in the kernel's "0-3,8,10-11"; empty if it is something else.
+std::vector<int> cpus_of_list(std::string_view text);
+/// The CPUs on the same side of the machine as the GPU (DeviceFacts::pci_bus_id), as the kernel knows them; empty if it does not.
+std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
 /// This thread gets the processor only when nobody else wants it: for work that nobody waits for.
 void yield_to_others();
 /// Cores this process may keep busy: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2), rounded up; at least 1.

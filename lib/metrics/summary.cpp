@@ -74,6 +74,7 @@ void Summary::add(const Row& row) {
   }
   later_.add(row);
   later_conditions_.add(row);
+  later_stragglers_.add(row.ranks);
   add_to(later_series_, row);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
@@ -87,13 +88,15 @@ void Summary::add(const Row& row) {
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
 
 Summary::Statistics Summary::statistics() const {
-  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}, .samples_per_s_interval = {}, .warnings = {}};
+  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}, .samples_per_s_interval = {}, .straggler = {}, .warnings = {}};
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
+  Stragglers stragglers = later_stragglers_;
   StepSeries head_series(later_series_.steps_per_piece());
   for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) {
     result.sums.add(head_[i]);
     conditions.add(head_[i]);
+    stragglers.add(head_[i].ranks);
     add_to(head_series, head_[i]);
     // Thinned like the rest: a time that stands for one step among times that stand for many would weigh too much.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0) times.push_back(*head_[i][Metric::step_ms]);
@@ -109,6 +112,8 @@ Summary::Statistics Summary::statistics() const {
   for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
   if (pieces.size() >= kFewestPieces) result.samples_per_s_interval = throughput_interval(pieces, kLevel, 0);
   result.warnings = conditions.warnings(pieces);
+  result.straggler = stragglers.found();
+  if (result.straggler) result.warnings.push_back(result.straggler->text());
   return result;
 }
 
@@ -129,6 +134,9 @@ Json Summary::to_json() const {
   json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
   json["measured_steps"] = measured_steps();
   json["left_out_steps"] = left_out_steps();
+  json["straggler"] = nullptr;
+  if (const auto& rank = s.straggler)
+    json["straggler"] = {{"rank", rank->rank}, {"busy_ms", rank->busy_ms}, {"others_ms", rank->others_ms}, {"data_wait_ms", rank->data_wait_ms}, {"steps_pct", rank->steps_pct}};
   json["warnings"] = s.warnings;
   return json;
 }

@@ -5,6 +5,7 @@
 #include "metrics/conditions.h"
 #include "metrics/record.h"
 #include "metrics/step_series.h"
+#include "metrics/stragglers.h"
 
 #include <cstdint>
 #include <optional>
@@ -43,7 +44,7 @@ class Summary {
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
   /// The keys of summary.json that follow from rows: samples_per_s, samples_per_s_interval (low, high and level), step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
-  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s, warnings. null: not measured.
+  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or none.
   Json to_json() const;
   /// For the console, several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
@@ -64,6 +65,7 @@ class Summary {
     Sums sums;
     std::optional<double> mean, p50, p95, p99, samples_per_s;
     std::optional<Interval> samples_per_s_interval;   ///< null: fewer than kFewestPieces steps
+    std::optional<Straggler> straggler;
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
@@ -73,6 +75,7 @@ class Summary {
   Sums later_;
   StepSeries later_series_;
   Conditions later_conditions_;
+  Stragglers later_stragglers_;
   std::vector<double> later_ms_;     ///< every `stride_`-th step's time
   int64_t stride_ = 1;
   std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;

@@ -140,6 +140,7 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (stale && sharded) problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
+  if (stale && changed.contains("parallel.bucket_cap_mb")) problems.push_back({"parallel.bucket_cap_mb", "async_updates sends all gradients at once, without buckets"});
   if (stale && !parallel.overlap_comm) problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness", "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});

@@ -35,11 +35,14 @@ class ArchiveWriter {
   /// One that no other rank gives.
   void own_tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
   void value(const std::string& name, Json value) { values_[name] = std::move(value); }
+  /// Of a list to which each rank adds what it has; what several have is in it once.
+  void list(const std::string& name, Json items) { lists_[name] = std::move(items); }
 
   /// The parts' own tensors, not copies.
   const NamedTensors& tensors() const { return tensors_; }
   Json& values() { return values_; }
   const Json& values() const { return values_; }
+  const Json& lists() const { return lists_; }
   int64_t bytes() const;                                    ///< of all tensors
   int64_t bytes_under(const std::string& prefix) const;     ///< of those whose name begins so
   bool has_under(const std::string& prefix) const;
@@ -48,7 +51,7 @@ class ArchiveWriter {
   RankPlace place_;
   bool shapes_only_ = false;
   NamedTensors tensors_;
-  Json values_ = Json::object();
+  Json values_ = Json::object(), lists_ = Json::object();
 };
 
 class ArchiveReader {

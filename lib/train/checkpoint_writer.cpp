@@ -25,6 +25,15 @@ void require_finite(const NamedTensors& tensors, int64_t step) {
     throw UserError(fmt::format("the weights are not finite, so they are not saved; a checkpoint before stays as it is: step {}, {}", step, *bad), ExitCode::diverged);
 }
 
+void add_lists(Json& state, const Json& lists) {
+  for (const auto& [name, items] : lists.items()) {
+    Json& all = state[name];
+    if (all.is_null()) all = Json::array();
+    for (const auto& item : items)
+      if (std::find(all.begin(), all.end(), item) == all.end()) all.push_back(item);
+  }
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
@@ -43,7 +52,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 CheckpointWriter::Job CheckpointWriter::copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory) {
-  Job job{.step = step, .tensors = {}, .state = state_text(archive.values())};
+  Job job{.step = step, .tensors = {}, .values = archive.values(), .lists = archive.lists()};
   std::optional<c10::Device> device;
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : archive.tensors()) {
@@ -89,23 +98,26 @@ void CheckpointWriter::write(const Job& job) {
 void CheckpointWriter::write_part_of(const Job& job) {
   const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
   const StoredFile file = write_part(folder, rank_file(options_.place.rank), tensor_entries(job.tensors).entries, {{"format", "pt"}});
-  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.place.rank), Json{file.bytes, file.xxh3}.dump());
+  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.place.rank), Json{file.bytes, file.xxh3, job.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void CheckpointWriter::write_whole(const Job& job) {
-  int64_t bytes = static_cast<int64_t>(job.state.size() + options_.recipe.size());
+  Json state = job.values;
+  add_lists(state, job.lists);
+  int64_t bytes = static_cast<int64_t>(state_text(state).size() + options_.recipe.size());
   const TensorEntries tensors = tensor_entries(job.tensors);
   for (const auto& entry : tensors.entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
   CheckpointDraft draft(options_.root, job.step, bytes);
   if (options_.place.ranks > 1) options_.put(fmt::format("checkpoint/{}", written_), draft.folder().string());
   draft.add_tensors(rank_file(0), tensors.entries, {{"format", "pt"}});
-  draft.add(kStateFile, job.state);
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();
   for (int64_t rank = 1; rank < options_.place.ranks; ++rank) {
     const Json part = Json::parse(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
     draft.list(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
+    add_lists(state, part.at(2));
   }
+  draft.add(kStateFile, state_text(state));
   draft.commit(options_.place.ranks, options_.versions);
   {
     const std::lock_guard lock(mutex_);

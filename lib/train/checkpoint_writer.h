@@ -59,7 +59,7 @@ class CheckpointWriter {
   struct Job {
     int64_t step = 0;
     NamedTensors tensors;      ///< on the host, contiguous
-    std::string state;         ///< state.json
+    Json values, lists;        ///< state.json is the values, and the lists of all ranks
   };
   Job copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory);
   void write(const Job& job);

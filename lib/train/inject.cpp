@@ -8,14 +8,16 @@
 #include <charconv>
 #include <csignal>
 #include <limits>
+#include <thread>
 #include <unistd.h>
 
 namespace trainopt {
 namespace {
 
-constexpr std::array<std::pair<const char*, InjectedFault>, 5> kFaults{{{"nan", InjectedFault::nan},
+constexpr std::array<std::pair<const char*, InjectedFault>, 6> kFaults{{{"nan", InjectedFault::nan},
                                                                         {"gradient", InjectedFault::gradient},
                                                                         {"oom", InjectedFault::oom},
+                                                                        {"slow", InjectedFault::slow},
                                                                         {"hang", InjectedFault::hang},
                                                                         {"kill", InjectedFault::kill}}};
 
@@ -26,6 +28,7 @@ class FaultyRunner : public StepRunner {
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
     if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
+    if (takes(InjectedFault::slow, micro)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (takes(InjectedFault::hang, micro))
       while (true) ::pause();   // signals end a pause, not this
     Batch fed = micro;
@@ -73,7 +76,7 @@ Injection parse_injection(const std::string& text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), injection.step);
     fits = error == std::errc() && end == number.data() + number.size() && injection.step > 0;
   }
-  if (!fits) throw UserError(fmt::format("--inject takes nan, gradient, oom, hang or kill, then @ and a step, then + for each time it is tried (nan@12, oom@3+): {}", text));
+  if (!fits) throw UserError(fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + for each time it is tried (nan@12, oom@3+): {}", text));
   return injection;
 }
 

@@ -13,6 +13,7 @@ enum class InjectedFault {
   nan,        ///< the step's input is not a number, and so its loss
   gradient,   ///< a gradient is infinite although the loss is not
   oom,        ///< memory runs out at the end of a micro-batch's backward
+  slow,       ///< the step takes 100 ms longer
   hang,       ///< the step never ends
   kill        ///< SIGKILL to this process
 };

@@ -8,9 +8,12 @@
 namespace trainopt {
 namespace {
 
-/// Writes `updated` into `target`, unless the step overflowed.
-void commit(at::Tensor& target, const at::Tensor& updated, const at::Tensor& overflow) {
-  target.copy_(overflow.defined() ? at::where(overflow > 0, target, updated) : updated);
+/// Does `change` to `target` in place, and takes it back if the step overflowed.
+template <class Change>
+void commit(at::Tensor& target, const at::Tensor& overflow, Change change) {
+  const at::Tensor before = overflow.defined() ? target.clone() : at::Tensor();
+  change(target);
+  if (before.defined()) at::where_out(target, overflow > 0, before, target);
 }
 
 class LoopSgd : public Optimizer {
@@ -27,14 +30,13 @@ class LoopSgd : public Optimizer {
       if (!gradients[i].defined()) continue;
       at::Tensor parameter = store.parameters()[i].second;
       at::Tensor gradient = gradients[i];
-      if (config_.weight_decay != 0) gradient = gradient + config_.weight_decay * parameter;
+      if (config_.weight_decay != 0) gradient = gradient.add(parameter, config_.weight_decay);
       if (momentum_) {
         at::Tensor& kept = (*momentum_)[i];
-        const at::Tensor momentum = config_.momentum * kept + gradient;
-        commit(kept, momentum, overflow);
-        gradient = config_.nesterov ? gradient + config_.momentum * momentum : momentum;
+        commit(kept, overflow, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
+        gradient = config_.nesterov ? gradient.add(kept, config_.momentum) : kept;
       }
-      commit(parameter, parameter - learning_rate_ * gradient, overflow);
+      commit(parameter, overflow, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
     }
   }
 
@@ -65,25 +67,20 @@ class LoopAdam : public Optimizer {
     const at::NoGradGuard no_grad;
     const auto [beta1, beta2] = config_.betas;
     // Counted on the device, since only the device knows whether this step counts.
-    commit(updates_, updates_ + 1, overflow);
+    commit(updates_, overflow, [](at::Tensor& updates) { updates.add_(1); });
     const at::Tensor bias1 = 1 - at::pow(beta1, updates_), bias2_root = (1 - at::pow(beta2, updates_)).sqrt();
     const auto gradients = store.gradients();
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
       at::Tensor parameter = store.parameters()[i].second;
-      at::Tensor gradient = gradients[i], start = parameter;
-      if (config_.weight_decay != 0) {
-        if (decoupled_)
-          start = parameter * (1 - learning_rate_ * config_.weight_decay);
-        else
-          gradient = gradient + config_.weight_decay * parameter;
-      }
-      const at::Tensor first = at::lerp(first_[i], gradient, 1 - beta1);
-      const at::Tensor second = beta2 * second_[i] + (1 - beta2) * gradient * gradient;
-      const at::Tensor denominator = second.sqrt() / bias2_root + config_.eps;
-      commit(parameter, start - (learning_rate_ / bias1) * (first / denominator), overflow);
-      commit(first_[i], first, overflow);
-      commit(second_[i], second, overflow);
+      at::Tensor gradient = gradients[i];
+      if (config_.weight_decay != 0 && !decoupled_) gradient = gradient.add(parameter, config_.weight_decay);
+      commit(first_[i], overflow, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
+      commit(second_[i], overflow, [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
+      commit(parameter, overflow, [&](at::Tensor& p) {
+        if (config_.weight_decay != 0 && decoupled_) p.mul_(1 - learning_rate_ * config_.weight_decay);
+        p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
+      });
     }
   }
 

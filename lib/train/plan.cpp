@@ -37,6 +37,12 @@ Json to_json(const DataIdentity& identity) {
 
 Json to_json(const RefusedSample& sample) { return {{"sample", sample.sample}, {"name", sample.name}, {"reason", sample.reason}}; }
 
+Json to_json(const std::vector<RefusedSample>& samples) {
+  Json all = Json::array();
+  for (const auto& sample : samples) all.push_back(to_json(sample));
+  return all;
+}
+
 RefusedSample refused_sample_from(const Json& json) {
   return {.sample = json.at("sample").get<int64_t>(), .name = json.at("name").get<std::string>(), .reason = json.at("reason").get<std::string>()};
 }

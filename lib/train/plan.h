@@ -28,6 +28,7 @@ namespace trainopt {
 
 Json to_json(const DataIdentity& identity);
 Json to_json(const RefusedSample& sample);
+Json to_json(const std::vector<RefusedSample>& samples);
 // Of what to_json() gave.
 DataIdentity identity_from(const Json& json);
 RefusedSample refused_sample_from(const Json& json);

@@ -474,8 +474,7 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("skipped_steps", outcome_.skipped_steps);
   archive.value("micro_split", outcome_.micro_split);
   archive.value("schedule_steps", plan_.schedule_steps);
-  archive.value("bad_samples", Json::array());
-  for (const auto& bad : bad_samples()) archive.values()["bad_samples"].push_back(to_json(bad));
+  archive.list("bad_samples", to_json(bad_samples()));
   archive.value("data", to_json(plan_.data.identity()));
   archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
   archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());

@@ -20,7 +20,6 @@ GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const
   for (size_t i = 0; i < unit_.pieces().size(); ++i) {
     const FlatPiece& piece = unit_.pieces()[i];
     at::Tensor leaf = piece.parameter;
-    if (options_.keeps_whole) leaf.mutable_grad() = unit_.piece_of(whole_, piece);   // backward adds in place
     after_gradient(leaf, [this, i] { take(i); });
   }
 }
@@ -34,13 +33,14 @@ void GradientShares::begin(bool is_last) {
 
 void GradientShares::take(size_t index) {
   const FlatPiece& piece = unit_.pieces()[index];
-  if (!options_.keeps_whole) {
+  if (!std::exchange(in_whole_[index], true)) {
     const at::NoGradGuard no_grad;
     at::Tensor leaf = piece.parameter;
     if (!whole_.defined()) whole_ = empty_whole();
-    unit_.piece_of(whole_, piece).copy_(leaf.grad());
-    leaf.mutable_grad().reset();
-    in_whole_[index] = true;
+    at::Tensor place = unit_.piece_of(whole_, piece);
+    place.copy_(leaf.grad());
+    if (options_.keeps_whole) leaf.mutable_grad() = place;   // the next micro-batches' backward adds in place
+    else leaf.mutable_grad().reset();
   }
   if (++taken_ < unit_.pieces().size()) return;
   if (options_.overlap && sends_) send();
@@ -68,7 +68,7 @@ void GradientShares::send_rest() {
 
 void GradientShares::send() {
   sent_ = true;
-  if (!options_.keeps_whole) fill_gaps();
+  fill_gaps();
   const at::Tensor whole = options_.wire_type ? whole_.to(*options_.wire_type) : whole_;
   const at::Tensor share = options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
   while (flying_.size() > 1) land();   // no more memory than for two
@@ -91,8 +91,12 @@ void GradientShares::finish() {
 }
 
 void GradientShares::clear() {
-  if (options_.keeps_whole) whole_.zero_();
-  else fresh_ = true;
+  fresh_ = true;
+  if (!options_.keeps_whole) return;
+  for (const auto& piece : unit_.pieces()) {   // what comes first is copied, which is less than adding it to zeros
+    at::Tensor leaf = piece.parameter;
+    leaf.mutable_grad().reset();
+  }
 }
 
 int64_t GradientShares::bytes() const { return static_cast<int64_t>((options_.keeps_whole ? whole_ : own_).nbytes()); }

@@ -50,7 +50,7 @@ class GradientShares {
   GradientSharesOptions options_;
   std::function<void()> complete_;
   at::Tensor whole_, own_;
-  std::vector<char> in_whole_;               ///< pieces, where each micro-batch sends
+  std::vector<char> in_whole_;               ///< pieces whose gradient is there since the last send
   bool fresh_ = true;                        ///< own() is of the step before: what lands first replaces it
   size_t taken_ = 0;                         ///< pieces of this micro-batch
   bool sends_ = false, sent_ = false;        ///< this micro-batch's are to be sent; and have been

@@ -1,11 +1,15 @@
 #include "device/backend_settings.h"
 #include "device/process.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <sched.h>
+
+#include <fstream>
+#include <future>
 
 using namespace trainopt;
 
@@ -34,6 +38,44 @@ TEST_CASE("a backend guard applies and puts back, also where libtorch's flags di
   }
   CHECK(context.allowTF32CuDNN());
   CHECK(!context.allowTF32CuBLAS());
+}
+
+TEST_CASE("the kernel's lists of CPUs") {
+  CHECK(cpus_of_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
+  CHECK(cpus_of_list("7") == std::vector<int>{7});
+  for (const char* bad : {"", "x", "3-1", "1,,2", "1-", "-1", "0-99999999999", "1 2"}) {
+    INFO(bad);
+    CHECK(cpus_of_list(bad).empty());
+  }
+}
+
+TEST_CASE("the CPUs beside a GPU are those the kernel names") {
+  const TemporaryFolder sys;
+  const auto folder = sys.path() / "bus/pci/devices/0000:1b:00.0";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "local_cpulist") << "4-7\n";
+  CHECK(cpus_beside("00000000:1B:00.0", sys.path()) == std::vector<int>{4, 5, 6, 7});
+  CHECK(cpus_beside("00000000:1C:00.0", sys.path()).empty());
+  CHECK(cpus_beside("", sys.path()).empty());
+}
+
+TEST_CASE("a process keeps to its CPUs, threads that run already and those to come") {
+  const auto before = allowed_cpus();
+  if (before.size() < 2) return;
+  std::promise<void> bound;
+  auto running = std::async(std::launch::async, [&] {
+    bound.get_future().wait();
+    return allowed_cpus();
+  });
+  ProcessSettings settings;
+  settings.cpus = {before.back()};
+  apply(settings);
+  bound.set_value();
+  CHECK(running.get() == settings.cpus);
+  CHECK(std::async(std::launch::async, allowed_cpus).get() == settings.cpus);
+  settings.cpus = before;
+  apply(settings);
+  CHECK(allowed_cpus() == before);
 }
 
 TEST_CASE("process settings") {

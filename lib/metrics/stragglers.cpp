@@ -1,0 +1,42 @@
+#include "metrics/stragglers.h"
+
+#include "metrics/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainopt {
+
+std::string Straggler::text() const {
+  std::string said = fmt::format("rank {} is a straggler: {:.1f} ms of its own a step, the others {:.1f}, in {:.0f} % of the steps", rank, busy_ms, others_ms, steps_pct);
+  if (data_wait_ms > (busy_ms - others_ms) / 2) said += fmt::format("; it waits {:.1f} ms for data", data_wait_ms);
+  return said;
+}
+
+void Stragglers::add(const std::vector<RankTimes>& ranks) {
+  if (ranks.size() < 2) return;
+  slow_.resize(ranks.size());
+  ++steps_;
+  const auto slowest = std::max_element(ranks.begin(), ranks.end(), [](const RankTimes& a, const RankTimes& b) { return a.busy_ms() < b.busy_ms(); });
+  std::vector<double> others;
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank)
+    if (rank != slowest) others.push_back(rank->busy_ms());
+  const double median = percentile(others, 0.5);
+  if (slowest->busy_ms() <= kFactor * median) return;
+  Slow& slow = slow_[static_cast<size_t>(slowest - ranks.begin())];
+  ++slow.steps;
+  slow.busy_ms += slowest->busy_ms();
+  slow.others_ms += median;
+  slow.data_wait_ms += slowest->data_wait_ms;
+}
+
+std::optional<Straggler> Stragglers::found() const {
+  const auto most = std::max_element(slow_.begin(), slow_.end(), [](const Slow& a, const Slow& b) { return a.steps < b.steps; });
+  if (steps_ < kFewest || most == slow_.end() || static_cast<double>(most->steps) <= kShare * static_cast<double>(steps_)) return std::nullopt;
+  const auto times = static_cast<double>(most->steps);
+  return Straggler{.rank = most - slow_.begin(), .busy_ms = most->busy_ms / times, .others_ms = most->others_ms / times,
+                   .data_wait_ms = most->data_wait_ms / times, .steps_pct = 100 * times / static_cast<double>(steps_)};
+}
+
+}  // namespace trainopt
