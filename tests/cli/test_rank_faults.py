@@ -1,4 +1,5 @@
 """One rank fails, is lost, or is not what the others are: all end, with one exit code and one message that names it."""
+import json
 import os
 import re
 import resource
@@ -7,13 +8,15 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from conftest import PROGRAM, checkpoint, records, saved_steps, summary
+from conftest import CHECKOUT, PROGRAM, checkpoint, records, saved_steps, summary
 from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, SOON, Ranks, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
                    one_message, process_of, readme_section, started, write_cifar10)
 
+LITTLE = 7 << 30   # bytes
 PATIENCE = 90   # seconds: parallel.timeout, and what those who are left take to find out and say goodbye
 
 
@@ -100,6 +103,22 @@ def test_another_recipe_on_one_rank(trainopt):
     assert not (trainopt.folder / "runs").exists()
 
 
+def test_another_build_on_one_rank(trainopt):
+    """The same sources built again, say: another id of the linker's, everything else alike."""
+    trainopt.write("tiny.yaml", RECIPE)
+    program = bytearray(Path(PROGRAM).read_bytes())
+    note = program.index(bytes.fromhex("04000000 14000000 03000000") + b"GNU\0") + 16
+    program[note] ^= 1
+    other = trainopt.folder / "other-build"
+    other.write_bytes(program)
+    other.chmod(0o755)
+    job, port = Ranks(trainopt), free_port()
+    for rank, name in enumerate([PROGRAM, other]):
+        place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        job.start([name, "run", "tiny.yaml", "--quiet"], env={**trainopt.environment(), **{key: str(value) for key, value in place.items()}})
+    all_end(job, 2, ["the same program", "rank 1"])
+
+
 def test_another_number_of_ranks_on_one_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
@@ -180,6 +199,16 @@ def test_few_open_files(trainopt):
 
 
 # K7
+def test_a_rank_with_little_memory(trainopt):
+    """An address space with room for the program, not for the step."""
+    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [4096, 4096]"))
+    job, port = Ranks(trainopt), free_port()
+    for rank in (0, 1):
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (LITTLE, LITTLE))) if rank == 1 else None
+        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", ENDLESS, SOON, "data.batch_size=65536", "data.size=1000000", port=port, before=limit)
+    all_end(job, 5, ["rank 1: ", "memory"])
+
+
 def test_a_rank_that_cannot_write_its_part(trainopt):
     trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8], dropout: 0.5"))
     job, port = Ranks(trainopt), free_port()
@@ -288,6 +317,45 @@ def test_ranks_that_hang(trainopt):
     assert result.code == 7 and "watchdog.timeout" in result.err, result
     assert sorted(path.name for path in (trainopt.folder / "out").glob("hang-rank*.json")), result
     goes_on(trainopt)
+
+
+# Slow
+
+def test_a_straggler_is_named(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    steps = range(1, 41)
+    slow = [word for step in steps for word in ("--inject", f"slow@{step}")]
+    all_of = ["--run-dir", "out", f"train.max_steps={len(steps)}"]
+    job = by_hand(trainopt, all_of, all_of + slow)
+    results = job.ended()
+    assert [result.code for result in results] == [0, 0], results
+    found = summary(trainopt.folder / "out")["straggler"]
+    assert found["rank"] == 1 and found["busy_ms"] > 100 > found["others_ms"] and found["steps_pct"] > 90, found
+    assert "rank 1 is a straggler: " in results[0].out, results
+    alike = by_hand(trainopt, ["--run-dir", "alike", *(all_of + slow)[2:]], ["--run-dir", "alike", *(all_of + slow)[2:]]).ended()
+    assert [result.code for result in alike] == [0, 0] and summary(trainopt.folder / "alike")["straggler"] is None, alike
+
+
+# Bad samples
+
+def test_bad_samples_of_every_rank_are_kept(trainopt):
+    source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
+    for i in range(16):   # in this order, two and two: the first is rank 0's, the second rank 1's
+        target = trainopt.folder / f"images/{i // 8}/{i:02}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"not a picture" if i in (2, 5) else source.read_bytes())
+    trainopt.write("tiny.yaml", RECIPE)
+    keys = ("data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: substitute, max_bad_samples: 2}",
+            "data.transforms=[{resize: [8, 8]}]", "train.max_steps=8", "checkpoint.every_n_steps=4", "--quiet", "--run-dir", "out")
+    assert launch(trainopt, 2, *keys).code == 0
+    lines = [json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()]
+    assert sorted(lines) == [2, 5]
+    state = json.loads((checkpoint(trainopt.folder / "out", 4) / "state.json").read_text())
+    assert sorted(bad["sample"] for bad in state["bad_samples"]) == [2, 5]
+    more = launch(trainopt, 2, *keys, "train.max_steps=12", "checkpoint.resume=auto")
+    assert more.code == 0, more   # an epoch further they are known, and none is counted twice
+    lines = [json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()]
+    assert sorted(lines) == [2, 5]
 
 
 # Two machines

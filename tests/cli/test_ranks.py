@@ -1,6 +1,7 @@
 """One job on several ranks: started by any launcher it trains as one rank does, saves, goes on and stops as one."""
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -184,6 +185,30 @@ def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
         file.unlink()   # large
 
 
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3", "none"])
+def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job, strategy):
+    """Accumulation, clipping, a schedule, averages of the fused optimizer: everything that a step keeps, cut into the ranks' shares."""
+    keys = [f"parallel.sharding_strategy={strategy}", "data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 6, max_grad_norm: 1}",
+            "optimizer={name: adamw, lr: 0.01}", "scheduler={name: cosine}", "optimizations.fused_optimizer=true", "--quiet"]
+    assert launch(job, 2, "--run-dir", "out", *keys, "checkpoint={every_n_steps: 1, keep_last: 10}").code == 0
+    for step in range(1, 6):
+        result = launch(job, 2, "--run-dir", f"from-{step}", *keys, f"checkpoint.resume=out/checkpoints/step-{step:08}")
+        assert result.code == 0, result
+        assert losses(job.folder / f"from-{step}") == losses(job.folder / "out")[step:] and weights(job.folder / f"from-{step}") == weights(job.folder / "out"), step
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_another_strategy_and_number_of_ranks_goes_on(again, strategy):
+    """What a checkpoint holds does not say how it was divided."""
+    out, sharded = again.folder / "out", again.folder / "sharded"
+    result = launch(again, 2, "--run-dir", "sharded", "checkpoint={resume: out/checkpoints/step-00000004, every_n_steps: 4, keep_last: 10}", STEPS,
+                    f"parallel.sharding_strategy={strategy}", "--quiet")
+    assert result.code == 0 and close(sharded, out, steps=8), result
+    for ranks, keys in [(4, [f"parallel.sharding_strategy={strategy}"]), (1, [])]:
+        result = launch(again, ranks, "--run-dir", f"on-{ranks}", "checkpoint.resume=sharded/checkpoints/step-00000008", STEPS, f"data.batch_size={16 // ranks}", *keys, "--quiet")
+        assert result.code == 0 and close(again.folder / f"on-{ranks}", out, steps=4), result
+
+
 # Signals
 
 def stopped_once(trainopt, code, before):
@@ -241,6 +266,40 @@ def test_a_signal_at_any_moment_of_the_start_of_ranks(job, delay):
     running.processes[0].terminate()
     (result,) = running.ended()
     assert result.code == 143 and "trainopt: " not in result.err, (delay, result)
+
+
+def test_a_signal_in_an_evaluation(job):
+    """Which is dropped, on all ranks; the job stops with a checkpoint, and its next start makes up for it."""
+    write_cifar10(job, test_batch=10000)
+    keys = ["evaluation={every_n_steps: 2, batch_size: 1}", "--run-dir", "out"]
+    running = launched(job, 2, ENDLESS, *keys)
+    running.until(lambda: "evaluation after step 2" in running.said(0).out)
+    time.sleep(0.1)   # the next steps take some milliseconds, the next evaluation seconds
+    os.kill(process_of(running, 1), signal.SIGTERM)
+    (result,) = running.ended()
+    assert result.code == 143, result
+    assert saved_steps(job.folder / "out") == [4] and len((job.folder / "out/evaluations.jsonl").read_text().splitlines()) == 1
+    goes_on(job)
+
+
+# K6
+@pytest.mark.parametrize("strategy", ["none", "zero3"])
+def test_ranks_killed_at_any_moment_of_a_save(job, strategy):
+    job.write("large.yaml", FROM_FILES.replace("hidden: [8]", "hidden: [1024, 1024]"))
+    out, keys = job.folder / "out", [f"parallel.sharding_strategy={strategy}", "checkpoint={every_n_steps: 1, resume: auto}", "--run-dir", "out"]
+    dice = random.Random(strategy)
+    for _ in range(4):
+        newest = max(saved_steps(out)) if out.exists() else 0
+        running = launched(job, 2, ENDLESS, *keys, recipe="large.yaml")
+        running.until(lambda: out.exists() and max(saved_steps(out), default=0) > newest + 1)
+        time.sleep(dice.random() * 0.1)
+        ranks = [process_of(running, rank) for rank in (0, 1)]
+        for rank in ranks[:: dice.choice([1, -1])]:
+            os.kill(rank, signal.SIGKILL)
+        assert running.ended()[0].code != 0
+        assert job("checkpoint", "verify", "out").code == 0
+    done = launch(job, 2, f"train.max_steps={max(saved_steps(out)) + 2}", *keys, recipe="large.yaml")
+    assert done.code == 0 and summary(out)["resumed_from"] == max(saved_steps(out)) - 2, done
 
 
 # P2
