@@ -6,6 +6,7 @@ settings, one after another, and keeps what was faster; the rows name them.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -71,6 +72,7 @@ class Arm:
     chosen: argparse.Namespace
     folder: Path
     setting: dict = field(default_factory=dict)
+    link: str | None = None  # the network namespace that the ranks run in
     alone: bool = False  # instead of a job of two ranks: two jobs of one rank, which know nothing of each other
     blocks: list[list[dict]] = field(default_factory=list)
 
@@ -83,7 +85,8 @@ class Arm:
         self.folder.mkdir(parents=True)
         steps = LEAD_STEPS + measured + (LEAD_STEPS if self.alone else 0)
         files = [self.folder / f"job-{number}" / "metrics.jsonl" for number in range(RANKS if self.alone else 1)]
-        run_beside_each_other([self.command(steps, file) for file in files], self.folder / "log")
+        inside = ["ip", "netns", "exec", self.link] if self.link else []
+        run_beside_each_other([[*inside, *self.command(steps, file)] for file in files], self.folder / "log")
         lines = [json.loads(line) for line in files[0].read_text().splitlines()]
         losses = [line["loss"] for line in lines]
         print(f"    {self.name}: loss {' '.join(f'{loss:.3f}' for loss in losses[:3])} …", file=sys.stderr, flush=True)
@@ -257,6 +260,68 @@ def communication(chosen, folder: Path) -> list[dict]:
     return rows
 
 
+@contextlib.contextmanager
+def slow_link(bytes_per_s: float):
+    """A network namespace whose loopback carries so much and no more; needs root, ip and tc."""
+    name = f"trainopt-{os.getpid()}"
+    commands = [
+        f"ip netns add {name}",
+        f"ip -n {name} link set lo up",
+        f"tc -n {name} qdisc add dev lo root tbf rate {8 * bytes_per_s:.0f} burst 1mb latency 1s",
+    ]
+    try:
+        for command in commands:
+            if (done := subprocess.run(command.split(), capture_output=True, text=True)).returncode != 0:
+                raise JobFailed(f"{command}: {done.stderr}")
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+def backward_share(chosen, channels_last: bool) -> float:
+    """Of a step that backward takes, on one core, as PyTorch's clock sees it: the convolutions are the same."""
+    code = f"""
+import time, torch, torchvision
+torch.set_num_threads(1)
+format = torch.channels_last if {channels_last} else torch.contiguous_format
+model = torchvision.models.resnet18(num_classes={CLASSES}).to(memory_format=format)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+input = torch.randn({chosen.batch}, 3, {SIDE}, {SIDE}).contiguous(memory_format=format)
+target = torch.randint({CLASSES}, ({chosen.batch},))
+shares = []
+for step in range(30):
+    began = time.monotonic()
+    loss = torch.nn.functional.cross_entropy(model(input), target)
+    middle = time.monotonic()
+    loss.backward()
+    after = time.monotonic()
+    optimizer.step(); optimizer.zero_grad()
+    shares.append((after - middle) / (time.monotonic() - began))
+print(sorted(shares[5:])[12])
+"""
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def slowed(chosen, folder: Path) -> list[dict]:
+    """Overlap on a link on which the exchange takes as long as everything else in the step."""
+    setting = {"parallel.sharding_strategy": "none", "optimizations.fused_optimizer": True, "optimizations.set_to_none": True}
+    single = {key: value for key, value in setting.items() if not key.startswith("parallel.")}
+    alone = Trainopt("two alone", chosen, folder / "single", single, alone=True).run(chosen.steps)
+    step_s = median_ms(alone) / 1e3
+    bytes_each = 2**20 * median_ms(Trainopt("trainopt", chosen, folder / "ours", setting).run(chosen.try_steps), "all_reduce_mib")
+    with slow_link(RANKS * bytes_each / step_s) as link:   # each rank sends 2(n-1)/n = 1 times the bytes, over the one loopback
+        arms = [
+            Trainopt(f"overlap_comm={word}", chosen, folder / word, setting | {"parallel.overlap_comm": word == "true"}, link=link)
+            for word in ("false", "true")
+        ]
+        row = compare("slow-link", *arms, chosen)
+    exposed = [median_ms([step for block in arm.blocks for step in block], "comm_exposed_ms") for arm in arms]
+    backward_ms = 1e3 * step_s * backward_share(chosen, channels_last=False)
+    hidden = (exposed[0] - exposed[1]) / min(exposed[0], backward_ms)
+    return [row | {"settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication {1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
+                   f"hidden {hidden:.0%} of what backward can hide"}]
+
+
 def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[dict]:
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     arms = [
@@ -269,6 +334,7 @@ def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[
 ROWS = {
     **{row: lambda chosen, folder, row=row: against_pytorch(row, chosen, folder) for row in AGAINST_PYTORCH},
     "communication": communication,
+    "slow-link": slowed,
     "overlap": lambda chosen, folder: of_trainopt("overlap", "overlap_comm", False, True, chosen, folder),
     "wire": lambda chosen, folder: of_trainopt("wire", "gradient_dtype", None, "bfloat16", chosen, folder),
 }
