@@ -1,10 +1,12 @@
 // NCCL with one rank: what does not depend on how many there are. Integers, so that == is the test.
 #include "comm/backends.h"
 #include "comm/c10d_communicator.h"
+#include "device/device.h"
 #include "support/catch.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 using namespace trainopt;
 
