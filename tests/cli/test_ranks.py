@@ -316,3 +316,10 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
     (result,) = running.ended()
     assert result.code == 143, result
     goes_on(job)
+
+
+def test_what_each_rank_computes_can_be_dumped(job):
+    from safetensors.numpy import load_file
+    assert launch(job, 2, "--run-dir", "out", "train.max_steps=2", "logging.dump={steps: [1], what: [outputs]}", "--quiet").code == 0
+    first, second = [load_file(job.folder / "out/dump" / of / "step-00000001.safetensors") for of in ("", "rank-1")]
+    assert first and set(first) == set(second) and any((first[name] != second[name]).any() for name in first)
