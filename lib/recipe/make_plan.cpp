@@ -3,6 +3,7 @@
 #include "config/load.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
+#include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
 #include "optimizations/set_to_none/set_to_none.h"
@@ -92,6 +93,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("host_allocator",     o.host_allocator, host_allocator::apply);
   // The step
   pass("channels_last",      o.channels_last, channels_last::apply);
+  pass("fused_kernels",      o.fused_kernels, fused_kernels::apply);
   pass("tf32",               o.tf32, tf32::apply);
   pass("cudnn_benchmark",    o.cudnn_benchmark, cudnn_benchmark::apply);
   pass("amp",                o.amp, amp::apply);

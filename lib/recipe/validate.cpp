@@ -115,6 +115,8 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
+  if (recipe.optimizations.fused_kernels && recipe.parallel.sync_batch_norm)
+    problems.push_back({"optimizations.fused_kernels", "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
     problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
@@ -162,7 +164,6 @@ void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, P
     if (asked) problems.push_back({key, fmt::format("this build cannot {} yet", what)});
   };
   const auto& o = recipe.optimizations;
-  refuse(o.fused_kernels, "optimizations.fused_kernels", "fuse kernels");
   refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
   refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
 }

@@ -37,6 +37,12 @@ struct StepObserver::Tap : c10::DebugInfoBase {
       convolution(function.inputs(), false);
     else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
       product(function.inputs());
+    else if (name == "aten::batch_norm")
+      ++seen.plain_norms;
+    else if (name == "trainopt::fused_batch_norm")
+      ++seen.fused_norms;
+    else if (name == "trainopt::fused_batch_norm_backward")
+      ++seen.fused_norm_gradients;
     return false;
   }
   void end(const at::RecordFunction& function, bool optimizer_label) {

@@ -17,6 +17,7 @@ struct Observations {
   std::map<std::string, int64_t> convolution_types;        ///< "bfloat16" → calls, forward and backward
   std::map<std::string, int64_t> product_types;            ///< the same for matrix products
   int64_t convolution_inputs = 0, channels_last_inputs = 0;   ///< 4-D inputs of forward convolutions, and those stored as NHWC
+  int64_t fused_norms = 0, fused_norm_gradients = 0, plain_norms = 0;   ///< batch-norms of fused kernels, forward and backward; those of libtorch
   int64_t optimizer_operations = 0;                        ///< operations of Optimizer::step(), nested ones not counted
   int64_t gradients_at_start = 0, parameters = 0;          ///< gradients that existed before the step's first backward
   int64_t bytes_delivered = 0;                             ///< of the step's batches as the loader handed them over

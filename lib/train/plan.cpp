@@ -17,6 +17,7 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
 std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const {
   auto model = std::make_unique<Model>(make_model(config, input, device, seed));
   if (memory_format != at::MemoryFormat::Contiguous) model->to_memory_format(memory_format);
+  if (operations) model->set_block_operations(operations);
   return model;
 }
 

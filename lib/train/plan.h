@@ -37,6 +37,7 @@ struct ModelPlan {
   ModelConfig config;
   InputShape input;                                              ///< of one sample
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
+  std::shared_ptr<const BlockOperations> operations;             ///< null: the plain ones
   int64_t parameters = 0;                                        ///< how many numbers
   double flops_per_sample = 0;                                   ///< forward; a multiply-add counts two
 

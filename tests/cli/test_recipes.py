@@ -185,7 +185,7 @@ def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
 
 
 # C12
-@pytest.mark.parametrize("override", ["optimizations.cuda_graph=true", "optimizations.fused_kernels=true", "data.cache=device"])
+@pytest.mark.parametrize("override", ["optimizations.cuda_graph=true", "data.cache=device"])
 def test_what_this_build_cannot_do(trainopt, override):
     trainopt.write("tiny.yaml", TINY)
     trainopt.refused("plan", "tiny.yaml", override, says=[override.split("=")[0]])

@@ -35,6 +35,7 @@ const std::vector<Entry> kMatrix = {
     {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
     {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
     {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }, Exactness::same_math, 1e-3},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3},
     {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
     {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},

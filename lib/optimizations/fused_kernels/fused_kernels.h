@@ -1,0 +1,13 @@
+// Batch-norm, addition, ReLU and the stem's max-pool in as few passes over memory as they can have.
+#pragma once
+
+namespace trainopt {
+struct Plan;
+struct Outcome;
+}
+
+namespace trainopt::fused_kernels {
+
+Outcome apply(Plan& plan);
+
+}  // namespace trainopt::fused_kernels
