@@ -215,7 +215,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   }
   for (const auto& [name, value] : plan.process.environment)
     if (const auto set = environment.find(name); set != environment.end() && set->second != value)
-      throw UserError(fmt::format("the environment contradicts the recipe; unset it or leave the key out: {}={}, the recipe has {}", name, set->second, value));
+      throw UserError(fmt::format("the environment contradicts what this run needs; unset it, or leave the recipe's key out where there is one: {}={}, the run sets {}", name, set->second, value));
   apply(plan.process);
   std::optional<RunLock> lock;
   std::optional<ArchiveReader> state;

@@ -85,7 +85,7 @@ void describe(V& v, ParallelConfig& c) {
   v.field("sharding_strategy", c.sharding_strategy, "What is divided among ranks: none (DDP), optimizer state, gradients too, parameters too.");
   v.field("backend", c.backend, "auto: nccl on GPUs, gloo on CPUs.");
   v.section("wrap", c.wrap, "What zero gathers at once.");
-  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", above(0), alias("ddp_bucket_cap_mb"));
+  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", in_range(0.001, 65536), alias("ddp_bucket_cap_mb"));
   v.field("overlap_comm", c.overlap_comm, "Send gradients while backward goes on.");
   v.field("gradient_dtype", c.gradient_dtype, "Type of gradients on the wire; null: as they are.");
   v.field("sync_batch_norm", c.sync_batch_norm, "Batch-norm statistics over all ranks.", any(), alias("sync_batchnorm"));

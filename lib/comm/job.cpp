@@ -54,7 +54,7 @@ std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPlace& where) {
   const auto began = Clock::now();
   for (bool all = false; !all && seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kLook)) {
     all = true;
-    for (int64_t rank = 0; rank < where.place.ranks; ++rank) {
+    for (int64_t rank = 0; rank < where.place.ranks && seconds_since(began) < where.timeout_s; ++rank) {
       Json& each = facts[static_cast<size_t>(rank)];
       if (each.is_null() && store.check({key("here", rank)})) each = Json::parse(text(store.get(key("here", rank))));
       all &= !each.is_null();
@@ -264,15 +264,19 @@ void Job::explain(const LostRank& lost) {
     const Json json = Json::parse(*answer.failure);
     throw PeerFailed(fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()), static_cast<ExitCode>(json.at("code").get<int>()));
   }
-  std::vector<int64_t> silent;
+  std::vector<int64_t> silent, hanging;   // gone; or alive, and not in the exchange that the others wait in
   std::vector<std::string> where;
   for (size_t i = 0; i < answer.now.size(); ++i) {
     const Beat& each = answer.now[i];
     if (!each.asks && (each.left || each.count == answer.before[i].count)) silent.push_back(each.rank);
+    else if (!each.asks && each.rank != where_.place.rank) hanging.push_back(each.rank);
     where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
   }
   const std::string sentence =
-      silent.empty() ? fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}", first_line(lost.words()), where_.timeout_s, fmt::join(where, "; "))
+      silent.empty() && !hanging.empty()
+          ? fmt::format("{} {} alive and did not come to an exchange within {:g} s (parallel.timeout); the newest checkpoint stays as it is: {}", ranks_text(hanging),
+                        hanging.size() == 1 ? "is" : "are", where_.timeout_s, fmt::join(where, "; "))
+      : silent.empty() ? fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}", first_line(lost.words()), where_.timeout_s, fmt::join(where, "; "))
                      : fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}", ranks_text(silent), silent.size() == 1 ? "is" : "are", fmt::join(where, "; "));
   if (!answer.first) throw PeerFailed(sentence, ExitCode::peer);
   throw UserError(sentence, ExitCode::peer);

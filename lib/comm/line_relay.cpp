@@ -3,8 +3,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <string_view>
+#include <climits>
 #include <utility>
 
 namespace trainopt {
@@ -15,45 +16,43 @@ constexpr size_t kLongestLine = 1 << 20;
 
 }  // namespace
 
-bool write_all(int to, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(to, text.data(), text.size());
-    if (count >= 0) {
-      text.remove_prefix(static_cast<size_t>(count));
-    } else if (errno == EAGAIN) {
-      pollfd writable{to, POLLOUT, 0};
-      ::poll(&writable, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
-
 LineRelay::LineRelay(LineRelay&& other) noexcept
-    : from_(std::exchange(other.from_, -1)), to_(other.to_), prefix_(std::move(other.prefix_)), waiting_(std::move(other.waiting_)) {}
+    : from_(std::exchange(other.from_, -1)), to_(other.to_), prefix_(std::move(other.prefix_)), waiting_(std::move(other.waiting_)), leaving_(std::move(other.leaving_)) {}
 
 LineRelay::~LineRelay() {
   if (from_ >= 0) ::close(from_);
 }
 
 void LineRelay::pass_on(bool all) {
-  std::string lines;
   size_t begin = 0;
-  for (size_t end; (end = waiting_.find('\n', begin)) != std::string::npos; begin = end + 1) lines.append(prefix_).append(waiting_, begin, end + 1 - begin);
+  for (size_t end; (end = waiting_.find('\n', begin)) != std::string::npos; begin = end + 1) leaving_.append(prefix_).append(waiting_, begin, end + 1 - begin);
   waiting_.erase(0, begin);
   if (!waiting_.empty() && (all || waiting_.size() >= kLongestLine)) {
-    lines.append(prefix_).append(waiting_).append("\n");
+    leaving_.append(prefix_).append(waiting_).append("\n");
     waiting_.clear();
   }
-  // A reader that went away ends no training: its lines are lost.
-  write_all(to_, lines);
+  leave();
+}
+
+/// As much as goes without waiting. What can be written to at all takes PIPE_BUF at once.
+void LineRelay::leave() {
+  size_t gone = 0;
+  while (gone < leaving_.size()) {
+    pollfd writable{to_, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) <= 0) break;
+    const ssize_t count = ::write(to_, leaving_.data() + gone, std::min<size_t>(leaving_.size() - gone, PIPE_BUF));
+    if (count >= 0) gone += static_cast<size_t>(count);
+    else if (errno == EAGAIN) break;
+    else if (errno != EINTR) gone = leaving_.size();   // a reader that went away ends no training: its lines are lost
+  }
+  leaving_.erase(0, gone);
 }
 
 void LineRelay::pump() {
   char piece[65536];
+  leave();
   // Not until it is empty: one rank that never stops writing must not keep the others, or a signal, waiting.
-  for (int pieces = 0; pieces < 4 && from_ >= 0; ++pieces) {
+  for (int pieces = 0; pieces < 4 && from_ >= 0 && !stalled(); ++pieces) {
     const ssize_t count = ::read(from_, piece, sizeof piece);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;

@@ -13,21 +13,22 @@ class LineRelay {
   LineRelay(LineRelay&& other) noexcept;
   LineRelay& operator=(LineRelay&&) = delete;
 
-  /// -1 once the other end is closed and all of it was passed on.
+  /// -1 once the other end is closed.
   int descriptor() const { return from_; }
-  /// Passes on what has come, as far as lines are whole; at the end, the last one too.
+  int stream() const { return to_; }
+  /// Our stream takes no more for now: until it does, nothing is read, and who writes to the pipe waits in the end.
+  bool stalled() const { return !leaving_.empty(); }
+  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits.
   void pump();
-  /// Passes on what has come, whole or not, and listens no more.
+  /// Takes what has come, whole or not, and listens no more.
   void finish();
 
  private:
   void pass_on(bool all);
+  void leave();
 
   int from_, to_;
-  std::string prefix_, waiting_;
+  std::string prefix_, waiting_, leaving_;   // leaving_: whole lines on their way out
 };
-
-/// All of it, whatever the descriptor needs; false if nobody takes it any more.
-bool write_all(int to, std::string_view text);
 
 }  // namespace trainopt

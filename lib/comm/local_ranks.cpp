@@ -44,32 +44,43 @@ class Supervisor {
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.running(); })) {
       wait();
       pass_on_signals();
-      for (auto& rank : ranks_) {
-        rank.output().pump();
-        rank.errors().pump();
-      }
+      for (LineRelay* relay : relays()) relay->pump();
       look_for_ended();
       end_the_others();
     }
     // Not until their pipes end: what a rank started and left behind may hold them open.
-    for (auto& rank : ranks_)
-      for (LineRelay* relay : {&rank.output(), &rank.errors()}) {
-        relay->pump();
-        relay->finish();
-      }
+    for (LineRelay* relay : relays()) {
+      relay->pump();
+      relay->finish();
+    }
+    // A reader that does not read holds up the end, until somebody wants it at once.
+    while (stalled() && passed_on_.empty()) {
+      wait();
+      pass_on_signals();
+      for (LineRelay* relay : relays()) relay->pump();
+    }
     if (failed_) {
       const char* others = spec_.count == 1 ? "" : others_were_ended_ ? "; the others were ended" : "; the others ended too";
-      write_all(STDERR_FILENO, fmt::format("trainopt: {}{}\n", failed_->text(), others));
+      if (!stalled()) std::fprintf(stderr, "trainopt: %s%s\n", failed_->text().c_str(), others);
       return failed_->exit_code();
     }
     return stopped_by_ == 0 ? 0 : 128 + stopped_by_;
   }
 
  private:
+  std::vector<LineRelay*> relays() {
+    std::vector<LineRelay*> all;
+    for (auto& rank : ranks_) all.insert(all.end(), {&rank.output(), &rank.errors()});
+    return all;
+  }
+  bool stalled() {
+    const auto all = relays();
+    return std::any_of(all.begin(), all.end(), [](const LineRelay* relay) { return relay->stalled(); });
+  }
+
   void wait() {
     std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
-    for (auto& rank : ranks_)
-      for (const int descriptor : {rank.output().descriptor(), rank.errors().descriptor()}) sources.push_back({descriptor, POLLIN, 0});
+    for (const LineRelay* relay : relays()) sources.push_back(relay->stalled() ? pollfd{relay->stream(), POLLOUT, 0} : pollfd{relay->descriptor(), POLLIN, 0});
     int timeout_ms = -1;
     if (deadline_) {
       timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));

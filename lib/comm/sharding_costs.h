@@ -14,6 +14,7 @@ struct ShardedModel {
   int64_t states = 0;              ///< optimizer numbers for each: 1 with momentum, 2 with Adam
   int64_t ranks = 1, micro_batches = 1;
   int64_t wire_bytes_each = 4;     ///< of a gradient on its way
+  bool late_updates = false;       ///< the sums of the step before are held beside the gradients, as they travel
 };
 
 struct ShardingCosts {

@@ -141,11 +141,14 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 join parameters"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
+  if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp) problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm"});
   if (stale && sharded) problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
   if (stale && changed.contains("parallel.bucket_cap_mb")) problems.push_back({"parallel.bucket_cap_mb", "async_updates sends all gradients at once, without buckets"});
   if (stale && !parallel.overlap_comm) problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness", "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
+  if (stale && recipe.optimizations.amp.on && recipe.optimizations.amp.options.dtype == amp::Type::float16)
+    problems.push_back({"parallel.async_updates.staleness", "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16"});
   const auto& nccl = parallel.nccl;
   if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas) problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")

@@ -35,6 +35,11 @@ int64_t whole_number(const std::string& assumption, std::string_view text) {
     throw UserError(fmt::format("--assume needs a whole number here: {}", assumption));
   return number;
 }
+int64_t at_least_one(const std::string& assumption, std::string_view text) {
+  const int64_t number = whole_number(assumption, text);
+  if (number == 0) throw UserError(fmt::format("--assume needs at least 1 here: {}", assumption));
+  return number;
+}
 }  // namespace
 
 Machine assume(Machine machine, const std::string& assumptions) {
@@ -51,9 +56,9 @@ Machine assume(Machine machine, const std::string& assumptions) {
     } else if (key == "memory_gib") {
       machine.gpu_memory_bytes = whole_number(part, value) << 30;
     } else if (key == "ranks") {
-      ranks = std::max<int64_t>(1, whole_number(part, value));
+      ranks = at_least_one(part, value);
     } else if (key == "cores") {
-      machine.cores = static_cast<int>(std::max<int64_t>(1, whole_number(part, value)));
+      machine.cores = static_cast<int>(at_least_one(part, value));
     } else {
       throw UserError(fmt::format("--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
     }

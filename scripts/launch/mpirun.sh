@@ -15,7 +15,7 @@ if [[ -z $trainopt ]]; then
   "$here/../build" trainopt
   trainopt=${here%/scripts/launch}/build/app/trainopt
 fi
-ranks=${RANKS:-$(nvidia-smi --list-gpus 2>/dev/null | wc -l)}
+ranks=${RANKS:-$({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l)}
 if ((ranks == 0)); then
   echo "mpirun.sh: this machine has no GPU; say how many ranks: RANKS=2" >&2
   exit 2

@@ -319,6 +319,18 @@ def test_ranks_that_hang(trainopt):
     goes_on(trainopt)
 
 
+def test_one_rank_that_hangs(trainopt):
+    """It still beats, so it is not gone: it does not come."""
+    trainopt.write("tiny.yaml", RECIPE)
+    all_of = ["--run-dir", "out", ENDLESS, "parallel.timeout=6s"]
+    job = by_hand(trainopt, all_of, all_of + ["--inject", "hang@3"])
+    job.processes[0].wait(60)
+    job.processes[1].kill()
+    first, _ = job.ended()
+    assert first.code == 7 and "rank 1 is alive and did not come to an exchange within 6 s" in first.err and "rank 1 after step 2, forward and backward" in first.err, first
+    assert "gloo" not in first.err, first
+
+
 # Slow
 
 def test_a_straggler_is_named(trainopt):

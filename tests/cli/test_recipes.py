@@ -209,3 +209,14 @@ def test_merging(trainopt):
     recipe = resolved.json()["recipe"]
     assert recipe["seed"] == 0 and recipe["data"]["batch_size"] == 4 and recipe["data"]["size"] == 64
     assert recipe["optimizer"]["name"] == "adamw" and "nesterov" not in recipe["optimizer"]
+
+
+@pytest.mark.parametrize("keys, says", [
+    (["parallel.async_updates.staleness=1", "parallel.bucket_cap_mb=5"], "bucket_cap_mb"),
+    (["parallel.async_updates.staleness=1", "optimizations.amp={dtype: float16}"], "loss scale"),
+    (["parallel.sync_batch_norm=true"], "the mlp has no batch-norm"),
+    (["parallel.bucket_cap_mb=1e300"], "bucket_cap_mb"),
+    (["model={name: resnet18}", "optimizations.fused_kernels=true", "parallel.sync_batch_norm=true"], "fused_kernels")])
+def test_what_ranks_cannot_combine(trainopt, keys, says):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt.refused("check", "tiny.yaml", *keys, says=[says])

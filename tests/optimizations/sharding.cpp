@@ -147,6 +147,7 @@ TEST_CASE("updates that are a step late are those of one rank which uses its gra
   CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));   // the same weights, no update so far
   CHECK(stale.losses[2] != Approx(one.losses[2]).epsilon(1e-6));
   CHECK(stale.losses.back() < stale.losses.front());
+  CHECK(stale.receipts.back().receipt.reason == "");
   // Two ranks and four see the same sums.
   Recipe four = for_ranks(mlp_recipe(), 4);
   four.parallel = recipe.parallel;

@@ -28,7 +28,7 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
     int64_t operator()(const AdamConfig&) const { return 2; }
   } states;
   return {.parameters = plan.model.parameters, .states = std::visit(states, plan.optimizer_config), .ranks = ranks, .micro_batches = plan.data.options.accumulation,
-          .wire_bytes_each = wire_type(config) ? 2 : 4};
+          .wire_bytes_each = wire_type(config) ? 2 : 4, .late_updates = config.async_updates.staleness > 0};
 }
 
 void share_state(const Model& model, Communicator& communicator) {

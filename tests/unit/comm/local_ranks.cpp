@@ -264,6 +264,48 @@ TEST_CASE("a reader that goes away ends no rank") {
   CHECK(status == 0);
 }
 
+TEST_CASE("a reader that does not read keeps no signal from the ranks") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::dup2(pipe[1], STDOUT_FILENO);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+    ::_exit(run_local_ranks(ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done")));
+  }
+  ::close(pipe[1]);
+  ::usleep(500000);   // the pipe is full
+  ::kill(process, SIGTERM);
+  int status = -1;
+  Launcher::wait_until([&] { return ::waitpid(process, &status, WNOHANG) == process; });
+  CHECK(WEXITSTATUS(status) == 143);
+  ::close(pipe[0]);
+  if (status == -1) ::kill(process, SIGKILL);
+}
+
+TEST_CASE("a slow reader gets every line") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::dup2(pipe[1], STDOUT_FILENO);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+    ::_exit(run_local_ranks(ranks_that("head -c 300000 /dev/zero | tr '\\0' '\\n'")));
+  }
+  ::close(pipe[1]);
+  ::usleep(300000);   // the ranks have ended, or wait
+  int64_t lines = 0;
+  char piece[65536];
+  for (ssize_t count; (count = ::read(pipe[0], piece, sizeof piece)) > 0;) lines += std::count(piece, piece + count, '\n');
+  ::close(pipe[0]);
+  int status = -1;
+  ::waitpid(process, &status, 0);
+  CHECK(status == 0);
+  CHECK(lines == 600000);
+}
+
 TEST_CASE("what a rank leaves behind with its streams holds nobody up") {
   Launcher launcher(ranks_that("(sleep 30; echo late) & echo done; echo $!"));
   CHECK(launcher.end() == 0);
