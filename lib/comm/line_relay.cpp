@@ -48,21 +48,22 @@ void LineRelay::leave() {
   leaving_.erase(0, gone);
 }
 
-void LineRelay::pump() {
+bool LineRelay::pump() {
   char piece[65536];
   leave();
   // Not until it is empty: one rank that never stops writing must not keep the others, or a signal, waiting.
   for (int pieces = 0; pieces < 4 && from_ >= 0 && !stalled(); ++pieces) {
     const ssize_t count = ::read(from_, piece, sizeof piece);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0 && errno == EAGAIN) return true;
     if (count <= 0) {
       finish();
-      return;
+      break;
     }
     waiting_.append(piece, static_cast<size_t>(count));
     pass_on(false);
   }
+  return from_ < 0 && !stalled();
 }
 
 void LineRelay::finish() {

@@ -18,8 +18,10 @@ class LineRelay {
   int stream() const { return to_; }
   /// Our stream takes no more for now: until it does, nothing is read, and who writes to the pipe waits in the end.
   bool stalled() const { return !leaving_.empty(); }
-  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits.
-  void pump();
+  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits. Whether nothing is left to do for now.
+  bool pump();
+  /// Gives up what our stream does not take.
+  void drop() { leaving_.clear(); }
   /// Takes what has come, whole or not, and listens no more.
   void finish();
 

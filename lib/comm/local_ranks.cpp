@@ -20,6 +20,8 @@
 namespace trainopt {
 namespace {
 
+constexpr double kReaderPatienceS = 1;
+
 struct Ending {
   int rank, status;   // as waitpid() tells it
   int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::peer); }
@@ -44,24 +46,23 @@ class Supervisor {
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.running(); })) {
       wait();
       pass_on_signals();
-      for (LineRelay* relay : relays()) relay->pump();
+      pump();
       look_for_ended();
       end_the_others();
     }
     // Not until their pipes end: what a rank started and left behind may hold them open.
-    for (LineRelay* relay : relays()) {
-      relay->pump();
-      relay->finish();
-    }
-    // A reader that does not read holds up the end, until somebody wants it at once.
-    while (stalled() && passed_on_.empty()) {
+    while (!pump()) {
       wait();
       pass_on_signals();
-      for (LineRelay* relay : relays()) relay->pump();
+    }
+    for (LineRelay* relay : relays()) relay->finish();
+    while (!pump()) {
+      wait();
+      pass_on_signals();
     }
     if (failed_) {
       const char* others = spec_.count == 1 ? "" : others_were_ended_ ? "; the others were ended" : "; the others ended too";
-      if (!stalled()) std::fprintf(stderr, "trainopt: %s%s\n", failed_->text().c_str(), others);
+      std::fprintf(stderr, "trainopt: %s%s\n", failed_->text().c_str(), others);
       return failed_->exit_code();
     }
     return stopped_by_ == 0 ? 0 : 128 + stopped_by_;
@@ -73,9 +74,15 @@ class Supervisor {
     for (auto& rank : ranks_) all.insert(all.end(), {&rank.output(), &rank.errors()});
     return all;
   }
-  bool stalled() {
-    const auto all = relays();
-    return std::any_of(all.begin(), all.end(), [](const LineRelay* relay) { return relay->stalled(); });
+  /// Whether nothing is left for now. A reader that does not read holds up the ranks, as it would without us; not their end: once they were
+  /// told to stop, what nobody takes is lost.
+  bool pump() {
+    bool done = true;
+    for (LineRelay* relay : relays()) {
+      done &= relay->pump();
+      if (relay->stalled() && told_ && seconds_since(*told_) > kReaderPatienceS) relay->drop();
+    }
+    return done;
   }
 
   void wait() {
@@ -85,6 +92,7 @@ class Supervisor {
     if (deadline_) {
       timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));
     }
+    if (told_) timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);   // a stalled reader makes no event
     ::poll(sources.data(), sources.size(), timeout_ms);
   }
 
@@ -92,6 +100,7 @@ class Supervisor {
     while (const auto number = signals_.next()) {
       if (*number == SIGCHLD) continue;
       passed_on_.insert(*number);
+      if (*number != SIGUSR2) told_ = Clock::now();   // USR2 asks for a checkpoint, not for the end
       for (const auto& rank : ranks_) rank.signal(*number);
     }
   }
@@ -128,6 +137,7 @@ class Supervisor {
   HeldSignals signals_;   // before the ranks: none of them ends unseen
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
+  std::optional<Clock::time_point> told_;       // to stop
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;
