@@ -24,7 +24,8 @@ fi
 options=(-n "$ranks" --bind-to none --tag-output)
 if [[ -n ${HOSTS:-} ]]; then
   : "${RENDEZVOUS:?host:port of the first machine}"
-  options+=(--host "$HOSTS" -x "MASTER_ADDR=${RENDEZVOUS%:*}" -x "MASTER_PORT=${RENDEZVOUS##*:}")
+  address=${RENDEZVOUS%:*} address=${address#[} address=${address%]}   # of IPv6
+  options+=(--host "$HOSTS" -x "MASTER_ADDR=$address" -x "MASTER_PORT=${RENDEZVOUS##*:}")
 else
   options+=(--oversubscribe)   # as many ranks as were asked for, whatever mpirun thinks of the cores
 fi
