@@ -26,6 +26,13 @@ std::optional<MemoryFigures> memory_figures(c10::Device device) {
                        .ooms = stats.num_ooms};
 }
 
+std::optional<int64_t> free_memory_bytes(c10::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  const auto figures = memory_figures(device).value();
+  const auto [free, total] = c10::getDeviceAllocator(device.type())->getMemoryInfo(with_index(device).index());
+  return static_cast<int64_t>(free) + figures.reserved - figures.allocated;
+}
+
 double peak_memory_mib(c10::Device device) {
   if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
   std::ifstream status("/proc/self/status");

@@ -18,6 +18,8 @@ struct MemoryFigures {
 };
 /// Without waiting for the device. nullopt on the CPU, whose allocator keeps no figures; zeros before the GPU's first use.
 std::optional<MemoryFigures> memory_figures(c10::Device device);
+/// Bytes that can still be allocated: free on the device or kept free by libtorch's allocator. nullopt on the CPU, where nobody can say.
+std::optional<int64_t> free_memory_bytes(c10::Device device);
 /// Most memory so far, in MiB: on a GPU what libtorch's allocator took since the last reset, on the CPU the largest resident size of this
 /// process (VmHWM; getrusage's figure also counts the program that started it).
 double peak_memory_mib(c10::Device device);

@@ -17,8 +17,9 @@ class Stream {
  public:
   /// The stream on which this thread's operations run now.
   static Stream current(c10::Device device);
-  /// One of libtorch's pool of 32 streams per device (taken in turn), beside the default one; on the CPU the same as current().
-  static Stream side(c10::Device device);
+  /// One of libtorch's pool of 32 streams per device (taken in turn), beside the default one; on the CPU the same as current(). `urgent`: of another pool
+  /// of 32, whose work goes first.
+  static Stream side(c10::Device device, bool urgent = false);
 
   c10::Device device() const { return stream_.device(); }
   /// For Tensor::record_stream, and for what needs the bare handle.

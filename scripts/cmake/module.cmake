@@ -11,6 +11,19 @@ function(trainopt_module name)
   endif()
 endfunction()
 
+# trainopt_kernels(NAME a.cu)
+# A static library of CUDA kernels, for TORCH_CUDA_ARCH_LIST: finding libtorch has put the list into CMAKE_CUDA_FLAGS. It sees neither libtorch nor the flags of g++.
+# What ptxas says of registers and memory is kept in NAME.ptxas in the build folder, for scripts/kernel_report.
+function(trainopt_kernels name source)
+  set(target trainopt_${name})
+  add_library(${target} STATIC ${source})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/lib)
+  target_compile_options(${target} PRIVATE -Xptxas=-v -Xfatbin=-compress-all -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden $<$<BOOL:${TRAINOPT_WERROR}>:-Werror=all-warnings>)
+  set_property(GLOBAL APPEND PROPERTY TRAINOPT_KERNEL_LOGS ${CMAKE_BINARY_DIR}/${name}.ptxas)
+  # The runtime that libtorch has loaded already.
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
+endfunction()
+
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
 # One Catch2 executable, one ctest entry, labelled and grouped as TRAINOPT_TEST_LABEL says if that is set. GPU: its main exits with 77 (skipped) on a machine without one.
 function(trainopt_test name)
