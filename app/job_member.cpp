@@ -92,8 +92,7 @@ Json JobMember::collected(const std::string& what, const Json& mine) {
   }
   Json all = mine;
   for (int64_t rank = 1; rank < place_.ranks; ++rank)
-    for (auto& item : Json::parse(job_->get(key(rank))))
-      if (std::find(all.begin(), all.end(), item) == all.end()) all.push_back(std::move(item));
+    append_new(all, Json::parse(job_->get(key(rank))));
   return all;
 }
 

@@ -48,14 +48,16 @@ Command add_data_bench(CLI::App& data) {
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     const Plan plan = loader_plan(recipes->load(*command));
-    const auto loader = make_loader(plan.data.config, plan.data.dataset, plan.data.options);
-    const auto result = run_loader_bench(*loader, *options);
+    const auto result = plan.data.config.cache == CacheKind::device
+                            ? run_resident_bench(*plan.data.open(plan.device, std::nullopt), plan.device, *options)
+                            : run_loader_bench(*make_loader(plan.data.config, plan.data.dataset, plan.data.options), *options);
     if (*json) {
       print_json(bench_json(result));
     } else {
       std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds, counted(result.batches, "batch", "es").c_str());
-      std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us, result.read_pct, result.slots,
-                  human_bytes(static_cast<double>(result.slot_bytes)).c_str());
+      if (result.slots > 0)   // a loader has buffers
+        std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us, result.read_pct, result.slots,
+                    human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
     }
     return 0;
@@ -75,7 +77,8 @@ Command add_data_export(CLI::App& data) {
     with_output.words.pop_back();
     // A recipe or an override in its place must not be written over.
     if (output.extension() != ".safetensors") throw UserError(fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
-    const Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
+    Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
+    plan.data.options.compute_type = at::kFloat;   // what autocast rounds; the file has float32
     apply(plan.process);
     const auto batches = plan.data.open(plan.device, *steps);
     export_steps(*batches, *steps, output);

@@ -261,6 +261,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   };
   std::optional<Trainer> trainer;
   double before_training = 0;
+  Json bad_samples;
   try {
     if (!folder.continues) take_run_directory();
     trainer.emplace(plan, run_dir, relay, stop_signal(),
@@ -273,6 +274,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
     if (const auto bad = first_not_finite(weights))
       throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad), ExitCode::diverged);
     if (member.is_first()) save_tensors(run_dir / "weights.safetensors", weights, {{"format", "pt"}});
+    bad_samples = member.collected("bad_samples", to_json(trainer->bad_samples()));
   } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
     const auto end = member.end_of(error);
     if (relay.report) finish_failed(*relay.report, plan, trainer ? &*trainer : nullptr, failure(end), before_training);
@@ -284,11 +286,11 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
     throw;
   }
   const RunEnd end = end_of(trainer->outcome(), plan, writer.saved_step());
-  const Json bad_samples = member.collected("bad_samples", to_json(trainer->bad_samples()));
   if (relay.report) relay.report->finish(plan, &*trainer, bad_samples, end, before_training);
   watchdog.finished();
   member.leave_together();
   trainer.reset();
+  plan.data.options.resident.reset();   // a data set on the device
   if (!ceilings || end.status != "done") return end.exit_code;
   show_ceilings(loaded.recipe, machine, run_dir, *ceilings, speech);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;

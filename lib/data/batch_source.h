@@ -20,7 +20,9 @@ struct BatchSourceStats {
   int64_t bytes_copied = 0;
   int64_t pinned_bytes_copied = 0;           ///< the part that came from page-locked memory
   int64_t copies_beside_step = 0;            ///< copies queued on a stream of their own
-  int64_t bytes_delivered = 0;               ///< of the batches as the loader handed them over, copied or not
+  int64_t bytes_delivered = 0;               ///< of the batches as the loader handed them over, copied or not; of their numbers, where the images lie on the device
+  int64_t resident_bytes = 0;                ///< of a data set that lies on the device
+  std::optional<at::ScalarType> finished_type;  ///< of the images as the device finished them; null: it does not
   std::optional<at::ScalarType> input_type;  ///< of the images as the loader handed them over; null: no loader
   int64_t threads = 0;        ///< of the loader since it was made: those that have loaded a sample
   int64_t thread_starts = 0;  ///< and how often they were started
@@ -69,6 +71,7 @@ class LoadedBatches : public BatchSource {
     Delivered delivered;  ///< counted with the step that gets the batch, not the one in which the copy was queued
   };
   static Delivered delivered(const HostBatch& host);
+  void finish(Batch& batch);
   Batch next_in_place();
   Batch next_copied();
   Batch next_overlapped();
@@ -106,9 +109,12 @@ class SyntheticBatches : public BatchSource {
   at::Tensor input_, target_;
 };
 
+class ResidentImages;
+
 struct BatchesOptions {
   c10::Device device = at::kCPU;
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
+  at::ScalarType compute_type = at::kFloat;   ///< of the step's first operation: images that are finished on the device get it there; others are float32
   bool device_preprocess = false;  ///< images cross as uint8; scaling and normalising happen on the device
   bool device_resize = false;      ///< so do the resize and what follows it; see device_resize_refusal()
   int64_t ranks = 1, rank = 0, accumulation = 1;
@@ -117,13 +123,15 @@ struct BatchesOptions {
   std::optional<int64_t> end_step;
   int64_t num_classes = 10;  ///< of synthetic labels
   std::vector<RefusedSample> refused;  ///< bad samples that the run has met already
+  std::shared_ptr<ResidentImages> resident;  ///< of data.cache: device, to be used again by sources opened later; null: each source has its own
 };
 
 /// Epochs of `samples` cut as the options say.
 BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const BatchesOptions& options);
-/// The size and layout of a loader's batches, for plans and buffers. Throws UserError if images would differ in size.
+/// The size and layout of a loader's batches, for plans and buffers; with data.cache: device of the images that are kept. Throws UserError if images
+/// would differ in size.
 SlotFormat slot_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options);
-/// The loader alone.
+/// The loader alone; not for data.cache: device, whose batches have none.
 std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
                                     const BatchesOptions& options);
 /// What `data` describes; `dataset` is null for synthetic. Evaluation passes a DataConfig with its own transforms, batch_size, no

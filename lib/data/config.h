@@ -77,9 +77,9 @@ void describe(V& v, DataConfig& c) {
   v.field("pin_memory", c.pin_memory, "Batch buffers in page-locked memory, which a GPU copies from directly.",
           any(), alias("dataloader_pin_memory", "pin_mem"));
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
-  v.field("memory_limit", c.memory_limit, "Most memory for batch buffers.", at_least(1));
+  v.field("memory_limit", c.memory_limit, "Most memory for batch buffers; on the CPU also for the data set of cache: device.", at_least(1));
   v.field("decode", c.decode, "JPEG: exact gives Pillow's pixels, scaled decodes at reduced size (faster, other numbers).");
-  v.field("cache", c.cache, "Keep the decoded data set in memory, or on the device.");
+  v.field("cache", c.cache, "Keep the decoded data set: memory holds image_folder's images, device holds all as uint8 where the step runs and draws batches there, crops and flips included.");
   v.field("transforms", c.transforms, "What happens to each image, in order, as torchvision defines it.");
   v.field("on_bad_sample", c.on_bad_sample, "A sample that cannot be read ends the run, or another takes its place and it is logged.");
   v.field("max_bad_samples", c.max_bad_samples, "How many may be substituted before the run ends.", at_least(0));

@@ -1,12 +1,10 @@
-// The part of the transforms that can move to the device: scaling and normalising always, a resize where nothing random follows
-// it.
+// The part of the transforms that can move to the device: scaling and normalising always; a resize, and crops and flips behind it; behind
+// what a data set that lies on the device has gone through once, all that is random.
 #pragma once
 
-#include "data/image/image.h"
-#include "data/image/normalization.h"
+#include "data/image_finish.h"
+#include "data/placement.h"
 #include "data/transform_config.h"
-
-#include <ATen/core/Tensor.h>
 
 #include <optional>
 #include <string>
@@ -14,38 +12,43 @@
 
 namespace trainopt {
 
-/// Transforms as they are shared between the loader's threads and the device.
+/// Transforms as they are shared between the loader's threads and the device, in the recipe's order.
 struct TransformSplit {
   std::vector<TransformConfig> host, device;
 };
 /// Without resize only the normalisation moves. With resize, the first resize and what follows it; see device_resize_refusal().
 TransformSplit split_transforms(const std::vector<TransformConfig>& transforms, bool resize);
+/// What is the same in every epoch is done once, before the images are kept; the rest on the device. See device_cache_refusal().
+TransformSplit split_for_device_cache(const std::vector<TransformConfig>& transforms);
 
 /// Why the resize cannot move, or nullopt.
 std::optional<std::string> device_resize_refusal(const std::vector<TransformConfig>& transforms);
+/// Why a data set that lies on the device cannot be trained on with these, or nullopt.
+std::optional<std::string> device_cache_refusal(const std::vector<TransformConfig>& transforms);
 
-/// The device's part, as tensor operations.
+/// The device's part.
 class DevicePreprocess {
  public:
-  /// `transforms`: TransformSplit::device. `input`: size of the images that arrive.
-  DevicePreprocess(const std::vector<TransformConfig>& transforms, ImageSize input, c10::Device device,
-                   at::MemoryFormat memory_format);
+  /// What comes out has this type (float32, bfloat16, float16) and this layout.
+  struct Result {
+    at::ScalarType type;
+    at::MemoryFormat memory_format;
+  };
+  /// `input`: size of the images that arrive. `seed`: the run's.
+  DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device, const Result& result);
 
-  /// uint8 [items, h, w, 3] on the device becomes float32 [items, 3, h', w'] there. Without a resize the bits are those of the
-  /// host's path; with one, values differ from it by at most one grey level before normalising.
-  at::Tensor operator()(const at::Tensor& images) const;
-  ImageSize output_size() const { return output_size_; }
+  /// Draws the batch's crops and flips: a placement on the device, undefined where there is nothing to say because the images are its own, whole
+  /// and in order.
+  at::Tensor place(const DrawnBatch& batch) const;
+  /// uint8 [n, h, w, 3] on the device becomes [items, 3, h', w'] there, with the bits of the host's path (rounded once to 16 bits, if that
+  /// is the type).
+  at::Tensor operator()(const at::Tensor& images, const at::Tensor& placement) const;
+  ImageSize output_size() const { return placer_.output_size(); }
 
  private:
-  struct Cut {
-    int64_t top, left;
-    ImageSize size;
-  };
-  std::optional<ImageSize> resized_;
-  std::optional<Cut> cut_;
-  ImageSize output_size_;
-  at::MemoryFormat memory_format_;
-  at::Tensor full_scale_, mean_, std_;  // on the device; mean and std undefined without normalisation
+  c10::Device device_;
+  Placer placer_;
+  ImageFinish finish_;
 };
 
 }  // namespace trainopt

@@ -9,18 +9,7 @@ namespace trainopt {
 namespace {
 
 Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
-  Batch batch;
-  batch.tensors = {{"input", std::move(input)}, {"target", std::move(target)}};
-  batch.sample_ids.assign(host.sample_ids.begin(), host.sample_ids.end());
-  batch.items = host.where.items;
-  batch.step_items = host.where.step_items;
-  batch.weight = host.where.weight();
-  batch.is_first = host.where.is_first();
-  batch.is_last = host.where.is_last;
-  batch.epoch = host.where.epoch;
-  batch.step = host.where.step;
-  batch.micro = host.where.micro;
-  return batch;
+  return image_batch(host.where, std::move(input), std::move(target), {host.sample_ids.begin(), host.sample_ids.end()});
 }
 
 }  // namespace
@@ -33,8 +22,17 @@ LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device,
 
 Batch LoadedBatches::next() {
   Batch batch = device_.is_cpu() ? next_in_place() : copy_stream_ ? next_overlapped() : next_copied();
-  if (preprocess_) batch.tensors[0].second = (*preprocess_)(batch.tensors[0].second);
+  if (preprocess_) finish(batch);
   return batch;
+}
+
+/// The device's part of the transforms.
+void LoadedBatches::finish(Batch& batch) {
+  const at::Tensor placement = preprocess_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
+  if (placement.defined() && !device_.is_cpu()) stats_.bytes_copied += static_cast<int64_t>(placement.nbytes()), stats_.pinned_bytes_copied += static_cast<int64_t>(placement.nbytes());
+  at::Tensor& input = batch.tensors[0].second;
+  input = (*preprocess_)(input, placement);
+  stats_.finished_type = input.scalar_type();
 }
 
 Batch LoadedBatches::next_in_place() {

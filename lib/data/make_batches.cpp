@@ -1,6 +1,7 @@
 // From the recipe's data section to a source of batches.
 #include "base/error.h"
 #include "data/batch_source.h"
+#include "data/resident_batches.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -9,6 +10,10 @@ namespace trainopt {
 namespace {
 
 TransformSplit split(const DataConfig& data, const BatchesOptions& options) {
+  if (data.cache == CacheKind::device) {
+    if (const auto refusal = device_cache_refusal(data.transforms)) throw UserError(fmt::format("data.cache: device is not possible: {}", *refusal));
+    return split_for_device_cache(data.transforms);
+  }
   if (!options.device_preprocess && !options.device_resize) return {data.transforms, {}};
   if (options.device_resize)
     if (const auto refusal = device_resize_refusal(data.transforms))
@@ -44,12 +49,13 @@ BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const Batch
 
 SlotFormat slot_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options) {
   return {.size = size_after(Pipeline(split(data, options).host), dataset),
-          .as_uint8 = options.device_preprocess || options.device_resize,
+          .as_uint8 = options.device_preprocess || options.device_resize || data.cache == CacheKind::device,
           .memory_format = options.memory_format};
 }
 
-std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                    const BatchesOptions& options) {
+namespace {
+
+std::unique_ptr<Loader> loader_of(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
   TRAINOPT_CHECK(dataset != nullptr);
   const LoaderOptions loader{.num_workers = data.num_workers,
                              .prefetch_factor = data.prefetch_factor,
@@ -59,11 +65,49 @@ std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<cons
                              .format = slot_format(data, *dataset, options),
                              .first_step = options.first_step,
                              .end_step = options.end_step};
-  const BadSamplePolicy policy{.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples};
+  const BadSamplePolicy policy{.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples,
+                               .one_size = data.cache == CacheKind::device};
   const int64_t size = dataset->size();
   auto samples = std::make_shared<SampleLoader>(std::move(dataset), Pipeline(split(data, options).host),
                                                 Sampler(size, options.seed, data.shuffle), options.seed, policy, options.refused);
   return std::make_unique<Loader>(std::move(samples), make_schedule(data, size, options), loader);
+}
+
+/// One epoch in index order, as uint8 and without what differs from epoch to epoch.
+std::unique_ptr<Loader> loader_once(DataConfig data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
+  data.shuffle = data.drop_last = data.pin_memory = data.persistent_workers = false;
+  // Two batches are the least that a loader needs.
+  const int64_t fitting = data.memory_limit.count / (2 * batch_bytes(slot_format(data, *dataset, options), 1));
+  data.batch_size = std::clamp<int64_t>(fitting, 1, data.batch_size);
+  BatchesOptions alone;   // every rank holds all samples
+  alone.seed = options.seed;
+  alone.refused = options.refused;
+  alone.end_step = make_schedule(data, dataset->size(), alone).steps_per_epoch();
+  return loader_of(data, std::move(dataset), alone);
+}
+
+std::unique_ptr<BatchSource> resident_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
+  TRAINOPT_CHECK(dataset != nullptr);
+  const auto device = with_index(options.device);
+  const ImageSize size = slot_format(data, *dataset, options).size;
+  if (device.is_cpu())
+    if (const auto reason = why_no_room(size, dataset->size(), data.memory_limit.count, "data.memory_limit")) throw UserError(*reason);
+  const ResidentBatches::Order order{.schedule = make_schedule(data, dataset->size(), options),
+                                     .sampler = Sampler(dataset->size(), options.seed, data.shuffle),
+                                     .keys = SampleKeys(options.seed),
+                                     .first_step = options.first_step};
+  DevicePreprocess preprocess(split(data, options), size, options.seed, device, {options.compute_type, options.memory_format});
+  return std::make_unique<ResidentBatches>(options.resident ? options.resident : std::make_shared<ResidentImages>(),
+                                           [=, dataset = std::move(dataset)] { return loader_once(data, dataset, options); }, order, device, std::move(preprocess),
+                                           options.refused);
+}
+
+}  // namespace
+
+std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
+                                    const BatchesOptions& options) {
+  TRAINOPT_CHECK(data.cache != CacheKind::device);
+  return loader_of(data, std::move(dataset), options);
 }
 
 std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
@@ -74,10 +118,12 @@ std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_pt
     return std::make_unique<SyntheticBatches>(make_schedule(data, data.size, options), images, options.seed, options.device,
                                               options.first_step);
   }
+  if (data.cache == CacheKind::device) return resident_batches(data, std::move(dataset), options);
   auto loader = make_loader(data, std::move(dataset), options);
   std::optional<DevicePreprocess> preprocess;
   if (options.device_preprocess || options.device_resize)
-    preprocess.emplace(split(data, options).device, loader->format().size, with_index(options.device), options.memory_format);
+    preprocess.emplace(split(data, options), loader->format().size, options.seed, with_index(options.device),
+                       DevicePreprocess::Result{options.compute_type, options.memory_format});
   return std::make_unique<LoadedBatches>(std::move(loader), options.device, data.non_blocking && data.pin_memory,
                                          std::move(preprocess));
 }

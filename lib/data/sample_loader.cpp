@@ -1,7 +1,6 @@
 #include "data/sample_loader.h"
 
 #include "base/error.h"
-#include "base/philox.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -13,8 +12,7 @@ SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipe
     : dataset_(std::move(dataset)),
       pipeline_(std::move(pipeline)),
       sampler_(sampler),
-      augmentation_key_(mix_key(seed, "augmentation")),
-      substitute_key_(mix_key(seed, "substitute")),
+      keys_(seed),
       policy_(policy) {
   TRAINOPT_CHECK_EQUAL(sampler_.size(), dataset_->size());
   for (const auto& one : refused) bad_.emplace(one.sample, one);
@@ -26,12 +24,16 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
     scratch.epoch = epoch;
   }
   int64_t sample = scratch.order(position);
-  const uint64_t epoch_key = mix_key(augmentation_key_, static_cast<uint64_t>(epoch));
-  PhiloxStream substitutes(mix_key(substitute_key_, static_cast<uint64_t>(epoch)), static_cast<uint64_t>(position));
+  PhiloxStream substitutes = keys_.substitutes(epoch, position);
   while (true) {
     try {
-      dataset_->load(sample, mix_key(epoch_key, static_cast<uint64_t>(sample)), pipeline_, destination, scratch.load);
+      dataset_->load(sample, keys_.augmentation(epoch, sample), pipeline_, destination, scratch.load);
       return {sample, dataset_->label(sample)};
+    } catch (const OtherSize& other) {
+      if (policy_.one_size)
+        throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a resize to [height, width] first, or leave it out; "
+                                    "{}: {}", dataset_->name_of(sample), other.what()), ExitCode::data);
+      note_bad(sample, other.what());
     } catch (const BadSample& bad) {
       note_bad(sample, bad.what());
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/dataset.h"
+#include "data/sample_keys.h"
 #include "data/sampler.h"
 
 #include <map>
@@ -15,6 +16,7 @@ namespace trainopt {
 struct BadSamplePolicy {
   bool substitute = false;  ///< false: the first bad sample is an error
   int64_t budget = 0;       ///< different samples that may be substituted
+  bool one_size = false;    ///< an image of another size than the rest is no bad sample but the wrong data
 };
 
 /// A sample that could not be used.
@@ -41,7 +43,8 @@ class SampleLoader {
                const std::vector<RefusedSample>& refused = {});
 
   /// Writes the image at `position` of `epoch`'s order, or its substitute, and says which sample it is.
-  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent.
+  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent; UserError for an image of
+  /// another size where the policy wants one.
   Loaded load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch);
 
   const Dataset& dataset() const { return *dataset_; }
@@ -55,7 +58,7 @@ class SampleLoader {
   std::shared_ptr<const Dataset> dataset_;
   Pipeline pipeline_;
   Sampler sampler_;
-  uint64_t augmentation_key_, substitute_key_;
+  SampleKeys keys_;
   BadSamplePolicy policy_;
   mutable std::mutex mutex_;
   std::map<int64_t, RefusedSample> bad_;

@@ -44,19 +44,9 @@ SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& 
 
 Batch SyntheticBatches::next() {
   const MicroBatch where = schedule_.at_sequence(sequence_++);
-  Batch batch;
-  batch.tensors = {{"input", input_.narrow(0, 0, where.items)}, {"target", target_.narrow(0, 0, where.items)}};
-  batch.sample_ids.resize(static_cast<size_t>(where.items));
-  std::iota(batch.sample_ids.begin(), batch.sample_ids.end(), schedule_.shape().rank * schedule_.shape().batch_size);
-  batch.items = where.items;
-  batch.step_items = where.step_items;
-  batch.weight = where.weight();
-  batch.is_first = where.is_first();
-  batch.is_last = where.is_last;
-  batch.epoch = where.epoch;
-  batch.step = where.step;
-  batch.micro = where.micro;
-  return batch;
+  std::vector<int64_t> sample_ids(static_cast<size_t>(where.items));
+  std::iota(sample_ids.begin(), sample_ids.end(), schedule_.shape().rank * schedule_.shape().batch_size);
+  return image_batch(where, input_.narrow(0, 0, where.items), target_.narrow(0, 0, where.items), std::move(sample_ids));
 }
 
 }  // namespace trainopt

@@ -1,6 +1,7 @@
 // Images that cross as uint8 against those the host made whole.
 #include "data/batch_source.h"
 #include "support/catch.h"
+#include "support/finish_checks.h"
 
 #include <ATen/ATen.h>
 
@@ -43,15 +44,51 @@ TEST_CASE("the GPU scales and normalises to the host's bits") {
       CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
       options.device_preprocess = true;
       CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
+      options.compute_type = at::kBFloat16;
+      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host).to(at::kBFloat16)));
     }
 }
 
-TEST_CASE("the GPU resizes to one grey level of the host's images") {
-  BatchesOptions options;
-  const at::Tensor host = at::cat(inputs(images(), options));
-  options.device = at::kCUDA;
-  options.device_preprocess = options.device_resize = true;
-  const at::Tensor device = at::cat(inputs(images(), options));
-  REQUIRE(device.sizes() == host.sizes());
-  CHECK(((host - device) * 255).abs().max().item<float>() < 1.001f);
+TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations") {
+  REQUIRE(cuda::finish_on_cuda() != nullptr);
+  test::check_finish([](const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) { return finish(images, placement); }, at::Device(at::kCUDA, 0));
+}
+
+TEST_CASE("the GPU resizes to the host's bits") {
+  for (const bool boxed : {false, true}) {
+    DataConfig data = images();
+    if (boxed) data.transforms = {RandomResizedCropConfig{48, 40}, RandomHorizontalFlipConfig{}};
+    BatchesOptions options;
+    const at::Tensor host = at::cat(inputs(data, options));
+    options.device = at::kCUDA;
+    options.device_preprocess = options.device_resize = true;
+    CHECK(at::equal(at::cat(inputs(data, options)), host));
+  }
+}
+
+TEST_CASE("a GPU finishes more than 2³¹ numbers") {
+  const int64_t count = 15000, side = 224;
+  const at::Tensor images = at::randint(0, 256, {2, side, side, 3}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  const ImageFinish finish({}, {}, {{side, side}, at::kBFloat16}, at::Device(at::kCUDA, 0));
+  const at::Tensor placement = at::arange(count, at::TensorOptions(at::kCUDA).dtype(at::kInt)).remainder(2).view({1, count});
+  const at::Tensor all = finish(images, placement), two = finish(images, {});
+  REQUIRE(all.numel() > int64_t{1} << 31);
+  CHECK(all[0].equal(two[0]));
+  CHECK(all[count - 1].equal(two[1]));
+}
+
+TEST_CASE("a data set on the GPU gives the host's batches") {
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+    for (const bool random : {false, true}) {
+      DataConfig data;
+      data.batch_size = 16;
+      data.num_workers = 2;
+      if (random) data.transforms = {RandomCropConfig{32, 30, 4}, RandomHorizontalFlipConfig{}, NormalizeConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
+      BatchesOptions options;
+      options.memory_format = format;
+      const auto host = inputs(data, options);
+      data.cache = CacheKind::device;
+      options.device = at::kCUDA;
+      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
+    }
 }

@@ -176,13 +176,13 @@ struct Applier {
 
 int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-Geometry::Geometry(std::vector<TransformConfig> transforms) : transforms_(std::move(transforms)) {
+Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_place) : transforms_(std::move(transforms)), first_place_(first_place) {
   for (const TransformConfig& transform : transforms_) check(transform);
 }
 
 std::vector<Stage> Geometry::stages(ImageSize input, uint64_t sample_key) const {
   Stages stages(input);
-  for (size_t i = 0; i < transforms_.size(); ++i) std::visit(Applier{stages, PhiloxStream(sample_key, i)}, transforms_[i]);
+  for (size_t i = 0; i < transforms_.size(); ++i) std::visit(Applier{stages, PhiloxStream(sample_key, first_place_ + i)}, transforms_[i]);
   return stages.take();
 }
 

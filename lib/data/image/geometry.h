@@ -10,8 +10,9 @@ namespace trainopt {
 
 class Geometry {
  public:
-  /// Throws UserError for a size below 1 or another parameter out of its range.
-  explicit Geometry(std::vector<TransformConfig> transforms);
+  /// `first_place`: of the first of these in the whole list, where others come before it elsewhere. Throws UserError for a size below 1 or
+  /// another parameter out of its range.
+  explicit Geometry(std::vector<TransformConfig> transforms, size_t first_place = 0);
 
   /// Crops, flips and pads join the resize before them where that gives the same pixels, so there is nearly always one stage; at
   /// least one. Each stage's input is the one before's window. Draws depend on `sample_key` and the transform's place in the list
@@ -23,6 +24,7 @@ class Geometry {
 
  private:
   std::vector<TransformConfig> transforms_;
+  size_t first_place_;
 };
 
 /// Python's round(): halves go to the even neighbour.

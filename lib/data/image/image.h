@@ -13,6 +13,11 @@ class BadSample : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// Because it is not as large as the others.
+class OtherSize : public BadSample {
+ public:
+  using BadSample::BadSample;
+};
 
 struct ImageSize {
   int64_t height = 0, width = 0;

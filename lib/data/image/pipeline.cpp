@@ -71,7 +71,7 @@ void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, c
                           PipelineScratch& scratch) const {
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
-    throw BadSample(fmt::format("the image is {}x{} after the transforms where {}x{} is needed (height x width)", last.height,
+    throw OtherSize(fmt::format("the image is {}x{} after the transforms where {}x{} is needed (height x width)", last.height,
                                 last.width, destination.height, destination.width));
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ImageU8& between = scratch.between[i % 2];

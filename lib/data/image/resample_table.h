@@ -1,15 +1,14 @@
 // The weights of antialiased bilinear resampling, as Pillow's 8-bit path has them.
 #pragma once
 
+#include "data/image/resample_bits.h"
+
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 namespace trainopt {
-
-/// Weights are fixed point: 22 fraction bits leave room for 8 bits of pixel in an int32.
-inline constexpr int kResampleBits = 22;
 
 /// Output sample i = (sum over t < count[i] of coefficients[i * taps + t] × input[first[i] + t] + half) >> kResampleBits.
 struct ResampleTable {

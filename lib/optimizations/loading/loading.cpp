@@ -8,12 +8,17 @@ namespace {
 
 constexpr const char* kSynthetic = "synthetic batches are on the device already";
 
-bool synthetic(const Plan& plan) { return plan.data.config.dataset == DatasetKind::synthetic; }
+/// Why nothing is loaded beside the training; null where something is.
+const char* why_nothing_loads(const Plan& plan) {
+  if (plan.data.config.dataset == DatasetKind::synthetic) return kSynthetic;
+  if (plan.data.config.cache == CacheKind::device) return "data.cache: device reads the data set once, before the first step";
+  return nullptr;
+}
 
 }  // namespace
 
 Outcome workers(Plan& plan, int64_t wanted) {
-  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (plan.data.config.dataset == DatasetKind::synthetic) return Outcome::none(kSynthetic);
   plan.data.config.num_workers = wanted;
   return Outcome::applied(fmt::format("{} beside the training thread", wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)), [wanted](const Observations& seen) {
     const bool effective = seen.loader_threads > 0;   // on a busy machine the first may load all of a small run
@@ -24,7 +29,7 @@ Outcome workers(Plan& plan, int64_t wanted) {
 }
 
 Outcome persistent_workers(Plan& plan) {
-  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers (data.num_workers: 0)");
   if (plan.steps && *plan.steps <= plan.data.schedule().steps_per_epoch()) return Outcome::none("the run ends within its first epoch");
   plan.data.config.persistent_workers = true;
@@ -37,7 +42,7 @@ Outcome persistent_workers(Plan& plan) {
 }
 
 Outcome prefetch_factor(Plan& plan, int64_t wanted) {
-  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers to prefetch (data.num_workers: 0)");
   plan.data.config.prefetch_factor = wanted;
   const int64_t buffers = wanted * plan.data.config.num_workers + 2;
@@ -59,7 +64,7 @@ Outcome batch_size(Plan&, int64_t wanted) {
 }
 
 Outcome pin_memory(Plan& plan) {
-  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (!plan.device.is_cuda()) return Outcome::none("page-locked memory is for copies to a GPU; this plan runs on the CPU");
   plan.data.config.pin_memory = true;
   return Outcome::applied("batch buffers are page-locked", [](const Observations& seen) {
@@ -72,7 +77,7 @@ Outcome pin_memory(Plan& plan) {
 }
 
 Outcome non_blocking(Plan& plan) {
-  if (synthetic(plan)) return Outcome::none(kSynthetic);
+  if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (!plan.device.is_cuda()) return Outcome::none("there is no copy to overlap; this plan runs on the CPU");
   plan.data.config.non_blocking = true;
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const Observations& seen) {

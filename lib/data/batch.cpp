@@ -1,0 +1,20 @@
+#include "data/batch.h"
+
+namespace trainopt {
+
+Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids) {
+  Batch batch;
+  batch.tensors = {{"input", std::move(input)}, {"target", std::move(target)}};
+  batch.sample_ids = std::move(sample_ids);
+  batch.items = where.items;
+  batch.step_items = where.step_items;
+  batch.weight = where.weight();
+  batch.is_first = where.is_first();
+  batch.is_last = where.is_last;
+  batch.epoch = where.epoch;
+  batch.step = where.step;
+  batch.micro = where.micro;
+  return batch;
+}
+
+}  // namespace trainopt

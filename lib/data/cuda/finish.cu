@@ -1,0 +1,10 @@
+#include "kernels/on_device.cuh"
+#include "data/cuda/finish.cuh"
+
+namespace trainopt::cuda {
+
+FinishKernel finish_on_cuda() {
+  return [](const FinishOperands& operands, void* queue) { launch_finish(operands, queue); };
+}
+
+}  // namespace trainopt::cuda

@@ -1,0 +1,46 @@
+// Batches drawn by index from a data set that lies on the device: no loader beside the training, no images copied.
+#pragma once
+
+#include "data/batch_source.h"
+#include "data/resident_images.h"
+
+#include <functional>
+#include <map>
+
+namespace trainopt {
+
+/// The batches that a loader would give, bit for bit: the same order, augmentation, substitutes and cuts into steps, micro-batches and ranks.
+class ResidentBatches : public BatchSource {
+ public:
+  struct Order {
+    BatchSchedule schedule;
+    Sampler sampler;
+    SampleKeys keys;
+    int64_t first_step;
+  };
+  /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad samples that the run has met already.
+  ResidentBatches(std::shared_ptr<ResidentImages> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device, DevicePreprocess preprocess,
+                  const std::vector<RefusedSample>& refused);
+
+  Batch next() override;
+  BatchSourceStats take_stats() override;
+  std::vector<RefusedSample> bad_samples() const override;
+  const BatchSchedule& schedule() const override { return order_.schedule; }
+
+ private:
+  void prepare();
+  void note(const std::vector<RefusedSample>& refused);
+  std::vector<int64_t> draw(const MicroBatch& where);
+
+  std::shared_ptr<ResidentImages> images_;
+  std::function<std::unique_ptr<Loader>()> make_loader_;   ///< empty from the first batch on
+  Order order_;
+  c10::Device device_;
+  DevicePreprocess preprocess_;
+  int64_t sequence_, epoch_ = -1;   ///< of the order
+  EpochOrder epoch_order_;
+  std::map<int64_t, RefusedSample> bad_samples_;
+  BatchSourceStats stats_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,217 @@
+// Batches drawn from a data set that lies on the device, beside those that a loader gives.
+#include "data/resident_batches.h"
+
+#include "base/error.h"
+#include "probe.h"
+#include "support/catch.h"
+#include "support/finish_checks.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+
+namespace {
+
+const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+
+DataConfig augmented() {
+  DataConfig data;
+  data.batch_size = 6;
+  data.transforms = {ResizeConfig{.shorter_side = 20}, CenterCropConfig{18, 19}, RandomCropConfig{17, 16, 4}, RandomHorizontalFlipConfig{}, kImageNet};
+  return data;
+}
+
+/// The next batches of both are the same, to the last bit.
+void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  for (int64_t i = 0; i < batches; ++i) {
+    const Batch a = loaded.next(), b = resident.next();
+    REQUIRE(b.sample_ids == a.sample_ids);
+    REQUIRE(at::equal(b.get("target"), a.get("target")));
+    REQUIRE(b.get("input").sizes() == a.get("input").sizes());
+    REQUIRE(b.get("input").is_contiguous(format));
+    REQUIRE(at::equal(b.get("input"), a.get("input")));
+    REQUIRE(std::tuple(b.items, b.step_items, b.weight, b.is_first, b.is_last, b.epoch, b.step, b.micro) ==
+            std::tuple(a.items, a.step_items, a.weight, a.is_first, a.is_last, a.epoch, a.step, a.micro));
+  }
+}
+
+struct Both {
+  std::unique_ptr<BatchSource> loaded, resident;
+  Both(DataConfig data, const std::shared_ptr<const Dataset>& dataset, const BatchesOptions& options) : loaded(make_batches(data, dataset, options)) {
+    data.cache = CacheKind::device;
+    resident = make_batches(data, dataset, options);
+  }
+};
+
+std::string error_of(BatchSource& batches, ExitCode code) {
+  try {
+    batches.next();
+  } catch (const UserError& error) {
+    CHECK(error.code() == code);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Images whose sizes differ, as a folder's may.
+class Uneven : public ProbeDataset {
+ public:
+  Uneven() : ProbeDataset(8, 12), large_(8, 14) {}
+  std::optional<ImageSize> uniform_size() const override { return std::nullopt; }
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+    if (sample == 5) return large_.load(sample, key, pipeline, destination, scratch);
+    ProbeDataset::load(sample, key, pipeline, destination, scratch);
+  }
+
+ private:
+  ProbeDataset large_;
+};
+
+}  // namespace
+
+TEST_CASE("a data set on the device gives a loader's batches") {
+  const auto dataset = std::make_shared<ProbeDataset>(43, 24);
+  for (const bool shuffle : {true, false})
+    for (const bool drop_last : {true, false})
+      for (const int64_t rank : {0, 1})
+        for (const int64_t first_step : {0, 1, 5})
+          for (const int64_t workers : {0, 3}) {
+            DataConfig data = augmented();
+            data.shuffle = shuffle, data.drop_last = drop_last, data.num_workers = workers;
+            BatchesOptions options;
+            options.ranks = 2, options.rank = rank, options.accumulation = 2, options.first_step = first_step, options.seed = 3;
+            options.memory_format = rank == 0 ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+            Both both(data, dataset, options);
+            check_same(*both.loaded, *both.resident, 2 * both.loaded->schedule().micros_per_epoch(), options.memory_format);
+          }
+}
+
+TEST_CASE("every crop and flip moves to the device with its own draws") {
+  const auto dataset = std::make_shared<ProbeDataset>(30, 12);
+  const std::vector<std::vector<TransformConfig>> all{
+      {}, {kImageNet}, {RandomHorizontalFlipConfig{}}, {RandomCropConfig{12, 12, 4}, RandomHorizontalFlipConfig{}},
+      {RandomHorizontalFlipConfig{1}, RandomCropConfig{9, 20, 6}, kImageNet},
+      {RandomResizedCropConfig{8, 10}, RandomHorizontalFlipConfig{}, kImageNet},
+      {RandomResizedCropConfig{5, 5, {0.15, 0.25}}, RandomCropConfig{5, 5, 1}, RandomHorizontalFlipConfig{}, CenterCropConfig{3, 6}},   // some boxes have the size already
+      {RandomResizedCropConfig{12, 12, {1, 1}, {1, 1}}, RandomCropConfig{12, 12, 4}, RandomHorizontalFlipConfig{}},                     // all are the whole image
+      {RandomHorizontalFlipConfig{}, RandomCropConfig{8, 8, 0}, CenterCropConfig{13, 5}, RandomHorizontalFlipConfig{0.3}, RandomCropConfig{12, 5, 2}, kImageNet}};
+  for (const auto& transforms : all) {
+    DataConfig data;
+    data.batch_size = 7;
+    data.transforms = transforms;
+    Both both(data, dataset, {});
+    check_same(*both.loaded, *both.resident, 9);
+  }
+}
+
+TEST_CASE("the CPU's one pass has the bits of the tensor operations") {
+  test::check_finish([](const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) { return finish(images, placement); }, at::kCPU);
+}
+
+TEST_CASE("16-bit batches are the rounded numbers of the others") {
+  const auto dataset = std::make_shared<ProbeDataset>(30, 24);
+  for (const auto type : {at::kBFloat16, at::kHalf})
+    for (const auto cache : {CacheKind::none, CacheKind::device}) {
+      DataConfig data = augmented();
+      data.cache = cache;
+      BatchesOptions options;
+      options.device_preprocess = true;
+      const auto plain = make_batches(data, dataset, options);
+      options.compute_type = type;
+      const auto rounded = make_batches(data, dataset, options);
+      for (int i = 0; i < 6; ++i) CHECK(test::same_bits(rounded->next().get("input"), plain->next().get("input").to(type)));
+      CHECK(plain->take_stats().finished_type == at::kFloat);
+      CHECK(rounded->take_stats().finished_type == type);
+    }
+  BatchesOptions loaded;
+  loaded.compute_type = at::kBFloat16;
+  const auto host = make_batches(augmented(), dataset, loaded);   // a loader's own images are float32 whatever the step computes in
+  CHECK(host->next().get("input").scalar_type() == at::kFloat);
+  CHECK_FALSE(host->take_stats().finished_type.has_value());
+}
+
+TEST_CASE("bad samples have the substitutes that a loader gives them, and are reported") {
+  auto dataset = std::make_shared<ProbeDataset>(40, 6);
+  dataset->bad = {3, 4, 17, 39};
+  DataConfig data;
+  data.batch_size = 7;
+  data.drop_last = false;
+  data.on_bad_sample = OnBadSample::substitute;
+  data.max_bad_samples = 4;
+  data.transforms = {RandomCropConfig{6, 6, 2}};
+  for (const int64_t workers : {0, 2}) {
+    data.num_workers = workers;
+    Both both(data, dataset, {});
+    check_same(*both.loaded, *both.resident, 12);
+    CHECK(both.resident->bad_samples().size() == 4);
+    CHECK((both.resident->bad_samples() == both.loaded->bad_samples()));
+  }
+  data.num_workers = 0;   // several threads would meet more before the first of them ends the run
+  data.max_bad_samples = 2;
+  data.cache = CacheKind::device;
+  auto spent = make_batches(data, dataset, {});
+  CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.max_bad_samples allows (2); 3 so far"));
+  CHECK(spent->bad_samples().size() == 3);
+  data.on_bad_sample = OnBadSample::error;
+  CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data) == "cannot use the sample probe 3: made to be bad");
+}
+
+TEST_CASE("a sample that was bad before and is not any more is used again") {
+  const auto dataset = std::make_shared<ProbeDataset>(20, 6);
+  DataConfig data;
+  data.batch_size = 5;
+  BatchesOptions options;
+  options.refused = {{.sample = 7, .name = "probe 7", .reason = "made to be bad"}};
+  Both both(data, dataset, options);
+  check_same(*both.loaded, *both.resident, 4);
+  CHECK((both.resident->bad_samples() == options.refused));
+}
+
+TEST_CASE("the images are read once, whoever opens them again") {
+  const auto dataset = std::make_shared<ProbeDataset>(20, 6);
+  DataConfig data;
+  data.batch_size = 5;
+  data.cache = CacheKind::device;
+  data.num_workers = 2;
+  BatchesOptions options;
+  options.resident = std::make_shared<ResidentImages>();
+  const auto first = make_batches(data, dataset, options);
+  CHECK(dataset->loads == 0);
+  for (int i = 0; i < 9; ++i) first->next();
+  CHECK(dataset->loads == 20);
+  const auto stats = first->take_stats();
+  CHECK(stats.resident_bytes == 20 * (6 * 6 * 3 + 8));
+  CHECK(stats.bytes_delivered == 9 * 5 * 4);   // one int32 a sample: nothing is cropped or flipped
+  CHECK(stats.bytes_copied == 0);
+  CHECK(stats.threads > 0);
+  CHECK_FALSE(stats.input_type.has_value());
+  options.first_step = 9;
+  const auto second = make_batches(data, dataset, options);
+  CHECK(at::equal(second->next().get("input"), first->next().get("input")));
+  CHECK(dataset->loads == 20);
+}
+
+TEST_CASE("a data set that cannot lie on the device is refused with a reason") {
+  const auto dataset = std::make_shared<ProbeDataset>(20, 6);
+  DataConfig data;
+  data.batch_size = 5;
+  data.cache = CacheKind::device;
+  data.memory_limit = Bytes{20 * (6 * 6 * 3 + 8)};
+  make_batches(data, dataset, {})->next();
+  --data.memory_limit.count;
+  CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("20 samples of 6×6×3 are 2.3 KiB, data.memory_limit is 2.3 KiB"));
+  data = DataConfig();
+  data.batch_size = 5;
+  data.cache = CacheKind::device;
+  data.transforms = {RandomHorizontalFlipConfig{}, RandomResizedCropConfig{6, 6}};
+  CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("resizes after a random transform"));
+  data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = 5}};
+  CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("resizes after a random transform"));
+  data.transforms = {RandomCropConfig{9, 9, 1}};
+  CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("random_crop to 9x9 is larger"));
+  data.transforms = {RandomCropConfig{4, 4, 0}};
+  const auto uneven = std::make_shared<Uneven>();
+  CHECK_THAT(error_of(*make_batches(data, uneven, {}), ExitCode::data), ContainsSubstring("images of one size") && ContainsSubstring("probe 5") && ContainsSubstring("14x14"));
+  data.transforms.insert(data.transforms.begin(), ResizeConfig{.shorter_side = std::nullopt, .exact = {8, 8}});
+  CHECK(error_of(*make_batches(data, uneven, {}), ExitCode::data) == "no error");
+}
