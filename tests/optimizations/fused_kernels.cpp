@@ -1,96 +1,23 @@
-// Fused kernels against the plain form of each pass, and against libtorch's own operations and their gradients.
-#include "model/builder.h"
-#include "optimizations/fused_kernels/block_operations.h"
-#include "support/catch.h"
+// Fused kernels of the CPU against the plain form of each pass, and against libtorch's own operations and their gradients.
+#include "support/head_kernel_checks.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 
 using namespace trainopt;
-using namespace trainopt::fused_kernels;
-
-namespace {
-
-const std::vector<std::vector<int64_t>> kShapes = {{1, 1, 1, 1}, {2, 3, 5, 7}, {1, 64, 8, 8}, {3, 65, 4, 6}, {2, 130, 7, 5}, {9, 256, 1, 1}, {1, 7, 1, 9}, {4, 16, 33, 31}};
-const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
-/// One rounding to the type.
-double epsilon(at::ScalarType type) { return type == at::kFloat ? 1.2e-7 : type == at::kBFloat16 ? 8e-3 : 1e-3; }
-
-at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type, double scale = 1, double offset = 0) {
-  return (at::randn(shape) * scale + offset).to(type).contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-/// What a pass needs by channel.
-struct ByChannel {
-  explicit ByChannel(int64_t channels) : scale(at::randn({channels})), shift(at::randn({channels})), mean(at::randn({channels})) {}
-  at::Tensor scale, shift, mean;
-};
-
-void check_near(const at::Tensor& got, const at::Tensor& wanted, double tolerance) {
-  REQUIRE(got.sizes() == wanted.sizes());
-  REQUIRE(got.scalar_type() == wanted.scalar_type());
-  const at::Tensor a = got.to(at::kDouble), b = wanted.to(at::kDouble);
-  CHECK(at::allclose(a, b, tolerance, tolerance * std::max(1.0, b.abs().nan_to_num(0, 0, 0).max().item<double>()), /*equal_nan=*/true));
-}
-void check_near(const GradientSums& got, const GradientSums& wanted, double tolerance) {
-  check_near(got.gradient, wanted.gradient, tolerance);
-  check_near(got.product, wanted.product, tolerance);
-}
-
-}  // namespace
+using namespace trainopt::test;
 
 TEST_CASE("every pass gives what its plain form gives, in every type and shape") {
-  at::manual_seed(3);
-  const NormKernels &fast = cpu_kernels(), &plain = reference_kernels();
-  for (const auto type : kTypes)
-    for (const auto& shape : kShapes) {
-      INFO(type << " " << at::IntArrayRef(shape));
-      const at::Tensor x = random(shape, type, 2, 1), gradient = random(shape, type), residual = random(shape, type);
-      const ByChannel by(shape[1]);
-      const double once = 2 * epsilon(type);
-      check_near(fast.moments(x).mean, plain.moments(x).mean, 1e-6);
-      check_near(fast.moments(x).variance, plain.moments(x).variance, 3e-6);
-      for (const bool relu : {false, true}) {
-        check_near(fast.apply(x, by.scale, by.shift, {}, relu), plain.apply(x, by.scale, by.shift, {}, relu), once);
-        check_near(fast.apply(x, by.scale, by.shift, residual, relu), plain.apply(x, by.scale, by.shift, residual, relu), once);
-      }
-      check_near(fast.sums(gradient, x, by.mean), plain.sums(gradient, x, by.mean), 1e-5);
-      check_near(fast.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), plain.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), 1e-5);
-      at::Tensor g, plain_g;
-      check_near(fast.sums_through_output(gradient, residual, x, by.mean, g), plain.sums_through_output(gradient, residual, x, by.mean, plain_g), 1e-5);
-      CHECK(g.equal(plain_g));
-      check_near(fast.input_gradient(gradient, x, by.scale, by.shift, by.mean), plain.input_gradient(gradient, x, by.scale, by.shift, by.mean), once);
-      check_near(fast.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift),
-                 plain.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift), once);
-      const Pooled pooled = fast.pool(x, by.scale, by.shift), wanted = plain.pool(x, by.scale, by.shift);
-      check_near(pooled.values, wanted.values, once);
-      CHECK((pooled.places == wanted.places).to(at::kDouble).mean().item<double>() > 0.999);   // two values may be equal but for rounding
-      const at::Tensor of_pool = random(pooled.values.sizes().vec(), type);
-      check_near(fast.sums_through_pool(of_pool, pooled.places, x, by.mean), plain.sums_through_pool(of_pool, pooled.places, x, by.mean), 1e-5);
-      check_near(fast.input_gradient_through_pool(of_pool, pooled.places, x, by.scale, by.shift, by.mean),
-                 plain.input_gradient_through_pool(of_pool, pooled.places, x, by.scale, by.shift, by.mean), once);
-    }
+  for (const NormKernels* width : all_cpu_kernels()) check_every_pass(*width, at::kCPU);
 }
 
-TEST_CASE("values that are large beside their differences keep their variance") {
-  const at::Tensor x = random({8, 5, 16, 16}, at::kFloat, 0.01, 1000);
-  check_near(cpu_kernels().moments(x).variance, reference_kernels().moments(x).variance, 1e-4);
-}
+TEST_CASE("values that are large beside their differences keep their variance") { check_large_values(cpu_kernels(), at::kCPU); }
 
 TEST_CASE("what is not a number stays visible") {
-  for (const auto type : kTypes) {
-    at::Tensor x = random({2, 3, 6, 6}, type);
-    const ByChannel by(3);
-    x[1][2][3][3] = std::numeric_limits<float>::quiet_NaN();
-    x[0][1][0][0] = std::numeric_limits<float>::infinity();
-    CHECK(cpu_kernels().moments(x).mean.isfinite().equal(at::tensor({1, 0, 0}).to(at::kBool)));
-    check_near(cpu_kernels().apply(x, by.scale, by.shift, {}, true), reference_kernels().apply(x, by.scale, by.shift, {}, true), 2 * epsilon(type));
-    CHECK(cpu_kernels().pool(x, by.scale, by.shift).values.isnan().equal(reference_kernels().pool(x, by.scale, by.shift).values.isnan()));
-  }
-  const at::Tensor huge = at::full({1, 1, 2, 2}, 3.39e38).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
-  CHECK(cpu_kernels().apply(huge, at::ones({1}), at::zeros({1}), {}, false).equal(huge));
+  for (const NormKernels* width : all_cpu_kernels()) check_not_a_number(*width, at::kCPU);
+}
+
+TEST_CASE("the pool chooses the first of equals") {
+  for (const NormKernels* width : all_cpu_kernels()) check_pool_choices(*width, at::kCPU);
 }
 
 TEST_CASE("sums do not depend on the number of threads") {
@@ -104,105 +31,12 @@ TEST_CASE("sums do not depend on the number of threads") {
   CHECK(many.variance.equal(one.variance));
 }
 
-namespace {
-
-BatchNorm2d norm_of(int64_t channels) {
-  Builder builder(at::kCPU, 1);
-  BatchNorm2d norm(builder, "bn", channels);
-  const at::NoGradGuard no_grad;
-  norm.weight.copy_(at::randn({channels}));
-  norm.bias.copy_(at::randn({channels}));
-  return norm;
-}
-
-struct Ran {
-  at::Tensor output, of_input, of_weight, of_bias, of_residual, running_mean, running_var;
-  int64_t batches = 0;
-};
-
-enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
-
-Ran run(const BlockOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& residual, bool training) {
-  const at::Tensor x = input.detach().clone().requires_grad_(training), added = residual.detach().clone().requires_grad_(training);
-  {
-    const at::NoGradGuard no_grad;
-    norm.running_mean.fill_(0.5);
-    norm.running_var.fill_(2);
-    norm.num_batches_tracked.zero_();
-  }
-  at::AutoGradMode grad(training);
-  const ForwardContext context{.training = training};
-  Ran ran;
-  switch (operation) {
-    case Operation::norm: ran.output = operations.batch_norm(x, norm, context); break;
-    case Operation::norm_relu: ran.output = operations.batch_norm_relu(x, norm, context); break;
-    case Operation::norm_add_relu: ran.output = operations.batch_norm_add_relu(x, norm, added, context); break;
-    case Operation::stem_pool: ran.output = operations.stem_pool(x, norm, context); break;
-  }
-  ran.running_mean = norm.running_mean.clone();
-  ran.running_var = norm.running_var.clone();
-  ran.batches = norm.num_batches_tracked.item<int64_t>();
-  if (!training) return ran;
-  at::manual_seed(9);
-  const at::Tensor seed = at::randn(ran.output.sizes()).to(ran.output.scalar_type());
-  const bool adds = operation == Operation::norm_add_relu;
-  std::vector<at::Tensor> inputs{x, norm.weight, norm.bias};
-  if (adds) inputs.push_back(added);
-  const auto gradients = torch::autograd::grad({ran.output}, inputs, {seed});
-  ran.of_input = gradients[0];
-  ran.of_weight = gradients[1];
-  ran.of_bias = gradients[2];
-  if (adds) ran.of_residual = gradients[3];
-  return ran;
-}
-
-}  // namespace
-
 TEST_CASE("block operations and their gradients are those of libtorch") {
-  at::manual_seed(5);
-  const auto fused = make_fused_block_operations(cpu_kernels()), reference = make_fused_block_operations(reference_kernels());
-  const PlainBlockOperations plain;
-  for (const auto operation : {Operation::norm, Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool})
-    for (const bool training : {true, false})
-      for (const bool channels_last : {true, false}) {
-        INFO(static_cast<int>(operation) << " " << training << " " << channels_last);
-        at::Tensor input = at::randn({4, 19, 9, 11}) * 3 + 1, residual = at::randn({4, 19, 9, 11});
-        if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
-        const BatchNorm2d norm = norm_of(19);
-        const Ran wanted = run(plain, operation, norm, input, residual, training);
-        for (const auto& operations : {fused, reference}) {
-          const Ran got = run(*operations, operation, norm, input, residual, training);
-          check_near(got.output, wanted.output, 1e-5);
-          check_near(got.running_mean, wanted.running_mean, 1e-6);
-          check_near(got.running_var, wanted.running_var, 1e-6);
-          CHECK(got.batches == wanted.batches);
-          if (!training) continue;
-          check_near(got.of_input, wanted.of_input, 2e-5);
-          check_near(got.of_weight, wanted.of_weight, 2e-5);
-          check_near(got.of_bias, wanted.of_bias, 2e-5);
-          if (operation == Operation::norm_add_relu) check_near(got.of_residual, wanted.of_residual, 1e-6);
-        }
-      }
+  check_block_operations(cpu_kernels(), at::kCPU);
+  check_block_operations(reference_kernels(), at::kCPU);
 }
 
-TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") {
-  at::manual_seed(6);
-  const auto fused = make_fused_block_operations(cpu_kernels());
-  const PlainBlockOperations plain;
-  for (const auto type : {at::kBFloat16, at::kHalf})
-    for (const auto operation : {Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool}) {
-      const at::Tensor input = random({4, 32, 12, 12}, type), residual = random({4, 32, 12, 12}, type);
-      const BatchNorm2d norm = norm_of(32);
-      const Ran got = run(*fused, operation, norm, input, residual, true);
-      const Ran wide = run(plain, operation, norm, input.to(at::kFloat), residual.to(at::kFloat), true);
-      CHECK(got.output.scalar_type() == type);
-      check_near(got.output.to(at::kFloat), wide.output, epsilon(type));
-      check_near(got.of_weight, wide.of_weight, 4 * epsilon(type));
-      // A value that rounds to zero, or above another in its window, sends its gradient elsewhere; few do.
-      const at::Tensor apart = (got.of_input.to(at::kFloat) - wide.of_input).abs();
-      CHECK((apart > 0.05).to(at::kFloat).mean().item<float>() < 0.01);
-    }
-}
+TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") { check_16_bits(cpu_kernels(), at::kCPU); }
 
 TEST_CASE("gradients of the formulas are those of finite differences, in float64") {
   // The formulas of the reference, without its roundings: y = weight · (x − mean) / √(variance + ε) + bias, through ReLU.
@@ -225,4 +59,92 @@ TEST_CASE("gradients of the formulas are those of finite differences, in float64
     below.view(-1)[at] -= 1e-6;
     CHECK(gradient.view(-1)[at].item<double>() == Approx((loss(above) - loss(below)) / 2e-6).epsilon(1e-5).margin(1e-7));
   }
+}
+
+TEST_CASE("means over pixels and their gradients are those of their plain forms") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_means(*width, at::kCPU);
+}
+
+TEST_CASE("the loss and its gradient are those of their plain forms") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_losses(*width, at::kCPU);
+}
+
+TEST_CASE("the loss's gradient is that of float64") {
+  check_loss_gradients(reference_head_kernels(), at::kCPU);
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_loss_gradients(*width, at::kCPU);
+}
+
+TEST_CASE("extreme logits give what libtorch gives") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_extreme_logits(*width, at::kCPU);
+}
+
+TEST_CASE("the head and its gradients are those of libtorch") {
+  check_head(reference_head_kernels(), reference_kernels(), at::kCPU);
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_head(*width, cpu_kernels(), at::kCPU);
+}
+
+TEST_CASE("exponentials are within 3e-7 of their value, from the largest to those that vanish") {
+  // Two classes: the first's probability is e^−d ÷ (1 + e^−d), its gradient the same.
+  constexpr int64_t kRows = 20001;
+  for (const HeadKernels* width : all_cpu_head_kernels()) {
+    const at::Tensor below = -at::linspace(0, 86, kRows, at::kFloat), logits = at::stack({below, at::zeros({kRows})}, 1);
+    const at::Tensor gradient = width->cross_entropy(logits, at::ones({kRows}, at::kLong), 0).gradient.select(1, 0).to(at::kDouble), e = below.to(at::kDouble).exp();
+    CHECK((gradient * (1 + e) / e - 1).abs().max().item<double>() < 3e-7);
+  }
+}
+
+TEST_CASE("no result of the head or the loss depends on the number of threads") {
+  at::manual_seed(25);
+  const at::Tensor x = random({9, 70, 19, 23}, at::kFloat), logits = random_logits(129, 1001, at::kHalf, at::kCPU), target = random_targets(129, 1001, at::kCPU);
+  const auto all = [&] {
+    CrossEntropy loss = cpu_head_kernels().cross_entropy(logits, target, 0.1);
+    cpu_head_kernels().finish_gradient(loss.gradient, at::full({}, 3, at::kFloat));
+    const at::Tensor mean = cpu_head_kernels().mean(x);
+    return std::vector<at::Tensor>{loss.loss, loss.gradient, mean, cpu_head_kernels().mean_gradient(mean, 19, 23)};
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(4);
+  const auto many = all();
+  at::set_num_threads(1);
+  const auto one = all();
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < many.size(); ++i) CHECK(many[i].equal(one[i]));
+}
+
+TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and evaluates as it does") {
+  Model model = make_model({.name = ModelKind::mlp, .num_classes = 7, .hidden = {5}}, {1, 3, 3}, at::kCPU, 5);
+  at::manual_seed(26);
+  const at::Tensor input = at::randn({6, 1, 3, 3}), target = random_targets(6, 7, at::kCPU);
+  const ClassificationTask plain(0.1);
+  const FusedClassificationTask fused(0.1, cpu_head_kernels());
+  const auto gradients = [&](const Task& task, const at::Tensor& of) {
+    const TaskOutput output = task.loss(model, input, of, {.training = true});
+    output.loss.backward();
+    std::vector<at::Tensor> all{output.loss.detach(), output.outputs.detach()};
+    for (const auto& [name, parameter] : model.parameters()) {
+      all.push_back(parameter.grad().clone());
+      parameter.mutable_grad().reset();
+    }
+    return all;
+  };
+  const auto got = gradients(fused, target), wanted = gradients(plain, target);
+  CHECK(got[1].equal(wanted[1]));
+  for (size_t i = 0; i < got.size(); ++i) check_near(got[i], wanted[i], 1e-6);
+  CHECK(fused.evaluation_loss(model, input, target, {}).loss.equal(plain.evaluation_loss(model, input, target, {}).loss));
+  // What is no class is refused in the same words, and nothing is read there.
+  for (const int64_t none : {7, -1}) {
+    const at::Tensor wrong = target.clone();
+    wrong[3] = none;
+    const std::string words = fmt::format("Target {} is out of bounds.", none);
+    CHECK_THROWS_WITH(gradients(plain, wrong), ContainsSubstring(words));
+    CHECK_THROWS_WITH(gradients(fused, wrong), ContainsSubstring(words));
+  }
+}
+
+TEST_CASE("the loss's gradient is finished in place, and so only once") {
+  const at::Tensor logits = at::randn({4, 5}).requires_grad_(), loss = fused_cross_entropy(logits, at::zeros({4}, at::kLong), 0, cpu_head_kernels());
+  loss.backward({}, /*retain_graph=*/true);
+  const at::Tensor once = logits.grad().clone();
+  CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("modified by an inplace operation"));
+  CHECK(logits.grad().equal(once));
 }

@@ -1,4 +1,4 @@
-// Batch-norm, addition, ReLU and the stem's max-pool in as few passes over memory as they can have.
+// Batch-norm, addition, ReLU, the stem's max-pool, the average pool and the loss in as few passes over memory as they can have.
 #pragma once
 
 namespace trainopt {

@@ -49,10 +49,12 @@ class ReferenceKernels : public NormKernels {
     };
     const at::Tensor rows = at::floor_divide(indices, width) - counted(values.size(2), 2), columns = indices % width - counted(values.size(3), 3);
     const at::Tensor places = at::where(values.eq(0), 9, rows * 3 + columns);
-    return {values.to(x.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast), places.to(at::kByte).contiguous(at::MemoryFormat::ChannelsLast)};
+    const at::Tensor chosen = x.contiguous().flatten(2).gather(2, indices.contiguous().flatten(2)).view(indices.sizes());
+    const auto nhwc = [](const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); };
+    return {nhwc(values.to(x.scalar_type())), nhwc(places.to(at::kByte)), nhwc(chosen)};
   }
-  GradientSums sums_through_pool(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& x, const at::Tensor& mean) const override {
-    return sums(unpooled(gradient, places, x), x, mean);
+  GradientSums sums_through_pool(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override {
+    return sums(at::where(pooled.places == 9, at::zeros({}, gradient.options()), gradient), pooled.chosen, mean);
   }
   at::Tensor input_gradient_through_pool(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x,
                                          const at::Tensor& rest) const override {
@@ -75,6 +77,26 @@ class ReferenceKernels : public NormKernels {
 };
 
 }  // namespace
+
+Line line_of(const BatchNorm2d& norm, const at::Tensor& mean, const at::Tensor& variance) {
+  const at::Tensor inverse = (variance + BatchNorm2d::kEpsilon).rsqrt(), scale = norm.weight * inverse;
+  return {inverse, scale, norm.bias - mean * scale};
+}
+
+Line NormKernels::line(const Moments& moments, int64_t count, const BatchNorm2d& norm) const {
+  const auto n = static_cast<double>(count);
+  at::Tensor batches = norm.num_batches_tracked, mean = norm.running_mean, variance = norm.running_var;
+  batches.add_(1);
+  mean.lerp_(moments.mean, BatchNorm2d::kMomentum);
+  variance.lerp_(moments.variance * (n / (n - 1)), BatchNorm2d::kMomentum);
+  return line_of(norm, moments.mean, moments.variance);
+}
+
+Coefficients NormKernels::coefficients(const GradientSums& sums, const Line& line, const at::Tensor& mean, int64_t count) const {
+  const double share = -1.0 / static_cast<double>(count);
+  const at::Tensor of_weight = sums.product * line.inverse, of_x = line.scale * line.inverse * of_weight * share;
+  return {of_weight, of_x, line.scale * sums.gradient * share - of_x * mean};
+}
 
 const NormKernels& reference_kernels() {
   static const ReferenceKernels kernels;

@@ -1,0 +1,25 @@
+// Which loops a tensor gets: by its numbers' type, and by the width that this CPU has.
+#pragma once
+
+#include "base/error.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace trainopt::fused_kernels {
+
+/// Calls work(type) with a value of the tensor's type.
+template <class F>
+auto by_type(const at::Tensor& x, const F& work) {
+  switch (x.scalar_type()) {
+    case at::kFloat: return work(float());
+    case at::kBFloat16: return work(c10::BFloat16());
+    case at::kHalf: return work(c10::Half());
+    default: throw BrokenInvariant("fused kernels take float32, bfloat16 and float16");
+  }
+}
+
+inline bool has_sixteen() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+}  // namespace trainopt::fused_kernels
