@@ -1,6 +1,10 @@
 #include "model/builder.h"
 
+#include "base/error.h"
+
 #include <ATen/ATen.h>
+
+#include <algorithm>
 
 namespace trainopt {
 
@@ -19,13 +23,19 @@ at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, co
     tensor = tensor.to(device_);
   }
   tensor.set_requires_grad(true);
-  entries_.push_back({name, tensor, true, units_.size()});
+  entries_.push_back({.name = name, .tensor = tensor, .trainable = true, .unit = units_.size()});
   return tensor;
+}
+
+WeightCopy Builder::copy_of(const std::string& name) {
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const StateEntry& known) { return known.name == name; });
+  TRAINOPT_CHECK(entry != entries_.end() && !entry->copy);
+  return entry->copy = std::make_shared<at::Tensor>();
 }
 
 at::Tensor Builder::buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value) {
   const at::Tensor tensor = at::full(shape, value, at::TensorOptions(type).device(device_));
-  entries_.push_back({name, tensor, false, units_.size()});
+  entries_.push_back({.name = name, .tensor = tensor, .trainable = false, .unit = units_.size()});
   return tensor;
 }
 

@@ -4,6 +4,7 @@
 #include "model/block_operations.h"
 #include "model/initial_values.h"
 #include "model/unit.h"
+#include "model/weight_copy.h"
 
 namespace trainopt {
 
@@ -13,6 +14,7 @@ struct StateEntry {
   at::Tensor tensor;
   bool trainable;
   size_t unit;  ///< index of the unit that holds it
+  WeightCopy copy = nullptr;  ///< where its layer would use one
 };
 
 /// Where the units of one model find the implementation of their blocks, so that the model can exchange it under them.
@@ -26,6 +28,8 @@ class Builder {
 
   /// float32, requires gradients; on the meta device without values. Names are unique.
   at::Tensor parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values);
+  /// Where the layer of this parameter, which was made before, finds its 16-bit copy, if there ever is one.
+  WeightCopy copy_of(const std::string& name);
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
 
   /// Makes a unit of type U from (builder, arguments...) and appends it; what the unit asks for meanwhile belongs to it.

@@ -10,9 +10,10 @@ namespace trainopt {
 Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
     : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel},
                                InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel))),
+      copy_(builder.copy_of(name + ".weight")),
       shape_(shape) {}
 
-at::Tensor Conv2d::forward(const at::Tensor& input) const { return at::conv2d(input, weight, {}, shape_.stride, shape_.padding); }
+at::Tensor Conv2d::forward(const at::Tensor& input) const { return at::conv2d(input, as_autocast(weight, copy_), {}, shape_.stride, shape_.padding); }
 
 SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.size(), 3u);
@@ -32,9 +33,11 @@ BatchNorm2d::BatchNorm2d(Builder& builder, const std::string& name, int64_t chan
 
 Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t out)
     : weight(builder.parameter(name + ".weight", {out, in}, InitialValues::torch_linear(in))),
-      bias(builder.parameter(name + ".bias", {out}, InitialValues::torch_linear(in))) {}
+      bias(builder.parameter(name + ".bias", {out}, InitialValues::torch_linear(in))),
+      weight_copy_(builder.copy_of(name + ".weight")),
+      bias_copy_(builder.copy_of(name + ".bias")) {}
 
-at::Tensor Linear::forward(const at::Tensor& input) const { return at::linear(input, weight, bias); }
+at::Tensor Linear::forward(const at::Tensor& input) const { return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_)); }
 
 SampleShape Linear::trace(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.size(), 1u);

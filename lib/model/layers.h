@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/unit.h"
+#include "model/weight_copy.h"
 
 namespace trainopt {
 
@@ -20,6 +21,7 @@ class Conv2d {
   at::Tensor weight;
 
  private:
+  WeightCopy copy_;
   Shape shape_;
 };
 
@@ -38,6 +40,9 @@ class Linear {
   SampleShape trace(const SampleShape& input, double& flops) const;
 
   at::Tensor weight, bias;
+
+ private:
+  WeightCopy weight_copy_, bias_copy_;
 };
 
 }  // namespace trainopt

@@ -25,7 +25,7 @@ std::vector<std::string> differences_between(const std::vector<StateEntry>& entr
                                              const std::map<std::string, at::Tensor>& file) {
   std::vector<std::string> differences;
   std::set<std::string> known;
-  for (const auto& [name, tensor, trainable, unit] : entries) {
+  for (const auto& [name, tensor, trainable, unit, copy] : entries) {
     known.insert(name);
     const auto found = file.find(name);
     if (found == file.end()) {
@@ -73,6 +73,12 @@ NamedTensors Model::buffers() const {
 }
 NamedTensors Model::state() const {
   return select([](const StateEntry&) { return true; });
+}
+std::vector<WeightCopy> Model::weight_copies() const {
+  std::vector<WeightCopy> copies;
+  for (const auto& entry : entries_)
+    if (entry.trainable) copies.push_back(entry.copy);
+  return copies;
 }
 NamedTensors Model::unit_state(size_t unit) const {
   return select([&](const StateEntry& entry) { return entry.unit == unit; });

@@ -27,6 +27,9 @@ class Model {
   NamedTensors buffers() const;
   NamedTensors state() const;  ///< both, as a checkpoint holds them
 
+  /// For each of parameters(): where a 16-bit copy of it may be put; null where no layer would use it.
+  std::vector<WeightCopy> weight_copies() const;
+
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   /// Parameters and buffers of one unit; wrapping does not change them.
   NamedTensors unit_state(size_t unit) const;

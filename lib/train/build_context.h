@@ -1,10 +1,12 @@
 // What the parts in the slots are made from.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 namespace trainopt {
 
@@ -21,6 +23,7 @@ struct BuildContext {
   Model* model = nullptr;                 ///< built, on `device`
   ParameterStore* parameters = nullptr;   ///< null while the store itself is being built
   const int64_t* steps_done = nullptr;    ///< of the run, also before it was resumed; one less than the step that is running
+  std::optional<at::Generator> generator = std::nullopt;   ///< what the model draws from
 };
 
 }  // namespace trainopt

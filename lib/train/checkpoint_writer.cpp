@@ -29,8 +29,7 @@ void add_lists(Json& state, const Json& lists) {
   for (const auto& [name, items] : lists.items()) {
     Json& all = state[name];
     if (all.is_null()) all = Json::array();
-    for (const auto& item : items)
-      if (std::find(all.begin(), all.end(), item) == all.end()) all.push_back(item);
+    append_new(all, items);
   }
 }
 

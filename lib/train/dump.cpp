@@ -63,6 +63,10 @@ class DumpingParameters : public ParameterStore {
   Scope accumulate(bool is_last) override { return inner_->accumulate(is_last); }
   void finish_gradients() override { inner_->finish_gradients(); }
   std::vector<at::Tensor> gradients() const override { return inner_->gradients(); }
+  std::shared_ptr<GradientPasses> passes() const override { return inner_->passes(); }
+  void set_passes(std::weak_ptr<GradientPasses> passes) override { inner_->set_passes(std::move(passes)); }
+  bool clears_with_zeros() const override { return inner_->clears_with_zeros(); }
+  bool is_local() const override { return inner_->is_local(); }
   void updated() override { inner_->updated(); }
   void agree(at::Tensor& flag) override { inner_->agree(flag); }
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override { inner_->save(archive, prefix, tensors); }
@@ -77,7 +81,7 @@ class DumpingParameters : public ParameterStore {
     if (gathered_->wants(DumpKind::gradients)) {
       const auto all = inner_->gradients();
       for (size_t i = 0; i < all.size(); ++i)
-        if (all[i].defined()) gathered_->tensors.emplace_back("gradients." + parameters()[i].first, all[i].detach().clone());
+        if (all[i].defined()) gathered_->tensors.emplace_back("gradients." + parameters()[i].first, passes()->values(all[i].detach()).clone());
     }
     return inner_->clip(max_norm);
   }

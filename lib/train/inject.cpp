@@ -32,7 +32,7 @@ class FaultyRunner : public StepRunner {
     if (takes(InjectedFault::hang, micro))
       while (true) ::pause();   // signals end a pause, not this
     Batch fed = micro;
-    if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
+    if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN());
     const at::Tensor loss = inner_->micro_step(body, fed);
     if (takes(InjectedFault::gradient, micro)) {
       at::Tensor gradient = parameters_.gradients().front();
@@ -42,7 +42,9 @@ class FaultyRunner : public StepRunner {
     if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     return loss;
   }
-  void update_step(const StepBody& body) override { inner_->update_step(body); }
+  at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
+  bool forget(bool for_good) override { return inner_->forget(for_good); }
+  void report(Observations& seen) const override { inner_->report(seen); }
 
  private:
   /// Whether the fault is for this moment; one that comes once is then over.

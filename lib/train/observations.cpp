@@ -37,12 +37,14 @@ struct StepObserver::Tap : c10::DebugInfoBase {
       convolution(function.inputs(), false);
     else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
       product(function.inputs());
-    else if (name == "aten::batch_norm")
-      ++seen.plain_norms;
-    else if (name == "trainopt::fused_batch_norm")
-      ++seen.fused_norms;
-    else if (name == "trainopt::fused_batch_norm_backward")
-      ++seen.fused_norm_gradients;
+    else if (name == "aten::_to_copy")
+      cast(function.inputs());
+    else if (name == kGradientMeasureLabel)
+      ++seen.gradient_measures;
+    else if (name == kFusedUpdateLabel)
+      fused_update(function.inputs());
+    else if (at::GradMode::is_enabled() || name.starts_with("trainopt::"))   // backward's operations have no gradients of their own
+      fused(name);
     return false;
   }
   void end(const at::RecordFunction& function, bool optimizer_label) {
@@ -60,12 +62,37 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     // A one-channel or 1×1 image is stored the same either way; suggest_memory_format settles those by strides.
     if (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast) ++seen.channels_last_inputs;
   }
+  void cast(c10::ArrayRef<const c10::IValue> inputs) {
+    if (inputs.size() < 2 || !inputs[0].isTensor() || !inputs[1].isInt()) return;
+    const at::Tensor& from = inputs[0].toTensor();
+    const auto type = static_cast<at::ScalarType>(inputs[1].toInt());
+    seen.weights_cast += from.scalar_type() == at::kFloat && from.is_leaf() && from.requires_grad() && (type == at::kBFloat16 || type == at::kHalf);
+  }
+  void fused_update(c10::ArrayRef<const c10::IValue> numbers) {
+    seen.fused_update = {.tensors = numbers.at(0).toInt(), .launches = numbers.at(1).toInt(), .copies = numbers.at(2).toInt(), .scaled = numbers.at(3).toBool(),
+                         .clipped = numbers.at(4).toBool(), .cleared = numbers.at(5).toBool()};
+  }
   void product(c10::ArrayRef<const c10::IValue> inputs) {
     for (const auto& input : inputs)
       if (input.isTensor() && input.toTensor().dim() >= 2) {
         ++seen.product_types[type_name(input.toTensor().scalar_type())];
         return;
       }
+  }
+
+  void fused(std::string_view name) {
+    struct Counted {
+      std::string_view plain, forward, backward;
+      FusedCounts Observations::*counts;
+    };
+    static constexpr Counted kCounted[] = {{"aten::batch_norm", kFusedNormLabel, kFusedNormGradientLabel, &Observations::norms},
+                                           {"aten::adaptive_avg_pool2d", kFusedPoolLabel, kFusedPoolGradientLabel, &Observations::average_pools},
+                                           {"aten::cross_entropy_loss", kFusedLossLabel, kFusedLossGradientLabel, &Observations::losses}};
+    for (const auto& [plain, forward, backward, counts] : kCounted) {
+      (seen.*counts).plain += name == plain;
+      (seen.*counts).fused += name == forward;
+      (seen.*counts).gradients += name == backward;
+    }
   }
 
   Observations& seen;

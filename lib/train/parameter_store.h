@@ -4,10 +4,12 @@
 
 #include "model/tensor_file.h"
 #include "train/archive.h"
+#include "train/gradient_passes.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -46,13 +48,23 @@ class ParameterStore {
   virtual void finish_gradients() = 0;
   /// One for each parameter; undefined where backward reached none.
   virtual std::vector<at::Tensor> gradients() const = 0;
+  /// Those of them that there are.
+  std::vector<at::Tensor> present_gradients() const;
+  /// How they are gone through until they are cleared: the plain form, unless set_passes() was given another that is still there.
+  virtual std::shared_ptr<GradientPasses> passes() const;
+  virtual void set_passes(std::weak_ptr<GradientPasses> passes) { passes_ = std::move(passes); }
   /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns that norm as it was (0-dim, on the device;
   /// the host is never asked). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm / (norm + 1e-6)). Null: does nothing, returns
   /// an undefined tensor.
   virtual at::Tensor clip(std::optional<double> max_norm) = 0;
   virtual void clear_gradients() = 0;
+  /// Whether clear_gradients() writes zeros to memory.
+  virtual bool clears_with_zeros() const { return false; }
   /// parameters() have new values: those that others have too must reach them.
   virtual void updated() {}
+
+  /// Whether parameters() are the model's, in its order, and nobody writes to them but the optimizer and load().
+  virtual bool is_local() const { return false; }
 
   /// `flag`, a float on the device, becomes 1 if it is on any rank: where ranks must decide alike.
   virtual void agree(at::Tensor&) {}
@@ -69,6 +81,9 @@ class ParameterStore {
   /// Bytes this rank holds between steps: of parameters, and of gradients.
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;
+
+ private:
+  std::weak_ptr<GradientPasses> passes_;
 };
 
 class LocalParameters : public ParameterStore {
@@ -81,6 +96,8 @@ class LocalParameters : public ParameterStore {
   std::vector<at::Tensor> gradients() const override;
   at::Tensor clip(std::optional<double> max_norm) override;
   void clear_gradients() override;
+  bool clears_with_zeros() const override { return clear_ == ClearGradients::zero; }
+  bool is_local() const override { return true; }
 
  private:
   NamedTensors parameters_;

@@ -55,9 +55,11 @@ DataIdentity identity_from(const Json& json) {
 
 InputShape DataPlan::image() const {
   if (!dataset) return {3, config.image_size, config.image_size};
-  BatchesOptions on_host = options;   // wherever the resize happens, it gives the same size
+  BatchesOptions on_host = options;   // wherever the transforms happen, they give the same size
   on_host.device_preprocess = on_host.device_resize = false;
-  const auto size = slot_format(config, *dataset, on_host).size;
+  DataConfig loaded = config;
+  loaded.cache = CacheKind::none;
+  const auto size = slot_format(loaded, *dataset, on_host).size;
   return {3, size.height, size.width};
 }
 

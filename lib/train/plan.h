@@ -94,6 +94,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
+  std::optional<at::ScalarType> autocast_type;                   ///< what forward casts to; null: it does not
 
   // Slots
   Slot<Task> task;

@@ -41,7 +41,6 @@ StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator gener
   const auto scalar = at::TensorOptions(device).dtype(at::kFloat);
   flag_ = at::zeros({}, scalar);
   bad_loss_ = at::zeros({}, scalar);
-  one_ = at::ones({}, scalar);
 }
 
 void StepGuard::begin(int64_t step, int64_t samples) {
@@ -63,12 +62,7 @@ void StepGuard::watch(const at::Tensor& loss) {
 at::Tensor StepGuard::decide(const at::Tensor& overflow, ParameterStore& parameters) {
   if (!flag_.defined()) return overflow;
   const at::NoGradGuard no_grad;
-  if (!overflow.defined()) {
-    std::vector<at::Tensor> present;
-    for (auto& gradient : parameters.gradients())
-      if (gradient.defined()) present.push_back(std::move(gradient));
-    at::_amp_foreach_non_finite_check_and_unscale_(present, bad_loss_, one_);   // times one: only looks
-  }
+  if (!overflow.defined()) parameters.passes()->look(parameters.present_gradients(), bad_loss_);
   parameters.agree(bad_loss_);
   flag_.copy_(at::maximum(flag_, bad_loss_));
   return overflow.defined() ? at::maximum(overflow, flag_) : flag_;

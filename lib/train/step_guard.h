@@ -58,7 +58,7 @@ class StepGuard {
 
   at::Generator generator_;
   std::vector<Kept> buffers_;
-  at::Tensor flag_, bad_loss_, one_;
+  at::Tensor flag_, bad_loss_;
   std::deque<StepStart> starts_;
 };
 

@@ -68,7 +68,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   model_ = model.build(plan_.device, plan_.seed);
   training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.train.on_nonfinite != OnNonfinite::abort);
-  BuildContext context{plan_, plan_.device, std::move(run_dir), communicator_.get(), model_.get(), nullptr, &outcome_.steps};
+  BuildContext context{plan_, plan_.device, std::move(run_dir), communicator_.get(), model_.get(), nullptr, &outcome_.steps, training_.generator};
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
@@ -76,7 +76,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   optimizer_ = plan_.optimizer.build(context);
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
-  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { update_step(); }};
+  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { return update_step(); }};
   outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
   if (persistence.resume) load(*persistence.resume);
   if (persistence.resume && !persistence.forks) saved_at_ = outcome_.steps;
@@ -132,9 +132,9 @@ void Trainer::step() {
   optimizer_->set_learning_rate(learning_rate);
 
   std::optional<Taken> taken;
-  while (!taken) taken = run_micro_batches(step);   // again, and smaller, where memory ran out
+  while (!taken) taken = run_micro_batches(step);   // again where memory ran out: without recordings, then smaller
   listener_.at("updating the weights", outcome_.steps);
-  runner_->update_step(body_);
+  grad_norm_ = runner_->update_step(body_);
 
   taken->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
@@ -167,7 +167,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
     }
   } catch (const std::exception& error) {   // named recovery: out of memory
     if (!is_out_of_memory(error)) throw;
-    use_smaller_micro_batches(error);
+    recover_memory(error);
     return std::nullopt;
   }
   return taken;
@@ -186,11 +186,12 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
   return loss.detach();
 }
 
-void Trainer::update_step() {
+at::Tensor Trainer::update_step() {
+  parameters_->passes()->begin();
   parameters_->finish_gradients();
   const at::Tensor overflow = precision_->unscale(*parameters_);        // stays on the device
   const at::Tensor hold = guard_->decide(overflow, *parameters_);       // 1: nothing below may be written
-  grad_norm_ = parameters_->clip(plan_.train.max_grad_norm);
+  const at::Tensor norm = parameters_->clip(plan_.train.max_grad_norm);
   optimizer_->step(*parameters_, hold);
   precision_->update(overflow, guard_->flag());
   average_->update(*parameters_, hold);
@@ -198,11 +199,13 @@ void Trainer::update_step() {
   guard_->settle_buffers();
   gradient_bytes_ = parameters_->gradient_bytes();
   parameters_->clear_gradients();
+  return norm;
 }
 
 void Trainer::after_step(Record record, bool observed) {
   const auto stats = batches_->take_stats();
   if (observed) observe_input(stats);
+  runner_->report(outcome_.observations);
   // Of the whole run: an epoch may end much later than the observed step.
   outcome_.observations.loader_threads = stats.threads;
   outcome_.observations.loader_starts = stats.thread_starts;
@@ -360,12 +363,19 @@ void Trainer::rewind_to(int64_t step) {
 /// The variance of one value is 0 ÷ 0.
 int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 : 2; }
 
-void Trainer::use_smaller_micro_batches(const std::exception& cause) {
+void Trainer::recover_memory(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.config.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
   const int64_t gradients = parameters_->gradient_bytes();
+  const bool recorded = runner_->forget(/*for_good=*/true);
   parameters_->clear_gradients();
   guard_->take_back();
+  if (recorded) {   // what recordings held may be all that was lacking, and without them the numbers stay the same
+    release_cached_memory(plan_.device);
+    spdlog::warn("out of memory in step {}: it runs again, and from here on no step is recorded", outcome_.steps + 1);
+    spdlog::debug("{}", cause.what());
+    return open_batches();
+  }
   if (communicator_->ranks() > 1 || batch_size / (2 * pieces) < fewest_at_once()) {   // others wait in an exchange that cannot be taken back
     const auto figures = memory_figures(plan_.device);
     throw UserError(fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; the rest is activations and batches: a "
@@ -396,7 +406,17 @@ void Trainer::evaluate() {
     listener_.at("evaluating", outcome_.steps);
     return must_stop();
   };
-  if (const auto result = trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_, stopped)) {
+  const auto evaluated = [&] { return trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_, stopped); };
+  std::optional<EvaluationResult> result;
+  try {
+    result = evaluated();
+  } catch (const std::exception& error) {   // named recovery: recordings hold memory that evaluation cannot use
+    if (!is_out_of_memory(error) || !runner_->forget(/*for_good=*/false)) throw;
+    spdlog::warn("memory ran out in an evaluation: it runs again without the recorded steps, which are recorded anew");
+    release_cached_memory(plan_.device);
+    result = evaluated();
+  }
+  if (result) {
     outcome_.evaluation = result;
     evaluated_at_ = outcome_.steps;
     listener_.evaluated(outcome_.steps, *result);
@@ -441,11 +461,13 @@ void Trainer::observe_input(const BatchSourceStats& stats) {
   seen.optimizer_bytes = optimizer_->state_bytes();
   seen.step = outcome_.steps;   // only now: a step that failed was not observed
   seen.bytes_delivered = stats.bytes_delivered;
+  seen.resident_bytes = stats.resident_bytes;
   seen.bytes_to_device = stats.bytes_copied;
   seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
   seen.copies_beside_step = stats.copies_beside_step;
   seen.loader_buffers = stats.buffers;
   if (stats.input_type) seen.input_type = type_name(*stats.input_type);
+  if (stats.finished_type) seen.finished_type = type_name(*stats.finished_type);
 }
 
 void Trainer::save_model(ArchiveWriter& archive) const {

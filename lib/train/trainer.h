@@ -92,7 +92,7 @@ class Trainer {
  private:
   struct Taken;
   at::Tensor micro_step(const Batch& micro);
-  void update_step();
+  at::Tensor update_step();
   std::optional<Taken> run_micro_batches(int64_t step);
   void after_step(Record record, bool observed);
   bool evaluation_due() const;
@@ -111,7 +111,7 @@ class Trainer {
   void handle_nonfinite(const Row& row);
   void rewind_to(int64_t step);
   int64_t fewest_at_once() const;
-  void use_smaller_micro_batches(const std::exception& cause);
+  void recover_memory(const std::exception& cause);
   std::unique_ptr<StepObserver> observe();
   void observe_input(const BatchSourceStats& stats);
 

@@ -1,8 +1,14 @@
-// The fused updates against their obvious twin.
-#include "optimizations/fused_optimizer/fused_optimizer.h"
+// The fused updates against their obvious twins: the kernels' plain form, the loop over parameters, and passes over gradients that are done at once.
+#include "optimizations/fused_optimizer/deferred_passes.h"
+#include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/parameters.h"
-#include "train/plan.h"
+#include "support/plans.h"
+#include "support/resuming.h"
+#include "support/update_kernel_checks.h"
+#include "train/inject.h"
+
+#include <ATen/Parallel.h>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -10,12 +16,83 @@ using namespace trainopt::test;
 namespace {
 
 std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, GivenParameters& store) {
-  Plan plan(Machine{}, at::kCPU, config);
-  fused_optimizer::apply(plan);
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.optimizer = config;
+  recipe.optimizations.fused_optimizer = true;
+  const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
   return plan.optimizer.build({.plan = plan, .device = at::kCPU, .run_dir = {}, .parameters = &store});
 }
 
+/// An mlp that trains long enough for errors to show.
+Recipe small_recipe() {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model = {.name = ModelKind::mlp, .hidden = {16}, .dropout = 0.25};
+  recipe.data.size = 96;
+  recipe.data.batch_size = 8;
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.train.max_steps = 10;
+  recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
+  recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 3};
+  return recipe;
+}
+
+struct Result {
+  std::vector<Row> rows;
+  NamedTensors weights;
+  std::string receipt;
+  Observations seen;
+  std::optional<EvaluationResult> evaluation;
+};
+Result train(const Recipe& recipe, const std::function<void(Plan&)>& change = [](Plan&) {}) {
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  change(plan);
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  Result result{rows.rows, {}, {}, trainer.outcome().observations, trainer.outcome().evaluation};
+  for (const auto& [name, tensor] : trainer.model().parameters()) result.weights.emplace_back(name, tensor.detach().clone());
+  for (const auto& entry : receipts(plan.switches, result.seen))
+    if (entry.name == "fused_optimizer") {
+      CHECK(entry.receipt.effective);
+      result.receipt = entry.receipt.observed;
+    }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("updates are those of the plain form, whatever rides along") { check_every_rule(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") { check_many_tensors(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates with gradients that are hardly numbers") { check_odd_gradients(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("the measure of gradients is that of the plain form") { check_measures(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("16-bit copies have the bits of libtorch's cast") { check_copies(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates refuse gradients that lie otherwise than their parameters") { check_layouts(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates and measures do not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  const auto run = [](int count, const RuleCase& rule) {
+    at::set_num_threads(count);
+    UnderRule trained(rule, {300000, 7, 70001}, false, at::kCPU);
+    at::manual_seed(1);
+    for (auto* placed : {&trained.parameters, &trained.gradients}) placed->set([](int64_t numbers) { return at::randn({numbers}); });
+    auto all = trained.parameters.tensors;
+    all.push_back(cpu_kernels().measure(trained.gradients.tensors, trained.updates).square_sum);
+    rule.step(cpu_kernels(), trained.updates, trained.all(), {.learning_rate = on(at::kCPU, 0.1f), .factor = {}, .hold = {}, .clears = true});
+    return all;
+  };
+  for (const RuleCase& rule : kRules) {
+    const auto one = run(1, rule), three = run(3, rule);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(one[i].equal(three[i]));
+  }
+  at::set_num_threads(threads);
+}
 
 TEST_CASE("fused updates compute what the loop computes, overflow included") {
   AdamWConfig adamw;
@@ -34,8 +111,9 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
     loop->set_learning_rate(0.1 / (step + 1));
     one->set_learning_rate(0.1 / (step + 1));
     for (auto* store : {&slow, &fast}) {
-      set_gradients(*store, step);
+      set_gradients(*store, static_cast<uint64_t>(step));
       if (overflows) store->gradients()[1].fill_(std::numeric_limits<float>::quiet_NaN());
+      if (step == 6) store->parameters()[0].second.mutable_grad().reset();   // backward may not reach all
     }
     loop->step(slow, overflow);
     one->step(fast, overflow);
@@ -48,4 +126,165 @@ TEST_CASE("fused SGD keeps a tensor for each parameter only for momentum") {
   auto store = some_parameters();
   CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0}, store)) == 0);
   CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
+}
+
+TEST_CASE("passes over gradients that wait for the update say what those say that are done at once") {
+  const bool looks_first = GENERATE(false, true), spoilt = GENERATE(false, true);
+  const auto gradients = [&] {
+    at::manual_seed(4);
+    std::vector<at::Tensor> all{at::randn({3, 5}), at::randn({4097}), at::randn({1})};
+    if (spoilt) all[1][4096] = std::numeric_limits<float>::infinity();
+    return all;
+  };
+  GradientPasses at_once;
+  fused_optimizer::DeferredPasses later(cpu_kernels(), at::zeros({}));
+  auto done = gradients(), waiting = gradients();
+  const auto untouched = gradients();
+  at::Tensor bad = at::zeros({}), bad_later = at::zeros({});
+  if (looks_first) {
+    at_once.look(done, bad);
+    later.look(waiting, bad_later);
+  }
+  at_once.scale(done, at::full({}, 0.25f), bad);
+  later.scale(waiting, at::full({}, 0.25f), bad_later);
+  CHECK(bad.equal(bad_later));
+  CHECK(bad.item<float>() == (spoilt ? 1 : 0));
+  const at::Tensor norm = at::linalg_vector_norm(at_once.norms(done)), norm_later = at::linalg_vector_norm(later.norms(waiting));
+  CHECK(norm_later.scalar_type() == at::kFloat);
+  CHECK(at::allclose(norm_later, norm, 1e-6));
+  at_once.shorten(done, at::full({}, 0.5f));
+  later.shorten(waiting, at::full({}, 0.5f));
+  for (size_t i = 0; i < done.size(); ++i) {
+    CHECK(waiting[i].equal(untouched[i]));
+    CHECK(later.values(waiting[i]).equal(done[i]));
+  }
+
+  const auto pending = later.take(/*clears=*/true);
+  CHECK(pending.factor.item<float>() == 0.125f);
+  CHECK((pending.scaled && pending.clipped));
+  later.clear(waiting);   // the update's business
+  CHECK(waiting[0].equal(untouched[0]));
+  later.clear(waiting);   // a step's that had no update
+  CHECK_FALSE(waiting[0].any().item<bool>());
+  CHECK_FALSE(later.take(false).factor.defined());
+  CHECK(later.norms({at::ones({4})}).item<float>() == 2);   // the next step's own
+}
+
+TEST_CASE("a run with fused updates is one without, whatever rides along, and its receipt says what did") {
+  struct Way {
+    std::string name;
+    std::function<void(Recipe&)> turn_on;
+    std::string along;
+  };
+  const std::vector<Way> ways = {
+      {"plain", [](Recipe&) {}, "1 launch, cleared"},
+      {"dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }, "1 launch"},
+      {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.3; }, "1 launch, clipped, cleared; 1 measure of all gradients before it"},
+      {"skipping", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }, "1 launch, cleared; 1 measure of all gradients before it"},
+      {"loss scale", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }, "1 launch, unscaled, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast in the step"},
+      {"everything",
+       [](Recipe& r) {
+         r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+         r.train.max_grad_norm = 0.3;
+         r.train.on_nonfinite = OnNonfinite::rerun;
+         r.train.gradient_accumulation_steps = 2;
+         r.optimizer = AdamWConfig();
+       },
+       "1 launch, unscaled, clipped, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast in the step"},
+  };
+  for (const Way& way : ways) {
+    DYNAMIC_SECTION(way.name) {
+      Recipe recipe = small_recipe();
+      way.turn_on(recipe);
+      const Result plain = train(recipe);
+      recipe.optimizations.fused_optimizer = true;
+      const Result with = train(recipe);
+      CHECK(with.receipt == "4 of 4 parameter tensors updated in " + way.along);
+      REQUIRE(with.rows.size() == plain.rows.size());
+      for (size_t i = 0; i < plain.rows.size(); ++i) {
+        CHECK(*with.rows[i][Metric::loss] == Approx(*plain.rows[i][Metric::loss]).epsilon(1e-4));
+        CHECK(with.rows[i][Metric::loss_scale] == plain.rows[i][Metric::loss_scale]);
+        REQUIRE(with.rows[i][Metric::grad_norm].has_value() == plain.rows[i][Metric::grad_norm].has_value());
+        const double norm = plain.rows[i][Metric::grad_norm].value_or(0), fused_norm = with.rows[i][Metric::grad_norm].value_or(0);
+        CHECK(std::isfinite(fused_norm) == std::isfinite(norm));
+        if (std::isfinite(norm)) CHECK(fused_norm == Approx(norm).epsilon(2e-3));
+      }
+      for (size_t i = 0; i < plain.weights.size(); ++i) CHECK(at::allclose(with.weights[i].second, plain.weights[i].second, 1e-3, 1e-4));
+    }
+  }
+}
+
+TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, which then never happen") {
+  struct Way {
+    std::string name;
+    std::function<void(Recipe&)> turn_on;
+    std::string fault;
+  };
+  const std::vector<Way> ways = {
+      {"mlp, bfloat16", [](Recipe& r) { r.optimizations.amp.on = true; }, ""},
+      {"mlp, float16", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }, ""},
+      {"three micro-batches, adamw", [](Recipe& r) { r.optimizations.amp.on = true, r.train.gradient_accumulation_steps = 3, r.optimizer = AdamWConfig(), r.data.batch_size = 4; }, ""},
+      {"a step left out", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::skip; }, "nan@4"},
+      {"a step repeated", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::abort, r.optimizations.set_to_none = true; }, "oom@4"},
+      {"resnet18", [](Recipe& r) {
+         r.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
+         r.optimizations.amp.on = r.optimizations.channels_last = true;
+         r.train.max_steps = 4;
+       }, ""},
+  };
+  for (const Way& way : ways) {
+    DYNAMIC_SECTION(way.name) {
+      Recipe recipe = small_recipe();
+      recipe.optimizations.fused_optimizer = true;
+      way.turn_on(recipe);
+      const auto run = [&](bool copies) {
+        return train(recipe, [&](Plan& plan) {
+          if (!copies) plan.autocast_type.reset();
+          DataPlan data = plan.data;
+          data.config.shuffle = false;
+          plan.evaluation = EvaluationPlan{.every_n_steps = 3, .at_end = true, .data = data};
+          if (!way.fault.empty()) inject(plan, {parse_injection(way.fault)});
+        });
+      };
+      const Result with = run(true), without = run(false);
+      const auto losses = [](const Result& result) {
+        std::string text;   // in which one NaN is another
+        for (const Row& row : result.rows) text += fmt::format("{:.17g} ", *row[Metric::loss]);
+        return text;
+      };
+      CHECK(losses(with) == losses(without));
+      for (size_t i = 0; i < with.weights.size(); ++i) CHECK(with.weights[i].second.equal(without.weights[i].second));
+      REQUIRE(with.evaluation.has_value());
+      CHECK(with.evaluation->loss == without.evaluation->loss);
+      CHECK(with.seen.weights_cast == 0);
+      CHECK(with.seen.fused_update.copies > 0);
+      CHECK(without.seen.weights_cast == with.seen.fused_update.copies * recipe.train.gradient_accumulation_steps.value_or(1));
+      CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
+      CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
+    }
+  }
+}
+
+TEST_CASE("16-bit copies of weights are the checkpoint's after a resume") {
+  Recipe recipe = small_recipe();
+  recipe.optimizations.fused_optimizer = recipe.optimizations.amp.on = true;
+  recipe.optimizer = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.05, .momentum = 0}), OptimizerConfig(AdamWConfig()));
+  const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  const Left whole = train_part(plan), cut = train_in_two(plan, plan, 4);
+  CHECK(cut.losses == whole.losses);
+  CHECK(first_difference(cut.state, whole.state) == "");
+}
+
+TEST_CASE("checkpoints of either optimizer are the other's too") {
+  const OptimizerConfig config = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.05}), OptimizerConfig(AdamWConfig()));
+  const bool first_fused = GENERATE(false, true);
+  Recipe recipe = small_recipe();
+  recipe.optimizer = config;
+  const auto plan = [&](bool on) {
+    recipe.optimizations.fused_optimizer = on;
+    return make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  };
+  const Left whole = train_part(plan(false)), cut = train_in_two(plan(first_fused), plan(!first_fused), 4);
+  REQUIRE(cut.losses.size() == whole.losses.size());
+  for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(cut.losses[i] == Approx(whole.losses[i]).epsilon(1e-4));
 }

@@ -37,13 +37,10 @@ class ScaledAutocast : public Autocast {
 
   at::Tensor unscale(ParameterStore& parameters) override {
     const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> present;
-    for (auto& gradient : parameters.gradients())
-      if (gradient.defined()) present.push_back(std::move(gradient));
     at::Tensor overflow = at::zeros({}, scale_.options());
     // As double: 1/scale in float may round, and a power of two must stay one.
     const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
-    at::_amp_foreach_non_finite_check_and_unscale_(present, overflow, inverse);
+    parameters.passes()->scale(parameters.present_gradients(), inverse, overflow);
     parameters.agree(overflow);
     used_.copy_(scale_);
     return overflow;
@@ -90,6 +87,7 @@ Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
   if (plan.device.is_cuda() && type == at::kBFloat16 && plan.machine.sm < 80)
     return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
+  plan.autocast_type = plan.data.options.compute_type = type;
   if (type == at::kHalf)
     plan.precision.fill("amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
                         [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });

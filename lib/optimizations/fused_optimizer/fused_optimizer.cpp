@@ -1,134 +1,212 @@
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 
 #include "base/counted.h"
+#include "model/model.h"
+#include "optimizations/fused_optimizer/deferred_passes.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
 
 namespace trainopt::fused_optimizer {
 namespace {
 
-/// Parameters that have a gradient, and where they stand in the store's order.
-struct Present {
-  explicit Present(const ParameterStore& store) {
-    const auto all = store.gradients();
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i].defined()) continue;
-      parameters.push_back(store.parameters()[i].second);
-      gradients.push_back(all[i]);
-      places.push_back(i);
+/// Copies of parameters in 16 bits, where the model's layers find them while this lives.
+class WeightCopies {
+ public:
+  explicit WeightCopies(const BuildContext& context) : parameters_(context.parameters->parameters()) {
+    if (!context.plan.autocast_type || context.model == nullptr || !context.parameters->is_local()) return;
+    places_ = context.model->weight_copies();
+    for (size_t i = 0; i < places_.size(); ++i) {
+      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), *context.plan.autocast_type) : at::Tensor());
+      if (places_[i]) *places_[i] = copies_[i];
     }
+    refresh();
   }
-  std::vector<at::Tensor> of(const ParameterState& state) const { return of(state.tensors()); }
-  std::vector<at::Tensor> of(const std::vector<at::Tensor>& state) const {
-    std::vector<at::Tensor> chosen;
-    chosen.reserve(places.size());
-    for (const size_t place : places) chosen.push_back(state[place]);
-    return chosen;
+  ~WeightCopies() {
+    for (size_t i = 0; i < places_.size(); ++i)
+      if (places_[i] && places_[i]->is_same(copies_[i])) places_[i]->reset();
   }
-  std::vector<at::Tensor> parameters, gradients;
-  std::vector<size_t> places;
+  WeightCopies(const WeightCopies&) = delete;
+  WeightCopies& operator=(const WeightCopies&) = delete;
+
+  /// Somebody else has written to the parameters.
+  void refresh() {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < copies_.size(); ++i)
+      if (copies_[i].defined()) copies_[i].copy_(parameters_[i].second);
+  }
+  /// One for each parameter, undefined where there is none; or no list.
+  const std::vector<at::Tensor>& tensors() const { return copies_; }
+  int64_t count() const { return std::count_if(copies_.begin(), copies_.end(), [](const at::Tensor& copy) { return copy.defined(); }); }
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const auto& copy : copies_)
+      if (copy.defined()) bytes += static_cast<int64_t>(copy.nbytes());
+    return bytes;
+  }
+
+ private:
+  const NamedTensors& parameters_;
+  std::vector<WeightCopy> places_;
+  std::vector<at::Tensor> copies_;
 };
 
-std::optional<at::Tensor> given(const at::Tensor& overflow) {
-  return overflow.defined() ? std::optional<at::Tensor>(overflow) : std::nullopt;
-}
-
-class FusedSgd : public Optimizer {
+class FusedOptimizer : public Optimizer {
  public:
-  FusedSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), momentum_(momentum_of(config, store)) {}
+  FusedOptimizer(const UpdateKernels& kernels, double learning_rate, const BuildContext& context)
+      : kernels_(kernels), copies_(context), learning_rate_(at::empty({}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))),
+        passes_(std::make_shared<DeferredPasses>(kernels, learning_rate_)) {
+    set_learning_rate(learning_rate);
+    context.parameters->set_passes(passes_);
+  }
 
-  void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
+  void load(const ArchiveReader& archive) final {
+    load_state(archive);
+    copies_.refresh();   // parameters were loaded before
+  }
+  int64_t state_bytes() const final { return bytes_of_state() + copies_.bytes(); }
+
+  /// On the device, where recorded steps read it too; float32, as every kernel takes it.
+  void set_learning_rate(double learning_rate) override {
+    if (std::exchange(rate_there_, learning_rate) != learning_rate) learning_rate_.fill_(learning_rate);
+  }
 
   void update(ParameterStore& store, const at::Tensor& overflow) override {
     const at::NoGradGuard no_grad;
-    const Present present(store);
-    // Never "first step": momentum starts as zeros, which gives the same numbers and survives an overflow in step 1.
-    at::_fused_sgd_(present.parameters, present.gradients, momentum_ ? present.of(*momentum_) : std::vector<at::Tensor>(),
-                    config_.weight_decay, config_.momentum, learning_rate_, /*dampening=*/0.0, config_.nesterov,
-                    /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/std::nullopt, given(overflow));
+    RECORD_FUNCTION("trainopt::fused_optimizer", std::vector<c10::IValue>());   // what libtorch does for it is a part of it
+    const auto all = store.gradients();
+    std::vector<size_t> places;                                                // of the parameters that have a gradient
+    Tensors tensors;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!all[i].defined()) continue;
+      places.push_back(i);
+      tensors.parameters.push_back(store.parameters()[i].second);
+      tensors.gradients.push_back(all[i]);
+    }
+    tensors.copies = chosen(copies_.tensors(), places);
+    const bool clears = store.clears_with_zeros();
+    const auto pending = passes_->take(clears);
+    const int64_t launches = launch(tensors, places, {.learning_rate = learning_rate_, .factor = pending.factor, .hold = overflow, .clears = clears});
+    tell({.tensors = static_cast<int64_t>(places.size()), .launches = launches, .copies = copies_.count(), .scaled = pending.scaled, .clipped = pending.clipped, .cleared = clears});
   }
+
+ protected:
+  /// Those of one for each parameter that belong to these places; of none, none.
+  static std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& all, const std::vector<size_t>& places) {
+    std::vector<at::Tensor> tensors;
+    if (all.empty()) return tensors;
+    tensors.reserve(places.size());
+    for (const size_t place : places) tensors.push_back(all[place]);
+    return tensors;
+  }
+
+  const UpdateKernels& kernels_;
+
+ private:
+  /// Adds the rule's own state to `tensors`; returns how many launches it took.
+  virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) = 0;
+  virtual void load_state(const ArchiveReader& archive) = 0;
+  virtual int64_t bytes_of_state() const = 0;
+
+  static void tell(const FusedUpdate& done) {
+    RECORD_FUNCTION(kFusedUpdateLabel, std::vector<c10::IValue>({done.tensors, done.launches, done.copies, done.scaled, done.clipped, done.cleared}));
+  }
+
+  WeightCopies copies_;
+  std::optional<double> rate_there_;
+  at::Tensor learning_rate_;
+  std::shared_ptr<DeferredPasses> passes_;
+};
+
+class FusedSgd : public FusedOptimizer {
+ public:
+  FusedSgd(const UpdateKernels& kernels, const SgdConfig& config, const BuildContext& context)
+      : FusedOptimizer(kernels, config.lr, context),
+        rule_{.momentum = static_cast<float>(config.momentum), .weight_decay = static_cast<float>(config.weight_decay), .nesterov = config.nesterov},
+        momentum_(momentum_of(config, *context.parameters)) {}
 
   void save(ArchiveWriter& archive) const override {
     if (momentum_) momentum_->save(archive);
   }
-  void load(const ArchiveReader& archive) override {
+  void load_state(const ArchiveReader& archive) override {
     if (momentum_) momentum_->load(archive);
   }
-  int64_t state_bytes() const override { return momentum_ ? momentum_->bytes() : 0; }
+  int64_t bytes_of_state() const override { return momentum_ ? momentum_->bytes() : 0; }
 
  private:
-  SgdConfig config_;
-  double learning_rate_;
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) override {
+    if (momentum_) tensors.first = chosen(momentum_->tensors(), places);
+    return kernels_.sgd(rule_, tensors, settings);
+  }
+
+  SgdRule rule_;
   std::optional<ParameterState> momentum_;
 };
 
-class FusedAdam : public Optimizer {
+class FusedAdam : public FusedOptimizer {
  public:
-  FusedAdam(const AdamConfig& config, bool decoupled, const ParameterStore& store)
-      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), first_("exp_avg", store), second_("exp_avg_sq", store) {
-    for (const auto& [name, parameter] : store.parameters())
-      updates_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat).requires_grad(false)));
-  }
-
-  void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
-
-  void update(ParameterStore& store, const at::Tensor& overflow) override {
-    const at::NoGradGuard no_grad;
-    const Present present(store);
-    const auto [beta1, beta2] = config_.betas;
-    auto updates = present.of(updates_);
-    at::_foreach_add_(updates, 1);
-    const auto run = decoupled_ ? static_cast<Kernel*>(&at::_fused_adamw_) : static_cast<Kernel*>(&at::_fused_adam_);
-    run(present.parameters, present.gradients, present.of(first_), present.of(second_), {}, updates, learning_rate_, beta1, beta2,
-        config_.weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt, given(overflow));
-    if (overflow.defined()) at::_foreach_sub_(updates, std::vector<at::Tensor>(updates.size(), overflow));   // the step did not count
-  }
+  FusedAdam(const UpdateKernels& kernels, const AdamConfig& config, bool decoupled, const BuildContext& context)
+      : FusedOptimizer(kernels, config.lr, context),
+        rule_{.beta1 = config.betas[0], .beta2 = config.betas[1], .epsilon = static_cast<float>(config.eps), .weight_decay = static_cast<float>(config.weight_decay), .decoupled = decoupled},
+        first_("exp_avg", *context.parameters), second_("exp_avg_sq", *context.parameters),
+        updates_(at::zeros({}, context.parameters->parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
 
   void save(ArchiveWriter& archive) const override {
-    archive.tensor("optimizer.updates", updates_.front().to(at::kDouble));
+    archive.tensor("optimizer.updates", updates_);
     first_.save(archive);
     second_.save(archive);
   }
-  void load(const ArchiveReader& archive) override {
-    at::Tensor updates = updates_.front().to(at::kDouble);
-    archive.tensor("optimizer.updates", updates);
-    for (auto& count : updates_) count.copy_(updates);
+  void load_state(const ArchiveReader& archive) override {
+    archive.tensor("optimizer.updates", updates_);
     first_.load(archive);
     second_.load(archive);
   }
-  int64_t state_bytes() const override { return first_.bytes() + second_.bytes(); }
+  int64_t bytes_of_state() const override { return first_.bytes() + second_.bytes(); }
 
  private:
-  using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
-                      double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
-  AdamConfig config_;
-  bool decoupled_;
-  double learning_rate_;
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) override {
+    tensors.first = chosen(first_.tensors(), places);
+    tensors.second = chosen(second_.tensors(), places);
+    return kernels_.adam(rule_, updates_, tensors, settings);
+  }
+
+  AdamRule rule_;
   ParameterState first_, second_;
-  std::vector<at::Tensor> updates_;
+  at::Tensor updates_;
 };
 
-std::unique_ptr<Optimizer> make(const OptimizerConfig& config, const ParameterStore& store) {
-  if (const auto* sgd = std::get_if<SgdConfig>(&config)) return std::make_unique<FusedSgd>(*sgd, store);
-  if (const auto* adam = std::get_if<AdamConfig>(&config)) return std::make_unique<FusedAdam>(*adam, false, store);
-  return std::make_unique<FusedAdam>(std::get<AdamWConfig>(config), true, store);
+Receipt receipt(const Observations& seen) {
+  const FusedUpdate& update = seen.fused_update;
+  std::string along;
+  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"), std::pair(update.cleared, "cleared")})
+    if (done) along += fmt::format(", {}", what);
+  if (seen.gradient_measures > 0) along += fmt::format("; {} of all gradients before it", counted(seen.gradient_measures, "measure"));
+  if (update.copies > 0) along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"), seen.weights_cast);
+  const bool effective = update.tensors > 0 && seen.optimizer_operations == 1;
+  return {.observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(seen.parameters, "parameter tensor"), counted(update.launches, "launch", "es"), along),
+          .effective = effective,
+          .reason = effective ? "" : update.tensors == 0 ? "no parameter was updated by it" : "parameters were updated in more than one operation"};
 }
 
 }  // namespace
 
+std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context) {
+  const OptimizerConfig& config = context.plan.optimizer_config;
+  if (const auto* sgd = std::get_if<SgdConfig>(&config)) return std::make_unique<FusedSgd>(kernels, *sgd, context);
+  if (const auto* adam = std::get_if<AdamConfig>(&config)) return std::make_unique<FusedAdam>(kernels, *adam, false, context);
+  return std::make_unique<FusedAdam>(kernels, std::get<AdamWConfig>(config), true, context);
+}
+
 Outcome apply(Plan& plan) {
+  const UpdateKernels* kernels = plan.device.is_cpu() ? &cpu_kernels() : cuda_kernels();   // asks no device: plans are also made for machines elsewhere
+  if (kernels == nullptr) return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
   plan.optimizer.fill("fused_optimizer", describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
-                      [config = plan.optimizer_config](const BuildContext& context) { return make(config, *context.parameters); });
-  return Outcome::applied("one operation for all parameters", [](const Observations& seen) {
-    constexpr int64_t kMost = 3;   // Adam: count the update, update, take the count back if it overflowed
-    const bool effective = seen.optimizer_operations > 0 && seen.optimizer_operations <= kMost;
-    return Receipt{.observed = fmt::format("{} to update {}", counted(seen.optimizer_operations, "operation"), counted(seen.parameters, "parameter tensor")),
-                   .effective = effective,
-                   .reason = effective ? "" : "parameters were updated one after another"};
-  });
+                      [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
+  return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along", receipt);
 }
 
 }  // namespace trainopt::fused_optimizer

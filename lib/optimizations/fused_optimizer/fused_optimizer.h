@@ -1,13 +1,22 @@
-// One operation updates all parameters: torch's fused SGD, Adam and AdamW.
+// One pass over memory updates all parameters: SGD, Adam and AdamW, with what else is to be done to gradients.
 #pragma once
 
+#include "train/optimizer.h"
+
 namespace trainopt {
+struct BuildContext;
 struct Plan;
 struct Outcome;
 }
 
 namespace trainopt::fused_optimizer {
 
+class UpdateKernels;
+
 Outcome apply(Plan& plan);
+
+/// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it keeps 16-bit copies of what autocast would
+/// cast, for the model's layers. `kernels` and the context's store must outlive it.
+std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context);
 
 }  // namespace trainopt::fused_optimizer

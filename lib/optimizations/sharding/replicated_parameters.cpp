@@ -18,6 +18,7 @@ class ReplicatedParameters : public LocalParameters {
     if (is_last) reducer_.prepare();
     return Scope();
   }
+  bool is_local() const override { return false; }
   void agree(at::Tensor& flag) override {
     communicator_.all_reduce(flag)->wait();
     flag.clamp_max_(1);

@@ -81,10 +81,10 @@ class ShardedParameters : public ParameterStore {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> shares;
     for (auto& group : groups_) shares.push_back(group->gradients.own());
-    at::Tensor square = at::stack(at::_foreach_norm(shares, 2)).square().sum();
+    at::Tensor square = passes()->norms(shares).square().sum();
     communicator_.all_reduce(square)->wait();
     const at::Tensor norm = square.sqrt();
-    at::_foreach_mul_(shares, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
+    passes()->shorten(shares, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
     return norm;
   }
   void clear_gradients() override {

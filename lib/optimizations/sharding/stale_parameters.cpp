@@ -35,6 +35,7 @@ class StaleParameters : public LocalParameters {
     sum_ = leaving;
     coming_ = communicator_.all_reduce(sum_);
   }
+  bool is_local() const override { return false; }
   void agree(at::Tensor& flag) override {
     communicator_.all_reduce(flag)->wait();
     flag.clamp_max_(1);

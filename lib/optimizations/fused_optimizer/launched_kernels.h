@@ -1,0 +1,23 @@
+// UpdateKernels out of launches over bare memory: checks what it is given, makes room for results, and queues on the device's current stream.
+#pragma once
+
+#include "optimizations/fused_optimizer/launches.h"
+#include "optimizations/fused_optimizer/update_kernels.h"
+
+namespace trainopt::fused_optimizer {
+
+/// Tensors are on devices of type `device`, all of one call on one of them. `launches` must outlive it.
+class LaunchedKernels : public UpdateKernels {
+ public:
+  LaunchedKernels(const Launches& launches, at::DeviceType device) : launches_(launches), device_(device) {}
+
+  int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override;
+  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors, const Settings& settings) const override;
+  Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override;
+
+ private:
+  const Launches& launches_;
+  at::DeviceType device_;
+};
+
+}  // namespace trainopt::fused_optimizer

@@ -1,0 +1,61 @@
+// Updates on a GPU: the checks that the CPU's kernels pass, a tensor beyond 2³¹ numbers, and a job.
+#include "device/device.h"
+#include "recipes.h"
+#include "support/update_kernel_checks.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+const UpdateKernels& on_gpu() {
+  REQUIRE(cuda_kernels() != nullptr);
+  return *cuda_kernels();
+}
+
+}  // namespace
+
+TEST_CASE("updates on a GPU are those of the plain form, whatever rides along") { check_every_rule(on_gpu(), kGpu); }
+
+TEST_CASE("updates on a GPU of more tensors than a launch takes, and of none") { check_many_tensors(on_gpu(), kGpu); }
+
+TEST_CASE("updates on a GPU with gradients that are hardly numbers") { check_odd_gradients(on_gpu(), kGpu); }
+
+TEST_CASE("the measure of gradients on a GPU is that of the plain form") { check_measures(on_gpu(), kGpu); }
+
+TEST_CASE("16-bit copies on a GPU have the bits of libtorch's cast") { check_copies(on_gpu(), kGpu); }
+
+TEST_CASE("updates on a GPU refuse gradients that lie otherwise than their parameters") { check_layouts(on_gpu(), kGpu); }
+
+TEST_CASE("numbers of a parameter are counted in 64 bits") {
+  constexpr int64_t kSize = (int64_t{1} << 31) + 5;
+  if (device_facts(kGpu).memory_bytes < int64_t{24} << 30) {
+    WARN("this GPU has too little memory for two tensors of more than 2³¹ numbers");
+    return;
+  }
+  const at::Tensor parameter = at::zeros({kSize}, at::TensorOptions(kGpu).dtype(at::kFloat)), gradient = at::ones_like(parameter);
+  CHECK(on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
+  on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}}, {.learning_rate = on(kGpu, 2), .factor = {}, .hold = {}, .clears = true});
+  CHECK((parameter == -2).all().item<bool>());
+  CHECK_FALSE(gradient.any().item<bool>());
+}
+
+TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what rode along") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.optimizer = SgdConfig{.lr = 1e-4};
+  recipe.train.max_grad_norm = 0.5;
+  recipe.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1024}};
+  const auto plain = train(recipe).rows;
+  recipe.optimizations.fused_optimizer = true;
+  const Finished fused = train(recipe);
+  for (size_t step = 0; step < plain.rows.size(); ++step) {
+    CHECK(*fused.rows.rows[step][Metric::loss] == Approx(*plain.rows[step][Metric::loss]).epsilon(1e-3));
+    CHECK(*fused.rows.rows[step][Metric::grad_norm] == Approx(*plain.rows[step][Metric::grad_norm]).epsilon(2e-2));
+  }
+  CHECK(fused.seen.fused_update.tensors == fused.seen.parameters);
+  CHECK(fused.seen.fused_update.launches == 1);
+  CHECK((fused.seen.fused_update.scaled && fused.seen.fused_update.clipped && fused.seen.fused_update.cleared));
+  CHECK(fused.seen.gradient_measures == 1);
+}
