@@ -30,8 +30,8 @@ void describe(V& v, OptimizationsConfig& c) {
   v.toggle("device_preprocess", c.device_preprocess, "Images cross to the device as uint8; conversion and normalisation happen there.");
   v.toggle("host_allocator", c.host_allocator, "CPU tensors from a caching allocator instead of malloc.");
   v.field("fused_optimizer", c.fused_optimizer, "One operation updates all parameters instead of several for each.");
-  v.field("fused_kernels", c.fused_kernels, "Batch-norm with addition, ReLU and the stem's max-pool in as few passes over memory as they can have, as NHWC.");
-  v.field("cuda_graph", c.cuda_graph, "The step is recorded once and replayed.");
+  v.field("fused_kernels", c.fused_kernels, "Batch-norm with addition, ReLU and max-pool, the average pool and the loss in as few passes over memory as they can have, as NHWC.");
+  v.field("cuda_graph", c.cuda_graph, "The step is recorded once and replayed; needs fused_optimizer.");
 }
 
 }  // namespace trainopt

@@ -2,7 +2,9 @@
 
 #include "config/load.h"
 #include "optimizations/channels_last/channels_last.h"
+#include "optimizations/cuda_graph/cuda_graph.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
+#include "optimizations/device_cache/device_cache.h"
 #include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
@@ -70,6 +72,7 @@ void load_evaluation_alike(Plan& plan) {
   held_out.config.pin_memory = plan.data.config.pin_memory;
   held_out.config.non_blocking = plan.data.config.non_blocking;
   held_out.options.memory_format = plan.data.options.memory_format;
+  held_out.options.compute_type = plan.data.options.compute_type;
   held_out.options.device_preprocess = plan.data.options.device_preprocess;
   held_out.options.device_resize = plan.data.options.device_resize && !device_resize_refusal(held_out.config.transforms);
 }
@@ -83,6 +86,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   const auto& data = recipe.data;
   // The loader's own keys
   const DataConfig standard;
+  pass("cache",              data.cache == CacheKind::device, std::string(word_of(data.cache)), device_cache::apply);
   pass("batch_size",         data.batch_size, standard.batch_size, loading::batch_size);
   pass("num_workers",        data.num_workers, standard.num_workers, loading::workers);
   pass("prefetch_factor",    data.prefetch_factor, standard.prefetch_factor, loading::prefetch_factor);
@@ -104,6 +108,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   const auto& parallel = recipe.parallel;
   pass("parallel.sharding_strategy", machine.place.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig())), std::string(word_of(parallel.sharding_strategy)),
        [&](Plan& several) { return sharding::apply(several, parallel); });
+  pass("cuda_graph",         o.cuda_graph, cuda_graph::apply);   // last: records what is above
   if (recipe.strict) refuse_without_effect(plan.switches);
   load_evaluation_alike(plan);
   add_dump(plan);                            // outermost: sees what the slots really did

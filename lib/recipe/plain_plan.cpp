@@ -62,6 +62,7 @@ DataConfig without_switches(DataConfig data) {
   data.num_workers = DataConfig().num_workers;
   data.prefetch_factor = DataConfig().prefetch_factor;
   data.persistent_workers = data.pin_memory = data.non_blocking = false;
+  if (data.cache == CacheKind::device) data.cache = CacheKind::none;
   return data;
 }
 

@@ -1,6 +1,7 @@
 #include "recipe/plan_text.h"
 
 #include "base/counted.h"
+#include "data/resident_images.h"
 #include "optimizations/sharding/sharding_receipt.h"
 
 namespace trainopt {
@@ -35,6 +36,9 @@ std::string batch_text(const DataPlan& data) {
                      counted(data.options.ranks, "rank"), counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
 }
 
+bool resident(const DataPlan& data) { return data.dataset && data.config.cache == CacheKind::device; }
+int64_t resident_bytes(const DataPlan& data) { return resident_bytes(slot_format(data.config, *data.dataset, data.options).size, data.samples()); }
+
 struct LoaderFacts {
   int64_t slots, bytes;
 };
@@ -45,11 +49,16 @@ LoaderFacts loader_facts(const DataPlan& data) {
 
 std::string loader_text(const DataPlan& data, at::Device device) {
   if (!data.dataset) return "none: one batch is made on the device and used again and again";
+  const std::string readers = data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
+  if (resident(data))
+    return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}", counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(data))),
+                       data.config.num_workers == 0 ? "" : "by ", readers, type_name(data.options.compute_type));
   const auto facts = loader_facts(data);
   const char* delivery = device.is_cpu() ? "read in place" : data.config.non_blocking ? "copied on a second stream" : "copied before the step";
-  return fmt::format("{}, {} {}buffers of {} ({}), {}", data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread"),
+  const std::string finish = data.options.device_preprocess ? fmt::format(", finished on the device as {}", type_name(data.options.compute_type)) : "";
+  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers,
                      facts.slots, data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
-                     data.options.device_preprocess ? "uint8" : "float32", delivery);
+                     data.options.device_preprocess ? "uint8" : "float32", delivery, finish);
 }
 
 std::string length_text(const Plan& plan) {
@@ -149,7 +158,9 @@ Json plan_json(const Plan& plan) {
   json["data"] = {{"dataset", word_of(plan.data.config.dataset)}, {"samples", plan.data.samples()}, {"image", {image.channels, image.height, image.width}},
                   {"batch_size", plan.data.config.batch_size}, {"gradient_accumulation_steps", plan.data.options.accumulation}, {"ranks", plan.data.options.ranks},
                   {"global_batch_size", schedule.step_samples()}, {"steps_per_epoch", schedule.steps_per_epoch()}};
-  if (plan.data.dataset) {
+  if (resident(plan.data)) {
+    json["loader"] = {{"num_workers", plan.data.config.num_workers}, {"resident_samples", plan.data.samples()}, {"resident_bytes", resident_bytes(plan.data)}};
+  } else if (plan.data.dataset) {
     const auto facts = loader_facts(plan.data);
     json["loader"] = {{"num_workers", plan.data.config.num_workers}, {"buffers", facts.slots}, {"buffer_bytes", facts.bytes},
                       {"pinned", plan.data.config.pin_memory}, {"non_blocking", plan.data.config.non_blocking}};

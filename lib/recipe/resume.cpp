@@ -13,7 +13,7 @@ namespace {
 // begin with.
 const std::vector<std::string> kFixed{"model", "seed", "optimizer", "data.dataset", "data.size", "data.image_size", "data.shuffle", "data.drop_last",
                                       "data.decode", "data.transforms"};
-const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator"};
+const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator", "optimizations.cuda_graph"};
 const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "deterministic", "device", "num_threads"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {

@@ -1,5 +1,6 @@
 #include "recipe/validate.h"
 
+#include "data/device_preprocess.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
 #include "recipe/recipe_io.h"
@@ -80,6 +81,8 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back({"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
   }
+  if (const auto refusal = device_cache_refusal(data.transforms); refusal && data.cache == CacheKind::device)
+    problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
   if (data.dataset == DatasetKind::synthetic && data.on_bad_sample == OnBadSample::substitute)
     problems.push_back({"data.on_bad_sample", "synthetic has no bad samples: leave this out"});
   if (!reads_files(data.dataset)) {
@@ -117,6 +120,8 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
   if (recipe.optimizations.fused_kernels && recipe.parallel.sync_batch_norm)
     problems.push_back({"optimizations.fused_kernels", "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
+  if (recipe.optimizations.cuda_graph && !recipe.optimizations.fused_optimizer)
+    problems.push_back({"optimizations.cuda_graph", "needs optimizations.fused_optimizer: true, whose learning rate is on the device"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
     problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
@@ -161,16 +166,6 @@ void check_device(const Recipe& recipe, Problems& problems) {
   if (!known_device(recipe.device)) problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
 }
 
-/// Keys that are read but that this build does not honour: refused, never ignored.
-void check_not_yet(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
-  const auto refuse = [&](bool asked, const char* key, const char* what) {
-    if (asked) problems.push_back({key, fmt::format("this build cannot {} yet", what)});
-  };
-  const auto& o = recipe.optimizations;
-  refuse(o.cuda_graph, "optimizations.cuda_graph", "record CUDA graphs");
-  refuse(recipe.data.cache == CacheKind::device, "data.cache", "keep a data set on the device");
-}
-
 }  // namespace
 
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks) {
@@ -182,7 +177,6 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
-  check_not_yet(recipe, changed, problems);
   return problems;
 }
 

@@ -1,4 +1,4 @@
-// The checks that no single option can make: contradictions between keys, and what this build cannot do yet.
+// The checks that no single option can make: contradictions between keys.
 #pragma once
 
 #include "recipe/recipe.h"

@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import common
-from bench_step import SWITCHES
 
 
 def pairs_of(*command) -> list[dict]:
@@ -77,13 +76,13 @@ def main() -> None:
             "data": {"dataset": "synthetic", "image_size": chosen.side, "batch_size": chosen.batch},
             "train": {"max_steps": 10**7},
             "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9},
-            "optimizations": SWITCHES,
+            "optimizations": common.SWITCHES,
         }
         recipe_file = common.write_recipe(Path(folder), recipe, "resnet50")
         if chosen.pairs:
             rows.append(beside(pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen))
         if chosen.disk_pairs:
-            new_memory = recipe | {"optimizations": {**SWITCHES, "host_allocator": False}}
+            new_memory = recipe | {"optimizations": {**common.SWITCHES, "host_allocator": False}}
             recipe_file = common.write_recipe(Path(folder), new_memory, "new_memory")
             found = pairs_of(chosen.binary, "disk", recipe_file, folder, chosen.disk_pairs)
             rows.append(against_disk(found, "write + fsync ÷ save", "≥ 0.8", "write_s", "save_s"))

@@ -10,7 +10,7 @@ import common
 from alternator import Alternator, Side
 
 TRANSFORMS = [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]
-BEST = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "host_allocator": True, "amp": {"dtype": "bfloat16"}}
+BEST = {**common.SWITCHES, "amp": {"dtype": "bfloat16"}}
 # (data, optimizations) of trainopt; options of article_script.py. The script gets every improvement that exists for it.
 RUNGS = {
     "0-baseline": ({"num_workers": 0}, {}, ["--keep-gradients"]),
@@ -70,7 +70,7 @@ def measure(rung: str, chosen, folder: Path) -> dict:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rung", choices=[*RUNGS, "both"], default="both")
-    options.add_argument("--seconds", type=float, default=40, help="of turns, for each rung; start-up comes on top")
+    options.add_argument("--seconds", type=float, default=48, help="of turns, for each rung; start-up comes on top")
     options.add_argument("--turn", type=float, help="length of a turn in seconds")
     options.add_argument(
         "--batch", type=int, default=32, help="of both sides; the ladder's 1024 would take minutes a step on a CPU"

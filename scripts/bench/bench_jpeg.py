@@ -39,7 +39,7 @@ def write_photographs(folder: Path, count: int) -> int:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    loader_turns.add_options(options, block=2.5, rounds=5)
+    loader_turns.add_options(options, block=2.5, rounds=6)
     options.add_argument("--photographs", type=int, default=200)
     chosen = options.parse_args()
     transform = transforms.Compose(

@@ -78,7 +78,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--batch", type=int, nargs="*", default=[1, 8])
     options.add_argument("--steps", type=int, default=8000)
-    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--rounds", type=int, default=6)
     options.add_argument("--bare-loop", default=os.environ.get("BARE_LOOP") or common.ROOT / "build/scripts/bench/bare_loop")
     options.add_argument("override", nargs="*", help="key=value for trainopt")
     chosen = options.parse_args()

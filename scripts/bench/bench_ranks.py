@@ -278,15 +278,14 @@ def slow_link(bytes_per_s: float):
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-def backward_share(chosen, channels_last: bool) -> float:
+def backward_share(chosen) -> float:
     """Of a step that backward takes, on one core, as PyTorch's clock sees it: the convolutions are the same."""
     code = f"""
 import time, torch, torchvision
 torch.set_num_threads(1)
-format = torch.channels_last if {channels_last} else torch.contiguous_format
-model = torchvision.models.resnet18(num_classes={CLASSES}).to(memory_format=format)
+model = torchvision.models.resnet18(num_classes={CLASSES})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
-input = torch.randn({chosen.batch}, 3, {SIDE}, {SIDE}).contiguous(memory_format=format)
+input = torch.randn({chosen.batch}, 3, {SIDE}, {SIDE})
 target = torch.randint({CLASSES}, ({chosen.batch},))
 shares = []
 for step in range(30):
@@ -316,7 +315,7 @@ def slowed(chosen, folder: Path) -> list[dict]:
         ]
         row = compare("slow-link", *arms, chosen)
     exposed = [median_ms([step for block in arm.blocks for step in block], "comm_exposed_ms") for arm in arms]
-    backward_ms = 1e3 * step_s * backward_share(chosen, channels_last=False)
+    backward_ms = 1e3 * step_s * backward_share(chosen)
     hidden = (exposed[0] - exposed[1]) / min(exposed[0], backward_ms)
     return [row | {"settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication {1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
                    f"hidden {hidden:.0%} of what backward can hide"}]

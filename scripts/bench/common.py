@@ -17,6 +17,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RESULTS = HERE / "results"
 
+# Those that have an effect on a CPU and leave the numbers of training as they are, or nearly.
+SWITCHES = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "host_allocator": True}
+
 
 def trainopt_binary() -> Path:
     path = Path(os.environ.get("TRAINOPT_BINARY") or ROOT / "build/app/trainopt")
@@ -58,15 +61,20 @@ def bootstrap(values: list[float], statistic=statistics.fmean, draws: int = 5000
     return statistic(values), drawn[int(0.025 * draws)], drawn[int(0.975 * draws) - 1]
 
 
+# So many values lie all on one side of their true median once in 32; with fewer not even their whole range is a 95 % interval.
+LEAST_FOR_INTERVAL = 6
+
+
 def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
-    """pairs of (our rate, their rate), each from neighbouring blocks: the geometric mean of the ratios and its interval."""
+    """pairs of (our rate, their rate), each from neighbouring blocks: the geometric mean of the ratios and its interval, None where the pairs are too few."""
     if len(pairs) < 2:
         sys.exit("fewer than two pairs of blocks were measured: allow more --seconds")
     ratio, low, high = bootstrap([ours / theirs for ours, theirs in pairs], statistics.geometric_mean)
+    enough = len(pairs) >= LEAST_FOR_INTERVAL
     return {
         "ratio": round(ratio, 3),
-        "low": round(low, 3),
-        "high": round(high, 3),
+        "low": round(low, 3) if enough else None,
+        "high": round(high, 3) if enough else None,
         "blocks": len(pairs),
         "ours_per_s": round(statistics.fmean(pair[0] for pair in pairs), 2),
         "theirs_per_s": round(statistics.fmean(pair[1] for pair in pairs), 2),
@@ -138,7 +146,7 @@ def report(bench: str, rows: list[dict]) -> None:
             file.write(json.dumps({**facts, "result": row}) + "\n")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    table += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
+    table += ["| " + " | ".join("–" if row.get(column, "") is None else str(row.get(column, "")) for column in columns) + " |" for row in rows]
     where = facts["machine"]
     head = [
         f"## {facts['date']} · commit {facts['commit']}",

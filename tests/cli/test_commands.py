@@ -107,6 +107,16 @@ def test_data_bench_and_export(trainopt):
     assert any(t.shape[-3:] == (3, 8, 8) for t in tensors.values()), {k: t.shape for k, t in tensors.items()}
 
 
+def test_export_has_float32_whatever_the_step_computes_in(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    assert trainopt("data", "export", "tiny.yaml", "device=cpu", "--steps", "2", "plain.safetensors").code == 0
+    plan = trainopt("plan", "tiny.yaml", "device=cpu", "optimizations.amp=true", "optimizations.device_preprocess=true")
+    assert "finished on the device as bfloat16" in plan.out and "scaled and normalised on the device, to bfloat16" in plan.out, plan
+    for more in (["optimizations.device_preprocess=true"], ["data.cache=device"]):
+        assert trainopt("data", "export", "tiny.yaml", "device=cpu", "optimizations.amp=true", *more, "--steps", "2", "other.safetensors").code == 0
+        assert (trainopt.folder / "other.safetensors").read_bytes() == (trainopt.folder / "plain.safetensors").read_bytes(), more
+
+
 def test_reader_that_goes_away(trainopt):
     """`trainopt options | head -1`"""
     process = trainopt.start("options")

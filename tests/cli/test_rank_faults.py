@@ -40,8 +40,8 @@ def all_end(job, code, says, seconds=90):
 
 
 def shape(text):
-    """An error message without how far each rank had come."""
-    return re.sub(r"after step \d+, [a-z ]+", "after step", text)
+    """An error message without how far each rank had come, and who ended first: the other rank or those who wait for it."""
+    return re.sub(r"after step \d+, [a-z ]+", "after step", text).replace("were ended", "ended too")
 
 
 # P3
@@ -195,13 +195,14 @@ def test_few_open_files(trainopt):
     result = launch(trainopt, 2, "--run-dir", "out", "data.num_workers=2", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
     assert result.code == 0, result
     result = launch(trainopt, 2, "--run-dir", "none", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)))
-    assert result.code == 1 and len(result.err.splitlines()) == 1 and "for a rank" in result.err or "cannot start rank" in result.err, result
+    assert result.code == 1 and len(result.err.splitlines()) == 1, result
+    assert "for a rank: " in result.err or "cannot start rank " in result.err, result   # what is lacking first depends on what was inherited
 
 
 # K7
 def test_a_rank_with_little_memory(trainopt):
     """An address space with room for the program, not for the step."""
-    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [4096, 4096]"))
+    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8192]"))   # much memory for little work
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
         limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (LITTLE, LITTLE))) if rank == 1 else None

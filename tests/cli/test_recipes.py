@@ -184,13 +184,6 @@ def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
     assert trainopt("check", "bad.yaml", "data.drop_last=false").code == 0
 
 
-# C12
-@pytest.mark.parametrize("override", ["optimizations.cuda_graph=true", "data.cache=device"])
-def test_what_this_build_cannot_do(trainopt, override):
-    trainopt.write("tiny.yaml", TINY)
-    trainopt.refused("plan", "tiny.yaml", override, says=[override.split("=")[0]])
-
-
 def test_strict_makes_a_switch_without_effect_an_error(trainopt):
     trainopt.write("tiny.yaml", TINY)
     machine = ["--assume", "gpus=0"]

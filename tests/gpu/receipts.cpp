@@ -52,6 +52,15 @@ TEST_CASE("tf32, cudnn_benchmark and channels_last take effect") {
   check_effective(train(recipe), {"cudnn_benchmark", "channels_last"});
 }
 
+TEST_CASE("a data set on the device takes effect, and nothing but numbers is copied") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.data.cache = CacheKind::device;
+  const Finished finished = train(recipe);
+  check_effective(finished, {"cache"});
+  CHECK(finished.seen.bytes_to_device == finished.seen.bytes_delivered);
+  CHECK(finished.seen.bytes_to_device <= 32 * recipe.data.batch_size);
+}
+
 TEST_CASE("amp, device_preprocess, set_to_none and fused_optimizer take effect") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizations.amp = {true, {.dtype = has_tf32_and_bfloat16() ? amp::Type::bfloat16 : amp::Type::float16}};

@@ -25,8 +25,30 @@ struct Entry {
   std::function<void(Recipe&)> both = [](Recipe&) {};   ///< done to the plain recipe too
 };
 
-/// The device resizes only where nothing random follows.
+/// So that nothing but the resize moves.
 void flip_first(Recipe& recipe) { std::swap(recipe.data.transforms.at(0), recipe.data.transforms.at(1)); }
+
+/// The usual augmentation of CIFAR-10.
+void crop_too(Recipe& recipe) { recipe.data.transforms.insert(recipe.data.transforms.begin() + 1, RandomCropConfig{16, 16, 2}); }
+
+void use_mlp(Recipe& recipe) { recipe.model = {.name = ModelKind::mlp, .hidden = {32}}; }
+
+void smooth_labels(Recipe& recipe) { recipe.train.label_smoothing = 0.1; }
+
+/// The usual augmentation of ImageNet.
+void resized_crop(Recipe& recipe) { recipe.data.transforms.at(0) = RandomResizedCropConfig{16, 16}; }
+
+/// The device then writes the type that the step computes in. With mean and deviation 0.5 all levels would be nearly numbers of bfloat16, rounded well or badly.
+void in_16_bits(Recipe& recipe, const amp::Config& amp) {
+  recipe.optimizations.amp = {true, amp};
+  recipe.data.transforms.back() = NormalizeConfig{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+}
+void in_bfloat16(Recipe& recipe) { in_16_bits(recipe, {}); }
+void in_float16(Recipe& recipe) { in_16_bits(recipe, {.dtype = amp::Type::float16, .init_scale = 64}); }
+void in_bfloat16_nhwc(Recipe& recipe) {
+  in_bfloat16(recipe);
+  recipe.optimizations.channels_last = true;
+}
 
 const std::vector<Entry> kMatrix = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
@@ -34,16 +56,28 @@ const std::vector<Entry> kMatrix = {
     {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }, Exactness::same_bits},
     {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
     {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, Exactness::same_bits, 0, true, crop_too},
     {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }, Exactness::same_math, 1e-3},
     {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3, true, smooth_labels},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 5e-2, true, in_float16},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-5, true, use_mlp},
     {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
     {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
+    {"cuda_graph", [](Recipe& r) { r.optimizations.cuda_graph = true; }, Exactness::same_bits, 0, false},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},
     {"amp", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, Exactness::same_math, 5e-2},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, Exactness::same_bits},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, in_bfloat16},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_math, 5e-2, true,
-     flip_first},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_bfloat16},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_float16},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_bfloat16_nhwc},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, flip_first},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, crop_too},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, resized_crop},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, resized_crop},
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, Exactness::same_math, 1e-4},
 };
 
@@ -105,7 +139,7 @@ TEST_CASE("the matrix has every switch that a plan can have") {
 TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
   static const Result usual = train(small_recipe());
   for (const Entry& entry : kMatrix) {
-    DYNAMIC_SECTION(entry.name) {
+    DYNAMIC_SECTION(entry.name << ", entry " << &entry - kMatrix.data()) {   // of sections with the same name only the first would run
       Recipe recipe = small_recipe();
       entry.both(recipe);
       const bool as_usual = recipe_yaml(recipe) == recipe_yaml(small_recipe());
@@ -145,6 +179,40 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   CHECK(all[1].name == "amp");
   CHECK_FALSE(all[1].receipt.effective);
   CHECK_THAT(all[1].receipt.observed, ContainsSubstring("0 of"));
+}
+
+TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated beside it") {
+  Recipe recipe = small_recipe();
+  recipe.optimizations.fused_kernels = true;
+  recipe.train.max_steps = 2;
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.evaluation = EvaluationPlan{.every_n_steps = 1, .at_end = false, .data = plan.data};
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  REQUIRE(rows.evaluations.size() == 2);
+  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  const auto own = std::find_if(all.begin(), all.end(), [](const auto& r) { return r.name == "fused_kernels"; });
+  REQUIRE(own != all.end());
+  CHECK(own->receipt.observed ==
+        "20 of 20 batch-norms fused, 20 of their gradients; 1 of 1 average pools fused, 1 of their gradients; 1 of 1 losses fused, 1 of their gradients");
+  CHECK(own->receipt.effective);
+  CHECK(own->receipt.reason.empty());
+}
+
+TEST_CASE("a part of fused kernels that does not run is named by their receipt") {
+  Recipe recipe = small_recipe();
+  recipe.optimizations.fused_kernels = true;
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.task = Slot<Task>("task", "plain", [](const BuildContext&) { return std::make_unique<ClassificationTask>(0); });
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  for (const auto& [name, requested, receipt] : receipts(plan.switches, trainer.outcome().observations))
+    if (name == "fused_kernels") {
+      CHECK_THAT(receipt.observed, ContainsSubstring("0 of 1 losses fused"));
+      CHECK(receipt.reason == "some losses were not fused");
+    }
 }
 
 TEST_CASE("a run of one epoch or one step claims nothing it could not see") {

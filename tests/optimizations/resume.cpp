@@ -83,6 +83,7 @@ const std::vector<Feature> kFeatures = {
        r.train.max_grad_norm = 0.5;
      }},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, true},
+    {"a data set on the device", [](Recipe& r) { r.data.cache = CacheKind::device; }, true},
     {"skipping what is not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
     {"three workers", [](Recipe& r) { r.data.num_workers = 3, r.data.persistent_workers = true; }, true},
 };

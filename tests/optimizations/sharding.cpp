@@ -107,6 +107,30 @@ TEST_CASE("every strategy goes with what else a step may do") {
     }
 }
 
+TEST_CASE("gradients are dropped only where no strategy keeps them") {
+  Recipe recipe = mlp_recipe();
+  recipe.optimizations.set_to_none = true;
+  const auto plan_of = [](const Recipe& job, int64_t ranks) {
+    Machine machine{.cpu = "test", .cores = 2};
+    machine.place.ranks = ranks;
+    return make_plan(for_ranks(job, ranks), machine);
+  };
+  for (const auto strategy : kStrategies) {
+    recipe.parallel.sharding_strategy = strategy;
+    for (const int64_t ranks : {1, 2}) {
+      INFO(strategy_name(strategy) << " " << ranks);
+      const Plan plan = plan_of(recipe, ranks);
+      const auto planned = std::find_if(plan.switches.begin(), plan.switches.end(), [](const PlannedSwitch& one) { return one.name == "set_to_none"; });
+      REQUIRE(planned != plan.switches.end());
+      CHECK(planned->outcome.has_effect == (ranks == 1 || strategy == ShardingStrategy::none));
+    }
+  }
+  recipe.parallel = {};
+  recipe.parallel.async_updates.staleness = 1;
+  const Plan stale = plan_of(recipe, 2);
+  CHECK(std::none_of(stale.switches.begin(), stale.switches.end(), [](const PlannedSwitch& one) { return one.name == "set_to_none" && one.outcome.has_effect; }));
+}
+
 TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") {
   Recipe recipe;
   recipe.device = "cpu";

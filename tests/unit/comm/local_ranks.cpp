@@ -247,62 +247,59 @@ TEST_CASE("ranks do not outlive a launcher that is killed") {
   }
 }
 
-TEST_CASE("a reader that goes away ends no rank") {
-  std::array<int, 2> pipe{};
-  REQUIRE(::pipe(pipe.data()) == 0);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::dup2(pipe[1], STDOUT_FILENO);
-    ::close(pipe[0]);
+namespace {
+
+/// run_local_ranks() in a process of its own that writes to a pipe, whose other end the test has.
+struct Piped {
+  explicit Piped(const LocalRanks& spec) {
+    REQUIRE(::pipe(pipe.data()) == 0);
+    process = ::fork();
+    if (process == 0) {
+      ::dup2(pipe[1], STDOUT_FILENO);
+      ::close(pipe[0]);
+      ::close(pipe[1]);
+      ::_exit(run_local_ranks(spec));
+    }
     ::close(pipe[1]);
-    ::_exit(run_local_ranks(ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0")));
   }
-  ::close(pipe[1]);
-  ::close(pipe[0]);
-  int status = -1;
-  ::waitpid(process, &status, 0);
-  CHECK(status == 0);
+  /// The exit code, -1 after a minute without one.
+  int end() const {
+    int status = 0;
+    bool ended = false;
+    Launcher::wait_until([&] { return ended = ::waitpid(process, &status, WNOHANG) == process; });
+    if (ended) return WEXITSTATUS(status);
+    ::kill(process, SIGKILL);
+    ::waitpid(process, &status, 0);
+    return -1;
+  }
+  std::array<int, 2> pipe{};
+  pid_t process = -1;
+};
+
+}  // namespace
+
+TEST_CASE("a reader that goes away ends no rank") {
+  const Piped launcher(ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0"));
+  ::close(launcher.pipe[0]);
+  CHECK(launcher.end() == 0);
 }
 
 TEST_CASE("a reader that does not read keeps no signal from the ranks") {
-  std::array<int, 2> pipe{};
-  REQUIRE(::pipe(pipe.data()) == 0);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::dup2(pipe[1], STDOUT_FILENO);
-    ::close(pipe[0]);
-    ::close(pipe[1]);
-    ::_exit(run_local_ranks(ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done")));
-  }
-  ::close(pipe[1]);
+  const Piped launcher(ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done"));
   ::usleep(500000);   // the pipe is full
-  ::kill(process, SIGTERM);
-  int status = -1;
-  Launcher::wait_until([&] { return ::waitpid(process, &status, WNOHANG) == process; });
-  CHECK(WEXITSTATUS(status) == 143);
-  ::close(pipe[0]);
-  if (status == -1) ::kill(process, SIGKILL);
+  ::kill(launcher.process, SIGTERM);
+  CHECK(launcher.end() == 143);
+  ::close(launcher.pipe[0]);
 }
 
 TEST_CASE("a slow reader gets every line") {
-  std::array<int, 2> pipe{};
-  REQUIRE(::pipe(pipe.data()) == 0);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::dup2(pipe[1], STDOUT_FILENO);
-    ::close(pipe[0]);
-    ::close(pipe[1]);
-    ::_exit(run_local_ranks(ranks_that("head -c 300000 /dev/zero | tr '\\0' '\\n'")));
-  }
-  ::close(pipe[1]);
+  const Piped launcher(ranks_that("head -c 300000 /dev/zero | tr '\\0' '\\n'"));
   ::usleep(300000);   // the ranks have ended, or wait
   int64_t lines = 0;
   char piece[65536];
-  for (ssize_t count; (count = ::read(pipe[0], piece, sizeof piece)) > 0;) lines += std::count(piece, piece + count, '\n');
-  ::close(pipe[0]);
-  int status = -1;
-  ::waitpid(process, &status, 0);
-  CHECK(status == 0);
+  for (ssize_t count; (count = ::read(launcher.pipe[0], piece, sizeof piece)) > 0;) lines += std::count(piece, piece + count, '\n');
+  ::close(launcher.pipe[0]);
+  CHECK(launcher.end() == 0);
   CHECK(lines == 600000);
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("contradictions and what this build cannot do are all reported at once
   CHECK_THAT(problems, ContainsSubstring("data.non_blocking: needs data.pin_memory"));
   CHECK_THAT(problems, ContainsSubstring("data.path: cifar10 needs a folder"));
   CHECK_THAT(problems, ContainsSubstring(":5:"));
-  CHECK_THAT(problems, ContainsSubstring("optimizations.cuda_graph: this build cannot record CUDA graphs yet"));
+  CHECK_THAT(problems, ContainsSubstring("optimizations.cuda_graph: needs optimizations.fused_optimizer: true"));
   CHECK_THAT(problems, ContainsSubstring("parallel.async_updates.staleness: needs parallel.sharding_strategy: none"));
   CHECK_THAT(problems, ContainsSubstring("checkpoint.resume: auto needs run_dir"));
 }

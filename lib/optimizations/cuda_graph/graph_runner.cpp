@@ -1,0 +1,179 @@
+#include "optimizations/cuda_graph/graph_runner.h"
+
+#include "data/batch.h"
+#include "device/device.h"
+#include "device/memory.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace trainopt::cuda_graph {
+
+GraphRunner::GraphRunner(const BuildContext& context, MakeGraph make_graph)
+    : device_(context.device), parameters_(*context.parameters), generator_(context.generator.value()), steps_done_(*context.steps_done),
+      dumped_steps_(context.plan.logging.dump.steps), make_graph_(std::move(make_graph)), side_(Stream::side(device_, /*urgent=*/true)), reached_(device_) {}
+
+GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
+  Key key{std::bit_cast<int64_t>(micro.weight), micro.is_last};
+  for (const auto& [name, tensor] : micro.tensors) {
+    key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+    key.push_back(tensor.dim());
+    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+  }
+  return key;
+}
+
+at::Tensor GraphRunner::micro_step(const StepBody& body, const Batch& micro) {
+  if (micro.is_first) begin_step(micro);
+  return aside([&] {
+    if (!replaying_) return body.micro_step(micro);
+    Key key = key_of(micro);
+    const Batch& placed = in_its_place(key, micro);
+    key.push_back(has_gradients());   // adds to them, or makes them
+    return recorded(kind_->micro_steps[key], [&] { return body.micro_step(placed); }).clone();   // the next micro-batch of the step may come through the same recording
+  });
+}
+
+at::Tensor GraphRunner::update_step(const StepBody& body) {
+  const at::Tensor norm = aside([&] {
+    return replaying_ ? recorded(kind_->update, body.update_step) : body.update_step();
+  });
+  ++(replaying_ ? kind_->replayed_steps : kind_->eager_steps);
+  ++(replaying_ ? replayed_steps_ : eager_steps_);
+  if (timed_since_) {
+    synchronize(device_);
+    (replaying_ ? kind_->replayed_ms : kind_->eager_ms) = milliseconds_between(*timed_since_, Clock::now());
+  }
+  return norm;
+}
+
+void GraphRunner::begin_step(const Batch& micro) {
+  if (!records_) places_.clear();
+  kind_ = &kinds_[key_of(micro)];
+  // What is dumped is gathered by the host.
+  const bool dumped = std::find(dumped_steps_.begin(), dumped_steps_.end(), steps_done_ + 1) != dumped_steps_.end();
+  replaying_ = records_ && !dumped && kind_->eager_steps >= kEagerSteps;
+  timed_since_.reset();
+  // The last eager one, and the second replay: the first one of a graph also carries it to the device.
+  if (!dumped && (replaying_ ? kind_->replayed_steps == 1 : kind_->eager_steps == kEagerSteps - 1)) {
+    synchronize(device_);
+    timed_since_ = Clock::now();
+  }
+}
+
+/// The batch where the recordings of its kind read it.
+const Batch& GraphRunner::in_its_place(const Key& key, const Batch& micro) {
+  const auto [found, is_new] = places_.try_emplace(key, micro);
+  for (size_t i = 0; i < micro.tensors.size(); ++i) {
+    at::Tensor& place = found->second.tensors[i].second;
+    if (is_new) place = at::empty_like(micro.tensors[i].second);
+    place.copy_(micro.tensors[i].second, /*non_blocking=*/true);
+  }
+  return found->second;
+}
+
+/// A half of the step through its recording, which is made where there is none yet.
+at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::Tensor()>& half) {
+  if (recording.graph) return replay(recording);
+  const auto gradients = parameters_.gradients();
+  try {
+    recording = record(half);
+  } catch (const std::exception& error) {   // named recovery: nothing of the half has run yet
+    if (!is_out_of_memory(error)) throw;
+    spdlog::warn("memory ran out while a step was recorded: from here on no step is");
+    spdlog::debug("{}", error.what());
+    set_gradients(gradients);
+    stop_recording();
+    return half();
+  }
+  return replay(recording);
+}
+
+GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& half) {
+  const auto began = Clock::now();
+  release_cached_memory(device_);   // a recording cannot use what the allocator keeps, and must not fail for it
+  Recording recording{make_graph_(generator_, neighbour_), {}, {}};
+  recording.graph->record([&] { recording.result = half(); });
+  recording.gradients = parameters_.gradients();
+  neighbour_ = recording.graph.get();
+  recording_ms_ += milliseconds_between(began, Clock::now());
+  return recording;
+}
+
+at::Tensor GraphRunner::replay(const Recording& recording) {
+  recording.graph->replay();
+  set_gradients(recording.gradients);   // which there are is the host's to know
+  return recording.result;
+}
+
+void GraphRunner::set_gradients(const std::vector<at::Tensor>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) parameters_.parameters()[i].second.mutable_grad() = gradients[i];
+}
+
+/// In the middle of a step too, whose batch keeps its place.
+void GraphRunner::stop_recording() {
+  synchronize(device_);   // replays may be on their way
+  for (auto& [key, kind] : kinds_) {
+    kind.micro_steps.clear();
+    kind.update = {};
+  }
+  neighbour_ = nullptr;
+  records_ = replaying_ = false;
+  timed_since_.reset();
+  release_cached_memory(device_);
+}
+
+/// On the side stream, after what is queued on the current one and before what will be.
+at::Tensor GraphRunner::aside(const std::function<at::Tensor()>& work) {
+  const Stream here = Stream::current(device_);
+  order(here, side_);
+  at::Tensor result;
+  {
+    const StreamGuard guard(side_);
+    result = work();
+  }
+  order(side_, here);
+  return result;
+}
+
+void GraphRunner::order(const Stream& first, const Stream& then) {
+  reached_.record(first);
+  reached_.block(then);
+}
+
+bool GraphRunner::has_gradients() const {
+  const auto& parameters = parameters_.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) { return parameter.second.grad().defined(); });
+}
+
+bool GraphRunner::forget(bool for_good) {
+  const bool recorded = neighbour_ != nullptr;
+  if (recorded && for_good) records_ = false;
+  synchronize(device_);   // the micro-step that failed may have queued a part of itself, and nothing waits for the side stream
+  kind_ = nullptr;
+  neighbour_ = nullptr;
+  kinds_.clear();
+  places_.clear();
+  return recorded;
+}
+
+void GraphRunner::report(Observations& seen) const {
+  seen.eager_steps = eager_steps_;
+  seen.replayed_steps = replayed_steps_;
+  seen.recording_ended = !records_;
+  seen.recording_ms = recording_ms_;
+  for (int64_t most = 0; const auto& [key, kind] : kinds_) {
+    if (kind.replayed_steps <= most) continue;
+    most = kind.replayed_steps;
+    seen.eager_step_ms = kind.eager_ms;
+    seen.replayed_step_ms = kind.replayed_ms;
+  }
+}
+
+}  // namespace trainopt::cuda_graph

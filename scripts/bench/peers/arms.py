@@ -1,0 +1,108 @@
+"""The asking side: trainopt (`trainopt arm`) and PyTorch (serve.py) as processes that live on and take turns when they are asked, so that both see the
+same minutes of the machine, each with the device idle at both ends of a turn. Needs no PyTorch itself.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SERVE = Path(__file__).resolve().parent / "serve.py"
+
+
+class ArmFailed(Exception):
+    pass
+
+
+@dataclass
+class Sides:
+    """Where the programs are and what they run with; `deadline` is by the monotonic clock."""
+
+    trainopt: Path
+    recipe: Path
+    python: str = sys.executable
+    trainopt_environment: dict = field(default_factory=lambda: dict(os.environ))
+    deadline: float = float("inf")
+
+
+class Arm:
+    def __init__(self, name: str, command: list, log: Path, environment: dict, deadline: float):
+        """`command` gets the descriptor of its socket where it says {socket}."""
+        self.name, self.log, self.deadline = name, log, deadline
+        ours, its = socket.socketpair()
+        began = time.monotonic()
+        with its, open(log, "w") as output:
+            words = [str(word).replace("{socket}", str(its.fileno())) for word in command]
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[its.fileno()], env=environment
+            )
+        self.socket, self.lines = ours, ours.makefile("r")
+        try:
+            self._answer()
+            first = self.turn(1)
+        except BaseException:
+            self.close()
+            raise
+        self.losses = first["losses"]
+        self.first_step_s = time.monotonic() - began
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def turn(self, steps: int) -> dict:
+        return self._ask({"turn": steps})["turn"]
+
+    def facts(self) -> dict:
+        return self._ask({"facts": True})["facts"]
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()  # it ends at the end of its requests
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _ask(self, request: dict) -> dict:
+        try:
+            self.socket.sendall((json.dumps(request) + "\n").encode())
+        except OSError:
+            pass  # the answer, or that there is none, says why
+        return self._answer()
+
+    def _answer(self) -> dict:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise ArmFailed(f"{self.name}: no time left")
+        self.socket.settimeout(None if left == float("inf") else left)
+        try:
+            line = self.lines.readline()
+        except TimeoutError:
+            self.process.kill()
+            raise ArmFailed(f"{self.name}: no answer within the time that was left")
+        if not line:
+            raise ArmFailed(f"{self.name} ended with {self.process.wait()}: {self.log.read_text()[-500:].strip()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ArmFailed(f"{self.name}: {answer['error']}")
+        return answer
+
+
+def trainopt_arm(sides: Sides, folder: Path, overrides: list[str], name: str = "trainopt") -> Arm:
+    command = [sides.trainopt, "arm", "--socket", "{socket}", "--folder", folder / name, sides.recipe, *overrides]
+    return Arm(name, command, folder / f"{name}.log", sides.trainopt_environment, sides.deadline)
+
+
+def torch_arm(sides: Sides, folder: Path, way: str, options: dict) -> Arm:
+    """`options` are serve.py's; True stands for a switch."""
+    words = [word for key, value in options.items() if value is not None for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
+    command = [sides.python, SERVE, "--socket", "{socket}", "--way", way, *words]
+    return Arm(way, command, folder / f"{way.replace(' ', '-')}.log", dict(os.environ), sides.deadline)

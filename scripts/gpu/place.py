@@ -1,0 +1,87 @@
+"""Where gpu_check stands: in a built checkout, or in a folder made by its `gather`, which has bin/, lib/ and no compiler."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+class Refused(Exception):
+    """One sentence for the user."""
+
+
+@dataclass
+class Place:
+    trainopt: Path
+    test_gpu: Path
+    kernel_bandwidth: Path
+    python: str  # of the environment that has torch
+    environment: dict  # for our programs
+    built_from: str
+
+    def facts(self) -> dict:
+        done = subprocess.run([self.trainopt, "env", "--json"], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Refused(f"{self.trainopt} does not start: {done.stderr.strip()[-500:]}")
+        return json.loads(done.stdout)
+
+
+def version_of_torch(torch: Path) -> str:
+    return re.search(r"^__version__ = '([^']*)'", (torch / "version.py").read_text(), re.MULTILINE)[1]
+
+
+def cached(build: Path, name: str) -> str:
+    """A variable of CMakeCache.txt."""
+    cache = build / "CMakeCache.txt"
+    if not cache.exists():
+        raise Refused(f"no build folder, without a CMakeCache.txt: {build}")
+    found = re.search(rf"^{name}:\w+=(.*)$", cache.read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "-C", TOP, "describe", "--always", "--dirty=+changes", "--abbrev=12"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def python_of(torch: Path) -> str:
+    """The interpreter of <environment>/lib/python3.x/site-packages/torch."""
+    own = torch.parents[3] / "bin/python3"
+    return str(own) if own.exists() else sys.executable
+
+
+def build_here(*targets: str) -> Path:
+    subprocess.run([TOP / "scripts/build", *targets], check=True)
+    return TOP / "build"
+
+
+def built(build: Path) -> Place:
+    torch = Path(cached(build, "TRAINOPT_SITE_PACKAGES")) / "torch"
+    return Place(build / "app/trainopt", build / "tests/gpu/test_gpu", build / "scripts/bench/kernel_bandwidth", python_of(torch), dict(os.environ), commit())
+
+
+def carried() -> Place:
+    named = os.environ.get("TRAINOPT_TORCH")
+    if not named and (found := importlib.util.find_spec("torch")):
+        named = found.submodule_search_locations[0]
+    if not named or not (torch := Path(named) / "version.py").exists():
+        raise Refused(f"no torch here; name its folder in TRAINOPT_TORCH: '{named or ''}'")
+    here, needed = version_of_torch(torch.parent), (TOP / "torch_version").read_text().strip()
+    if here != needed:
+        raise Refused(f"built for another torch, whose libraries differ: here {here}, needed {needed}")
+    libraries = [str(TOP / "lib"), str(torch.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
+    programs = TOP / "bin"
+    return Place(programs / "trainopt", programs / "test_gpu", programs / "kernel_bandwidth", python_of(torch.parent), environment, (TOP / "commit").read_text().strip())
+
+
+def find(build: Path | None) -> Place:
+    if (TOP / "bin/trainopt").exists():
+        return carried()
+    return built(build or build_here("trainopt", "test_gpu", "kernel_bandwidth"))

@@ -1,0 +1,141 @@
+// Recorded steps on a GPU against eager ones, with the kernels that repeat to the bit.
+#include "device/graph.h"
+#include "device/process.h"
+#include "device/stream.h"
+#include "recipes.h"
+#include "support/catch.h"
+#include "support/resuming.h"
+
+#include <ATen/ATen.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+/// Twenty steps with a learning rate that changes in each.
+Recipe repeatable() {
+  Recipe recipe = small_recipe("cuda");
+  recipe.deterministic = true;
+  recipe.train.max_steps = 20;
+  recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 5};
+  recipe.optimizations.fused_optimizer = true;
+  return recipe;
+}
+
+Recipe repeatable_mlp() {
+  Recipe recipe = repeatable();
+  recipe.model = {.name = ModelKind::mlp, .hidden = {64, 32}, .dropout = 0.25};
+  return recipe;
+}
+
+Left train_left(Recipe recipe, bool recorded) {
+  recipe.optimizations.cuda_graph = recorded;
+  const Plan plan = make_plan(recipe, detect_machine());
+  apply(plan.process);   // the workspace of cuBLAS
+  return train_part(plan);
+}
+
+void check_same_bits(const Recipe& recipe, int64_t replayed) {
+  const Left eager = train_left(recipe, false), recorded = train_left(recipe, true);
+  CHECK(recorded.losses == eager.losses);
+  CHECK(first_difference(recorded.state, eager.state) == "");
+  CHECK(recorded.outcome.observations.replayed_steps == replayed);
+  CHECK(recorded.outcome.observations.recording_ms > 0);
+}
+
+}  // namespace
+
+TEST_CASE("twenty recorded steps of a ResNet have the bits of eager ones") {
+  Recipe recipe = repeatable();
+  const int variant = GENERATE(0, 1, 2, 3);
+  INFO("variant " << variant);
+  if (variant == 1) recipe.optimizations.set_to_none = recipe.optimizations.channels_last = true;
+  if (variant == 2) {
+    recipe.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+    recipe.train.max_grad_norm = 0.5;
+    recipe.optimizer = AdamWConfig();
+  }
+  if (variant == 3) recipe.train.on_nonfinite = OnNonfinite::skip;
+  check_same_bits(recipe, 17);
+}
+
+TEST_CASE("recorded micro-batches and short steps have the bits of eager ones") {
+  Recipe recipe = repeatable();
+  recipe.data.batch_size = 8;
+  recipe.train.gradient_accumulation_steps = 3;
+  recipe.data.drop_last = false;   // steps of 24, 24 and 8 + 8 samples
+  recipe.optimizations.set_to_none = GENERATE(false, true);
+  check_same_bits(recipe, 20 - 3 - 6 + 3);
+}
+
+TEST_CASE("batches copied beside the step are recorded steps' too") {
+  Recipe recipe = repeatable_mlp();
+  recipe.data.num_workers = 2;
+  recipe.data.pin_memory = recipe.data.non_blocking = true;
+  recipe.optimizations.device_preprocess.on = true;
+  check_same_bits(recipe, 17);
+}
+
+TEST_CASE("dropout draws anew in each replay, as in eager steps") {
+  Recipe recipe = repeatable_mlp();
+  recipe.scheduler = {};
+  recipe.optimizer = SgdConfig{.lr = 0};
+  recipe.data.size = recipe.data.batch_size;   // the same batch in each step: only dropout differs
+  recipe.data.shuffle = false;
+  const Left recorded = train_left(recipe, true);
+  CHECK(std::set<double>(recorded.losses.begin(), recorded.losses.end()).size() > 15);
+  CHECK(recorded.losses == train_left(recipe, false).losses);
+}
+
+TEST_CASE("a graph does its work when it is replayed, on what is there then") {
+  const at::Device gpu(at::kCUDA, 0);
+  at::Generator generator = at::globalContext().getAcceleratorHooksInterface(gpu.type()).getNewGenerator(gpu.index());
+  generator.set_current_seed(7);
+  const Stream side = Stream::side(gpu, /*urgent=*/true);
+  const StreamGuard guard(side);
+  at::Tensor input = at::ones({1000}, gpu), sum = at::zeros({}, gpu), drawn = at::empty({1000}, gpu), result;
+  const auto work = [&] {
+    sum.add_(input.sum());
+    drawn.bernoulli_(0.5, generator);
+    result = drawn * 2;
+  };
+  work();
+  const at::Tensor first = drawn.clone();
+  const auto graph = make_graph(generator, nullptr);
+  graph->record(work);
+  CHECK(sum.item<float>() == 1000);
+  graph->replay();
+  const at::Tensor second = drawn.clone();
+  input.fill_(2);
+  graph->replay();
+  CHECK(sum.item<float>() == 4000);
+  CHECK_FALSE(second.equal(first));
+  CHECK_FALSE(drawn.equal(second));
+  CHECK(result.equal(drawn * 2));
+  generator.set_current_seed(7);
+  for (const at::Tensor& replayed : {first, second, drawn.clone()}) CHECK(at::empty_like(drawn).bernoulli_(0.5, generator).equal(replayed));
+
+  const auto neighbour = make_graph(generator, graph.get());
+  const auto fails = [&] {
+    work();
+    throw std::runtime_error("on purpose");
+  };
+  CHECK_THROWS_WITH(neighbour->record(fails), "on purpose");
+  CHECK(sum.item<float>() == 4000);   // the stream is an ordinary one again
+  work();
+  CHECK(sum.item<float>() == 6000);
+}
+
+TEST_CASE("the switch is effective and says when it pays") {
+  Recipe recipe = repeatable_mlp();
+  recipe.deterministic = false;
+  recipe.optimizations.cuda_graph = true;
+  const Finished finished = train(recipe);
+  const auto& receipt = finished.receipts.back();
+  REQUIRE(receipt.name == "cuda_graph");
+  INFO(receipt.receipt.observed);
+  CHECK(receipt.receipt.effective);
+  CHECK_THAT(receipt.receipt.observed, ContainsSubstring("17 of 20 steps replayed"));
+  CHECK(finished.seen.replayed_step_ms > 0);
+}
