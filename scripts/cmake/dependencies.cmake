@@ -20,6 +20,7 @@ list(PREPEND CMAKE_PREFIX_PATH ${TRAINOPT_SITE_PACKAGES}/torch/share/cmake)
 find_package(Torch 2.11 REQUIRED)
 
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -46,6 +47,8 @@ target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
 # libstdc++ first: libtorch exports parts of std::filesystem that do not fit ours, and remove_all would crash in them.
 target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+# Without it at::parallel_for, a template of libtorch's headers, quietly runs on one thread. The wheel brings the same libgomp.so.1: there is one pool of threads.
+target_link_libraries(trainopt_torch INTERFACE OpenMP::OpenMP_CXX)
 file(GLOB cuda_library_folders LIST_DIRECTORIES true ${TRAINOPT_SITE_PACKAGES}/nvidia/*/lib)
 foreach(folder IN LISTS cuda_library_folders)
   target_link_options(trainopt_torch INTERFACE -Wl,-rpath-link,${folder})
