@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "optimizations/fused_kernels/cpu/by_type.h"
+#include "kernels/cpu/by_type.h"
 #include "optimizations/fused_kernels/cpu/row_kernels.h"
 #include "optimizations/fused_kernels/norm_kernels.h"
 

@@ -1,4 +1,4 @@
-#include "optimizations/fused_kernels/cpu/eight.h"
+#include "kernels/cpu/eight.h"
 #include "optimizations/fused_kernels/cpu/head_loops.h"
 #include "optimizations/fused_kernels/cpu/pool_loops.h"
 

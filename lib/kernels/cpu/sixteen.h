@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #include <type_traits>
 
-namespace trainopt::fused_kernels {
+namespace trainopt {
 namespace {
 
 struct FloatKeys;
@@ -18,6 +18,7 @@ struct HalfKeys;
 struct Sixteen {
   template <class T>
   using Order = std::conditional_t<std::is_same_v<T, float>, FloatKeys, HalfKeys<T>>;
+  using Number = float;
   using Numbers = __m512;
   using Places = __m512i;
   using Mask = __mmask16;
@@ -153,4 +154,4 @@ struct HalfKeys {
 };
 
 }  // namespace
-}  // namespace trainopt::fused_kernels
+}  // namespace trainopt

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainopt::fused_kernels {
+namespace trainopt {
 
 /// Calls work(type) with a value of the tensor's type.
 template <class F>
@@ -14,7 +14,7 @@ auto by_type(const at::Tensor& x, const F& work) {
     case at::kFloat: return work(float());
     case at::kBFloat16: return work(c10::BFloat16());
     case at::kHalf: return work(c10::Half());
-    default: throw BrokenInvariant("fused kernels take float32, bfloat16 and float16");
+    default: throw BrokenInvariant("kernels take float32, bfloat16 and float16");
   }
 }
 
@@ -22,4 +22,4 @@ inline bool has_sixteen() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-}  // namespace trainopt::fused_kernels
+}  // namespace trainopt
