@@ -11,7 +11,7 @@ namespace trainopt {
 Builder::Builder(at::Device device, uint64_t seed)
     : device_(device),
       seed_(seed),
-      operations_(std::make_shared<BlockOperationsSlot>(std::make_shared<PlainBlockOperations>())) {}
+      implementations_(std::make_shared<Implementations>(std::make_shared<PlainBlockOperations>())) {}
 
 at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) {
   at::Tensor tensor;

@@ -17,9 +17,10 @@ struct StateEntry {
   WeightCopy copy = nullptr;  ///< where its layer would use one
 };
 
-/// Where the units of one model find the implementation of their blocks, so that the model can exchange it under them.
-struct BlockOperationsSlot {
+/// Where the units of one model find what their blocks are computed with, so that the model can exchange it under them.
+struct Implementations {
   std::shared_ptr<const BlockOperations> operations;
+  std::shared_ptr<const ConvolutionKernel> convolutions = nullptr;   ///< null: libtorch's alone
 };
 
 class Builder {
@@ -39,7 +40,7 @@ class Builder {
     units_.push_back(std::move(unit));
   }
 
-  const std::shared_ptr<BlockOperationsSlot>& operations() const { return operations_; }
+  const std::shared_ptr<Implementations>& implementations() const { return implementations_; }
 
  private:
   friend class Model;
@@ -48,7 +49,7 @@ class Builder {
   uint64_t seed_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::shared_ptr<BlockOperationsSlot> operations_;
+  std::shared_ptr<Implementations> implementations_;
 };
 
 }  // namespace trainopt

@@ -11,9 +11,14 @@ Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
     : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel},
                                InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel))),
       copy_(builder.copy_of(name + ".weight")),
-      shape_(shape) {}
+      shape_(shape),
+      implementations_(builder.implementations()) {}
 
-at::Tensor Conv2d::forward(const at::Tensor& input) const { return at::conv2d(input, as_autocast(weight, copy_), {}, shape_.stride, shape_.padding); }
+at::Tensor Conv2d::forward(const at::Tensor& input) const {
+  const auto& kernel = implementations_->convolutions;
+  if (kernel && kernel->takes(shape_, input)) return kernel->forward(shape_, input, weight);
+  return at::conv2d(input, as_autocast(weight, copy_), {}, shape_.stride, shape_.padding);
+}
 
 SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.size(), 3u);

@@ -7,6 +7,7 @@
 namespace trainopt {
 
 class Builder;
+struct Implementations;
 
 /// Square kernel, no bias (batch-norm follows).
 class Conv2d {
@@ -23,6 +24,16 @@ class Conv2d {
  private:
   WeightCopy copy_;
   Shape shape_;
+  std::shared_ptr<const Implementations> implementations_;
+};
+
+/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width.
+class ConvolutionKernel {
+ public:
+  virtual ~ConvolutionKernel() = default;
+  virtual bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const = 0;
+  /// Of one that it takes. As autocast would have it: of its type where it is on. `weight`: the parameter.
+  virtual at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const = 0;
 };
 
 /// Only state: BlockOperations computes with it, alone or fused with what follows.

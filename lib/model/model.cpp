@@ -45,7 +45,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
-      operations_(std::move(builder.operations_)),
+      implementations_(std::move(builder.implementations_)),
       output_shape_(input) {
   std::set<std::string> names;
   for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
@@ -93,8 +93,9 @@ void Model::wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr
 
 void Model::set_block_operations(std::shared_ptr<const BlockOperations> operations) {
   TRAINOPT_CHECK(operations != nullptr);
-  operations_->operations = std::move(operations);
+  implementations_->operations = std::move(operations);
 }
+void Model::set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel) { implementations_->convolutions = std::move(kernel); }
 
 void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;

@@ -37,7 +37,9 @@ class Model {
   void wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr<Unit>)>& wrap);
 
   void set_block_operations(std::shared_ptr<const BlockOperations> operations);
-  const std::shared_ptr<const BlockOperations>& block_operations() const { return operations_->operations; }
+  const std::shared_ptr<const BlockOperations>& block_operations() const { return implementations_->operations; }
+  /// null: libtorch's alone.
+  void set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel);
 
   /// Rearranges the 4-D parameters in memory; they stay the same tensors. Before anything looks at their storage (optimizer, reducer).
   void to_memory_format(at::MemoryFormat format);
@@ -58,7 +60,7 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::shared_ptr<BlockOperationsSlot> operations_;
+  std::shared_ptr<Implementations> implementations_;
   double flops_per_sample_ = 0;
   SampleShape output_shape_;
 };

@@ -5,7 +5,7 @@
 namespace trainopt {
 namespace {
 
-using Operations = std::shared_ptr<BlockOperationsSlot>;
+using Operations = std::shared_ptr<const Implementations>;
 
 class Stem : public Unit {
  public:
@@ -13,7 +13,7 @@ class Stem : public Unit {
       : pools_(kind == StemKind::imagenet),
         conv1_(builder, "conv1", pools_ ? Conv2d::Shape{channels, 64, 7, 2, 3} : Conv2d::Shape{channels, 64, 3, 1, 1}),
         bn1_(builder, "bn1", 64),
-        slot_(builder.operations()) {}
+        slot_(builder.implementations()) {}
 
   std::string name() const override { return "stem"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
@@ -45,7 +45,7 @@ struct Downsample {
 
 class Block : public Unit {
  public:
-  Block(Builder& builder, std::string name) : name_(std::move(name)), slot_(builder.operations()) {}
+  Block(Builder& builder, std::string name) : name_(std::move(name)), slot_(builder.implementations()) {}
   std::string name() const override { return name_; }
 
  protected:
@@ -125,7 +125,7 @@ class Bottleneck : public Block {
 
 class Head : public Unit {
  public:
-  Head(Builder& builder, int64_t in, int64_t classes) : fc_(builder, "fc", in, classes), slot_(builder.operations()) {}
+  Head(Builder& builder, int64_t in, int64_t classes) : fc_(builder, "fc", in, classes), slot_(builder.implementations()) {}
   std::string name() const override { return "head"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return slot_->operations->head(input, fc_, context);

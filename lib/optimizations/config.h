@@ -18,6 +18,7 @@ struct OptimizationsConfig {
   Switch<host_allocator::Config> host_allocator;
   bool fused_optimizer = false;
   bool fused_kernels = false;
+  bool winograd = false;
   bool cuda_graph = false;
 };
 template <class V>
@@ -31,6 +32,7 @@ void describe(V& v, OptimizationsConfig& c) {
   v.toggle("host_allocator", c.host_allocator, "CPU tensors from a caching allocator instead of malloc.");
   v.field("fused_optimizer", c.fused_optimizer, "One operation updates all parameters instead of several for each.");
   v.field("fused_kernels", c.fused_kernels, "Batch-norm with addition, ReLU and max-pool, the average pool and the loss in as few passes over memory as they can have, as NHWC.");
+  v.field("winograd", c.winograd, "3×3 convolutions with a quarter of the multiplications, on a CPU, as NHWC.");
   v.field("cuda_graph", c.cuda_graph, "The step is recorded once and replayed; needs fused_optimizer.");
 }
 

@@ -11,6 +11,7 @@
 #include "optimizations/set_to_none/set_to_none.h"
 #include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
+#include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
 #include "train/dump.h"
 
@@ -98,6 +99,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   // The step
   pass("channels_last",      o.channels_last, channels_last::apply);
   pass("fused_kernels",      o.fused_kernels, fused_kernels::apply);
+  pass("winograd",           o.winograd, winograd::apply);
   pass("tf32",               o.tf32, tf32::apply);
   pass("cudnn_benchmark",    o.cudnn_benchmark, cudnn_benchmark::apply);
   pass("amp",                o.amp, amp::apply);

@@ -31,10 +31,14 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     const std::string_view name = function.name();
     if (function.scope() == at::RecordScope::USER_SCOPE) return in_optimizer = name == kOptimizerLabel;
     if (depth++ == 0 && in_optimizer) ++seen.optimizer_operations;
-    if (name == "aten::_convolution")
+    if (name == "aten::_convolution" || name == kFloat32ConvolutionLabel)
       convolution(function.inputs(), true);
-    else if (name == "aten::convolution_backward")
+    else if (name == "aten::convolution_backward" || name == kFloat32ConvolutionGradientLabel)
       convolution(function.inputs(), false);
+    else if (name == kWinogradLabel && at::GradMode::is_enabled())
+      winograd(function.inputs());
+    else if (name == kWinogradGradientLabel)
+      ++seen.winograd_gradients;
     else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
       product(function.inputs());
     else if (name == "aten::_to_copy")
@@ -57,7 +61,13 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     if (inputs.empty() || !inputs[0].isTensor()) return;
     const at::Tensor& input = inputs[0].toTensor();
     ++seen.convolution_types[type_name(input.scalar_type())];
-    if (!forward || input.dim() != 4) return;
+    if (forward && input.dim() == 4) convolved(input);
+  }
+  void winograd(c10::ArrayRef<const c10::IValue> inputs) {
+    ++seen.winograd_convolutions;
+    convolved(inputs.at(0).toTensor());
+  }
+  void convolved(const at::Tensor& input) {
     ++seen.convolution_inputs;
     // A one-channel or 1×1 image is stored the same either way; suggest_memory_format settles those by strides.
     if (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast) ++seen.channels_last_inputs;

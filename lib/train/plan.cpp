@@ -18,6 +18,7 @@ std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const 
   auto model = std::make_unique<Model>(make_model(config, input, device, seed));
   if (memory_format != at::MemoryFormat::Contiguous) model->to_memory_format(memory_format);
   if (operations) model->set_block_operations(operations);
+  model->set_convolutions(convolutions);
   return model;
 }
 

@@ -38,6 +38,7 @@ struct ModelPlan {
   InputShape input;                                              ///< of one sample
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
   std::shared_ptr<const BlockOperations> operations;             ///< null: the plain ones
+  std::shared_ptr<const ConvolutionKernel> convolutions;         ///< null: libtorch's alone
   int64_t parameters = 0;                                        ///< how many numbers
   double flops_per_sample = 0;                                   ///< forward; a multiply-add counts two
 

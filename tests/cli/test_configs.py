@@ -40,7 +40,7 @@ def test_every_rung_adds_what_its_name_says():
         {"optimizations.device_preprocess": True},
         {"optimizations.set_to_none": True},
         {"optimizations.amp": True, "data.batch_size": 1024},
-        {"optimizations.fused_kernels": True, "optimizations.fused_optimizer": True, "optimizations.cuda_graph": True},
+        {"optimizations.fused_kernels": True, "optimizations.winograd": True, "optimizations.fused_optimizer": True, "optimizations.cuda_graph": True},
         {"optimizations.channels_last": True},
         {"optimizations.tf32": True, "optimizations.cudnn_benchmark": True},
         {"optimizations.device_preprocess.resize": True, "optimizations.host_allocator": True, "data.persistent_workers": True},

@@ -1,7 +1,11 @@
 #include "optimizations/amp/amp.h"
+#include "optimizations/amp/float32_convolutions.h"
 #include "support/catch.h"
 #include "support/parameters.h"
 #include "train/plan.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -51,4 +55,33 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
   CHECK(step(1.0) == 0);
   CHECK(step(1.0) == 0);
   CHECK(part->loss_scale().item<float>() == 8);                           // doubled after two good steps
+}
+
+TEST_CASE("convolutions of 16 bits that reckon in float32 give what libtorch's give, and their gradients") {
+  at::manual_seed(6);
+  for (const auto type : {at::kBFloat16, at::kHalf})
+    for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1}, {.in = 5, .out = 7, .kernel = 1}, {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3}}) {
+      const at::Tensor x = at::randn({2, shape.in, 11, 9}).requires_grad_(), w = at::randn({shape.out, shape.in, shape.kernel, shape.kernel}).requires_grad_();
+      const auto with = [&](const auto& convolve) {
+        const AutocastGuard autocast(at::kCPU, type);
+        const at::Tensor y = convolve();
+        CHECK(y.scalar_type() == type);
+        const auto gradients = torch::autograd::grad({y}, {x, w}, {at::ones_like(y)});
+        return std::vector<at::Tensor>{y, gradients[0], gradients[1]};
+      };
+      const auto kernel = amp::make_float32_convolutions(nullptr);
+      const auto ours = with([&] { return kernel->forward(shape, x, w); }), theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
+      for (size_t i = 0; i < ours.size(); ++i) {
+        CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
+        CHECK(at::allclose(ours[i].to(at::kFloat), theirs[i].to(at::kFloat), 2e-2, 2e-2));
+      }
+    }
+}
+
+TEST_CASE("in float32 only what autocast would have changed, and what nobody else takes") {
+  const auto kernel = amp::make_float32_convolutions(nullptr);
+  const Conv2d::Shape shape{.in = 8, .out = 12, .kernel = 3};
+  CHECK_FALSE(kernel->takes(shape, at::ones({1, 8, 4, 4})));
+  const AutocastGuard autocast(at::kCPU, at::kBFloat16);
+  CHECK(kernel->takes(shape, at::ones({1, 8, 4, 4})));
 }

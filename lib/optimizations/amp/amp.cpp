@@ -1,5 +1,6 @@
 #include "optimizations/amp/amp.h"
 
+#include "optimizations/amp/float32_convolutions.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -94,7 +95,12 @@ Outcome apply(Plan& plan, const Config& config) {
   else
     plan.precision.fill("amp", "bfloat16 autocast",
                         [](const BuildContext& context) { return std::make_unique<Autocast>(context.device, at::kBFloat16); });
-  return Outcome::applied(type == at::kHalf ? "float16 with a loss scale" : "bfloat16",
+  std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
+  if (plan.device.is_cpu() && !cpu_convolves(type)) {
+    plan.model.convolutions = make_float32_convolutions(plan.model.convolutions);
+    what += " in memory; this CPU has no instructions for it, so that convolutions reckon in float32";
+  }
+  return Outcome::applied(what,
                           [type](const Observations& seen) { return receipt(seen, type); });
 }
 

@@ -1,0 +1,67 @@
+#include "optimizations/amp/float32_convolutions.h"
+
+#include "kernels/cpu/by_type.h"
+#include "train/observations.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace trainopt::amp {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Convolution : torch::autograd::Function<Convolution> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, int64_t stride, int64_t padding) {
+    const at::DisableRecordFunctionGuard unseen;   // as float32, which is our own matter
+    context->save_for_backward({input, weight});
+    context->saved_data["stride"] = stride;
+    context->saved_data["padding"] = padding;
+    return at::convolution(input.to(at::kFloat), weight, {}, {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1).to(input.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto kept = context->get_saved_variables();
+    const at::Tensor &input = kept[0], &weight = kept[1];
+    RECORD_FUNCTION(kFloat32ConvolutionGradientLabel, std::vector<c10::IValue>({input}));
+    const at::DisableRecordFunctionGuard unseen;
+    const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
+    const auto [of_input, of_weight, of_bias] =
+        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight, std::nullopt, {stride, stride}, {padding, padding}, {1, 1}, false,
+                                 {0, 0}, 1, {context->needs_input_grad(0), context->needs_input_grad(1), false});
+    return {of_input.defined() ? of_input.to(input.scalar_type()) : of_input, of_weight, {}, {}};
+  }
+};
+
+class Float32Convolutions : public ConvolutionKernel {
+ public:
+  explicit Float32Convolutions(std::shared_ptr<const ConvolutionKernel> other) : other_(std::move(other)) {}
+
+  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override { return at::autocast::is_autocast_enabled(at::kCPU) || asks_other(shape, input); }
+
+  at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
+    if (asks_other(shape, input)) return other_->forward(shape, input, weight);
+    const at::Tensor x = input.to(at::autocast::get_autocast_dtype(at::kCPU));
+    RECORD_FUNCTION(kFloat32ConvolutionLabel, std::vector<c10::IValue>({x}));
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
+    return Convolution::apply(x, weight, shape.stride, shape.padding);
+  }
+
+ private:
+  bool asks_other(const Conv2d::Shape& shape, const at::Tensor& input) const { return other_ && other_->takes(shape, input); }
+
+  std::shared_ptr<const ConvolutionKernel> other_;
+};
+
+}  // namespace
+
+bool cpu_convolves(at::ScalarType type) { return has_sixteen() && (type != at::kHalf || __builtin_cpu_supports("avx512fp16")); }
+
+std::shared_ptr<const ConvolutionKernel> make_float32_convolutions(std::shared_ptr<const ConvolutionKernel> other) {
+  return std::make_shared<Float32Convolutions>(std::move(other));
+}
+
+}  // namespace trainopt::amp

@@ -1,0 +1,13 @@
+// The convolutions of a network by Winograd's filtering, with their gradients.
+#pragma once
+
+#include "model/layers.h"
+
+#include <memory>
+
+namespace trainopt::winograd {
+
+/// Takes convolutions of 3×3 with stride 1 and padding 1 on the CPU where that pays. Inputs that are not channels-last are converted.
+std::shared_ptr<const ConvolutionKernel> make_convolutions();
+
+}  // namespace trainopt::winograd

@@ -1,0 +1,22 @@
+#include "kernels/cpu/sixteen.h"
+#include "optimizations/winograd/cpu/product_loops.h"
+#include "optimizations/winograd/cpu/tile_loops.h"
+
+namespace trainopt::winograd {
+
+template <class T>
+const TileKernels<T>& tiles_of_sixteen() {
+  static constexpr TileKernels<T> kKernels = tiles_of<Sixteen, T>();
+  return kKernels;
+}
+
+template const TileKernels<float>& tiles_of_sixteen();
+template const TileKernels<c10::BFloat16>& tiles_of_sixteen();
+template const TileKernels<c10::Half>& tiles_of_sixteen();
+
+const ProductKernels<float>& products_of_sixteen() {
+  static constexpr ProductKernels<float> kKernels = products_of<Sixteen, 12, 8, 2, float>();
+  return kKernels;
+}
+
+}  // namespace trainopt::winograd

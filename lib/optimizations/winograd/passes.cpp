@@ -1,0 +1,150 @@
+#include "optimizations/winograd/passes.h"
+
+#include "base/error.h"
+#include "kernels/cpu/by_type.h"
+#include "optimizations/winograd/tiles.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+namespace trainopt::winograd {
+namespace {
+
+/// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the next; but of so many that a place's weights
+/// are worth reading.
+constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastTiles = 128;
+/// Tiles, or outputs of weights, that one thread takes at a time.
+constexpr int64_t kGrain = 8;
+
+template <class F>
+auto by_image_type(const at::Tensor& x, const F& work) {
+  if (x.scalar_type() == at::kDouble) return work(double());
+  return by_type(x, work);
+}
+
+at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// Transformed numbers with their memory.
+template <class W>
+struct Room : Transformed<W> {
+  Room(int64_t by_rows, int64_t by_channels) : Transformed<W>{.at = nullptr, .place = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+    // Between places lies a line of the cache: otherwise those of one tile would often fall into one set of it.
+    memory_ = at::empty({kPlaces * this->place}, c10::CppTypeToScalarType<W>::value);
+    this->at = memory_.template mutable_data_ptr<W>();
+  }
+
+ private:
+  at::Tensor memory_;
+};
+
+Grid grid_of(const at::Tensor& image) { return {.images = image.size(0), .height = image.size(2), .width = image.size(3)}; }
+
+/// The weights' first or second channels as rows, the others as channels.
+template <class W>
+Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turned) {
+  const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
+  Room<W> to(w.size(0), w.size(1));
+  by_image_type(w, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_same_v<Work<T>, W>)
+      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) { tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to); });
+    else throw BrokenInvariant("float64 weights go with float64 images, and no others");
+  });
+  return to;
+}
+
+int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
+  return std::min(grid.tiles(), std::max(kLeastTiles, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
+}
+
+/// Calls work(first, end) for block after block.
+template <class F>
+void in_blocks(const Grid& grid, int64_t block, const F& work) {
+  for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
+}
+
+/// Calls work(place, begin, end) for pieces of [0, count) at every place, in parallel; pieces begin at multiples of kPieces.
+template <class F>
+void at_places(int64_t count, const F& work) {
+  constexpr int64_t kPiece = 96;   // of all rows that are taken at once a multiple
+  const int64_t pieces = (count + kPiece - 1) / kPiece;
+  at::parallel_for(0, kPlaces * pieces, 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {   // pieces of one place at once
+      const int64_t place = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
+      work(place, first * kPiece, std::min(count, last * kPiece));
+      begin += last - first;
+    }
+  });
+}
+
+/// With T the images' type. `weights`: channels in × channels out.
+template <class T>
+at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weights) {
+  const at::Tensor x = nhwc(image);
+  const Grid grid = grid_of(x);
+  const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  TRAINOPT_CHECK(x.size(1) == in && in % kPanel == 0 && out % kPanel == 0);
+  at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
+  const Room<Work<T>> inputs(block, in), outputs(block, out);
+  const auto& kernels = tile_kernels<T>();
+  in_blocks(grid, block, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs); });
+    at_places(last - first, [&](int64_t place, int64_t begin, int64_t end) { product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs); });
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>()); });
+  });
+  return y;
+}
+
+template <class T>
+Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
+  const Grid grid = grid_of(x);
+  const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  TRAINOPT_CHECK(in % kPanel == 0 && out % kPanel == 0);
+  const Room<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
+  const auto& kernels = tile_kernels<T>();
+  in_blocks(grid, block, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
+    });
+    at_places(out / kPanel, [&](int64_t place, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().outer_product(gradients, inputs, place, last - first, begin * kPanel, end * kPanel, first > 0, sums);
+    });
+  });
+  return sums;
+}
+
+}  // namespace
+
+double saving(int64_t height, int64_t width) {
+  const Grid grid{.images = 1, .height = height, .width = width};
+  return static_cast<double>(height * width * kKernel * kKernel) / static_cast<double>(grid.tiles() * kPlaces);
+}
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
+  return by_image_type(input, [&](auto type) { return convolved<decltype(type)>(input, transformed_weights<Work<decltype(type)>>(weight, false, false)); });
+}
+
+// The same with the other channels, and with weights turned by half a turn.
+at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight) {
+  return by_image_type(output_gradient, [&](auto type) { return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true)); });
+}
+
+at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type) {
+  const at::Tensor x = nhwc(input), g = nhwc(output_gradient.to(x.scalar_type()));
+  at::Tensor result = at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
+  by_image_type(x, [&](auto of_image) {
+    const auto sums = transformed_weight_gradient<decltype(of_image)>(g, x);
+    by_image_type(result, [&](auto of_weight) {
+      using T = decltype(of_weight);
+      if constexpr (std::is_same_v<Work<T>, Work<decltype(of_image)>>)
+        at::parallel_for(0, sums.rows, kGrain, [&](int64_t begin, int64_t end) { tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>()); });
+      else throw BrokenInvariant("float64 weights go with float64 images, and no others");
+    });
+  });
+  return result;
+}
+
+}  // namespace trainopt::winograd
