@@ -43,13 +43,38 @@ def checkpoint(folder, step):
     return folder / f"checkpoints/step-{step:08}"
 
 
-def wait_until(happened, process, seconds=60):
+def wait_until(happened, process, seconds=180):
     """Of a running process; what `happened` gave."""
     end = time.monotonic() + seconds
     while not (found := happened()):
-        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()   # what it said can be read to its end then
+            raise AssertionError(process.communicate())
         time.sleep(0.001)
     return found
+
+
+def wait_until_asleep(process):
+    """Until its main thread waits and goes on waiting, as one that hangs does: writing to a slow disk or being without a core is another state."""
+    def looks():
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        return [line for line in lines if line.startswith(("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"))]
+
+    def asleep():
+        before = looks()
+        time.sleep(0.3)
+        return "sleeping" in before[0] and looks() == before
+
+    wait_until(asleep, process)
+
+
+def has_taken_signals(pid):
+    """A second signal of the same number before the first was taken would be none; a process that has ended takes no more."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return int(re.search(r"^ShdPnd:\s*(\w+)", status, re.M)[1], 16) == 0
 
 
 def wait_for_step(process, step):
@@ -77,21 +102,22 @@ class Result:
 
 class Program:
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.started = folder, []
 
     def environment(self):
         """Without GPUs unless the caller chose some: what is tested here is the same on every machine."""
         return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
 
-    def __call__(self, *arguments, timeout=120, env=None, before=None):
+    def __call__(self, *arguments, timeout=300, env=None, before=None):
         """`before` runs in the new process ahead of the program."""
         done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=timeout, env=env or self.environment(), preexec_fn=before)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments):
-        return subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.started.append(subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                             stderr=subprocess.PIPE, text=True, env=self.environment()))
+        return self.started[-1]
 
     def write(self, name, text):
         path = self.folder / name
@@ -112,7 +138,12 @@ class Program:
 
 @pytest.fixture
 def trainopt(tmp_path):
-    return Program(tmp_path)
+    program = Program(tmp_path)
+    yield program
+    for process in program.started:   # an endless run of a test that failed would slow down all that follow
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="session")

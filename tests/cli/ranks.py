@@ -45,7 +45,7 @@ class Ranks:
         env = {**self.program.environment(), **{name: str(value) for name, value in place.items()}}
         return self.start([*under, PROGRAM, *arguments], env=env, **how)
 
-    def ended(self, seconds=90):
+    def ended(self, seconds=240):
         """The results, once all have ended; whoever has not by then is killed, and that is a failure."""
         try:
             end = time.monotonic() + seconds
@@ -62,7 +62,7 @@ class Ranks:
             texts.append(file.read())
         return Result(self.processes[number].poll(), *texts)
 
-    def until(self, happened, seconds=60):
+    def until(self, happened, seconds=180):
         end = time.monotonic() + seconds
         while not (found := happened()):
             assert all(process.poll() is None for process in self.processes) and time.monotonic() < end, self.ended(0)

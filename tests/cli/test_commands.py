@@ -122,7 +122,7 @@ def test_reader_that_goes_away(trainopt):
     process = trainopt.start("options")
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(60) in (0, 8, -13), process.stderr.read()
+    assert process.wait(180) in (0, 8, -13), process.stderr.read()
 
 
 def test_options_are_readable_without_a_terminal(trainopt):

@@ -145,10 +145,17 @@ def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
         if "8 blocks" in line or "12 blocks" in line:
             break
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "until it was stopped" in out
     assert json.loads((trainopt.folder / "out/result.json").read_text())["ended"] == "stopped"
+
+
+def goes_on(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def arms_of(process):
@@ -166,7 +173,7 @@ def started_apart(trainopt, recipe):
 def test_an_arm_that_is_killed_ends_it(trainopt, recipe):
     process = started_apart(trainopt, recipe)
     os.kill(arms_of(process)[-1], signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 7 and "was ended by signal 9" in err, err
 
 
@@ -175,9 +182,9 @@ def test_arms_do_not_outlive_the_comparison(trainopt, recipe):
     arms = arms_of(process)
     assert len(arms) == 2
     process.kill()
-    process.communicate(timeout=60)
-    for _ in range(200):
-        if not any(os.path.exists(f"/proc/{pid}/task") and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" for pid in arms):
+    process.communicate(timeout=180)
+    for _ in range(1200):
+        if not any(goes_on(pid) for pid in arms):
             return
         time.sleep(0.05)
     pytest.fail("an arm goes on")
@@ -191,10 +198,10 @@ def test_a_small_budget_goes_to_the_total_first(trainopt, recipe):
 
 def test_budget(trainopt, recipe):
     began = time.monotonic()
-    answer = trainopt("compare", recipe, recipe, "--budget", "3s", "--turn", "5ms", "--min-effect", "0.0001%", "--json").json()
+    answer = trainopt("compare", recipe, recipe, "--budget", "3s", "--turn", "5ms", "--min-effect", "0.0001%", "--level", "99.99%", "--json").json()
     assert answer["ended"] == "budget" and answer["verdict"] == "inconclusive"
     assert any("takes about" in warning for warning in answer["warnings"])
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120
 
 
 def test_ablate(trainopt, recipe):

@@ -91,7 +91,7 @@ def test_files_that_change_in_mid_epoch(trainopt, workers, change):
     trainopt.write("bad.yaml", FOLDER)
     process = trainopt.start("run", "bad.yaml", "--run-dir", "out", "train.max_steps=1000000", f"data.num_workers={workers}")
     metrics = trainopt.folder / "out/metrics.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
     for name in names:
@@ -103,7 +103,7 @@ def test_files_that_change_in_mid_epoch(trainopt, workers, change):
         else:
             path.unlink()
             path.mkdir()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 3 and "cannot use the sample images/" in err, (process.returncode, out, err)
     # One that is being replaced may be met before its folder is there.
     reasons = {"deleted": ["No such file"], "shrunk": ["PNG: "], "replaced": ["Is a directory", "No such file"]}[change]

@@ -112,12 +112,12 @@ def test_usr1_then_term_saves(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=100000000", "--quiet", "checkpoint.background=false")
     file = trainopt.folder / "out/metrics.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode in (128 + signal.SIGUSR1, 128 + signal.SIGTERM)
     end = summary(trainopt.folder / "out")
     assert end["status"] == "stopped" and "saved as step-" in end["reason"], end

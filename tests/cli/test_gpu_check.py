@@ -96,7 +96,7 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     done = script(OURS, *command, "--only", "tests", "--minutes", "0")
     assert done.returncode == 1 and "tests: ok" in done.stdout, done
     executable(build / "tests/gpu/test_gpu", "#!/bin/sh\nexec sleep 600\n")
-    done = script(OURS, *command, "--only", "tests", "--minutes", "0.15")
+    done = script(OURS, *command, "--only", "tests", "--minutes", "0.25")
     assert "gpu_check: tests, " in done.stderr and "tests: ok" in done.stdout, done
     done = script(OURS, *command[:-2], "--only", "tests")
     assert done.returncode == 2 and "of another --set; name a new folder" in done.stderr, done

@@ -43,7 +43,7 @@ def shell(trainopt):
     (tools / "srun").write_text(SRUN)
     (tools / "srun").chmod(0o755)
     (trainopt.folder / "configs").symlink_to(CHECKOUT / "configs")
-    env = {**trainopt.environment(), **MPIRUN, "PATH": f"{tools}:{os.environ['PATH']}"}
+    env = {**trainopt.environment(), **MPIRUN, "PATH": f"{tools}:{os.environ['PATH']}", "PET_MASTER_PORT": str(free_port())}   # torchrun's own is always the same
     return lambda job, words: job.start([shutil.which(words[0], path=env["PATH"]), *words[1:]], env=env)
 
 

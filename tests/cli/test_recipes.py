@@ -119,14 +119,18 @@ def test_all_problems_at_once(trainopt):
     ("wide", b"{" + b",".join(b"k%d: 1" % i for i in range(45_000)) + b"}"), ("escape", b'name: "\\N"\n'),
     ("bomb", b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 10))),
 ], ids=lambda value: value if isinstance(value, str) else "")
-def test_hostile_files(trainopt, cost_of_tiny, name, content):
+def test_hostile_files(trainopt, name, content):
     trainopt.write("bad.yaml", content if isinstance(content, bytes) else b"")
     if isinstance(content, int):
         os.truncate(trainopt.folder / "bad.yaml", content)
     result = trainopt.refused("check", "bad.yaml", says=["bad.yaml"])
     assert len(result.err) < 20000, name
-    seconds, mebibytes = (bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost_of_tiny))
-    assert seconds < 1 and mebibytes < 100, (name, seconds, mebibytes)
+    trainopt.write("tiny.yaml", TINY)
+    for _ in range(5):   # what starting the program takes differs by as much on a busy machine; what is too much is so each time
+        seconds, mebibytes = (bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost(trainopt.folder, "tiny.yaml")))
+        if seconds < 1 and mebibytes < 100:
+            return
+    pytest.fail(f"{name}: {seconds} s, {mebibytes} MiB")
 
 
 def cost(folder, recipe):
@@ -135,13 +139,6 @@ def cost(folder, recipe):
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
-@pytest.fixture(scope="module")
-def cost_of_tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cost")
-    (folder / "tiny.yaml").write_text(TINY)
-    return cost(folder, "tiny.yaml")
 
 
 def test_a_file_without_end(trainopt):

@@ -58,7 +58,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(trainopt):
         process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint={keep_last: 100, resume: auto}")
         wait_for_step(process, stops[-1] + 2 if stops else 2)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
         got = summary(out)
         assert process.returncode == got["exit_code"] == 128 + number
         assert got["status"] == "stopped" and f"signal {number:d}" in got["reason"] and got["resumed_from"] == (stops[-1] if stops else None)
@@ -149,7 +149,7 @@ def test_a_stop_during_an_evaluation(pictures):
     wait_for_step(process, 1)
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     out = pictures.folder / "out"
     got = summary(out)
     assert (process.returncode, got["status"], got["steps"], got["evaluation"], saved_steps(out)) == (143, "stopped", 1, None, [1])
@@ -170,7 +170,7 @@ def test_a_stop_while_a_checkpoint_is_being_written(trainopt):
         wait_until(lambda: set(saved_steps(out)) - set(before), process)
         wait_until(lambda: list(out.glob("checkpoints/.step-*/rank-0000.safetensors")), process)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
         assert process.returncode == code and trainopt("checkpoint", "verify", "out").code == 0
     steps = saved_steps(out)[-1] + 2
     resumed(trainopt, steps, *large)

@@ -209,7 +209,7 @@ def test_signals_end_the_run_after_saving(trainopt, number):
     while not re.match(r"\s*step\s", process.stdout.readline()):
         assert process.poll() is None, process.stderr.read()
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode == 128 + number
     got = summary(trainopt.folder / "out")
     assert (got["status"], got["exit_code"]) == ("stopped", 128 + number) and got["steps"] > 0
@@ -230,7 +230,7 @@ def test_a_signal_ends_the_last_evaluation(trainopt):
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     try:
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM
@@ -244,7 +244,7 @@ def test_a_closed_console_does_not_end_the_run(trainopt):
     process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=300")
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(60) == 0, process.stderr.read()
+    assert process.wait(180) == 0, process.stderr.read()
     assert summary(trainopt.folder / "out")["status"] == "done" and len(records(trainopt.folder / "out")) == 300
 
 

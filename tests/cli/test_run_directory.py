@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import TINY, checkpoint, records, saved_steps, summary, wait_until
+from conftest import TINY, checkpoint, records, saved_steps, summary, wait_until, wait_until_asleep
 
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.background=false"]
 
@@ -16,6 +16,7 @@ def test_one_run_a_directory(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", *SAVES, "--inject", "hang@3+", "--run-dir", "out")
     wait_until(lambda: checkpoint(trainopt.folder / "out", 2).exists(), process)
+    wait_until_asleep(process)   # and writes nothing more
     before = {path: path.read_bytes() for path in (trainopt.folder / "out").rglob("*")
               if path.is_file() and path.name != "telemetry.jsonl"}
     for path in ("out", "out/../out/"):

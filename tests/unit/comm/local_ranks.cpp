@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -151,11 +152,13 @@ TEST_CASE("the first rank that fails gives the exit code and is named") {
   CHECK(one.end() == 5);
   CHECK(one.errors() == "trainopt: rank 0 ended with exit code 5\n");
 
-  Launcher first(ranks_that("test $RANK = 1 && exit 3; sleep 0.5; exit 7", 3));
+  // The others go on until rank 1 is about to fail, and a little longer.
+  const std::string others = "until test -e failing; do sleep 0.02; done; sleep 0.5; exit 7";
+  Launcher first(ranks_that("test $RANK = 1 && touch failing && exit 3; " + others, 3));
   CHECK(first.end() == 3);
   CHECK(first.errors() == "trainopt: rank 1 ended with exit code 3; the others ended too\n");
 
-  Launcher killed(ranks_that("test $RANK = 1 && kill -9 $$; sleep 0.5; exit 7"));
+  Launcher killed(ranks_that("test $RANK = 1 && touch failing && kill -9 $$; " + others));
   CHECK(killed.end() == 7);
   CHECK(killed.errors() == "trainopt: rank 1 was killed by signal 9 (Killed); the others ended too\n");
 
@@ -286,7 +289,12 @@ TEST_CASE("a reader that goes away ends no rank") {
 
 TEST_CASE("a reader that does not read keeps no signal from the ranks") {
   const Piped launcher(ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done"));
-  ::usleep(500000);   // the pipe is full
+  int before = 0, waiting = 0;
+  Launcher::wait_until([&] {   // the pipe is full: nothing is added any more
+    before = waiting;
+    ::usleep(300000);
+    return ::ioctl(launcher.pipe[0], FIONREAD, &waiting) != 0 || (waiting > 0 && waiting == before);
+  });
   ::kill(launcher.process, SIGTERM);
   CHECK(launcher.end() == 143);
   ::close(launcher.pipe[0]);

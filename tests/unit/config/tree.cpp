@@ -3,20 +3,20 @@
 
 #include <sys/resource.h>
 
-#include <chrono>
+#include <ctime>
 
 using namespace trainopt;
 using namespace trainopt::config_test;
 
 namespace {
 
-/// Runs quickly, says what is wrong, and reads nothing.
+/// Takes less than a second of the CPU's time, says what is wrong, and reads nothing.
 void check_rejected(const std::string& text, const std::string& message) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const std::string error = error_of(text);
   CHECK_THAT(error, ContainsSubstring(message));
   CHECK(error.size() < 1000);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  CHECK(std::clock() - start < CLOCKS_PER_SEC);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
 TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
   std::string text;
   for (int i = 0; i < 45'000; ++i) text += fmt::format("k{}: 1\n", i);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   TemporaryFile file(text);
   try {
     load<Recipe>({{file.path()}, {}});
@@ -98,7 +98,7 @@ TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
     CHECK_THAT(errors.what(), ContainsSubstring("and 44900 more"));
   }
   if (kSanitized) return;
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  CHECK(std::clock() - start < CLOCKS_PER_SEC);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   CHECK(usage.ru_maxrss < 100 * 1024);   // KiB; the peak of all tests so far

@@ -135,8 +135,8 @@ TEST_CASE("the bench tells who waits") {
   data.batch_size = 4;
   data.num_workers = 2;
   auto slow = std::make_shared<ProbeDataset>(1000, 4);
-  slow->microseconds = 300;
-  const LoaderBenchOptions bench{.warmup_batches = 2, .batches = 40, .seconds = 5};
+  slow->microseconds = 1000;
+  const LoaderBenchOptions bench{.warmup_batches = 2, .batches = 40, .seconds = 60};
   const auto loading = run_loader_bench(*make_loader(data, slow, {}), bench);
   REQUIRE(loading.batches == 40);
   REQUIRE(loading.samples == 160);
@@ -145,7 +145,7 @@ TEST_CASE("the bench tells who waits") {
   CHECK_THAT(loading.verdict, ContainsSubstring("consumer waits"));
   const auto fast = std::make_shared<ProbeDataset>(1000, 4);
   const auto training = run_loader_bench(*make_loader(data, fast, {}), bench,
-                                         [](const HostBatch&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+                                         [](const HostBatch&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   CHECK(training.wait_pct < 20);
   CHECK_THAT(training.verdict, ContainsSubstring("workers wait"));
   data.num_workers = 0;

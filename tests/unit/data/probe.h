@@ -90,10 +90,16 @@ inline int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-/// Waits up to a second; a joined thread may stay visible in /proc for a moment.
+/// Waits for it up to half a minute.
+template <class Happened>
+bool happens(const Happened& happened) {
+  for (int i = 0; i < 30000 && !happened(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return happened();
+}
+
+/// A joined thread may stay visible in /proc for a moment, also while `count` was taken.
 inline bool threads_come_down_to(int64_t count) {
-  for (int i = 0; i < 1000 && thread_count() > count; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return thread_count() == count;
+  return happens([count] { return thread_count() <= count; });
 }
 
 }  // namespace trainopt

@@ -286,7 +286,7 @@ TEST_CASE("a library that takes its time holds up nobody but its own thread") {
     longest = std::max(longest, seconds_since(row.ended));
     sleep_ms(1);
   }
-  CHECK(longest < 0.1);
+  CHECK(longest < 0.25);   // one call takes 0.3 s
   const auto stopped = Clock::now();
   telemetry.stop();
   CHECK(seconds_since(stopped) < 4.5);
@@ -294,15 +294,16 @@ TEST_CASE("a library that takes its time holds up nobody but its own thread") {
 }
 
 TEST_CASE("a library that does not answer is left behind") {
-  const FakeMachine machine("slow_ms 1500\n" + kBusyGpu);
+  const FakeMachine machine("slow_ms 3000\n" + kBusyGpu);
   const CapturedLog log;
-  const auto begin = Clock::now();
+  auto begin = Clock::now();
   {
     Telemetry telemetry({.patience_s = 0.2, .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
-    sleep_ms(50);
+    while (machine.calls() == 0 && seconds_since(begin) < 60) sleep_ms(2);
+    begin = Clock::now();
   }
-  CHECK(seconds_since(begin) < 1);
+  CHECK(seconds_since(begin) < 2);
   CHECK(log.text() == "warning: telemetry is left behind: the GPU's driver does not answer\n");
   machine.play(kBusyGpu);
-  sleep_ms(1700);   // it goes on when nobody waits any more
+  sleep_ms(3200);   // it goes on when nobody waits any more
 }

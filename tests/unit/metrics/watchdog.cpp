@@ -31,19 +31,31 @@ class Flag {
   }
   void wait() {
     std::unique_lock lock(mutex_);
+    awaited_ = true;   // with the lock held until the wait itself gives it up
     changed_.wait(lock, [this] { return set_; });
+  }
+  bool is_awaited() {
+    const std::lock_guard lock(mutex_);
+    return awaited_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool set_ = false;
+  bool set_ = false, awaited_ = false;
 };
 
 /// Its address and length are known well enough to find it in a stack.
 __attribute__((noinline)) void wait_in_a_named_function(Flag& flag) {
   flag.wait();
   asm volatile("" ::: "memory");   // the call above is no tail call
+}
+
+bool sleeps(int thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/status", thread));
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("State:")) return line.find("S (") != std::string::npos;
+  return false;
 }
 
 /// A thread of the process under a name, with its number, blocked in wait_in_a_named_function().
@@ -70,7 +82,7 @@ class BlockedThread {
       start();
     }
     id = known.get();
-    sleep_ms(20);   // from telling its number to waiting
+    for (const auto begin = Clock::now(); !(may_go_.is_awaited() && sleeps(id)) && seconds_since(begin) < 60;) sleep_ms(1);
   }
   ~BlockedThread() {
     may_go_.set();
@@ -137,9 +149,14 @@ TEST_CASE("every thread has a stack: one that hears signals, one that is deaf, a
 
 TEST_CASE("a thread that blocks every signal is listed with the reason, and costs no waiting") {
   const BlockedThread blocked("hears nothing", BlockedThread::Signals::all_blocked), after("hears", BlockedThread::Signals::heard);
-  const auto begin = Clock::now();
-  const auto threads = thread_stacks();
-  CHECK(seconds_since(begin) < 0.9);
+  double quickest = 60;
+  std::vector<ThreadStack> threads;
+  for (int time = 0; time < 5 && quickest >= 0.9; ++time) {   // a busy machine takes long now and then, waiting for an answer always
+    const auto begin = Clock::now();
+    threads = thread_stacks();
+    quickest = std::min(quickest, seconds_since(begin));
+  }
+  CHECK(quickest < 0.9);
   const ThreadStack thread = stack_of(threads, blocked.id);
   CHECK(thread.frames.empty());
   CHECK(thread.no_stack == "it blocks all signals");
@@ -177,8 +194,8 @@ TEST_CASE("a run without progress ends with its stage and all its threads on fil
 }
 
 TEST_CASE("progress keeps the watchdog quiet, also of an unchanging stage") {
-  Watched run(0.25);
-  for (const auto begin = Clock::now(); seconds_since(begin) < 1;) {
+  Watched run(1);   // longer than this thread may be kept from running
+  for (const auto begin = Clock::now(); seconds_since(begin) < 2.5;) {
     run.watchdog.at("forward", 1);
     sleep_ms(5);
   }
@@ -188,10 +205,10 @@ TEST_CASE("progress keeps the watchdog quiet, also of an unchanging stage") {
 }
 
 TEST_CASE("a finished run is watched no more") {
-  Watched run(0.2, 0.2);
+  Watched run(0.5, 0.5);
   run.watchdog.finished();
   run.stop = SIGTERM;
-  sleep_ms(600);
+  sleep_ms(1200);
   CHECK(run.ended == -1);
   CHECK(!std::filesystem::exists(run.folder / "summary.json"));
 }
@@ -200,8 +217,9 @@ TEST_CASE("a run that does not save in time after a signal says so") {
   Watched run(1e9, 0.3);
   sleep_ms(500);
   CHECK(run.ended == -1);
-  run.stop = SIGTERM;
+  run.watchdog.at("forward", 5);
   const auto asked = Clock::now();
+  run.stop = SIGTERM;
   while (run.ended == -1 && seconds_since(asked) < 20) {   // steps that go on do not matter
     run.watchdog.at("forward", 5);
     sleep_ms(2);
@@ -225,12 +243,12 @@ TEST_CASE("time in which the whole process was stopped is not the run's") {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
-    const Watchdog watchdog({.timeout_s = 1.5, .run_dir = folder.path()});
+    const Watchdog watchdog({.timeout_s = 3, .run_dir = folder.path()});
     while (true) ::pause();
   }
   sleep_ms(300);
   ::kill(child, SIGSTOP);
-  sleep_ms(1800);
+  sleep_ms(3300);
   ::kill(child, SIGCONT);
   sleep_ms(300);
   const bool lives = ::waitpid(child, nullptr, WNOHANG) == 0;
@@ -241,9 +259,13 @@ TEST_CASE("time in which the whole process was stopped is not the run's") {
 }
 
 TEST_CASE("a watchdog goes at once") {
-  std::optional<Watched> run(std::in_place, 1800);
-  sleep_ms(30);   // now it sleeps
-  const auto begin = Clock::now();
-  run.reset();
-  CHECK(seconds_since(begin) < 0.15);
+  double quickest = 60;
+  for (int time = 0; time < 5 && quickest >= 0.15; ++time) {
+    std::optional<Watched> run(std::in_place, 1800);
+    sleep_ms(30);   // now it sleeps
+    const auto begin = Clock::now();
+    run.reset();
+    quickest = std::min(quickest, seconds_since(begin));
+  }
+  CHECK(quickest < 0.15);
 }
