@@ -73,7 +73,8 @@ TEST_CASE("convolutions of 16 bits that reckon in float32 give what libtorch's g
       const auto ours = with([&] { return kernel->forward(shape, x, w); }), theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
       for (size_t i = 0; i < ours.size(); ++i) {
         CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
-        CHECK(at::allclose(ours[i].to(at::kFloat), theirs[i].to(at::kFloat), 2e-2, 2e-2));
+        const at::Tensor wanted = theirs[i].to(at::kFloat);
+        CHECK((ours[i].to(at::kFloat) - wanted).norm().item<double>() < 1e-2 * wanted.norm().item<double>());   // some roundings to bfloat16
       }
     }
 }

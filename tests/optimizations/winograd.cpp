@@ -17,7 +17,6 @@
 #include <thread>
 
 using namespace trainopt;
-using namespace trainopt::test;
 using namespace trainopt::winograd;
 
 namespace {

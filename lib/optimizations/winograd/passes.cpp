@@ -14,7 +14,7 @@ namespace {
 
 /// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the next; but of so many that a place's weights
 /// are worth reading.
-constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastTiles = 128;
+constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastTiles = 256;
 /// Tiles, or outputs of weights, that one thread takes at a time.
 constexpr int64_t kGrain = 8;
 
