@@ -48,8 +48,9 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
   at::Tensor copied = at::empty_like(x);
   const auto copy = [&] {
     if (!device.is_cpu()) return void(copied.copy_(x));
-    at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t begin, int64_t end) {
-      const int64_t threads = at::get_num_threads(), bytes = static_cast<int64_t>(x.nbytes());
+    const int64_t threads = at::get_num_threads();   // within parallel_for it is another number
+    at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+      const auto bytes = static_cast<int64_t>(x.nbytes());
       const int64_t first = bytes * begin / threads, last = bytes * end / threads;
       std::memcpy(static_cast<char*>(copied.mutable_data_ptr()) + first, static_cast<const char*>(x.const_data_ptr()) + first, static_cast<size_t>(last - first));
     });
