@@ -16,7 +16,7 @@ Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
 
 at::Tensor Conv2d::forward(const at::Tensor& input) const {
   const auto& kernel = implementations_->convolutions;
-  if (kernel && kernel->takes(shape_, input)) return kernel->forward(shape_, input, weight);
+  if (kernel && kernel->takes(shape_, input)) return kernel->forward(shape_, input, as_autocast(weight, copy_));
   return at::conv2d(input, as_autocast(weight, copy_), {}, shape_.stride, shape_.padding);
 }
 

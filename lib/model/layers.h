@@ -27,12 +27,14 @@ class Conv2d {
   std::shared_ptr<const Implementations> implementations_;
 };
 
-/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width.
+/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width. Any thread may call.
 class ConvolutionKernel {
  public:
   virtual ~ConvolutionKernel() = default;
+  /// Whether it computes this one, by what is known before: shapes, types, device, autocast.
   virtual bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const = 0;
-  /// Of one that it takes. As autocast would have it: of its type where it is on. `weight`: the parameter.
+  /// Of one that it takes: of autocast's type where autocast is on, otherwise of the input's. `weight`: the parameter, or its 16-bit copy where there is one. Gradients of
+  /// gradients are not to be had.
   virtual at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const = 0;
 };
 

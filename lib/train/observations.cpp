@@ -31,14 +31,13 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     const std::string_view name = function.name();
     if (function.scope() == at::RecordScope::USER_SCOPE) return in_optimizer = name == kOptimizerLabel;
     if (depth++ == 0 && in_optimizer) ++seen.optimizer_operations;
-    if (name == "aten::_convolution" || name == kFloat32ConvolutionLabel)
-      convolution(function.inputs(), true);
-    else if (name == "aten::convolution_backward" || name == kFloat32ConvolutionGradientLabel)
-      convolution(function.inputs(), false);
-    else if (name == kWinogradLabel && at::GradMode::is_enabled())
-      winograd(function.inputs());
-    else if (name == kWinogradGradientLabel)
-      ++seen.winograd_gradients;
+    const bool forward = name == kWinogradLabel || name == kFloat32ConvolutionLabel, gradient = name == kWinogradGradientLabel || name == kFloat32ConvolutionGradientLabel;
+    if (name == "aten::_convolution" || name == "aten::convolution_backward" || gradient || (forward && at::GradMode::is_enabled())) {
+      convolution(function.inputs(), forward || name == "aten::_convolution");
+      seen.reckoned_in_float32 += forward || gradient;
+      seen.winograd_convolutions += name == kWinogradLabel;
+      seen.winograd_gradients += name == kWinogradGradientLabel;
+    }
     else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
       product(function.inputs());
     else if (name == "aten::_to_copy")
@@ -61,13 +60,7 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     if (inputs.empty() || !inputs[0].isTensor()) return;
     const at::Tensor& input = inputs[0].toTensor();
     ++seen.convolution_types[type_name(input.scalar_type())];
-    if (forward && input.dim() == 4) convolved(input);
-  }
-  void winograd(c10::ArrayRef<const c10::IValue> inputs) {
-    ++seen.winograd_convolutions;
-    convolved(inputs.at(0).toTensor());
-  }
-  void convolved(const at::Tensor& input) {
+    if (!forward || input.dim() != 4) return;
     ++seen.convolution_inputs;
     // A one-channel or 1×1 image is stored the same either way; suggest_memory_format settles those by strides.
     if (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast) ++seen.channels_last_inputs;

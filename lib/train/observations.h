@@ -29,7 +29,8 @@ struct Observations {
   std::map<std::string, int64_t> product_types;            ///< the same for matrix products
   int64_t weights_cast = 0;                                ///< float32 leaves to 16 bits, by autocast or anybody
   int64_t convolution_inputs = 0, channels_last_inputs = 0;   ///< 4-D inputs of forward convolutions, and those stored as NHWC
-  int64_t winograd_convolutions = 0, winograd_gradients = 0;  ///< of them, those by Winograd's filtering; gradients of one weight and its input are one
+  int64_t winograd_convolutions = 0, winograd_gradients = 0;   ///< of them, those by Winograd's filtering; gradients of one weight and its input are one
+  int64_t reckoned_in_float32 = 0;                         ///< of convolution_types' calls, those whose products and sums are float32 whatever their numbers in memory
   FusedCounts norms{}, average_pools{}, losses{};          ///< of training; what evaluation computes is not the step's
   int64_t optimizer_operations = 0;                        ///< operations of Optimizer::step(), nested ones not counted
   FusedUpdate fused_update;
@@ -60,9 +61,8 @@ std::string type_name(c10::ScalarType type);
 inline constexpr const char *kFusedNormLabel = "trainopt::fused_batch_norm", *kFusedNormGradientLabel = "trainopt::fused_batch_norm_backward";
 inline constexpr const char *kFusedPoolLabel = "trainopt::fused_average_pool", *kFusedPoolGradientLabel = "trainopt::fused_average_pool_backward";
 inline constexpr const char *kFusedLossLabel = "trainopt::fused_cross_entropy", *kFusedLossGradientLabel = "trainopt::fused_cross_entropy_backward";
-/// With the input.
-inline constexpr const char *kWinogradLabel = "trainopt::winograd_convolution", *kWinogradGradientLabel = "trainopt::winograd_convolution_backward";
 /// With the input; gradients too.
+inline constexpr const char *kWinogradLabel = "trainopt::winograd_convolution", *kWinogradGradientLabel = "trainopt::winograd_convolution_backward";
 inline constexpr const char *kFloat32ConvolutionLabel = "trainopt::float32_convolution", *kFloat32ConvolutionGradientLabel = "trainopt::float32_convolution_backward";
 /// Seen once for each such update, with its numbers in FusedUpdate's order; and for each measure.
 inline constexpr const char *kFusedUpdateLabel = "trainopt::fused_update", *kGradientMeasureLabel = "trainopt::gradient_measure";

@@ -50,6 +50,11 @@ void in_bfloat16_nhwc(Recipe& recipe) {
   recipe.optimizations.channels_last = true;
 }
 
+void with_weight_copies(Recipe& recipe) {
+  in_bfloat16(recipe);
+  recipe.optimizations.fused_optimizer = true;
+}
+
 const std::vector<Entry> kMatrix = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
     {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }, Exactness::same_bits},
@@ -66,6 +71,7 @@ const std::vector<Entry> kMatrix = {
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 1e-3},
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_bfloat16},
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_float16},
+    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, with_weight_copies},
     {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
     {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
     {"cuda_graph", [](Recipe& r) { r.optimizations.cuda_graph = true; }, Exactness::same_bits, 0, false},

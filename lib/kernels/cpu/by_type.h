@@ -18,6 +18,7 @@ auto by_type(const at::Tensor& x, const F& work) {
   }
 }
 
+/// Whether this CPU has the instructions that files for sixteen numbers are compiled with.
 inline bool has_sixteen() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }

@@ -1,10 +1,10 @@
 #include "optimizations/amp/float32_convolutions.h"
 
-#include "kernels/cpu/by_type.h"
 #include "train/observations.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -20,7 +20,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     context->save_for_backward({input, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
-    return at::convolution(input.to(at::kFloat), weight, {}, {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1).to(input.scalar_type());
+    return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1).to(input.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -30,9 +30,10 @@ struct Convolution : torch::autograd::Function<Convolution> {
     const at::DisableRecordFunctionGuard unseen;
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
     const auto [of_input, of_weight, of_bias] =
-        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight, std::nullopt, {stride, stride}, {padding, padding}, {1, 1}, false,
+        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), std::nullopt, {stride, stride}, {padding, padding}, {1, 1}, false,
                                  {0, 0}, 1, {context->needs_input_grad(0), context->needs_input_grad(1), false});
-    return {of_input.defined() ? of_input.to(input.scalar_type()) : of_input, of_weight, {}, {}};
+    const auto as = [](const at::Tensor& gradient, const at::Tensor& of) { return gradient.defined() ? gradient.to(of.scalar_type()) : gradient; };
+    return {as(of_input, input), as(of_weight, weight), {}, {}};
   }
 };
 
@@ -58,7 +59,10 @@ class Float32Convolutions : public ConvolutionKernel {
 
 }  // namespace
 
-bool cpu_convolves(at::ScalarType type) { return has_sixteen() && (type != at::kHalf || __builtin_cpu_supports("avx512fp16")); }
+bool cpu_convolves(at::ScalarType type) {
+  const char* const question = type == at::kHalf ? "mkldnn::_is_mkldnn_fp16_supported" : "mkldnn::_is_mkldnn_bf16_supported";   // libtorch's own, before each convolution
+  return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
+}
 
 std::shared_ptr<const ConvolutionKernel> make_float32_convolutions(std::shared_ptr<const ConvolutionKernel> other) {
   return std::make_shared<Float32Convolutions>(std::move(other));

@@ -9,6 +9,8 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace trainopt::winograd {
 namespace {
 
@@ -16,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 /// Below, the transforms cost more than the multiplications that they spare.
-constexpr int64_t kLeastChannels = 32, kLeastTiles = 48;
+constexpr int64_t kLeastChannels = 32, kLeastTiles = 32;
 constexpr double kLeastSaving = 2;
 
 struct Convolution : torch::autograd::Function<Convolution> {
@@ -26,9 +28,9 @@ struct Convolution : torch::autograd::Function<Convolution> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    RECORD_FUNCTION(kWinogradGradientLabel, std::vector<c10::IValue>());
     const auto kept = context->get_saved_variables();
     const at::Tensor &input = kept[0], &weight = kept[1];
+    RECORD_FUNCTION(kWinogradGradientLabel, std::vector<c10::IValue>({input}));
     return {context->needs_input_grad(0) ? input_gradient(gradients[0], weight) : at::Tensor(),
             context->needs_input_grad(1) ? weight_gradient(gradients[0], input, weight.scalar_type()) : at::Tensor()};
   }
@@ -44,9 +46,9 @@ class Convolutions : public ConvolutionKernel {
   }
 
   at::Tensor forward(const Conv2d::Shape&, const at::Tensor& input, const at::Tensor& weight) const override {
-    RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({input}));
-    const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
-    return Convolution::apply(casts ? input.to(at::autocast::get_autocast_dtype(at::kCPU)) : input, weight);
+    const at::Tensor x = at::autocast::is_autocast_enabled(at::kCPU) ? input.to(at::autocast::get_autocast_dtype(at::kCPU)) : input;
+    RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
+    return Convolution::apply(x, weight);
   }
 };
 

@@ -14,9 +14,11 @@ namespace {
 
 /// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the next; but of so many that a place's weights
 /// are worth reading.
-constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastTiles = 256;
-/// Tiles, or outputs of weights, that one thread takes at a time.
+constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
+/// Tiles, or rows of weights, for which a thread is worth its start.
 constexpr int64_t kGrain = 8;
+/// Tiles of a product that go to one thread together: a multiple of the rows that any width takes at once.
+constexpr int64_t kRows = 96;
 
 template <class F>
 auto by_image_type(const at::Tensor& x, const F& work) {
@@ -44,6 +46,7 @@ Grid grid_of(const at::Tensor& image) { return {.images = image.size(0), .height
 /// The weights' first or second channels as rows, the others as channels.
 template <class W>
 Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turned) {
+  TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
   const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
   Room<W> to(w.size(0), w.size(1));
   by_image_type(w, [&](auto type) {
@@ -56,7 +59,7 @@ Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turne
 }
 
 int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
-  return std::min(grid.tiles(), std::max(kLeastTiles, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
+  return std::min(grid.tiles(), std::max(kLeastBlock, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
 }
 
 /// Calls work(first, end) for block after block.
@@ -65,15 +68,14 @@ void in_blocks(const Grid& grid, int64_t block, const F& work) {
   for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
 }
 
-/// Calls work(place, begin, end) for pieces of [0, count) at every place, in parallel; pieces begin at multiples of kPieces.
+/// Calls work(place, begin, end) for parts of [0, count) at every place, in parallel; parts begin at multiples of `piece`.
 template <class F>
-void at_places(int64_t count, const F& work) {
-  constexpr int64_t kPiece = 96;   // of all rows that are taken at once a multiple
-  const int64_t pieces = (count + kPiece - 1) / kPiece;
+void at_places(int64_t count, int64_t piece, const F& work) {
+  const int64_t pieces = (count + piece - 1) / piece;
   at::parallel_for(0, kPlaces * pieces, 1, [&](int64_t begin, int64_t end) {
     while (begin < end) {   // pieces of one place at once
       const int64_t place = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
-      work(place, first * kPiece, std::min(count, last * kPiece));
+      work(place, first * piece, std::min(count, last * piece));
       begin += last - first;
     }
   });
@@ -85,13 +87,13 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   const at::Tensor x = nhwc(image);
   const Grid grid = grid_of(x);
   const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
-  TRAINOPT_CHECK(x.size(1) == in && in % kPanel == 0 && out % kPanel == 0);
+  TRAINOPT_CHECK(x.size(1) == in && in % kPanel == 0 && out % kPanel == 0 && grid.tiles() > 0);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
   const Room<Work<T>> inputs(block, in), outputs(block, out);
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs); });
-    at_places(last - first, [&](int64_t place, int64_t begin, int64_t end) { product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs); });
+    at_places(last - first, kRows, [&](int64_t place, int64_t begin, int64_t end) { product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs); });
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>()); });
   });
   return y;
@@ -101,7 +103,8 @@ template <class T>
 Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
   const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
-  TRAINOPT_CHECK(in % kPanel == 0 && out % kPanel == 0);
+  TRAINOPT_CHECK(in % kPanel == 0 && out % kPanel == 0 && grid.tiles() > 0);
+  TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
   const Room<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
@@ -109,8 +112,8 @@ Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor&
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
       kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
     });
-    at_places(out / kPanel, [&](int64_t place, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().outer_product(gradients, inputs, place, last - first, begin * kPanel, end * kPanel, first > 0, sums);
+    at_places(out, kPanel, [&](int64_t place, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().outer_product(gradients, inputs, place, last - first, begin, end, first > 0, sums);
     });
   });
   return sums;

@@ -21,9 +21,9 @@ inline constexpr int64_t kPanel = 16;                                        ///
 struct Grid {
   int64_t images, height, width;
 
-  int64_t rows() const { return (height + kTile - 1) / kTile; }
-  int64_t columns() const { return (width + kTile - 1) / kTile; }
-  int64_t tiles() const { return images * rows() * columns(); }
+  [[gnu::always_inline]] int64_t rows() const { return (height + kTile - 1) / kTile; }
+  [[gnu::always_inline]] int64_t columns() const { return (width + kTile - 1) / kTile; }
+  [[gnu::always_inline]] int64_t tiles() const { return images * rows() * columns(); }
 };
 
 /// What transformed numbers are: float64 of float64, otherwise float32.
@@ -37,10 +37,10 @@ struct Transformed {
   W* at;
   int64_t place, rows, channels;
 
-  W* panel(int64_t p, int64_t c) const { return at + p * place + c / kPanel * rows * kPanel; }
+  [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * place + c / kPanel * rows * kPanel; }
 };
 
-/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, the first of which is `first` in the transformed tiles.
+/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, whose tile `first` is the first row of the transformed ones.
 /// What lies outside of an image reads as zeros and is not written.
 template <class T>
 struct TileKernels {

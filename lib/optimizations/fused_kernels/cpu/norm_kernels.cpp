@@ -39,10 +39,14 @@ at::Tensor image(const at::Tensor& x, at::IntArrayRef sizes, at::ScalarType type
 at::Tensor like(const at::Tensor& x) { return image(x, x.sizes(), x.scalar_type()); }
 at::Tensor by_channel(const at::Tensor& x) { return at::empty({x.size(1)}, x.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false)); }
 
+/// Numbers for which a thread is worth its start.
+constexpr int64_t kGrain = 32768;
+
+/// Of rows with `channels` numbers each.
 template <class F>
-void each_piece(int64_t rows, F work) {
+void each_piece(int64_t rows, int64_t channels, F work) {
   const int64_t step = (rows + kPieces - 1) / kPieces;
-  at::parallel_for(0, kPieces, 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, kPieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step * channels)), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece)
       if (piece * step < rows) work(piece, piece * step, std::min(rows, (piece + 1) * step));
   });
@@ -66,7 +70,7 @@ using TwoSums = std::array<std::vector<double>, 2>;
 template <class Add>
 TwoSums sums_over(int64_t rows, int64_t channels, const Add& add) {
   std::vector<double> parts(static_cast<size_t>(kPieces * 2 * channels), 0.0);
-  each_piece(rows, [&](int64_t piece, int64_t begin, int64_t end) {
+  each_piece(rows, channels, [&](int64_t piece, int64_t begin, int64_t end) {
     std::vector<float> sums(static_cast<size_t>(channels + kMostLanes)), others(sums.size());
     double* part = parts.data() + piece * 2 * channels;
     for (int64_t row = begin; row < end; row += kRowsInFloat) {
@@ -134,7 +138,7 @@ class CpuKernels : public NormKernels {
       using T = decltype(type);
       const T *in = x.const_data_ptr<T>(), *added = residual.defined() ? residual.const_data_ptr<T>() : nullptr;
       T* out = result.mutable_data_ptr<T>();
-      each_piece(rows, [&](int64_t, int64_t begin, int64_t end) {
+      each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
         kernels<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset, relu);
       });
@@ -171,7 +175,7 @@ class CpuKernels : public NormKernels {
       const T* in = x.const_data_ptr<T>();
       T *values = result.values.mutable_data_ptr<T>(), *chosen = result.chosen.mutable_data_ptr<T>();
       auto* places = result.places.mutable_data_ptr<uint8_t>();
-      each_line(s.count, s.shape.pooled_height, [&](int64_t image, int64_t line) {
+      each_line(s.count, s.shape.pooled_height, s.shape.pooled_width * s.shape.channels, [&](int64_t image, int64_t line) {
         const int64_t out = image * s.pooled;
         kernels<T>().pool(in + image * s.size, values + out, places + out, chosen + out, s.shape, line, factor, offset);
       });
@@ -205,7 +209,7 @@ class CpuKernels : public NormKernels {
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
       const auto* found = places.const_data_ptr<uint8_t>();
       T* out = result.mutable_data_ptr<T>();
-      each_line(s.count, s.shape.height, [&](int64_t image, int64_t line) {   // by pixel: no two threads write one
+      each_line(s.count, s.shape.height, s.shape.width * s.shape.channels, [&](int64_t image, int64_t line) {   // by pixel: no two threads write one
         const int64_t pooled = image * s.pooled, at = image * s.size;
         kernels<T>().input_gradient_through_pool(from + pooled, found + pooled, in + at, out + at, s.shape, line, {a, b, c});
       });
@@ -222,9 +226,10 @@ class CpuKernels : public NormKernels {
     return x.as_strided({x.size(1)}, {1}).to(at::kFloat).nan_to_num(0, 0, 0);
   }
 
+  /// Of `numbers` numbers each.
   template <class F>
-  static void each_line(int64_t images, int64_t lines, const F& work) {
-    each_piece(images * lines, [&](int64_t, int64_t begin, int64_t end) {
+  static void each_line(int64_t images, int64_t lines, int64_t numbers, const F& work) {
+    each_piece(images * lines, numbers, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; ++at) work(at / lines, at % lines);
     });
   }
@@ -253,7 +258,7 @@ class CpuKernels : public NormKernels {
       using T = decltype(type);
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
       T* out = result.mutable_data_ptr<T>();
-      each_piece(rows, [&](int64_t, int64_t begin, int64_t end) {
+      each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
         kernels<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {a, b, c}, factor, offset);
       });

@@ -3,13 +3,13 @@
 
 #include "optimizations/winograd/tiles.h"
 
-#include <algorithm>
-
 namespace trainopt::winograd {
 namespace {
 
 /// Numbers that a product sums up before it goes on: of the panels that it multiplies by, so many rows stay in the first cache.
 constexpr int64_t kDepth = 256;
+
+[[gnu::always_inline]] inline int64_t depth_from(int64_t first, int64_t all) { return all - first < kDepth ? all - first : kDepth; }
 
 /// How the factor by whose numbers lines of b are multiplied lies in its panels: sums run over a row's channels, or over a channel's rows.
 enum class Along { channels, rows };
@@ -73,7 +73,7 @@ template <class Lane, int kRows, int kPanels, class W>
 void product(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t begin, int64_t end, const Transformed<W>& to) {
   for (int64_t first = 0; first < a.channels; first += kDepth) {
     const W* const numbers = a.panel(place, first) + begin * kPanel;
-    over_panels<Lane, Along::channels, kRows, kPanels>(numbers, a.rows * kPanel, end - begin, b, place, first, std::min(kDepth, a.channels - first), first > 0, to, begin);
+    over_panels<Lane, Along::channels, kRows, kPanels>(numbers, a.rows * kPanel, end - begin, b, place, first, depth_from(first, a.channels), first > 0, to, begin);
   }
 }
 
@@ -82,7 +82,7 @@ void outer_product(const Transformed<W>& a, const Transformed<W>& b, int64_t pla
   for (int64_t first = 0; first < rows; first += kDepth)
     for (int64_t k = begin; k < end; k += kPanel) {
       const W* const numbers = a.panel(place, k) + first * kPanel;
-      over_panels<Lane, Along::rows, kRows, kPanels>(numbers, 0, kPanel, b, place, first, std::min(kDepth, rows - first), add || first > 0, to, k);
+      over_panels<Lane, Along::rows, kRows, kPanels>(numbers, 0, kPanel, b, place, first, depth_from(first, rows), add || first > 0, to, k);
     }
 }
 
