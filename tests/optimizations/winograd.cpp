@@ -238,6 +238,5 @@ TEST_CASE("kernels of the CPU run on as many threads as libtorch's") {
   convolution(x, w);
   const auto after = all();
   at::set_num_threads(threads);
-  CHECK(before < 37);
-  CHECK(after >= 37);
+  CHECK(after >= before + 30);
 }

@@ -32,6 +32,7 @@ at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::Cha
 template <class W>
 struct Room : Transformed<W> {
   Room(int64_t by_rows, int64_t by_channels) : Transformed<W>{.at = nullptr, .place = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+    TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
     // Between places lies a line of the cache: otherwise those of one tile would often fall into one set of it.
     memory_ = at::empty({kPlaces * this->place}, c10::CppTypeToScalarType<W>::value);
     this->at = memory_.template mutable_data_ptr<W>();
@@ -87,7 +88,7 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   const at::Tensor x = nhwc(image);
   const Grid grid = grid_of(x);
   const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
-  TRAINOPT_CHECK(x.size(1) == in && in % kPanel == 0 && out % kPanel == 0 && grid.tiles() > 0);
+  TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
   const Room<Work<T>> inputs(block, in), outputs(block, out);
   const auto& kernels = tile_kernels<T>();
@@ -103,7 +104,6 @@ template <class T>
 Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
   const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
-  TRAINOPT_CHECK(in % kPanel == 0 && out % kPanel == 0 && grid.tiles() > 0);
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
   const Room<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
   const auto& kernels = tile_kernels<T>();
