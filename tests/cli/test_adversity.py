@@ -30,7 +30,7 @@ def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
     for name in ("data_batch_1.bin", "test_batch.bin"):
         trainopt.write(f"files/{name}", b"\0" * 8 * 3073)
     # By the clock: telemetry's lines come by the clock, and a fast machine takes 800 steps before they fill their file.
-    done = subprocess.run([PROGRAM, "run", "tiny.yaml", "train.max_steps=1000000", "train.max_time=10s", "evaluation.every_n_steps=1", "telemetry.interval=10ms",
+    done = subprocess.run([PROGRAM, "run", "tiny.yaml", "train.max_steps=1000000", "train.max_time=30s", "evaluation.every_n_steps=1", "telemetry.interval=10ms",
                            "--run-dir", "out"], cwd=trainopt.folder, env=trainopt.environment(), capture_output=True, text=True, timeout=300, preexec_fn=limit_files(32 << 10))
     assert done.returncode == 0, done.stderr
     out = trainopt.folder / "out"

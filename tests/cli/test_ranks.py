@@ -280,8 +280,8 @@ def test_a_signal_in_an_evaluation(job):
     write_cifar10(job, test_batch=10000)
     keys = ["evaluation={every_n_steps: 2, batch_size: 1}", "--run-dir", "out"]
     running = launched(job, 2, ENDLESS, *keys)
-    running.until(lambda: re.search(r"step +4/", running.said(0).out))
-    time.sleep(0.1)   # the evaluation after it takes seconds
+    running.until(lambda: "evaluation after step 2" in running.said(0).out)
+    time.sleep(0.5)   # the next steps take some milliseconds, the next evaluation seconds
     os.kill(process_of(running, 1), signal.SIGTERM)
     (result,) = running.ended()
     assert result.code == 143, result
