@@ -45,10 +45,11 @@ class Float32Convolutions : public ConvolutionKernel {
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
     if (asks_other(shape, input)) return other_->forward(shape, input, weight);
-    const at::Tensor x = input.to(at::autocast::get_autocast_dtype(at::kCPU));
+    const auto type = at::autocast::get_autocast_dtype(at::kCPU);
+    const at::Tensor x = input.to(type), w = weight.to(type);   // rounded as by autocast, with a copy or without
     RECORD_FUNCTION(kFloat32ConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
-    return Convolution::apply(x, weight, shape.stride, shape.padding);
+    return Convolution::apply(x, w, shape.stride, shape.padding);
   }
 
  private:

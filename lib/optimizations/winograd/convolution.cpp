@@ -46,9 +46,11 @@ class Convolutions : public ConvolutionKernel {
   }
 
   at::Tensor forward(const Conv2d::Shape&, const at::Tensor& input, const at::Tensor& weight) const override {
-    const at::Tensor x = at::autocast::is_autocast_enabled(at::kCPU) ? input.to(at::autocast::get_autocast_dtype(at::kCPU)) : input;
+    const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
+    const auto as_autocast = [&](const at::Tensor& tensor) { return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor; };
+    const at::Tensor x = as_autocast(input), w = as_autocast(weight);
     RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
-    return Convolution::apply(x, weight);
+    return Convolution::apply(x, w);
   }
 };
 
