@@ -3,12 +3,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/host_allocator.h"
+#include "metrics/summary.h"
 #include "optimizations/winograd/passes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <functional>
 #include <iostream>
 
@@ -20,11 +20,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto began = Clock::now();
   work();
   return seconds_since(began);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace
@@ -59,7 +54,7 @@ int main(int argc, char** argv) {
           ratios.push_back(their / ours.back());
         }
         const double operations = 2.0 * static_cast<double>(x.numel()) * channels * 9;
-        std::cout << Json{{"channels", channels}, {"side", side}, {"type", c10::toString(type)}, {"pass", pass.name}, {"gflop_per_s", operations / median(ours) / 1e9}, {"ratio", median(ratios)}}.dump()
+        std::cout << Json{{"channels", channels}, {"side", side}, {"type", c10::toString(type)}, {"pass", pass.name}, {"gflop_per_s", operations / percentile(ours, 0.5) / 1e9}, {"ratio", percentile(ratios, 0.5)}}.dump()
                   << std::endl;
       }
     }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "device/host_allocator.h"
+#include "metrics/summary.h"
 #include "optimizations/fused_kernels/head_kernels.h"
 #include "optimizations/fused_kernels/norm_kernels.h"
 #include "optimizations/fused_optimizer/update_kernels.h"
@@ -12,7 +13,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,11 +35,6 @@ double seconds_of(const std::function<void()>& work, at::Device device) {
   work();
   synchronize(device);
   return seconds_since(began);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 /// Each pass and a plain copy of `x` in turn.
@@ -65,8 +60,8 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
       ratios.push_back(pass.tensors / ours / of_copy);
       copies.push_back(of_copy * static_cast<double>(x.nbytes()));
     }
-    std::cout << Json{{"pass", pass.name}, {"device", device.str()}, {"type", c10::toString(x.scalar_type())}, {"mib", pass.tensors * static_cast<double>(x.nbytes()) / 0x1p20}, {"of_copy", median(ratios)},
-                      {"copy_gb_per_s", median(copies) / 1e9}}.dump() << std::endl;
+    std::cout << Json{{"pass", pass.name}, {"device", device.str()}, {"type", c10::toString(x.scalar_type())}, {"mib", pass.tensors * static_cast<double>(x.nbytes()) / 0x1p20}, {"of_copy", percentile(ratios, 0.5)},
+                      {"copy_gb_per_s", percentile(copies, 0.5) / 1e9}}.dump() << std::endl;
   }
 }
 
