@@ -73,11 +73,11 @@ LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_
 
 void refuse_several_ranks(const Environment& environment, const std::string& command) {
   const Launch launch = read_launch(environment);
-  if (launch.place.ranks > 1)
+  if (launch.position.ranks > 1)
     throw UserError(fmt::format("{} is no job of several ranks, only trainopt run is; start it by itself: {}", command, fmt::join(launch.variables, " ")));
 }
 
-bool colored_output(const Speech& speech) { return !speech.no_color && ::isatty(STDOUT_FILENO) == 1; }
+bool colored_output(const OutputOptions& output) { return !output.no_color && ::isatty(STDOUT_FILENO) == 1; }
 
 void print_json(const Json& json) {
   const std::string text = json.dump(2) + "\n";

@@ -17,7 +17,7 @@ using Environment = std::map<std::string, std::string>;
 /// The process's environment. Read here and nowhere else.
 Environment read_environment(char** variables);
 
-struct Speech {
+struct OutputOptions {
   bool quiet = false, no_color = false;
   std::string log_level = "info";
 };
@@ -41,7 +41,7 @@ struct RecipeArguments {
 void refuse_several_ranks(const Environment& environment, const std::string& command);
 
 /// Whether standard output is a terminal that colours were not taken from.
-bool colored_output(const Speech& speech);
+bool colored_output(const OutputOptions& output);
 
 /// One JSON object on standard output and nothing else.
 void print_json(const Json& json);

@@ -9,7 +9,7 @@ namespace trainopt {
 
 struct CommandContext {
   const Environment& environment;
-  const Speech& speech;
+  const OutputOptions& output;
 };
 using Command = std::function<int(const CommandContext&)>;
 

@@ -20,8 +20,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(15);
 
-MeetingPlace meeting_place(const Launch& launch, double timeout_s) {
-  return {.place = launch.place, .address = launch.master_address, .port = launch.master_port.value_or(0), .served_elsewhere = launch.launcher_serves_store,
+MeetingPoint meeting_point(const Launch& launch, double timeout_s) {
+  return {.position = launch.position, .address = launch.master_address, .port = launch.master_port.value_or(0), .served_elsewhere = launch.launcher_serves_store,
           .job = !launch.job.empty() ? launch.job : launch.master_address ? "ranks" : fmt::format("of-{}", ::getppid()),   // of the launcher, where it gives no name
           .port_folder = std::filesystem::temp_directory_path(), .timeout_s = timeout_s};
 }
@@ -58,10 +58,10 @@ std::string build_id() {
 
 }  // namespace
 
-JobMember::JobMember(const Launch& launch, const Recipe& recipe) : place_(launch.place), communicator_(make_single_communicator()) {
+JobMember::JobMember(const Launch& launch, const Recipe& recipe) : position_(launch.position), communicator_(make_single_communicator()) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
-  if (place_.ranks == 1) return;
-  job_ = std::make_unique<Job>(meeting_place(launch, recipe.parallel.timeout.seconds),
+  if (position_.ranks == 1) return;
+  job_ = std::make_unique<Job>(meeting_point(launch, recipe.parallel.timeout.seconds),
                                RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(), .host = machine_id(), .cpus = allowed_cpus()});
 }
 
@@ -87,11 +87,11 @@ Json JobMember::collected(const std::string& what, const Json& mine) {
   if (!job_) return mine;
   const auto key = [&](int64_t rank) { return fmt::format("{}/{}", what, rank); };
   if (!is_first()) {
-    job_->put(key(place_.rank), mine.dump(-1, ' ', false, Json::error_handler_t::replace));
+    job_->put(key(position_.rank), mine.dump(-1, ' ', false, Json::error_handler_t::replace));
     return Json::array();
   }
   Json all = mine;
-  for (int64_t rank = 1; rank < place_.ranks; ++rank)
+  for (int64_t rank = 1; rank < position_.ranks; ++rank)
     append_new(all, Json::parse(job_->get(key(rank))));
   return all;
 }

@@ -17,8 +17,8 @@ class JobMember {
   /// Meets the other ranks, if there are any. Throws UserError.
   JobMember(const Launch& launch, const Recipe& recipe);
 
-  const RankPlace& place() const { return place_; }
-  bool is_first() const { return place_.is_first(); }
+  const RankPosition& position() const { return position_; }
+  bool is_first() const { return position_.is_first(); }
   bool alone() const { return !job_; }
   /// This rank's share of the machine's cores; null: alone, all that it may use.
   std::optional<int> cores() const;
@@ -45,7 +45,7 @@ class JobMember {
   [[noreturn]] void leave_alone(int code);
 
  private:
-  RankPlace place_;
+  RankPosition position_;
   std::unique_ptr<Job> job_;
   std::shared_ptr<Communicator> communicator_;
   std::optional<End> end_;

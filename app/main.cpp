@@ -46,10 +46,10 @@ int run(int argc, char** argv, const Environment& environment) {
   app.set_version_flag("--version", "trainopt " TRAINOPT_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
-  Speech speech;
-  app.add_flag("--quiet", speech.quiet, "Print results only");
-  app.add_flag("--no-color", speech.no_color, "No colours and no progress line");
-  app.add_option("--log-level", speech.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
+  OutputOptions output;
+  app.add_flag("--quiet", output.quiet, "Print results only");
+  app.add_flag("--no-color", output.no_color, "No colours and no progress line");
+  app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
 
   std::vector<Entry> table;
   const auto add = [&](CLI::App& parent, auto make) {
@@ -86,15 +86,15 @@ int run(int argc, char** argv, const Environment& environment) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return fail(usage_problem(app, error), ExitCode::recipe);
   }
-  if (environment.contains("NO_COLOR")) speech.no_color = true;
-  start_logging(speech.log_level, !speech.no_color);
-  if (speech.log_level != "debug" && speech.log_level != "trace") silence_library_warnings();
+  if (environment.contains("NO_COLOR")) output.no_color = true;
+  start_logging(output.log_level, !output.no_color);
+  if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
   require_x86_64_v3();
   const auto chosen = std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());
   if (const auto words = leftovers(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
     throw UserError(fmt::format("not expected here; {} --help shows what is: {}", full_name(*chosen->parsed), words.front()));
-  const int code = chosen->command({environment, speech});
+  const int code = chosen->command({environment, output});
   // A run has its results in files and goes on without its console; for the others standard output is the result.
   if (chosen->parsed->get_name() != "run" && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
     throw UserError("cannot write to standard output", ExitCode::storage);

@@ -63,15 +63,15 @@ RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const std:
   if (so_far) summary_.set_first_loss(so_far->first_loss);
 }
 
-void RunReport::step_done(const Row& row) {
-  Row whole = row;
+void RunReport::step_done(const StepRecord& row) {
+  StepRecord whole = row;
   telemetry_.fill(whole);
   summary_.add(whole);
   sinks_.write(whole);
   warn_of_spike(row);
 }
 
-void RunReport::warn_of_spike(const Row& row) {
+void RunReport::warn_of_spike(const StepRecord& row) {
   if (const auto median = spikes_.add(row[Metric::loss].value_or(0)); median && !quiet_)
     sinks_.console().line(fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before", row.step(), *row[Metric::loss],
                                       *row[Metric::loss] / *median));

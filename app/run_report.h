@@ -34,7 +34,7 @@ class RunReport : public RunListener {
   /// `so_far`: of a run directory that has records already, which go on from there; null for a new one.
   RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet, bool color);
 
-  void step_done(const Row& row) override;
+  void step_done(const StepRecord& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
   void not_finite(const NonfiniteStep& event) override;
   void save(ArchiveWriter& archive) override;
@@ -47,7 +47,7 @@ class RunReport : public RunListener {
 
  private:
   Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;
-  void warn_of_spike(const Row& row);
+  void warn_of_spike(const StepRecord& row);
   void write_bad_samples(const Json& bad_samples) const;
 
   std::filesystem::path run_dir_;

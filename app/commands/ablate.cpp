@@ -37,12 +37,12 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
-  const Observer observer{.say = [&](const std::string& line) { if (!context.speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+  const Observer observer{.say = [&](const std::string& line) { if (!context.output.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
   const Ablation result = ablate(request, detect_machine(), observer);
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.speech))).c_str(), stdout);
+    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.output))).c_str(), stdout);
     if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
   }
   write_results(request.folder, result);   // last: a disk may be full

@@ -11,7 +11,7 @@ Command add_check(CLI::App& app) {
   recipes->add_to(*command);
   return [command, recipes](const CommandContext& context) {
     const auto loaded = recipes->load(*command);
-    if (!context.speech.quiet) {
+    if (!context.output.quiet) {
       for (const auto& note : loaded.notes) std::printf("note: %s\n", note.c_str());
       std::printf("ok\n");
     }

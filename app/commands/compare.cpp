@@ -78,7 +78,7 @@ int compare_finished(const std::vector<fs::path>& folders, const CompareArgument
   return 0;
 }
 
-int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments, const Speech& speech) {
+int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments, const OutputOptions& output) {
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
@@ -91,25 +91,25 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const Plan plan_a = arm_plan(in_a, machine), plan_b = arm_plan(in_b, machine);   // what is refused is refused before anything is made
   // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without trying.
   const bool one_cache = !plan_a.device.is_cpu() && plan_a.backend.cudnn_benchmark != plan_b.backend.cudnn_benchmark;
-  const Placement placement = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? Placement::own_process : Placement::here;
-  if (placement == Placement::here) apply(plan_a.process);
+  const ArmHost host = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? ArmHost::own_process : ArmHost::this_process;
+  if (host == ArmHost::this_process) apply(plan_a.process);
   const fs::path folder = fs::absolute(make_run_directory(place));   // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
-  const Observer observer{.say = [&](const std::string& line) { if (!speech.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+  const Observer observer{.say = [&](const std::string& line) { if (!output.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
 
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, placement); };
-  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, placement), options), make_twin, options, began + (until - began) / 4, observer);
+  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, host); };
+  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, host), options), make_twin, options, began + (until - began) / 4, observer);
   if (observer.stopped()) {
     remove_first_steps(folder);
     spdlog::warn("stopped before A and B met");
     return 128 + stop_signal();
   }
-  Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, placement), options), options, until, observer);
+  Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, host), options), options, until, observer);
   result.seconds = seconds_since(began);
   remove_first_steps(folder);
-  print(result, arguments, colored_output(speech));   // first: a disk may be full
+  print(result, arguments, colored_output(output));   // first: a disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
   if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
@@ -118,7 +118,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() || !arguments.run_dir.empty()) throw UserError("--show reads a finished comparison; name nothing else with it");
-    show(arguments.show, arguments, colored_output(context.speech));
+    show(arguments.show, arguments, colored_output(context.output));
     return 0;
   }
   const auto [files, overrides] = arguments.recipes.split(command);
@@ -130,7 +130,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   refuse_several_ranks(context.environment, "trainopt compare");
   handle_signals();
   const auto [a, b] = arms_of(command, arguments, files, overrides);
-  return compare_recipes(a, b, arguments, context.speech);
+  return compare_recipes(a, b, arguments, context.output);
 }
 
 }  // namespace

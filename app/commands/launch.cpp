@@ -1,6 +1,6 @@
 // trainopt launch: several ranks on this machine, without mpirun or torchrun.
 #include "app/commands.h"
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "comm/launch_environment.h"
 #include "comm/launch_variables.h"
 #include "comm/local_ranks.h"
@@ -27,7 +27,7 @@ int number_from(const std::string& option, const std::string& text, int64_t leas
 
 int count_of(const LaunchOptions& options) {
   if (options.count != "auto") return number_from("-n", options.count, 1, kMostRanks);
-  const DeafThreads deaf;   // the driver's threads: signals are for run_local_ranks()
+  const BlockedSignals blocked;   // the driver's threads: signals are for run_local_ranks()
   const int gpus = cuda_count();
   if (gpus == 0) throw UserError("-n auto starts a rank a GPU, and this machine has none that can be used; say how many: -n 2");
   return gpus;
@@ -57,16 +57,16 @@ LocalRanks read_options(const LaunchOptions& options) {
 
 /// One task of srun a machine may start the ranks of that machine; ranks that start ranks are a mistake.
 void refuse_inside_launcher(const Launch& launch, const LocalRanks& spec) {
-  if (launch.place.ranks == 1) return;
-  if (launch.launcher == "srun" && launch.place.local_ranks == 1 && launch.place.ranks == spec.nodes && launch.place.rank == spec.node_rank) return;
-  throw UserError(fmt::format("{} has started this process as one of {} ranks; start trainopt run with it, without trainopt launch: {}", launch.launcher, launch.place.ranks,
+  if (launch.position.ranks == 1) return;
+  if (launch.launcher == "srun" && launch.position.local_ranks == 1 && launch.position.ranks == spec.nodes && launch.position.rank == spec.node_rank) return;
+  throw UserError(fmt::format("{} has started this process as one of {} ranks; start trainopt run with it, without trainopt launch: {}", launch.launcher, launch.position.ranks,
                               fmt::join(launch.variables, " ")));
 }
 
-std::vector<std::string> command_line(const LaunchOptions& options, const Speech& speech) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "--log-level", speech.log_level};
-  if (speech.quiet) command.push_back("--quiet");
-  if (speech.no_color) command.push_back("--no-color");
+std::vector<std::string> command_line(const LaunchOptions& options, const OutputOptions& output) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "--log-level", output.log_level};
+  if (output.quiet) command.push_back("--quiet");
+  if (output.no_color) command.push_back("--no-color");
   command.insert(command.end(), options.words.begin(), options.words.end());
   return command;
 }
@@ -87,7 +87,7 @@ Command add_launch(CLI::App& app) {
       if (word != "--") throw UserError(fmt::format("not expected here; options of the ranks come after --, and trainopt launch --help lists those of launch: {}", word));
     LocalRanks spec = read_options(*options);
     refuse_inside_launcher(read_launch(context.environment), spec);
-    spec.command = command_line(*options, context.speech);
+    spec.command = command_line(*options, context.output);
     spec.environment = context.environment;
     return run_local_ranks(spec);
   };

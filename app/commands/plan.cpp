@@ -19,7 +19,7 @@ Command add_plan(CLI::App& app) {
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "trainopt plan");
     const Machine machine = assumptions->empty() ? detect_machine() : assume(detect_machine(), *assumptions);
-    const auto loaded = recipes->load(*command, machine.place.ranks);
+    const auto loaded = recipes->load(*command, machine.position.ranks);
     Plan plan = make_plan(loaded.recipe, machine);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {

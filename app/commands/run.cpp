@@ -75,7 +75,7 @@ void check_state(const std::optional<ArchiveReader>& state, const RunFolder& fol
     return;
   }
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
-  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.place.ranks)) plan.notes.push_back(std::move(note));
+  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.position.ranks)) plan.notes.push_back(std::move(note));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
 }
 
@@ -91,7 +91,7 @@ bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& sta
 class Relay : public RunListener {
  public:
   Relay(Watchdog& watchdog, JobMember& member) : watchdog_(watchdog), member_(member) {}
-  void step_done(const Row& row) override {
+  void step_done(const StepRecord& row) override {
     if (report) report->step_done(row);
   }
   void evaluated(int64_t step, const EvaluationResult& result) override {
@@ -124,7 +124,7 @@ CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::f
   options.versions = {{"trainopt", TRAINOPT_VERSION}, {"libtorch", TORCH_VERSION}};
   options.before_commit = [run_dir = folder.path] { RunReport::sync_records(run_dir); };
   options.requested = &save_request();
-  options.place = member.place();
+  options.position = member.position();
   if (!member.alone()) {
     options.put = member.put();
     options.get = member.get();
@@ -154,10 +154,10 @@ void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, 
 }
 
 /// What the job would gain if one cost were nothing; after the run, whose memory is free again.
-void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir, const MeasureOptions& measure, const Speech& speech) {
+void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir, const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
   options.warmup_steps = recipe.bench.warmup_steps;
-  if (!speech.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
+  if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
   const auto ceilings = measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json", Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
@@ -188,7 +188,7 @@ void require_same_data(const Plan& plan, JobMember& member) {
 /// One rank of several says why the job ended: the one that failed, or the first that noticed that another is gone.
 void say_end(const JobMember::End& end, const JobMember& member) {
   if (end.told) spdlog::debug("{}", end.message);
-  else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.place().rank), end.message.c_str());
+  else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
 }
 
 /// Of the CPUs that this process may use, those on its GPU's side of the machine; empty if that is all or none of them.
@@ -199,11 +199,11 @@ std::vector<int> own_cpus_beside(at::Device device) {
   return both.size() == allowed.size() ? std::vector<int>() : both;
 }
 
-int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member,
+int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member,
           const Environment& environment) {
   const auto began = Clock::now();
   Machine machine = detect_machine();
-  machine.place = member.place();
+  machine.position = member.position();
   if (const auto cores = member.cores()) machine.cores = *cores;
   Plan plan = make_plan(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
@@ -224,9 +224,9 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   const RunFolder& folder = beginning.folder;
   const auto& run_dir = folder.path;
   Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds, .grace_s = loaded.recipe.checkpoint.grace_period.seconds, .run_dir = run_dir,
-                     .rank = member.place().rank, .stop_signal = &stop_signal()});
+                     .rank = member.position().rank, .stop_signal = &stop_signal()});
   if (!member.is_first()) {
-    log_to_file(run_dir / fmt::format("run-rank{}.log", member.place().rank));
+    log_to_file(run_dir / fmt::format("run-rank{}.log", member.position().rank));
     watchdog.at("reading the checkpoint", 0);
     if (beginning.checkpoint) state = read_checkpoint(*beginning.checkpoint);
   }
@@ -235,9 +235,9 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
     return 0;
   }
   if (member.is_first()) {
-    if (!speech.quiet) std::printf("%s\n", plan_text(plan).c_str());
+    if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
     std::fflush(stdout);
-    if (speech.quiet)   // the plan's text says it too
+    if (output.quiet)   // the plan's text says it too
       for (const auto& entry : plan.switches)
         if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
   }
@@ -257,7 +257,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
         spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}", fmt::join(newer, ", "));
     remove_file(run_dir / "summary.json");   // of the process before: this one's is still to come
     write_beginning(run_dir, loaded.recipe, plan);
-    relay.report.emplace(plan, run_dir, so_far, speech.quiet, !speech.no_color);
+    relay.report.emplace(plan, run_dir, so_far, output.quiet, !output.no_color);
   };
   std::optional<Trainer> trainer;
   double before_training = 0;
@@ -292,7 +292,7 @@ int train(const LoadedRecipe& loaded, const Speech& speech, const std::vector<In
   trainer.reset();
   plan.data.options.resident.reset();   // a data set on the device
   if (!ceilings || end.status != "done") return end.exit_code;
-  show_ceilings(loaded.recipe, machine, run_dir, *ceilings, speech);
+  show_ceilings(loaded.recipe, machine, run_dir, *ceilings, output);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
@@ -318,8 +318,8 @@ Command add_run(CLI::App& app) {
     if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    if (*ceilings && launch.place.ranks > 1) throw UserError("--ceilings measures one rank; leave it out with several");
-    const LoadedRecipe loaded = recipes->load(*command, launch.place.ranks);
+    if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings measures one rank; leave it out with several");
+    const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     std::optional<JobMember> joined;
     try {
       joined.emplace(launch, loaded.recipe);
@@ -327,12 +327,12 @@ Command add_run(CLI::App& app) {
       spdlog::debug("{}", error.what());
       return static_cast<int>(error.code());
     } catch (const UserError& error) {
-      throw UserError(fmt::format("rank {}: {}", launch.place.rank, error.what()), error.code());
+      throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());
     }
     JobMember& member = *joined;
-    if (member.alone()) return train(loaded, context.speech, injections, *ceilings ? std::optional(*measure) : std::nullopt, member, context.environment);
+    if (member.alone()) return train(loaded, context.output, injections, *ceilings ? std::optional(*measure) : std::nullopt, member, context.environment);
     try {
-      return train(loaded, context.speech, injections, std::nullopt, member, context.environment);
+      return train(loaded, context.output, injections, std::nullopt, member, context.environment);
     } catch (const std::exception& error) {   // named recovery: a job ends together
       const auto end = member.end_of(error);
       say_end(end, member);

@@ -66,8 +66,8 @@ class C10dCommunicator::DirectParts : public Exchange {
   Traffic& traffic_;
 };
 
-C10dCommunicator::C10dCommunicator(const RankPlace& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
-    : place_(place), data_(std::move(data)), host_(std::move(host)) {}
+C10dCommunicator::C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
+    : position_(position), data_(std::move(data)), host_(std::move(host)) {}
 
 C10dCommunicator::~C10dCommunicator() = default;
 
@@ -101,7 +101,7 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
   auto messages = messages_between([&](int64_t other) { return parts[other]; }, [&](int64_t other) { return received[other]; });
   return std::make_unique<DirectParts>(std::move(messages), [this, parts, received, mine] {
     const at::NoGradGuard no_grad;
-    const auto version = [&](int64_t rank) { return rank == place_.rank ? parts[rank] : received[rank]; };
+    const auto version = [&](int64_t rank) { return rank == position_.rank ? parts[rank] : received[rank]; };
     at::Tensor sum = mine.view(-1);
     if (ranks() == 2) {   // sum may be this rank's part itself
       at::add_out(sum, version(0), version(1));
@@ -119,12 +119,12 @@ std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tenso
   if (!goes_directly(all))
     return begin(Collective::all_gather, all, or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
   const at::Tensor parts = out.view({ranks(), -1});
-  if (parts[place_.rank].data_ptr() != in.data_ptr()) {
+  if (parts[position_.rank].data_ptr() != in.data_ptr()) {
     const at::NoGradGuard no_grad;
-    parts[place_.rank].copy_(in);
+    parts[position_.rank].copy_(in);
   }
   count(Collective::all_gather, all);
-  auto messages = messages_between([&](int64_t) { return parts[place_.rank]; }, [&](int64_t other) { return parts[other]; });
+  auto messages = messages_between([&](int64_t) { return parts[position_.rank]; }, [&](int64_t other) { return parts[other]; });
   return std::make_unique<DirectParts>(std::move(messages), [all] {}, traffic_);
 }
 
@@ -135,7 +135,7 @@ std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(c
   return or_lost_rank([&] {
     std::vector<c10::intrusive_ptr<c10d::Work>> messages;
     for (int64_t i = 1; i < ranks(); ++i) {
-      const int64_t to = (place_.rank + i) % ranks(), from = (place_.rank - i + ranks()) % ranks();
+      const int64_t to = (position_.rank + i) % ranks(), from = (position_.rank - i + ranks()) % ranks();
       std::vector<at::Tensor> into{incoming(from)}, out{outgoing(to)};
       messages.push_back(data_->getDefaultBackend()->recv(into, static_cast<int>(from), tag));
       messages.push_back(data_->getDefaultBackend()->send(out, static_cast<int>(to), tag));

@@ -12,10 +12,10 @@ namespace trainopt {
 class C10dCommunicator : public Communicator {
  public:
   /// `data` carries tensors, `host` (Gloo) the numbers of gather(); both of these ranks, in this order.
-  C10dCommunicator(const RankPlace& place, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
+  C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
   ~C10dCommunicator() override;
 
-  const RankPlace& place() const override { return place_; }
+  const RankPosition& position() const override { return position_; }
   std::unique_ptr<Exchange> all_reduce(at::Tensor data) override;
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override;
   std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override;
@@ -32,7 +32,7 @@ class C10dCommunicator : public Communicator {
   void count(Collective collective, const at::Tensor& whole);
   std::vector<c10::intrusive_ptr<c10d::Work>> messages_between(const std::function<at::Tensor(int64_t)>& outgoing, const std::function<at::Tensor(int64_t)>& incoming);
 
-  RankPlace place_;
+  RankPosition position_;
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;

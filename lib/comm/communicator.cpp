@@ -14,7 +14,7 @@ class Done : public Exchange {
 
 class SingleCommunicator : public Communicator {
  public:
-  const RankPlace& place() const override { return place_; }
+  const RankPosition& position() const override { return position_; }
   std::unique_ptr<Exchange> all_reduce(at::Tensor) override { return std::make_unique<Done>(); }
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override { return copied(mine, all); }
   std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override { return copied(all, mine); }
@@ -31,7 +31,7 @@ class SingleCommunicator : public Communicator {
     return std::make_unique<Done>();
   }
 
-  RankPlace place_;
+  RankPosition position_;
 };
 
 }  // namespace

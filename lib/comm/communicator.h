@@ -1,7 +1,7 @@
 // What ranks exchange. A world of one rank is a communicator too: everything it is given comes back, and nobody asks whether there are others.
 #pragma once
 
-#include "comm/rank_place.h"
+#include "comm/rank_position.h"
 #include "device/stream.h"
 
 #include <ATen/core/Tensor.h>
@@ -47,9 +47,9 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual const RankPlace& place() const = 0;
-  int64_t ranks() const { return place().ranks; }
-  int64_t rank() const { return place().rank; }
+  virtual const RankPosition& position() const = 0;
+  int64_t ranks() const { return position().ranks; }
+  int64_t rank() const { return position().rank; }
 
   // Of contiguous tensors on the job's device. Every rank calls the same ones in the same order, with tensors of the same size and type.
   /// `data` becomes the sum over the ranks.

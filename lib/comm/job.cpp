@@ -1,7 +1,7 @@
 #include "comm/job.h"
 
 #include "base/clock.h"
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "base/json.h"
 #include "comm/backends.h"
 #include "comm/c10d_communicator.h"
@@ -25,7 +25,7 @@ constexpr double kBeatS = 0.5;
 constexpr double kSilentS = 3;      // without a beat; a process that only waits still beats
 constexpr double kFarewellS = 10;   // that rank 0 waits for others to read why the job ends
 constexpr auto kLook = std::chrono::milliseconds(20);
-constexpr const char *kFailure = "failure", *kVerdict = "verdict";
+constexpr const char *kFailure = "failure", *kAdmission = "admission";
 
 std::string text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
@@ -39,8 +39,8 @@ std::string first_line(const std::string& words) {
 
 std::string key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
-Json to_json(const RankFacts& facts, const RankPlace& place) {
-  return {{"recipe", facts.recipe}, {"build", facts.build}, {"host", facts.host}, {"cpus", facts.cpus}, {"ranks", place.ranks}, {"local_rank", place.local_rank}};
+Json to_json(const RankFacts& facts, const RankPosition& position) {
+  return {{"recipe", facts.recipe}, {"build", facts.build}, {"host", facts.host}, {"cpus", facts.cpus}, {"ranks", position.ranks}, {"local_rank", position.local_rank}};
 }
 
 [[noreturn]] void rank_0_is_gone(const std::exception& error) {
@@ -49,12 +49,12 @@ Json to_json(const RankFacts& facts, const RankPlace& place) {
 }
 
 /// Of all ranks, by rank; null for those that have not come in time.
-std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPlace& where) {
-  std::vector<Json> facts(static_cast<size_t>(where.place.ranks));
+std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
+  std::vector<Json> facts(static_cast<size_t>(where.position.ranks));
   const auto began = Clock::now();
   for (bool all = false; !all && seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kLook)) {
     all = true;
-    for (int64_t rank = 0; rank < where.place.ranks && seconds_since(began) < where.timeout_s; ++rank) {
+    for (int64_t rank = 0; rank < where.position.ranks && seconds_since(began) < where.timeout_s; ++rank) {
       Json& each = facts[static_cast<size_t>(rank)];
       if (each.is_null() && store.check({key("here", rank)})) each = Json::parse(text(store.get(key("here", rank))));
       all &= !each.is_null();
@@ -63,18 +63,18 @@ std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPlace& where) {
   return facts;
 }
 
-struct Verdict {
+struct Admission {
   std::string why_not;                ///< empty: all are there and alike
   ExitCode code = ExitCode::recipe;
 };
 
 /// Rank 0 judges for all, so that all end with the same sentence.
-Verdict judge(const std::vector<Json>& facts, const MeetingPlace& where) {
+Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
   std::vector<int64_t> missing;
   for (size_t rank = 0; rank < facts.size(); ++rank)
     if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
   if (!missing.empty())
-    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing), where.place.ranks, where.timeout_s), ExitCode::peer};
+    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing), where.position.ranks, where.timeout_s), ExitCode::peer};
   struct {
     const char *field, *what;
   } constexpr kAlike[] = {{"ranks", "the same number of ranks"}, {"build", "the same program and libraries"}, {"recipe", "the same recipe"}};
@@ -109,52 +109,52 @@ struct Job::Beat {
   bool left = false, asks = false;
 };
 
-Job::Job(MeetingPlace where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
-  const RankPlace& place = where_.place;
-  if (store_->add(key("claimed", place.rank), 1) > 1)
-    throw UserError(fmt::format("two processes say that they are rank {}; is the address that of another job?", place.rank), ExitCode::peer);
+Job::Job(MeetingPoint where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
+  const RankPosition& position = where_.position;
+  if (store_->add(key("claimed", position.rank), 1) > 1)
+    throw UserError(fmt::format("two processes say that they are rank {}; is the address that of another job?", position.rank), ExitCode::peer);
   beat_store_ = store_->clone();     // before anybody counts on this rank: connecting takes seconds now and then
   asking_store_ = store_->clone();
-  store_->set(key("here", place.rank), bytes(to_json(mine, place).dump()));
+  store_->set(key("here", position.rank), bytes(to_json(mine, position).dump()));
   const auto facts = all_facts();
-  cores_ = share_of_cores(facts, place.rank);
+  cores_ = share_of_cores(facts, position.rank);
   const bool one_machine = std::all_of(facts.begin(), facts.end(), [&](const Json& each) { return each.at("host") == facts[0].at("host"); });
   address_ = one_machine ? "127.0.0.1" : local_address_towards(where_.address.value_or("127.0.0.1"), where_.port);
   store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(where_.timeout_s * 1e3)));
-  const DeafThreads deaf;
+  const BlockedSignals blocked;
   beating_ = std::thread([this] { beat(); });
 }
 
 /// What every rank said of itself. Throws what rank 0 made of it.
 std::vector<Json> Job::all_facts() {
-  if (where_.place.is_first()) {
+  if (where_.position.is_first()) {
     const auto facts = wait_for_all(*store_, where_);
-    const Verdict verdict = judge(facts, where_);
+    const Admission admission = judge(facts, where_);
     if (!where_.address) std::filesystem::remove(where_.port_folder / fmt::format("trainopt-port-{}", where_.job));
-    store_->set(kVerdict, bytes(Json{{"why_not", verdict.why_not}, {"code", static_cast<int>(verdict.code)}, {"facts", facts}}.dump()));
-    if (verdict.why_not.empty()) return facts;
+    store_->set(kAdmission, bytes(Json{{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}}.dump()));
+    if (admission.why_not.empty()) return facts;
     const auto all_have_read = [&] {
       for (size_t rank = 1; rank < facts.size(); ++rank)
         if (!facts[rank].is_null() && !store_->check({key("left", static_cast<int64_t>(rank))})) return false;
       return true;
     };
     for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kSilentS;) std::this_thread::sleep_for(kLook);
-    throw UserError(verdict.why_not, verdict.code);
+    throw UserError(admission.why_not, admission.code);
   }
-  Json verdict;
+  Json admission;
   try {
     const double patience_s = where_.timeout_s + kSilentS;   // rank 0 may have come as much later
-    for (const auto began = Clock::now(); !store_->check({kVerdict}); std::this_thread::sleep_for(kLook))
+    for (const auto began = Clock::now(); !store_->check({kAdmission}); std::this_thread::sleep_for(kLook))
       if (seconds_since(began) > patience_s) throw UserError(fmt::format("rank 0 did not come within {:g} s (parallel.timeout)", patience_s), ExitCode::peer);
-    verdict = Json::parse(text(store_->get(kVerdict)));
-    if (!verdict.at("why_not").get<std::string>().empty()) store_->set(key("left", where_.place.rank), "1");
+    admission = Json::parse(text(store_->get(kAdmission)));
+    if (!admission.at("why_not").get<std::string>().empty()) store_->set(key("left", where_.position.rank), "1");
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {   // named recovery: c10d has no type for it
     rank_0_is_gone(error);
   }
-  if (const auto why_not = verdict.at("why_not").get<std::string>(); !why_not.empty()) throw PeerFailed(why_not, static_cast<ExitCode>(verdict.at("code").get<int>()));
-  return verdict.at("facts").get<std::vector<Json>>();
+  if (const auto why_not = admission.at("why_not").get<std::string>(); !why_not.empty()) throw PeerFailed(why_not, static_cast<ExitCode>(admission.at("code").get<int>()));
+  return admission.at("facts").get<std::vector<Json>>();
 }
 
 Job::~Job() {
@@ -165,8 +165,8 @@ Job::~Job() {
   wake_.notify_all();
   beating_.join();
   try {
-    store_->set(key("left", where_.place.rank), "1");
-    if (!where_.place.is_first() || where_.served_elsewhere) return;
+    store_->set(key("left", where_.position.rank), "1");
+    if (!where_.position.is_first() || where_.served_elsewhere) return;
     const auto began = Clock::now();
     auto before = beats(*store_);
     for (auto looked = began; seconds_since(began) < kFarewellS; std::this_thread::sleep_for(kLook)) {
@@ -190,7 +190,7 @@ void Job::beat() {
   try {
     for (int64_t count = 0; !leaving_; ++count) {
       lock.unlock();
-      beat_store_->set(key("beat", where_.place.rank), bytes(Json{count, steps_.load(), stage_.load()}.dump()));
+      beat_store_->set(key("beat", where_.position.rank), bytes(Json{count, steps_.load(), stage_.load()}.dump()));
       lock.lock();
       wake_.wait_for(lock, std::chrono::duration<double>(kBeatS), [&] { return leaving_; });
     }
@@ -201,7 +201,7 @@ void Job::beat() {
 
 std::vector<Job::Beat> Job::beats(c10d::Store& store) const {
   std::vector<Beat> all;
-  for (int64_t rank = 0; rank < where_.place.ranks; ++rank) {
+  for (int64_t rank = 0; rank < where_.position.ranks; ++rank) {
     Beat& each = all.emplace_back(Beat{.rank = rank, .stage = "start"});
     each.left = store.check({key("left", rank)});
     each.asks = store.check({key("asks", rank)});
@@ -220,7 +220,7 @@ void Job::at(const char* stage, int64_t steps) noexcept {
 }
 
 bool Job::tell_failure(ExitCode code, const std::string& message) {
-  const std::string told = Json{{"rank", where_.place.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string told = Json{{"rank", where_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(-1, ' ', false, Json::error_handler_t::replace);
   try {
     return within(kSilentS, [store = asking_store_, told] {
       const bool first = store->add("failing", 1) == 1;
@@ -249,7 +249,7 @@ void Job::explain(const LostRank& lost) {
   try {
     answer = within(kSilentS + kFarewellS, [this, store = asking_store_] {   // `this` outlives it: whoever asks ends the process
       Answer found;
-      store->set(key("asks", where_.place.rank), "1");   // whoever asks why is not the reason
+      store->set(key("asks", where_.position.rank), "1");   // whoever asks why is not the reason
       found.before = beats(*store);
       for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
         if ((found.failure = failure(*store))) return found;
@@ -269,7 +269,7 @@ void Job::explain(const LostRank& lost) {
   for (size_t i = 0; i < answer.now.size(); ++i) {
     const Beat& each = answer.now[i];
     if (!each.asks && (each.left || each.count == answer.before[i].count)) silent.push_back(each.rank);
-    else if (!each.asks && each.rank != where_.place.rank) hanging.push_back(each.rank);
+    else if (!each.asks && each.rank != where_.position.rank) hanging.push_back(each.rank);
     where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
   }
   const std::string sentence =
@@ -303,9 +303,9 @@ std::string Job::get(const std::string& key) {
 std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const NcclConfig& nccl) {
   // Here whoever fails before is heard of; the exchange below would wait for it as long as it can.
   const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
-  put(ready(where_.place.rank), "yes");
-  for (int64_t each = 0; each < where_.place.ranks; ++each) get(ready(each));
-  const int rank = static_cast<int>(where_.place.rank), ranks = static_cast<int>(where_.place.ranks);
+  put(ready(where_.position.rank), "yes");
+  for (int64_t each = 0; each < where_.position.ranks; ++each) get(ready(each));
+  const int rank = static_cast<int>(where_.position.rank), ranks = static_cast<int>(where_.position.ranks);
   const auto prefix = fmt::format("group/{}", communicators_++);
   const auto store = [&](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_); };
   return or_lost_rank([&] {
@@ -315,7 +315,7 @@ std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const N
                      device.is_cpu() ? make_gloo(store("data"), rank, ranks, address_, where_.timeout_s)
                                      : make_nccl(store("data"), rank, ranks, {.timeout_s = where_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
     data->setDefaultBackend(type);
-    return std::make_unique<C10dCommunicator>(where_.place, std::move(data), make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
+    return std::make_unique<C10dCommunicator>(where_.position, std::move(data), make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
   });
 }
 

@@ -33,7 +33,7 @@ class Job {
  public:
   /// Waits until all ranks are there and have said the same. Throws UserError: peer naming those that are missing after the timeout; recipe
   /// naming those that differ in recipe, build or number of ranks.
-  Job(MeetingPlace where, RankFacts mine);
+  Job(MeetingPoint where, RankFacts mine);
   /// Tells the others that this rank is done. Rank 0, which serves the store, stays until they are, or silent.
   ~Job();
   Job(const Job&) = delete;
@@ -65,7 +65,7 @@ class Job {
   static std::optional<std::string> failure(c10d::Store& store);
   bool has(const std::string& key);
 
-  MeetingPlace where_;
+  MeetingPoint where_;
   c10::intrusive_ptr<c10d::Store> store_, beat_store_, asking_store_;   ///< a call that hangs holds up all others of its client
   std::string address_;
   int64_t cores_ = 1;

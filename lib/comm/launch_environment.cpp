@@ -77,22 +77,22 @@ LaunchClaim choose(LaunchVariables& variables) {
   return system;
 }
 
-void check_place(const RankPlace& place, const LaunchVariables& variables) {
-  if (place.rank >= place.ranks) variables.refuse("the rank must be less than the number of ranks");
-  if (place.local_rank >= place.local_ranks) variables.refuse("the rank on this machine must be less than the number of ranks on this machine");
-  if (place.local_ranks > place.ranks) variables.refuse("this machine cannot have more ranks than the job has");
+void check_position(const RankPosition& position, const LaunchVariables& variables) {
+  if (position.rank >= position.ranks) variables.refuse("the rank must be less than the number of ranks");
+  if (position.local_rank >= position.local_ranks) variables.refuse("the rank on this machine must be less than the number of ranks on this machine");
+  if (position.local_ranks > position.ranks) variables.refuse("this machine cannot have more ranks than the job has");
 }
 
 void find_master(Launch& launch, LaunchVariables& variables) {
   auto address = variables.text("MASTER_ADDR");
   auto port = variables.number("MASTER_PORT", 1);
   if (port > 65535) variables.refuse("MASTER_PORT must be from 1 to 65535");
-  const bool needed = !launch.place.one_machine();
+  const bool needed = !launch.position.one_machine();
   if (launch.launcher == "srun" && (needed || address.has_value() != port.has_value())) {
     if (!address) address = slurm_first_node(variables);
     if (!port) port = slurm_port(variables);
   }
-  if (launch.place.ranks > 1 && address.has_value() != port.has_value()) variables.refuse("MASTER_ADDR and MASTER_PORT go together; set both or neither");
+  if (launch.position.ranks > 1 && address.has_value() != port.has_value()) variables.refuse("MASTER_ADDR and MASTER_PORT go together; set both or neither");
   if (needed && !address) {
     if (launch.launcher == "mpirun")
       variables.refuse("mpirun on several machines does not say where rank 0 is; add -x MASTER_ADDR=HOST -x MASTER_PORT=PORT (MPICH: -genv MASTER_ADDR HOST ...)");
@@ -124,9 +124,9 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
   const LaunchClaim chosen = choose(variables);
   if (chosen.any()) {
     launch.launcher = chosen.launcher;
-    launch.place = {*chosen.rank, *chosen.ranks, *chosen.local_rank, *chosen.local_ranks};
+    launch.position = {*chosen.rank, *chosen.ranks, *chosen.local_rank, *chosen.local_ranks};
     launch.job = fit_for_a_file_name(chosen.job);
-    check_place(launch.place, variables);
+    check_position(launch.position, variables);
     find_master(launch, variables);
     launch.launcher_serves_store = chosen.launcher == "torchrun" && launch.master_address && variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   } else {

@@ -1,7 +1,7 @@
 // What torchrun, mpirun, srun or `trainopt launch` told this process of its place; README.md has the variables and who wins.
 #pragma once
 
-#include "comm/rank_place.h"
+#include "comm/rank_position.h"
 
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 namespace trainopt {
 
 struct Launch {
-  RankPlace place;
+  RankPosition position;
   std::string launcher;                      ///< "trainopt launch", "torchrun", "mpirun", "srun"; empty: started by hand, alone
   std::optional<std::string> master_address;
   std::optional<int> master_port;            ///< null, as the address: rank 0 publishes a port in a file; only on one machine

@@ -49,12 +49,12 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   }
 }
 
-std::filesystem::path port_file(const MeetingPlace& where) { return where.port_folder / fmt::format("trainopt-port-{}", where.job); }
+std::filesystem::path port_file(const MeetingPoint& where) { return where.port_folder / fmt::format("trainopt-port-{}", where.job); }
 
 /// Rank 0 takes a free port and writes it down.
-c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPlace& where) {
+c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
   const auto file = port_file(where);
-  if (where.place.is_first()) {
+  if (where.position.is_first()) {
     auto store = serve(kLocalAddress, 0, where.timeout_s);
     write_file(file, fmt::format("{}\n", store->getPort()));
     return store;
@@ -70,10 +70,10 @@ c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPlace& where) {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> meet(const MeetingPlace& where) {
+c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where) {
   c10::intrusive_ptr<c10d::Store> store;
   if (!where.address) store = meet_by_file(where);
-  else if (where.place.is_first() && !where.served_elsewhere) store = serve(*where.address, where.port, where.timeout_s);
+  else if (where.position.is_first() && !where.served_elsewhere) store = serve(*where.address, where.port, where.timeout_s);
   else store = join(*where.address, where.port, where.timeout_s);
   return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + where.job, store);
 }

@@ -1,7 +1,7 @@
 // How the ranks of a job find each other: a key-value store that rank 0 (or torchrun) serves.
 #pragma once
 
-#include "comm/rank_place.h"
+#include "comm/rank_position.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -11,8 +11,8 @@
 
 namespace trainopt {
 
-struct MeetingPlace {
-  RankPlace place;
+struct MeetingPoint {
+  RankPosition position;
   std::optional<std::string> address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
   int port = 0;                         ///< with an address
   bool served_elsewhere = false;        ///< the launcher serves the store at this port (torchrun)
@@ -22,6 +22,6 @@ struct MeetingPlace {
 };
 
 /// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear in time.
-c10::intrusive_ptr<c10d::Store> meet(const MeetingPlace& where);
+c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where);
 
 }  // namespace trainopt

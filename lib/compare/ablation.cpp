@@ -213,10 +213,10 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
   for (size_t i = 0; i < kCeilings.size(); ++i) {
     Gain gain;
     try {
-      if (!baseline) baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, Placement::here), options), {}, options, until, observer);
+      if (!baseline) baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options), {}, options, until, observer);
       const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
       const std::string name(word_of(kCeilings[i]));
-      const Comparison c = compare(*baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, Placement::here), options), options, end, observer);
+      const Comparison c = compare(*baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options), options, end, observer);
       gain = {.ratio = c.ratio, .interval = c.interval, .verdict = c.verdict, .blocks = static_cast<int64_t>(c.blocks.size()), .reason = {}};
     } catch (const std::exception& error) {   // named recovery: the run itself has ended well
       const std::string what = error.what();

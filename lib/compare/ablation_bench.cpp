@@ -44,8 +44,8 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 Baseline AblationBench::baseline_of(const SwitchSet& on, Clock::time_point until) {
   const ArmSpec arm = spec(on, {});
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (on.empty() && twin_folder_.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, Placement::own_process); };
-  Baseline baseline = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, Placement::own_process), request_.options), make_twin, request_.options, until, quiet_);
+  if (on.empty() && twin_folder_.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, ArmHost::own_process); };
+  Baseline baseline = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), request_.options), make_twin, request_.options, until, quiet_);
   if (make_twin) {
     twin_folder_ = baseline.twin_folder;
     twin_first_steps_ = baseline.twin_first_steps;
@@ -71,7 +71,7 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     const ArmSpec arm = spec(b, b_without);
     CompareOptions options = request_.options;
     options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));   // cells that toss the same coins would err together
-    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, Placement::own_process), options), options, until, quiet_);
+    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, ArmHost::own_process), options), options, until, quiet_);
     remove_first_steps(baseline.a.arm->folder());
     remove_first_steps(arm.folder);
     write_file(arm.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");

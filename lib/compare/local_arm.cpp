@@ -49,8 +49,8 @@ LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point be
 
 LocalArm::~LocalArm() = default;
 
-void LocalArm::step_done(const Row& row) {
-  Row whole = row;
+void LocalArm::step_done(const StepRecord& row) {
+  StepRecord whole = row;
   if (telemetry_) telemetry_->fill(whole);
   if (sinks_) sinks_->write(whole);
   turn_.step_ms.push_back(whole[Metric::step_ms].value_or(0));

@@ -22,7 +22,7 @@ class LocalArm : public Arm, public RunListener {
   const Trainer& trainer() const { return *trainer_; }
 
   // RunListener: of its own trainer
-  void step_done(const Row& row) override;
+  void step_done(const StepRecord& row) override;
   void evaluated(int64_t, const EvaluationResult&) override {}
 
  private:

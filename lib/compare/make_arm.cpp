@@ -7,10 +7,10 @@
 
 namespace trainopt {
 
-std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, Placement placement) {
+std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, ArmHost host) {
   create_folders(spec.folder);
   write_file(spec.folder / "recipe.yaml", recipe_yaml(spec.recipe));
-  if (placement == Placement::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
+  if (host == ArmHost::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
   const auto began = Clock::now();
   return std::make_shared<LocalArm>(arm_plan(spec, machine), spec.folder, began);
 }

@@ -6,10 +6,10 @@
 
 namespace trainopt {
 
-enum class Placement { here, own_process };
+enum class ArmHost { this_process, own_process };
 
 /// Writes `spec.folder`/recipe.yaml and makes the arm. Throws UserError for what it cannot do, with the arm's own sentence.
-std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, Placement placement);
+std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, ArmHost host);
 
 /// The same recipe with other batches from the same weights, in the folder beside `spec.folder`.
 ArmSpec twin_of(const ArmSpec& spec);

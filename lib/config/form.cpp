@@ -10,10 +10,10 @@ namespace {
 
 /// The number in a plain scalar, or nullopt after adding the problem.
 template <class T>
-std::optional<T> read_plain(const Value& value, const Place& place, std::optional<T> (*parse)(std::string_view, std::string*),
+std::optional<T> read_plain(const Value& value, const Location& location, std::optional<T> (*parse)(std::string_view, std::string*),
                             const char* expected) {
   if (!value.is_scalar()) {
-    place.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
+    location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
     return std::nullopt;
   }
   std::string reason;
@@ -22,15 +22,15 @@ std::optional<T> read_plain(const Value& value, const Place& place, std::optiona
     reason = fmt::format("must be {}, without quotes", expected);
     parsed.reset();
   }
-  if (!parsed) place.problem(value, fmt::format("{}: {}", reason, shown(value)));
+  if (!parsed) location.problem(value, fmt::format("{}: {}", reason, shown(value)));
   return parsed;
 }
 
 /// The quantity with a unit in a scalar; quotes are allowed because people write "4 GiB".
 template <class T>
-std::optional<T> read_quantity(const Value& value, const Place& place, std::optional<T> (*parse)(std::string_view), const char* expected) {
+std::optional<T> read_quantity(const Value& value, const Location& location, std::optional<T> (*parse)(std::string_view), const char* expected) {
   auto parsed = value.is_scalar() ? parse(value.text) : std::nullopt;
-  if (!parsed) place.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
+  if (!parsed) location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
   return parsed;
 }
 
@@ -53,38 +53,38 @@ Json with_bounds(Json schema, const Bounds& bounds) {
   return schema;
 }
 
-bool check_bounds(const Value& value, double number, const Place& place, std::string_view unit) {
-  if (place.bounds.contains(number)) return true;
-  place.problem(value, fmt::format("must be {}: {}", bounds_text(place.bounds, unit), shown(value)));
+bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit) {
+  if (location.bounds.contains(number)) return true;
+  location.problem(value, fmt::format("must be {}: {}", bounds_text(location.bounds, unit), shown(value)));
   return false;
 }
 
 std::string Form<bool>::type_text() { return "true | false"; }
 Json Form<bool>::schema(const Bounds&) { return {{"type", "boolean"}}; }
-std::optional<bool> Form<bool>::read(const Value& value, const Place& place) { return read_plain(value, place, parse_boolean, "true or false"); }
+std::optional<bool> Form<bool>::read(const Value& value, const Location& location) { return read_plain(value, location, parse_boolean, "true or false"); }
 Value Form<bool>::write(const bool& value) { return plain(value ? "true" : "false"); }
 
 std::string Form<int64_t>::type_text() { return "whole number"; }
 Json Form<int64_t>::schema(const Bounds& bounds) { return with_bounds({{"type", "integer"}}, bounds); }
-std::optional<int64_t> Form<int64_t>::read(const Value& value, const Place& place) {
-  const auto number = read_plain(value, place, parse_integer, "a whole number");
-  return number && check_bounds(value, static_cast<double>(*number), place) ? number : std::nullopt;
+std::optional<int64_t> Form<int64_t>::read(const Value& value, const Location& location) {
+  const auto number = read_plain(value, location, parse_integer, "a whole number");
+  return number && check_bounds(value, static_cast<double>(*number), location) ? number : std::nullopt;
 }
 Value Form<int64_t>::write(const int64_t& value) { return plain(fmt::format("{}", value)); }
 
 std::string Form<double>::type_text() { return "number"; }
 Json Form<double>::schema(const Bounds& bounds) { return with_bounds({{"type", "number"}}, bounds); }
-std::optional<double> Form<double>::read(const Value& value, const Place& place) {
-  const auto number = read_plain(value, place, parse_number, "a number");
-  return number && check_bounds(value, *number, place) ? number : std::nullopt;
+std::optional<double> Form<double>::read(const Value& value, const Location& location) {
+  const auto number = read_plain(value, location, parse_number, "a number");
+  return number && check_bounds(value, *number, location) ? number : std::nullopt;
 }
 Value Form<double>::write(const double& value) { return plain(number_text(value)); }
 
 std::string Form<std::string>::type_text() { return "text"; }
 Json Form<std::string>::schema(const Bounds&) { return {{"type", "string"}}; }
-std::optional<std::string> Form<std::string>::read(const Value& value, const Place& place) {
+std::optional<std::string> Form<std::string>::read(const Value& value, const Location& location) {
   if (value.is_scalar()) return value.text;
-  place.problem(value, "must be a text: " + shown(value));
+  location.problem(value, "must be a text: " + shown(value));
   return std::nullopt;
 }
 Value Form<std::string>::write(const std::string& value) { return quoted(value); }
@@ -93,9 +93,9 @@ std::string Form<Bytes>::type_text() { return "size (512MiB, 4GiB, bytes)"; }
 Json Form<Bytes>::schema(const Bounds&) {
   return {{"type", Json::array({"string", "integer"})}, {"pattern", "^[0-9.]+ ?([TGMK]i?B|kB|B)?$"}};
 }
-std::optional<Bytes> Form<Bytes>::read(const Value& value, const Place& place) {
-  const auto bytes = read_quantity(value, place, parse_bytes, "a size such as 512MiB or 4GiB");
-  return bytes && check_bounds(value, static_cast<double>(bytes->count), place, " B") ? bytes : std::nullopt;
+std::optional<Bytes> Form<Bytes>::read(const Value& value, const Location& location) {
+  const auto bytes = read_quantity(value, location, parse_bytes, "a size such as 512MiB or 4GiB");
+  return bytes && check_bounds(value, static_cast<double>(bytes->count), location, " B") ? bytes : std::nullopt;
 }
 Value Form<Bytes>::write(const Bytes& value) { return plain(to_text(value)); }
 
@@ -103,9 +103,9 @@ std::string Form<Duration>::type_text() { return "time (100ms, 90s, 15m, 2h, sec
 Json Form<Duration>::schema(const Bounds&) {
   return {{"type", Json::array({"string", "number"})}, {"pattern", "^[0-9.]+ ?(ms|s|m|h|d)?$"}};
 }
-std::optional<Duration> Form<Duration>::read(const Value& value, const Place& place) {
-  const auto duration = read_quantity(value, place, parse_duration, "a time such as 90s, 15m or 2h");
-  return duration && check_bounds(value, duration->seconds, place, " s") ? duration : std::nullopt;
+std::optional<Duration> Form<Duration>::read(const Value& value, const Location& location) {
+  const auto duration = read_quantity(value, location, parse_duration, "a time such as 90s, 15m or 2h");
+  return duration && check_bounds(value, duration->seconds, location, " s") ? duration : std::nullopt;
 }
 Value Form<Duration>::write(const Duration& value) {
   const std::string text = to_text(value);
@@ -122,21 +122,21 @@ std::string joined(std::span<const std::string_view> words, std::string_view sep
   return text;
 }
 
-std::optional<size_t> read_word(const Value& value, const Place& place, std::span<const std::string_view> words,
+std::optional<size_t> read_word(const Value& value, const Location& location, std::span<const std::string_view> words,
                                 std::span<const std::string_view> shown_words) {
   if (value.is_scalar())
     for (size_t i = 0; i < words.size(); ++i)
       if (value.text == words[i]) return i;
   const std::string near = value.is_scalar() ? nearest_of(value.text, words) : "";
-  place.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), shown(value),
+  location.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), shown(value),
                                    near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   return std::nullopt;
 }
 
-bool check_list(const Value& value, const Place& place, int length, const std::string& type_text) {
+bool check_list(const Value& value, const Location& location, int length, const std::string& type_text) {
   if (value.is_list() && (length < 0 || value.items.size() == static_cast<size_t>(length))) return true;
   const std::string what = value.is_list() ? fmt::format("a list of {}", value.items.size()) : shown(value);
-  place.problem(value, fmt::format("must be a {}: {}{}", type_text, what, value.is_scalar() ? fmt::format(" (write [{}])", shown(value.text)) : ""));
+  location.problem(value, fmt::format("must be a {}: {}{}", type_text, what, value.is_scalar() ? fmt::format(" (write [{}])", shown(value.text)) : ""));
   return false;
 }
 

@@ -4,7 +4,7 @@
 //   template <> struct Form<Size> {
 //     static std::string type_text();                                              // "224 or [height, width]"
 //     static Json schema(const Bounds& bounds);
-//     static std::optional<Size> read(const Value& value, const Place& place);     // nullopt after place.problem(...)
+//     static std::optional<Size> read(const Value& value, const Location& location);     // nullopt after location.problem(...)
 //     static Value write(const Size& size);                                        // reads back to the same
 //   };
 #pragma once
@@ -24,13 +24,13 @@ inline Problem problem_in(const Mark& mark, const std::string& key, const std::s
 }
 
 /// What is being read, and where its problems go.
-struct Place {
+struct Location {
   std::string key;
   Bounds bounds;
   std::vector<Problem>* problems;
 
   void problem(const Value& at, const std::string& message) const { problems->push_back(problem_in(at.mark, key, message)); }
-  Place item(size_t index) const { return {fmt::format("{}[{}]", key, index), bounds, problems}; }
+  Location item(size_t index) const { return {fmt::format("{}[{}]", key, index), bounds, problems}; }
 };
 
 /// "at least 1 and below 2"; empty without bounds.
@@ -38,7 +38,7 @@ std::string bounds_text(const Bounds& bounds, std::string_view unit = "");
 /// Adds minimum, exclusiveMaximum and so on.
 Json with_bounds(Json schema, const Bounds& bounds);
 /// False after adding the problem.
-bool check_bounds(const Value& value, double number, const Place& place, std::string_view unit = "");
+bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit = "");
 
 template <class T>
 struct Form;
@@ -48,7 +48,7 @@ struct Form;
   struct Form<Type> {                                                           \
     static std::string type_text();                                             \
     static Json schema(const Bounds& bounds);                                   \
-    static std::optional<Type> read(const Value& value, const Place& place);    \
+    static std::optional<Type> read(const Value& value, const Location& location);    \
     static Value write(const Type& value);                                      \
   }
 TRAINOPT_FORM(bool);
@@ -60,11 +60,11 @@ TRAINOPT_FORM(Duration);
 #undef TRAINOPT_FORM
 
 /// Position among `words`, or nullopt after adding a problem that lists `shown_words` and suggests a near one.
-std::optional<size_t> read_word(const Value& value, const Place& place, std::span<const std::string_view> words,
+std::optional<size_t> read_word(const Value& value, const Location& location, std::span<const std::string_view> words,
                                 std::span<const std::string_view> shown_words);
 std::string joined(std::span<const std::string_view> words, std::string_view separator);
 /// False after adding a problem; `length` -1: any.
-bool check_list(const Value& value, const Place& place, int length, const std::string& type_text);
+bool check_list(const Value& value, const Location& location, int length, const std::string& type_text);
 
 template <class E>
   requires requires { Choices<E>::all; }
@@ -77,8 +77,8 @@ struct Form<E> {
   }
   static std::string type_text() { return joined(words(false), " | "); }
   static Json schema(const Bounds&) { return {{"enum", words(true)}}; }
-  static std::optional<E> read(const Value& value, const Place& place) {
-    const auto found = read_word(value, place, words(true), words(false));
+  static std::optional<E> read(const Value& value, const Location& location) {
+    const auto found = read_word(value, location, words(true), words(false));
     if (!found) return std::nullopt;
     return Choices<E>::all[*found].value;
   }
@@ -92,9 +92,9 @@ template <class T>
 struct Form<std::optional<T>> {
   static std::string type_text() { return Form<T>::type_text() + " | null"; }
   static Json schema(const Bounds& bounds) { return {{"anyOf", Json::array({Form<T>::schema(bounds), Json{{"type", "null"}}})}}; }
-  static std::optional<std::optional<T>> read(const Value& value, const Place& place) {
+  static std::optional<std::optional<T>> read(const Value& value, const Location& location) {
     if (value.is_null()) return std::optional<T>();
-    auto inner = Form<T>::read(value, place);
+    auto inner = Form<T>::read(value, location);
     if (!inner) return std::nullopt;
     return std::optional<std::optional<T>>(std::move(inner));
   }
@@ -105,11 +105,11 @@ template <class T>
 struct Form<std::vector<T>> {
   static std::string type_text() { return "list of " + Form<T>::type_text(); }
   static Json schema(const Bounds& bounds) { return {{"type", "array"}, {"items", Form<T>::schema(bounds)}}; }
-  static std::optional<std::vector<T>> read(const Value& value, const Place& place) {
-    if (!check_list(value, place, -1, type_text())) return std::nullopt;
+  static std::optional<std::vector<T>> read(const Value& value, const Location& location) {
+    if (!check_list(value, location, -1, type_text())) return std::nullopt;
     std::vector<T> items;
     for (size_t i = 0; i < value.items.size(); ++i)
-      if (auto item = Form<T>::read(value.items[i], place.item(i))) items.push_back(std::move(*item));
+      if (auto item = Form<T>::read(value.items[i], location.item(i))) items.push_back(std::move(*item));
     if (items.size() != value.items.size()) return std::nullopt;
     return items;
   }
@@ -126,12 +126,12 @@ struct Form<std::array<T, N>> {
   static Json schema(const Bounds& bounds) {
     return {{"type", "array"}, {"items", Form<T>::schema(bounds)}, {"minItems", N}, {"maxItems", N}};
   }
-  static std::optional<std::array<T, N>> read(const Value& value, const Place& place) {
-    if (!check_list(value, place, N, type_text())) return std::nullopt;
+  static std::optional<std::array<T, N>> read(const Value& value, const Location& location) {
+    if (!check_list(value, location, N, type_text())) return std::nullopt;
     std::array<T, N> items;
     bool good = true;
     for (size_t i = 0; i < N; ++i) {
-      auto item = Form<T>::read(value.items[i], place.item(i));
+      auto item = Form<T>::read(value.items[i], location.item(i));
       if (item) items[i] = std::move(*item);
       good = good && item;
     }

@@ -34,7 +34,7 @@ struct Option {
   std::string type;
   std::function<Json()> schema;   ///< made only when asked for: most of an outline's cost, and loading never asks
   bool nullable = false;                                      ///< null is a value and not "the default"
-  std::function<void(const Value&, const Place&)> read;
+  std::function<void(const Value&, const Location&)> read;
   std::function<Value()> write;
 
   std::vector<Option> options;                                ///< section, toggle
@@ -66,8 +66,8 @@ class OutlineBuilder {
     option.type = Form<T>::type_text();
     option.schema = [bounds] { return Form<T>::schema(bounds); };
     option.nullable = kIsOptional<T>;
-    option.read = [&member](const Value& value, const Place& place) {
-      if (auto read = Form<T>::read(value, place)) member = std::move(*read);
+    option.read = [&member](const Value& value, const Location& location) {
+      if (auto read = Form<T>::read(value, location)) member = std::move(*read);
     };
     option.write = [&member] { return Form<T>::write(member); };
   }

@@ -10,27 +10,27 @@ namespace {
 constexpr size_t kMostSuggestions = 100;   // looking for near names takes time, and a hostile file has many unknown keys
 
 void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
-  const Place place{path, option.bounds, &reading.problems};
+  const Location location{path, option.bounds, &reading.problems};
   if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
   switch (option.kind) {
     case Option::Kind::variant: return;   // read before the others, because it says which others there are
     case Option::Kind::value:
-      if (!value.is_null() || option.nullable) option.read(value, place);
+      if (!value.is_null() || option.nullable) option.read(value, location);
       return;
     case Option::Kind::section:
       if (value.is_map())
         read_map(value, option.options, path, reading);
       else if (!value.is_null())
-        place.problem(value, "must be a map of options: " + shown(value));
+        location.problem(value, "must be a map of options: " + shown(value));
       return;
     case Option::Kind::toggle:
       if (value.is_map()) {
         *option.on = true;
         read_map(value, option.options, path, reading);
       } else if (value.is_scalar()) {
-        if (const auto on = Form<bool>::read(value, place)) *option.on = *on;
+        if (const auto on = Form<bool>::read(value, location)) *option.on = *on;
       } else if (!value.is_null()) {
-        place.problem(value, "must be true, false or a map of options: " + shown(value));
+        location.problem(value, "must be true, false or a map of options: " + shown(value));
       }
   }
 }

@@ -109,7 +109,7 @@ class SyntheticBatches : public BatchSource {
   at::Tensor input_, target_;
 };
 
-class ResidentImages;
+class DeviceDataset;
 
 struct BatchesOptions {
   c10::Device device = at::kCPU;
@@ -123,14 +123,14 @@ struct BatchesOptions {
   std::optional<int64_t> end_step;
   int64_t num_classes = 10;  ///< of synthetic labels
   std::vector<RefusedSample> refused;  ///< bad samples that the run has met already
-  std::shared_ptr<ResidentImages> resident;  ///< of data.cache: device, to be used again by sources opened later; null: each source has its own
+  std::shared_ptr<DeviceDataset> resident;  ///< of data.cache: device, to be used again by sources opened later; null: each source has its own
 };
 
 /// Epochs of `samples` cut as the options say.
 BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const BatchesOptions& options);
 /// The size and layout of a loader's batches, for plans and buffers; with data.cache: device of the images that are kept. Throws UserError if images
 /// would differ in size.
-SlotFormat slot_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options);
+BufferFormat buffer_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options);
 /// The loader alone; not for data.cache: device, whose batches have none.
 std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
                                     const BatchesOptions& options);

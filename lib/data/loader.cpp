@@ -30,8 +30,8 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
       has_loaded_(static_cast<size_t>(options.num_workers)) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
-  for (SlotMemory& memory : make_slots(options.format, schedule.shape().batch_size, count, options.pin_memory))
-    slots_.push_back(std::make_unique<Slot>(std::move(memory)));
+  for (BatchBuffer& memory : make_buffers(options.format, schedule.shape().batch_size, count, options.pin_memory))
+    slots_.push_back(std::make_unique<LoaderBuffer>(std::move(memory)));
   opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(options.first_step);
 }
 
@@ -83,7 +83,7 @@ HostBatch Loader::next() {
   } else {
     start();
     std::unique_lock lock(mutex_);
-    const Slot& slot = slot_of(delivered_);
+    const LoaderBuffer& slot = slot_of(delivered_);
     progress_.wait(lock, [&] { return slot.ready_for == delivered_ || working_ == 0; });
     if (slot.ready_for != delivered_) {
       TRAINOPT_CHECK(failure_.has_value());
@@ -100,7 +100,7 @@ HostBatch Loader::next() {
 int64_t Loader::loading_threads() const { return std::count(has_loaded_.begin(), has_loaded_.end(), true); }
 
 HostBatch Loader::deliver() {
-  Slot& slot = slot_of(delivered_);
+  LoaderBuffer& slot = slot_of(delivered_);
   HostBatch batch;
   batch.where = slot.where;
   batch.sequence = delivered_++;
@@ -152,7 +152,7 @@ void Loader::work(int64_t worker, int64_t sequence) {
 std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
   while (!stop_.load(std::memory_order_relaxed)) {
     if (paused_.load(std::memory_order_relaxed)) wait_while_paused();
-    Slot& slot = slot_of(sequence);
+    LoaderBuffer& slot = slot_of(sequence);
     uint64_t tickets = slot.tickets.load(std::memory_order_acquire);
     while (ticket_items(tickets) > 0) {
       if (!slot.tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
@@ -177,7 +177,7 @@ bool Loader::wait_until_open(int64_t sequence) {
   may_open_.wait(lock, [&] { return stop_ || sequence >= limit_ || sequence < opened_ || openable(); });
   if (stop_ || sequence >= limit_) return false;
   if (sequence < opened_) return true;
-  Slot& slot = slot_of(sequence);
+  LoaderBuffer& slot = slot_of(sequence);
   opening_ = true;
   lock.unlock();
   prepare(slot, sequence);  // may wait for the device
@@ -196,13 +196,13 @@ bool Loader::wait_until_open(int64_t sequence) {
   return true;
 }
 
-void Loader::prepare(Slot& slot, int64_t sequence) {
+void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
   if (slot.last_use) slot.last_use->synchronize();
   slot.last_use.reset();
   slot.where = schedule_.at_sequence(sequence);
 }
 
-void Loader::load_sample(Slot& slot, int64_t item, SampleLoader::Scratch& scratch) {
+void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch) {
   const auto begin = Clock::now();
   const auto [sample, label] = samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
   slot.memory.sample_ids[static_cast<size_t>(item)] = sample;
@@ -232,7 +232,7 @@ void Loader::fail(int64_t sequence, int64_t item) {
 }
 
 void Loader::load_here() {
-  Slot& slot = slot_of(delivered_);
+  LoaderBuffer& slot = slot_of(delivered_);
   prepare(slot, delivered_);
   for (int64_t item = 0; item < slot.where.items; ++item) load_sample(slot, item, scratch_);
 }

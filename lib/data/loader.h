@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "data/batch_slots.h"
+#include "data/batch_buffers.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
 #include "device/stream.h"
@@ -24,7 +24,7 @@ struct LoaderOptions {
   bool persistent_workers = false;  ///< false: threads end, and prefetching stops, at each epoch's end
   bool pin_memory = false;
   int64_t memory_limit = int64_t{4} << 30;  ///< bytes of all slots
-  SlotFormat format;
+  BufferFormat format;
   int64_t first_step = 0;
   std::optional<int64_t> end_step;  ///< nothing is prefetched for this step and later ones
 };
@@ -72,7 +72,7 @@ class Loader {
   int64_t slot_bytes() const { return slot_bytes_; }
   const BatchSchedule& schedule() const { return schedule_; }
   const SampleLoader& samples() const { return *samples_; }
-  const SlotFormat& format() const { return options_.format; }
+  const BufferFormat& format() const { return options_.format; }
   LoaderStats take_stats();
   /// Workers that have loaded at least one sample since the loader was made.
   int64_t loading_threads() const;
@@ -81,9 +81,9 @@ class Loader {
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
 
  private:
-  struct Slot {
-    explicit Slot(SlotMemory buffers) : memory(std::move(buffers)) {}
-    SlotMemory memory;
+  struct LoaderBuffer {
+    explicit LoaderBuffer(BatchBuffer buffers) : memory(std::move(buffers)) {}
+    BatchBuffer memory;
     std::atomic<uint64_t> tickets{0};  ///< the batch it is open for, and how many of its samples nobody has claimed
     std::atomic<int64_t> unfinished{0};
     MicroBatch where;
@@ -91,7 +91,7 @@ class Loader {
     std::optional<Event> last_use;
   };
   struct Claim {
-    Slot* slot;
+    LoaderBuffer* slot;
     int64_t sequence, item;
   };
   struct Failure {
@@ -99,14 +99,14 @@ class Loader {
     std::exception_ptr error;
   };
 
-  Slot& slot_of(int64_t sequence) { return *slots_[static_cast<size_t>(sequence % slots())]; }
+  LoaderBuffer& slot_of(int64_t sequence) { return *slots_[static_cast<size_t>(sequence % slots())]; }
   void work(int64_t worker, int64_t sequence);
   std::optional<Claim> claim(int64_t& sequence);
   void resume();
   void wait_while_paused();
   bool wait_until_open(int64_t sequence);
-  void prepare(Slot& slot, int64_t sequence);
-  void load_sample(Slot& slot, int64_t item, SampleLoader::Scratch& scratch);
+  void prepare(LoaderBuffer& slot, int64_t sequence);
+  void load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch);
   void finish_sample(const Claim& claim);
   void fail(int64_t sequence, int64_t item);
   void load_here();
@@ -117,7 +117,7 @@ class Loader {
   BatchSchedule schedule_;
   LoaderOptions options_;
   int64_t slot_bytes_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<LoaderBuffer>> slots_;
 
   std::mutex mutex_;
   std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or it is time to end

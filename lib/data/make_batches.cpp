@@ -1,7 +1,7 @@
 // From the recipe's data section to a source of batches.
 #include "base/error.h"
 #include "data/batch_source.h"
-#include "data/resident_batches.h"
+#include "data/device_dataset_batches.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const Batch
                         .drop_last = data.drop_last});
 }
 
-SlotFormat slot_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options) {
+BufferFormat buffer_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options) {
   return {.size = size_after(Pipeline(split(data, options).host), dataset),
           .as_uint8 = options.device_preprocess || options.device_resize || data.cache == CacheKind::device,
           .memory_format = options.memory_format};
@@ -62,7 +62,7 @@ std::unique_ptr<Loader> loader_of(const DataConfig& data, std::shared_ptr<const 
                              .persistent_workers = data.persistent_workers,
                              .pin_memory = data.pin_memory && cuda_available(),
                              .memory_limit = data.memory_limit.count,
-                             .format = slot_format(data, *dataset, options),
+                             .format = buffer_format(data, *dataset, options),
                              .first_step = options.first_step,
                              .end_step = options.end_step};
   const BadSamplePolicy policy{.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples,
@@ -77,7 +77,7 @@ std::unique_ptr<Loader> loader_of(const DataConfig& data, std::shared_ptr<const 
 std::unique_ptr<Loader> loader_once(DataConfig data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
   data.shuffle = data.drop_last = data.pin_memory = data.persistent_workers = false;
   // Two batches are the least that a loader needs.
-  const int64_t fitting = data.memory_limit.count / (2 * batch_bytes(slot_format(data, *dataset, options), 1));
+  const int64_t fitting = data.memory_limit.count / (2 * batch_bytes(buffer_format(data, *dataset, options), 1));
   data.batch_size = std::clamp<int64_t>(fitting, 1, data.batch_size);
   BatchesOptions alone;   // every rank holds all samples
   alone.seed = options.seed;
@@ -86,18 +86,18 @@ std::unique_ptr<Loader> loader_once(DataConfig data, std::shared_ptr<const Datas
   return loader_of(data, std::move(dataset), alone);
 }
 
-std::unique_ptr<BatchSource> resident_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
+std::unique_ptr<BatchSource> device_dataset_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset, const BatchesOptions& options) {
   TRAINOPT_CHECK(dataset != nullptr);
   const auto device = with_index(options.device);
-  const ImageSize size = slot_format(data, *dataset, options).size;
+  const ImageSize size = buffer_format(data, *dataset, options).size;
   if (device.is_cpu())
     if (const auto reason = why_no_room(size, dataset->size(), data.memory_limit.count, "data.memory_limit")) throw UserError(*reason);
-  const ResidentBatches::Order order{.schedule = make_schedule(data, dataset->size(), options),
+  const DeviceDatasetBatches::Order order{.schedule = make_schedule(data, dataset->size(), options),
                                      .sampler = Sampler(dataset->size(), options.seed, data.shuffle),
                                      .keys = SampleKeys(options.seed),
                                      .first_step = options.first_step};
   DevicePreprocess preprocess(split(data, options), size, options.seed, device, {options.compute_type, options.memory_format});
-  return std::make_unique<ResidentBatches>(options.resident ? options.resident : std::make_shared<ResidentImages>(),
+  return std::make_unique<DeviceDatasetBatches>(options.resident ? options.resident : std::make_shared<DeviceDataset>(),
                                            [=, dataset = std::move(dataset)] { return loader_once(data, dataset, options); }, order, device, std::move(preprocess),
                                            options.refused);
 }
@@ -118,7 +118,7 @@ std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_pt
     return std::make_unique<SyntheticBatches>(make_schedule(data, data.size, options), images, options.seed, options.device,
                                               options.first_step);
   }
-  if (data.cache == CacheKind::device) return resident_batches(data, std::move(dataset), options);
+  if (data.cache == CacheKind::device) return device_dataset_batches(data, std::move(dataset), options);
   auto loader = make_loader(data, std::move(dataset), options);
   std::optional<DevicePreprocess> preprocess;
   if (options.device_preprocess || options.device_resize)

@@ -21,13 +21,13 @@ struct Form<WrittenSize> {
   static constexpr Bounds kSide{1, 16384};
   static std::string type_text() { return "224 or [height, width]"; }
   static Json schema(const Bounds&) { return {{"anyOf", Json::array({Form<int64_t>::schema(kSide), Form<std::array<int64_t, 2>>::schema(kSide)})}}; }
-  static std::optional<WrittenSize> read(const Value& value, Place place) {
-    place.bounds = kSide;
+  static std::optional<WrittenSize> read(const Value& value, Location location) {
+    location.bounds = kSide;
     if (value.is_list()) {
-      const auto sides = Form<std::array<int64_t, 2>>::read(value, place);
+      const auto sides = Form<std::array<int64_t, 2>>::read(value, location);
       return sides ? std::optional(WrittenSize{(*sides)[0], (*sides)[1], false}) : std::nullopt;
     }
-    const auto side = Form<int64_t>::read(value, place);
+    const auto side = Form<int64_t>::read(value, location);
     return side ? std::optional(WrittenSize{*side, *side, true}) : std::nullopt;
   }
   static Value write(const WrittenSize& size) {
@@ -41,12 +41,12 @@ struct Form<WrittenChannels> {
   static Json schema(const Bounds& bounds) {
     return {{"anyOf", Json::array({Form<double>::schema(bounds), Form<std::array<double, 3>>::schema(bounds)})}};
   }
-  static std::optional<WrittenChannels> read(const Value& value, const Place& place) {
+  static std::optional<WrittenChannels> read(const Value& value, const Location& location) {
     if (value.is_list()) {
-      const auto three = Form<std::array<double, 3>>::read(value, place);
+      const auto three = Form<std::array<double, 3>>::read(value, location);
       return three ? std::optional(WrittenChannels{*three}) : std::nullopt;
     }
-    const auto one = Form<double>::read(value, place);
+    const auto one = Form<double>::read(value, location);
     return one ? std::optional(WrittenChannels{{*one, *one, *one}}) : std::nullopt;
   }
   static Value write(const WrittenChannels& channels) { return Form<std::array<double, 3>>::write(channels.values); }
@@ -153,15 +153,15 @@ RandomResizedCropParameters parameters_of(const RandomResizedCropConfig& c) { re
 RandomHorizontalFlipParameters parameters_of(const RandomHorizontalFlipConfig& c) { return {c.p}; }
 NormalizeParameters parameters_of(const NormalizeConfig& c) { return {{c.mean}, {c.std}}; }
 
-bool check_order(const Value& value, const std::array<double, 2>& range, const char* name, const Place& place) {
+bool check_order(const Value& value, const std::array<double, 2>& range, const char* name, const Location& location) {
   if (range[0] <= range[1]) return true;
-  place.problem(value, fmt::format("{} must be [least, most]: [{}, {}]", name, range[0], range[1]));
+  location.problem(value, fmt::format("{} must be [least, most]: [{}, {}]", name, range[0], range[1]));
   return false;
 }
 
 template <class Parameters>
-std::optional<TransformConfig> read_parameters(const Value& given, Parameters parameters, const Place& place) {
-  const size_t problems_before = place.problems->size();
+std::optional<TransformConfig> read_parameters(const Value& given, Parameters parameters, const Location& location) {
+  const size_t problems_before = location.problems->size();
   const Outline outline = outline_of(parameters);
   Value map = given;
   if (!given.is_map()) {
@@ -169,14 +169,14 @@ std::optional<TransformConfig> read_parameters(const Value& given, Parameters pa
     map.mark = given.mark;
     if (!given.is_null()) map.at_or_added({outline.front().name, given.mark}) = given;
   }
-  read_map(map, outline, place.key, {outline, *place.problems});
+  read_map(map, outline, location.key, {outline, *location.problems});
   for (const auto needed : parameters.kNeeded)
-    if (const Value* value = map.find(needed); !value || value->is_null()) place.problem(given, fmt::format("{} needs {}", parameters.kName, needed));
+    if (const Value* value = map.find(needed); !value || value->is_null()) location.problem(given, fmt::format("{} needs {}", parameters.kName, needed));
   if constexpr (requires { parameters.scale; }) {
-    check_order(given, parameters.scale, "scale", place);
-    check_order(given, parameters.ratio, "ratio", place);
+    check_order(given, parameters.scale, "scale", location);
+    check_order(given, parameters.ratio, "ratio", location);
   }
-  if (place.problems->size() != problems_before) return std::nullopt;
+  if (location.problems->size() != problems_before) return std::nullopt;
   return parameters.config();
 }
 
@@ -202,12 +202,12 @@ Json Form<TransformConfig>::schema(const Bounds&) {
   return {{"anyOf", kinds}};
 }
 
-std::optional<TransformConfig> Form<TransformConfig>::read(const Value& value, const Place& place) {
+std::optional<TransformConfig> Form<TransformConfig>::read(const Value& value, const Location& location) {
   Value name = value, parameters;
   parameters.mark = value.mark;
   if (value.is_map()) {
     if (value.keys.size() != 1) {
-      place.problem(value, fmt::format("must be one transform, such as 'resize: 224': a map of {} keys", value.keys.size()));
+      location.problem(value, fmt::format("must be one transform, such as 'resize: 224': a map of {} keys", value.keys.size()));
       return std::nullopt;
     }
     name = quoted(value.keys[0].name);
@@ -215,10 +215,10 @@ std::optional<TransformConfig> Form<TransformConfig>::read(const Value& value, c
     parameters = value.items[0];
   }
   const auto names = all_names();
-  const auto kind = read_word(name, place, names, names);
+  const auto kind = read_word(name, location, names, names);
   if (!kind) return std::nullopt;
   std::optional<TransformConfig> read;
-  const Place inside{join_path(place.key, names[*kind]), {}, place.problems};
+  const Location inside{join_path(location.key, names[*kind]), {}, location.problems};
   for_each_kind([&](auto kind_parameters) {
     if (kind_parameters.kName == names[*kind]) read = read_parameters(parameters, kind_parameters, inside);
   });

@@ -10,7 +10,7 @@ template <>
 struct Form<TransformConfig> {
   static std::string type_text();
   static Json schema(const Bounds& bounds);
-  static std::optional<TransformConfig> read(const Value& value, const Place& place);
+  static std::optional<TransformConfig> read(const Value& value, const Location& location);
   static Value write(const TransformConfig& transform);
 };
 

@@ -1,7 +1,7 @@
 #include "device/process.h"
 
 #include "base/error.h"
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
@@ -42,7 +42,7 @@ void keep_threads_to(const std::vector<int>& cpus) {
 
 void apply(const ProcessSettings& settings) {
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
-  if (settings.keeping_allocator) install_keeping_allocator(settings.huge_pages);
+  if (settings.caching_allocator) install_caching_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   if (!settings.cpus.empty()) keep_threads_to(settings.cpus);

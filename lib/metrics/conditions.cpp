@@ -30,7 +30,7 @@ std::string throttle_reasons(int64_t bits) {
   return text;
 }
 
-void Conditions::add(const Row& row) {
+void Conditions::add(const StepRecord& row) {
   const auto& time = row[Metric::step_ms];
   if (!time) return;
   if (const auto& other = row[Metric::other_cpu_pct]) {

@@ -16,7 +16,7 @@ std::string throttle_reasons(int64_t bits);
 
 class Conditions {
  public:
-  void add(const Row& row);
+  void add(const StepRecord& row);
 
   /// A sentence each, for a reader of the table: other programs used more than 10 % of the CPUs; the GPU's clock was held down; the
   /// throughput of the last third of `pieces` is more than 2 % from the first third's, and a 99 % interval of their ratio says so.

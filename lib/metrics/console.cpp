@@ -24,7 +24,7 @@ void Console::line(std::string_view text) {
   draw_if_due();
 }
 
-void Console::step(const Row& row, std::string_view text) {
+void Console::step(const StepRecord& row, std::string_view text) {
   step_ = row.step();
   if (first_step_ == 0) {
     // The first step is slow in its own way (lazy initialisation), so the time left is measured from its end.

@@ -30,7 +30,7 @@ class Console {
   /// A line of its own, without its newline.
   void line(std::string_view text);
   /// A step is done: moves the progress on, with or without (empty) a line of its own.
-  void step(const Row& row, std::string_view text);
+  void step(const StepRecord& row, std::string_view text);
   /// Takes the progress line away and writes everything; the next line() brings the progress back.
   void flush();
 

@@ -33,7 +33,7 @@ std::string ranks_json(const std::vector<RankTimes>& ranks) {
                      spread("busy_ms", [](const RankTimes& rank) { return rank.busy_ms(); }));
 }
 
-std::string json_line(const Row& row) {
+std::string json_line(const StepRecord& row) {
   std::string line;
   line.reserve(640);
   for (const MetricInfo& metric : kCatalogue) {
@@ -86,7 +86,7 @@ std::string human_seconds(double seconds) {
   return fmt::format("{}h {:02d}m", whole / 3600, whole / 60 % 60);
 }
 
-std::string console_line(const Row& row, int64_t total_steps) {
+std::string console_line(const StepRecord& row, int64_t total_steps) {
   std::string line;
   const auto out = std::back_inserter(line);
   if (total_steps > 0) {

@@ -7,14 +7,14 @@
 
 namespace trainopt {
 
-void Record::set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size) {
+void PendingRecord::set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size) {
   row_[Metric::step] = static_cast<double>(step);
   row_[Metric::samples] = static_cast<double>(samples);
   if (dataset_size > 0) row_[Metric::epoch] = static_cast<double>(samples) / static_cast<double>(dataset_size);
   row_.step_samples = step_samples;
 }
 
-void Record::add(Metric metric, const at::Tensor& scalar) {
+void PendingRecord::add(Metric metric, const at::Tensor& scalar) {
   TRAINOPT_CHECK_EQUAL(scalar.numel(), 1);
   const at::Tensor value = scalar.detach();
   for (auto& [known, sum] : scalars_)
@@ -25,14 +25,14 @@ void Record::add(Metric metric, const at::Tensor& scalar) {
   scalars_.emplace_back(metric, value);
 }
 
-void Record::set_memory(c10::Device device) {
+void PendingRecord::set_memory(c10::Device device) {
   const auto figures = memory_figures(device);
   if (!figures) return;
   row_[Metric::memory_allocated_mib] = static_cast<double>(figures->allocated) / 0x1p20;
   row_[Metric::memory_reserved_mib] = static_cast<double>(figures->reserved) / 0x1p20;
 }
 
-void Record::finish(double paused_ms) {
+void PendingRecord::finish(double paused_ms) {
   paused_ms_ = paused_ms;
   row_.ended = Clock::now();
   const double step_ms = milliseconds_between(row_.began, row_.ended) - paused_ms;

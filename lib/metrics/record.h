@@ -23,7 +23,7 @@ struct RankTimes {
 };
 
 /// A step's numbers, all on the host. With several ranks those of rank 0, the loss being that of all.
-struct Row : Values {
+struct StepRecord : Values {
   int64_t step_samples = 0;              ///< real samples of this step over all ranks
   Clock::time_point began, ended;        ///< the step's boundaries on the host
   std::vector<RankTimes> ranks;          ///< by rank; empty with one
@@ -32,10 +32,10 @@ struct Row : Values {
 };
 
 /// A step's numbers, some still on the device. Nothing here waits for the device.
-class Record {
+class PendingRecord {
  public:
   /// `began`: the step's start on the host. Where the last step's end is given, no time falls between the steps.
-  explicit Record(Clock::time_point began = Clock::now()) { row_.began = began; }
+  explicit PendingRecord(Clock::time_point began = Clock::now()) { row_.began = began; }
   /// `step` from 1; `samples` seen by all ranks including this step; `dataset_size` samples are an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
@@ -48,12 +48,12 @@ class Record {
   /// libtorch's allocator now; nothing on the CPU.
   void set_memory(c10::Device device);
   /// The step's end on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), samples_per_s follows.
-  /// LateReader::submit() moves it to when it returns, since waiting for the device is part of the step.
+  /// AsyncReader::submit() moves it to when it returns, since waiting for the device is part of the step.
   void finish(double paused_ms = 0);
 
  private:
-  friend class LateReader;
-  Row row_;
+  friend class AsyncReader;
+  StepRecord row_;
   std::optional<double> paused_ms_;   // once finished
   std::vector<std::pair<Metric, at::Tensor>> scalars_;
   std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>> spans_;

@@ -6,13 +6,13 @@
 
 namespace trainopt {
 
-void JsonlSink::write(const Row& row) { file_.write(json_line(row)); }
+void JsonlSink::write(const StepRecord& row) { file_.write(json_line(row)); }
 
 CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
   if (file_.was_empty()) file_.write(csv_header());
 }
 
-void CsvSink::write(const Row& row) { file_.write(csv_line(row)); }
+void CsvSink::write(const StepRecord& row) { file_.write(csv_line(row)); }
 
 Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on)
     : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(goes_on) {
@@ -25,7 +25,7 @@ Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, 
   if (wants(SinkKind::csv)) files_.push_back(std::make_unique<CsvSink>(run_dir / "metrics.csv"));
 }
 
-void Sinks::write(const Row& row) {
+void Sinks::write(const StepRecord& row) {
   if (!any_ || row.step() % every_n_steps_ == 0) {
     held_back_.reset();
     write_now(row);
@@ -36,7 +36,7 @@ void Sinks::write(const Row& row) {
   any_ = true;
 }
 
-void Sinks::write_now(const Row& row) {
+void Sinks::write_now(const StepRecord& row) {
   for (const MetricInfo& metric : kCatalogue)
     if (row[metric.metric]) recorded_.set(static_cast<size_t>(metric.metric));
   for (const auto& file : files_) file->write(row);

@@ -17,7 +17,7 @@ namespace trainopt {
 class Sink {
  public:
   virtual ~Sink() = default;
-  virtual void write(const Row& row) = 0;
+  virtual void write(const StepRecord& row) = 0;
   virtual void flush() = 0;
   virtual int64_t dropped_lines() const { return 0; }
 };
@@ -26,7 +26,7 @@ class Sink {
 class JsonlSink : public Sink {
  public:
   explicit JsonlSink(const std::filesystem::path& path) : file_(path) {}
-  void write(const Row& row) override;
+  void write(const StepRecord& row) override;
   void flush() override { file_.flush(); }
   int64_t dropped_lines() const override { return file_.dropped_lines(); }
 
@@ -38,7 +38,7 @@ class JsonlSink : public Sink {
 class CsvSink : public Sink {
  public:
   explicit CsvSink(const std::filesystem::path& path);
-  void write(const Row& row) override;
+  void write(const StepRecord& row) override;
   void flush() override { file_.flush(); }
   int64_t dropped_lines() const override { return file_.dropped_lines(); }
 
@@ -53,7 +53,7 @@ class Sinks {
   /// `goes_on`: the first row here is not the run's first.
   Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on = false);
 
-  void write(const Row& row);
+  void write(const StepRecord& row);
   /// Also writes the last row if the rule left it out, and takes the progress line away.
   void finish();
   void flush();
@@ -65,13 +65,13 @@ class Sinks {
   Console& console() { return *console_; }
 
  private:
-  void write_now(const Row& row);
+  void write_now(const StepRecord& row);
 
   int64_t every_n_steps_, total_steps_;
   bool any_, console_lines_ = false;
   std::unique_ptr<Console> console_;
   std::vector<std::unique_ptr<Sink>> files_;
-  std::optional<Row> held_back_;
+  std::optional<StepRecord> held_back_;
   std::bitset<kMetricCount> recorded_;
 };
 

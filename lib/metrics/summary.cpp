@@ -19,7 +19,7 @@ constexpr double kLevel = 0.95;
 
 Json json_of(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
 
-void add_to(StepSeries& series, const Row& row) {
+void add_to(StepSeries& series, const StepRecord& row) {
   if (const auto& time = row[Metric::step_ms]; time && *time > 0 && row.step_samples > 0) series.add({static_cast<double>(row.step_samples), *time / 1e3});
 }
 
@@ -46,7 +46,7 @@ std::optional<double> Summary::Sums::Weighted::mean() const {
   return weight > 0 ? std::optional(sum / weight) : std::nullopt;
 }
 
-void Summary::Sums::add(const Row& row) {
+void Summary::Sums::add(const StepRecord& row) {
   const auto& time = row[Metric::step_ms];
   if (!time) return;
   samples += static_cast<double>(row.step_samples);
@@ -60,7 +60,7 @@ void Summary::Sums::add(const Row& row) {
 
 Summary::Summary(int64_t warmup_steps) : warmup_steps_(warmup_steps) { TRAINOPT_CHECK(warmup_steps >= 0); }
 
-void Summary::add(const Row& row) {
+void Summary::add(const StepRecord& row) {
   ++steps_;
   if (const auto& loss = row[Metric::loss]) {
     if (!first_loss_) first_loss_ = loss;

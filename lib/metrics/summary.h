@@ -29,7 +29,7 @@ class Summary {
   /// The first `warmup_steps` are left out of the statistics; half the steps when there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
-  void add(const Row& row);
+  void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
   /// From libtorch's allocator or the kernel, which see peaks between steps; otherwise the largest value of the rows.
@@ -59,7 +59,7 @@ class Summary {
       std::optional<double> mean() const;
     };
     Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
-    void add(const Row& row);
+    void add(const StepRecord& row);
   };
   struct Statistics {
     Sums sums;
@@ -71,7 +71,7 @@ class Summary {
   Statistics statistics() const;
 
   int64_t warmup_steps_, steps_ = 0;
-  std::vector<Row> head_;            ///< the first 2·warmup_steps rows: which of them count is known only later
+  std::vector<StepRecord> head_;            ///< the first 2·warmup_steps rows: which of them count is known only later
   Sums later_;
   StepSeries later_series_;
   Conditions later_conditions_;

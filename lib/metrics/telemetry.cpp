@@ -1,6 +1,6 @@
 #include "metrics/telemetry.h"
 
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "device/device.h"
 #include "device/process.h"
 #include "metrics/format.h"
@@ -160,7 +160,7 @@ void Telemetry::Watch::explain_absence(const std::string& reason) {
 }
 
 Telemetry::Telemetry(TelemetryOptions options) : watch_(std::make_shared<Watch>(std::move(options))) {
-  const DeafThreads deaf;
+  const BlockedSignals blocked;
   try {
     thread_ = std::thread([watch = watch_] { watch->run(); });
   } catch (const std::system_error& error) {
@@ -229,7 +229,7 @@ TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point en
   return result;
 }
 
-void Telemetry::fill(Row& row) const {
+void Telemetry::fill(StepRecord& row) const {
   const TelemetrySample sample = between(row.began, row.ended);
   for (const MetricInfo& metric : kCatalogue)
     if (!row[metric.metric]) row[metric.metric] = sample.values[metric.metric];

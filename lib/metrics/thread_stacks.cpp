@@ -1,7 +1,7 @@
 #include "metrics/thread_stacks.h"
 
 #include "base/clock.h"
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 
 #include <fmt/format.h>
 
@@ -31,23 +31,23 @@ namespace {
 constexpr double kAnswerSeconds = 1.0;
 
 /// The place where an interrupted thread leaves its stack. A signal handler can reach nothing but a global.
-struct Slot {
+struct StackRequest {
   static constexpr pid_t kNobody = 0, kWriting = -1, kWritten = -2;
   std::atomic<pid_t> wanted{kNobody};   ///< the thread that is asked, or one of the above
   std::array<void*, 256> frames;
   int count = 0;
   const void* interrupted_at = nullptr;
 };
-Slot slot;
+StackRequest slot;
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 void leave_stack(int, siginfo_t*, void* context) {
   const int error = errno;
   auto me = static_cast<pid_t>(::syscall(SYS_gettid));
-  if (slot.wanted.compare_exchange_strong(me, Slot::kWriting)) {   // a late answer finds another thread's number, or nobody's
+  if (slot.wanted.compare_exchange_strong(me, StackRequest::kWriting)) {   // a late answer finds another thread's number, or nobody's
     slot.interrupted_at = reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     slot.count = ::backtrace(slot.frames.data(), static_cast<int>(slot.frames.size()));
-    slot.wanted.store(Slot::kWritten, std::memory_order_release);
+    slot.wanted.store(StackRequest::kWritten, std::memory_order_release);
   }
   errno = error;
 }
@@ -99,18 +99,18 @@ std::vector<std::string> frame_texts() {
 
 /// Nothing if the thread answered; else why not.
 std::optional<std::string> ask(pid_t thread, const std::string& state) {
-  if (slot.wanted == Slot::kWriting) return "another thread's stack does not end";
+  if (slot.wanted == StackRequest::kWriting) return "another thread's stack does not end";
   slot.wanted = thread;
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) {
-    slot.wanted = Slot::kNobody;
+    slot.wanted = StackRequest::kNobody;
     return std::string(errno == ESRCH ? "it has ended" : std::strerror(errno));
   }
   // In an uninterruptible wait a signal is not seen, but such a wait may be over in a moment.
   const double patience = state == "D" ? kAnswerSeconds / 10 : kAnswerSeconds;
   for (const auto asked = Clock::now(); seconds_since(asked) < patience; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
-    if (slot.wanted.load(std::memory_order_acquire) == Slot::kWritten) return std::nullopt;
-  if (slot.wanted.compare_exchange_strong(thread, Slot::kNobody)) return fmt::format("it did not answer within {:g} s", patience);
-  return slot.wanted.load(std::memory_order_acquire) == Slot::kWritten ? std::nullopt : std::optional<std::string>("its stack does not end");
+    if (slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten) return std::nullopt;
+  if (slot.wanted.compare_exchange_strong(thread, StackRequest::kNobody)) return fmt::format("it did not answer within {:g} s", patience);
+  return slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten ? std::nullopt : std::optional<std::string>("its stack does not end");
 }
 
 ThreadStack stack_of(pid_t id) {

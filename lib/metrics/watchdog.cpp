@@ -1,6 +1,6 @@
 #include "metrics/watchdog.h"
 
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "base/files.h"
 #include "base/host_name.h"
 #include "base/units.h"
@@ -72,7 +72,7 @@ std::string time_now() {
 
 Watchdog::Watchdog(Options options) : options_(std::move(options)) {
   prepare_thread_stacks();
-  const DeafThreads deaf;
+  const BlockedSignals blocked;
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {

@@ -85,6 +85,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   PlanPasses pass(plan, without);
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
+  // clang-format off
   // The loader's own keys
   const DataConfig standard;
   pass("cache",              data.cache == CacheKind::device, std::string(word_of(data.cache)), device_cache::apply);
@@ -108,9 +109,10 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
   // Several ranks
   const auto& parallel = recipe.parallel;
-  pass("parallel.sharding_strategy", machine.place.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig())), std::string(word_of(parallel.sharding_strategy)),
+  pass("parallel.sharding_strategy", machine.position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig())), std::string(word_of(parallel.sharding_strategy)),
        [&](Plan& several) { return sharding::apply(several, parallel); });
   pass("cuda_graph",         o.cuda_graph, cuda_graph::apply);   // last: records what is above
+  // clang-format on
   if (recipe.strict) refuse_without_effect(plan.switches);
   load_evaluation_alike(plan);
   add_dump(plan);                            // outermost: sees what the slots really did

@@ -15,19 +15,19 @@ struct ChosenDevice {
 };
 
 /// Each rank of a machine has a GPU of its own.
-ChosenDevice gpu_of(const RankPlace& place, const Machine& machine, std::string reason) {
-  if (place.local_ranks > 1 && place.local_ranks > machine.gpus && !machine.assumed)
-    throw UserError(fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs", place.local_ranks, machine.gpus));
-  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(place.local_rank)), std::move(reason)};
+ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::string reason) {
+  if (position.local_ranks > 1 && position.local_ranks > machine.gpus && !machine.assumed)
+    throw UserError(fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs", position.local_ranks, machine.gpus));
+  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(position.local_rank)), std::move(reason)};
 }
 
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
   if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
   if (wanted == "auto")
-    return machine.gpus > 0 ? gpu_of(machine.place, machine, "auto: a GPU is there") : ChosenDevice{at::kCPU, "auto: no GPU is there"};
-  if (machine.place.local_ranks > 1) {
+    return machine.gpus > 0 ? gpu_of(machine.position, machine, "auto: a GPU is there") : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+  if (machine.position.local_ranks > 1) {
     if (wanted != "cuda") throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
-    return gpu_of(machine.place, machine, "as the recipe says");
+    return gpu_of(machine.position, machine, "as the recipe says");
   }
   const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
   if (index >= machine.gpus)
@@ -129,9 +129,9 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine) {
 
   plan.data.config = without_switches(recipe.data);
   plan.data.dataset = open_training_data(recipe.data, plan.seed);
-  plan.data.options.ranks = machine.place.ranks;
-  plan.data.options.rank = machine.place.rank;
-  plan.data.options.accumulation = accumulation_or_throw(recipe, machine.place.ranks);
+  plan.data.options.ranks = machine.position.ranks;
+  plan.data.options.rank = machine.position.rank;
+  plan.data.options.accumulation = accumulation_or_throw(recipe, machine.position.ranks);
   plan.data.options.seed = plan.seed;
   plan.data.options.num_classes = recipe.model.num_classes;
   if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);

@@ -1,7 +1,7 @@
 #include "recipe/plan_text.h"
 
 #include "base/counted.h"
-#include "data/resident_images.h"
+#include "data/device_dataset.h"
 #include "optimizations/sharding/sharding_receipt.h"
 
 namespace trainopt {
@@ -37,13 +37,13 @@ std::string batch_text(const DataPlan& data) {
 }
 
 bool resident(const DataPlan& data) { return data.dataset && data.config.cache == CacheKind::device; }
-int64_t resident_bytes(const DataPlan& data) { return resident_bytes(slot_format(data.config, *data.dataset, data.options).size, data.samples()); }
+int64_t resident_bytes(const DataPlan& data) { return resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples()); }
 
 struct LoaderFacts {
   int64_t slots, bytes;
 };
 LoaderFacts loader_facts(const DataPlan& data) {
-  const int64_t bytes = batch_bytes(slot_format(data.config, *data.dataset, data.options), data.config.batch_size);
+  const int64_t bytes = batch_bytes(buffer_format(data.config, *data.dataset, data.options), data.config.batch_size);
   return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count), bytes};
 }
 
@@ -107,12 +107,12 @@ std::string schedule_text(const Plan& plan) {
 constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3};
 
 ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
-  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.place.ranks));
+  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.position.ranks));
 }
 
 /// What the ways of dividing the model would cost, the recipe's among them.
 std::string sharding_text(const Plan& plan) {
-  std::string text = fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n", plan.machine.place.ranks, "", "sends in a step",
+  std::string text = fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n", plan.machine.position.ranks, "", "sends in a step",
                                  "parameters", "gradients", "optimizer state");
   for (const auto strategy : kStrategies) {
     const ShardingCosts costs = costs_of(plan, strategy);
@@ -142,7 +142,7 @@ std::string plan_text(const Plan& plan) {
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
   for (const auto& entry : plan.switches) line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
-  if (plan.machine.place.ranks > 1) text += sharding_text(plan);
+  if (plan.machine.position.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }
@@ -172,7 +172,7 @@ Json plan_json(const Plan& plan) {
   json["on_nonfinite"] = nonfinite_text(plan);
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
   for (const auto strategy : kStrategies) {
-    if (plan.machine.place.ranks == 1) break;
+    if (plan.machine.position.ranks == 1) break;
     const ShardingCosts costs = costs_of(plan, strategy);
     json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes}, {"parameter_bytes", costs.parameter_bytes}, {"gradient_bytes", costs.gradient_bytes},
                                                         {"optimizer_bytes", costs.optimizer_bytes}};

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "comm/rank_place.h"
+#include "comm/rank_position.h"
 #include "model/tensor_file.h"
 
 #include <ATen/core/Tensor.h>
@@ -18,19 +18,19 @@ namespace trainopt {
 class ArchiveWriter {
  public:
   ArchiveWriter() = default;
-  explicit ArchiveWriter(const RankPlace& place) : place_(place) {}
+  explicit ArchiveWriter(const RankPosition& position) : position_(position) {}
   /// Takes the names, types and shapes of what all ranks together would keep, and no contents: nothing is exchanged.
   static ArchiveWriter of_shapes() {
     ArchiveWriter archive;
     archive.shapes_only_ = true;
     return archive;
   }
-  const RankPlace& place() const { return place_; }
+  const RankPosition& position() const { return position_; }
   bool shapes_only() const { return shapes_only_; }
 
   /// One that is the same on all ranks.
   void tensor(const std::string& name, const at::Tensor& value) {
-    if (place_.is_first()) own_tensor(name, value);
+    if (position_.is_first()) own_tensor(name, value);
   }
   /// One that no other rank gives.
   void own_tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
@@ -48,7 +48,7 @@ class ArchiveWriter {
   bool has_under(const std::string& prefix) const;
 
  private:
-  RankPlace place_;
+  RankPosition position_;
   bool shapes_only_ = false;
   NamedTensors tensors_;
   Json values_ = Json::object(), lists_ = Json::object();

@@ -1,6 +1,6 @@
 #include "train/checkpoint_writer.h"
 
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
 #include "device/device.h"
@@ -37,7 +37,7 @@ void add_lists(Json& state, const Json& lists) {
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
   if (!options_.background) return;
-  const DeafThreads deaf;
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { run(); });
 }
 
@@ -50,77 +50,77 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-CheckpointWriter::Job CheckpointWriter::copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory) {
-  Job job{.step = step, .tensors = {}, .values = archive.values(), .lists = archive.lists()};
+CheckpointWriter::Snapshot CheckpointWriter::copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory) {
+  Snapshot snapshot{.step = step, .tensors = {}, .values = archive.values(), .lists = archive.lists()};
   std::optional<c10::Device> device;
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : archive.tensors()) {
     const bool on_host = tensor.is_cpu();
     if (!on_host) device = tensor.device();
     if (!own_memory && on_host && tensor.is_contiguous()) {
-      job.tensors.emplace_back(name, tensor.detach());
+      snapshot.tensors.emplace_back(name, tensor.detach());
       continue;
     }
     at::Tensor& buffer = buffers_[name];
     if (!buffer.defined() || buffer.sizes() != tensor.sizes() || buffer.scalar_type() != tensor.scalar_type())
       buffer = host_tensor(tensor.sizes(), tensor.scalar_type(), at::MemoryFormat::Contiguous, /*pinned=*/!on_host);
     buffer.copy_(tensor.detach(), /*non_blocking=*/true);
-    job.tensors.emplace_back(name, buffer);
+    snapshot.tensors.emplace_back(name, buffer);
   }
   if (device) synchronize(*device);
-  return job;
+  return snapshot;
 }
 
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
   if (options_.requested) *options_.requested = false;   // before the copy: who asks from now on wants another one
   wait_until_idle();
-  Job job = copy_of(archive, step, options_.background);
-  if (!options_.background) return write(job);
+  Snapshot snapshot = copy_of(archive, step, options_.background);
+  if (!options_.background) return write(snapshot);
   std::exception_ptr earlier;
   {
     const std::lock_guard lock(mutex_);
     earlier = std::exchange(error_, nullptr);
-    job_ = std::move(job);
+    pending_ = std::move(snapshot);
     busy_ = true;
   }
   wake_.notify_all();
   if (earlier) std::rethrow_exception(earlier);   // only now: this state is saved although the one before could not be
 }
 
-void CheckpointWriter::write(const Job& job) {
-  require_finite(job.tensors, job.step);
+void CheckpointWriter::write(const Snapshot& snapshot) {
+  require_finite(snapshot.tensors, snapshot.step);
   ++written_;
-  if (options_.place.is_first()) write_whole(job);
-  else write_part_of(job);
+  if (options_.position.is_first()) write_whole(snapshot);
+  else write_part_of(snapshot);
 }
 
-void CheckpointWriter::write_part_of(const Job& job) {
+void CheckpointWriter::write_part_of(const Snapshot& snapshot) {
   const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
-  const StoredFile file = write_part(folder, rank_file(options_.place.rank), tensor_entries(job.tensors).entries, {{"format", "pt"}});
-  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.place.rank), Json{file.bytes, file.xxh3, job.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const StoredFile file = write_part(folder, rank_file(options_.position.rank), tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
+  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.position.rank), Json{file.bytes, file.xxh3, snapshot.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void CheckpointWriter::write_whole(const Job& job) {
-  Json state = job.values;
-  add_lists(state, job.lists);
+void CheckpointWriter::write_whole(const Snapshot& snapshot) {
+  Json state = snapshot.values;
+  add_lists(state, snapshot.lists);
   int64_t bytes = static_cast<int64_t>(state_text(state).size() + options_.recipe.size());
-  const TensorEntries tensors = tensor_entries(job.tensors);
+  const TensorEntries tensors = tensor_entries(snapshot.tensors);
   for (const auto& entry : tensors.entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
-  CheckpointDraft draft(options_.root, job.step, bytes);
-  if (options_.place.ranks > 1) options_.put(fmt::format("checkpoint/{}", written_), draft.folder().string());
+  CheckpointDraft draft(options_.root, snapshot.step, bytes);
+  if (options_.position.ranks > 1) options_.put(fmt::format("checkpoint/{}", written_), draft.folder().string());
   draft.add_tensors(rank_file(0), tensors.entries, {{"format", "pt"}});
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();
-  for (int64_t rank = 1; rank < options_.place.ranks; ++rank) {
+  for (int64_t rank = 1; rank < options_.position.ranks; ++rank) {
     const Json part = Json::parse(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
     draft.list(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
     add_lists(state, part.at(2));
   }
   draft.add(kStateFile, state_text(state));
-  draft.commit(options_.place.ranks, options_.versions);
+  draft.commit(options_.position.ranks, options_.versions);
   {
     const std::lock_guard lock(mutex_);
-    saved_step_ = job.step;
+    saved_step_ = snapshot.step;
   }
   try {
     prune_checkpoints(options_.root, options_.keep_last, options_.keep);
@@ -134,13 +134,13 @@ void CheckpointWriter::run() {
   yield_to_others();
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return job_ || ending_; });
-    if (!job_) return;
-    const Job job = *std::exchange(job_, std::nullopt);
+    wake_.wait(lock, [&] { return pending_ || ending_; });
+    if (!pending_) return;
+    const Snapshot snapshot = *std::exchange(pending_, std::nullopt);
     lock.unlock();
     std::exception_ptr error;
     try {
-      write(job);
+      write(snapshot);
     } catch (...) {   // a thread boundary: the training thread throws it at its next step
       error = std::current_exception();
     }

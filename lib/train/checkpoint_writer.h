@@ -27,7 +27,7 @@ struct CheckpointWriterOptions {
   std::map<std::string, std::string> versions;             ///< for people
   std::function<void()> before_commit = [] {};             ///< records that must be on the disk before the checkpoint is; on the writing thread
   std::atomic<bool>* requested = nullptr;                  ///< somebody asked for one now
-  RankPlace place;                                         ///< each rank writes a file; rank 0 the rest, when all are there
+  RankPosition position;                                         ///< each rank writes a file; rank 0 the rest, when all are there
   /// Texts for other ranks, and theirs, waited for; only with several ranks. On the writing thread.
   std::function<void(const std::string& key, const std::string& value)> put;
   std::function<std::string(const std::string& key)> get;
@@ -56,15 +56,15 @@ class CheckpointWriter {
   std::optional<int64_t> saved_step() const;
 
  private:
-  struct Job {
+  struct Snapshot {
     int64_t step = 0;
     NamedTensors tensors;      ///< on the host, contiguous
     Json values, lists;        ///< state.json is the values, and the lists of all ranks
   };
-  Job copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory);
-  void write(const Job& job);
-  void write_part_of(const Job& job);
-  void write_whole(const Job& job);
+  Snapshot copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory);
+  void write(const Snapshot& snapshot);
+  void write_part_of(const Snapshot& snapshot);
+  void write_whole(const Snapshot& snapshot);
   void run();
   void wait_until_idle();
 
@@ -73,7 +73,7 @@ class CheckpointWriter {
   std::map<std::string, at::Tensor> buffers_;              ///< reused from save to save; read by the writing thread only while busy_
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::optional<Job> job_;
+  std::optional<Snapshot> pending_;
   bool busy_ = false, ending_ = false;
   std::exception_ptr error_;
   std::optional<int64_t> saved_step_;

@@ -50,7 +50,7 @@ class DumpingTask : public Task {
 /// Each rank has outputs, and with sharding gradients, of its own.
 std::filesystem::path folder_of_rank(const BuildContext& context) {
   const auto dump = context.run_dir / "dump";
-  const int64_t rank = context.plan.machine.place.rank;
+  const int64_t rank = context.plan.machine.position.rank;
   return rank == 0 ? dump : dump / fmt::format("rank-{}", rank);
 }
 

@@ -64,7 +64,7 @@ Machine assume(Machine machine, const std::string& assumptions) {
     }
   }
   const int64_t all = ranks.value_or(std::max(1, machine.gpus));   // one on each GPU
-  machine.place = {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all};
+  machine.position = {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all};
   if (machine.gpus == 0) {
     machine.sm = 0;
     machine.gpu_memory_bytes = 0;

@@ -1,7 +1,7 @@
 // What a plan is made for: this machine, or one described on the command line (`plan --assume gpus=8,arch=sm_90,memory_gib=80`).
 #pragma once
 
-#include "comm/rank_place.h"
+#include "comm/rank_position.h"
 
 #include <c10/core/Device.h>
 
@@ -17,7 +17,7 @@ struct Machine {
   std::string gpu;              ///< name of the one that facts are about
   int sm = 0;                   ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
-  RankPlace place;                  ///< of this process among the job's ranks
+  RankPosition position;                  ///< of this process among the job's ranks
   bool assumed = false;         ///< described, not detected: nothing can be allocated on it
 };
 

@@ -34,7 +34,7 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     const bool forward = name == kWinogradLabel || name == kFloat32ConvolutionLabel, gradient = name == kWinogradGradientLabel || name == kFloat32ConvolutionGradientLabel;
     if (name == "aten::_convolution" || name == "aten::convolution_backward" || gradient || (forward && at::GradMode::is_enabled())) {
       convolution(function.inputs(), forward || name == "aten::_convolution");
-      seen.reckoned_in_float32 += forward || gradient;
+      seen.computed_in_float32 += forward || gradient;
       seen.winograd_convolutions += name == kWinogradLabel;
       seen.winograd_gradients += name == kWinogradGradientLabel;
     }

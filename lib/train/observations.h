@@ -30,7 +30,7 @@ struct Observations {
   int64_t weights_cast = 0;                                ///< float32 leaves to 16 bits, by autocast or anybody
   int64_t convolution_inputs = 0, channels_last_inputs = 0;   ///< 4-D inputs of forward convolutions, and those stored as NHWC
   int64_t winograd_convolutions = 0, winograd_gradients = 0;   ///< of them, those by Winograd's filtering; gradients of one weight and its input are one
-  int64_t reckoned_in_float32 = 0;                         ///< of convolution_types' calls, those whose products and sums are float32 whatever their numbers in memory
+  int64_t computed_in_float32 = 0;                         ///< of convolution_types' calls, those whose products and sums are float32 whatever their numbers in memory
   FusedCounts norms{}, average_pools{}, losses{};          ///< of training; what evaluation computes is not the step's
   int64_t optimizer_operations = 0;                        ///< operations of Optimizer::step(), nested ones not counted
   FusedUpdate fused_update;
@@ -41,7 +41,7 @@ struct Observations {
   int64_t bytes_to_device = 0, pinned_bytes_to_device = 0, copies_beside_step = 0;   ///< what of them crossed, and how
   int64_t loader_threads = 0, loader_starts = 0;           ///< threads that have loaded a sample; how often threads were started; of the run so far
   int64_t page_faults = 0;                                 ///< of the process during the step, those that read no file
-  int64_t kept_blocks_given = 0, kept_bytes = 0;           ///< by the KeepingAllocator: in the step; held at its end
+  int64_t kept_blocks_given = 0, kept_bytes = 0;           ///< by the CachingAllocator: in the step; held at its end
   int64_t loader_buffers = 0, largest_micro_batch = 0;     ///< batch buffers; samples
   double sent_bytes = 0;                                   ///< by this rank in the step's exchanges, by the collectives' factors
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;   ///< held by this rank

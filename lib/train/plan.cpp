@@ -60,7 +60,7 @@ InputShape DataPlan::image() const {
   on_host.device_preprocess = on_host.device_resize = false;
   DataConfig loaded = config;
   loaded.cache = CacheKind::none;
-  const auto size = slot_format(loaded, *dataset, on_host).size;
+  const auto size = buffer_format(loaded, *dataset, on_host).size;
   return {3, size.height, size.width};
 }
 

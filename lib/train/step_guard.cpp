@@ -1,6 +1,6 @@
 #include "train/step_guard.h"
 
-#include "metrics/late_reader.h"
+#include "metrics/async_reader.h"
 #include "model/model.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kStartsKept = LateReader::kMostInFlight + 2;   // the host is never further behind
+constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;   // the host is never further behind
 
 at::Tensor not_finite(const at::Tensor& scalar) { return at::isfinite(scalar).logical_not().to(at::kFloat); }
 
@@ -78,7 +78,7 @@ const StepStart* StepGuard::start_of(int64_t step) const {
   return found == starts_.end() ? nullptr : &*found;
 }
 
-void StepGuard::take_back() {
+void StepGuard::rollback() {
   for (auto& kept : buffers_) kept.now.copy_(kept.before);
   generator_.set_state(starts_.back().random_state);
   starts_.pop_back();

@@ -47,7 +47,7 @@ class StepGuard {
   /// The start of one of the last few steps; null if it has not begun.
   const StepStart* start_of(int64_t step) const;
   /// Buffers and random state as the step that is running found them.
-  void take_back();
+  void rollback();
   /// Random state as at the start of `step`, if it has begun. Clears the flag and forgets that step and what came after.
   void rewind_to(int64_t step);
 

@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/host_name.h"
 #include "device/device.h"
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 #include "device/memory.h"
 #include "train/checkpoint_writer.h"
 #include "train/micro_batches.h"
@@ -38,7 +38,7 @@ int64_t page_faults() {
   return usage.ru_minflt;
 }
 
-std::string numbers_of(const Row& row) {
+std::string numbers_of(const StepRecord& row) {
   std::string text = fmt::format("step {}, loss {}", row.step(), *row[Metric::loss]);
   if (row[Metric::grad_norm]) text += fmt::format(", gradient norm {}", *row[Metric::grad_norm]);
   return text;
@@ -53,7 +53,7 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 
 /// What the micro-batches of a step left behind.
 struct Trainer::Taken {
-  Record record;
+  PendingRecord record;
   std::shared_ptr<EventSpan> device_time;
   int64_t samples = 0;
 };
@@ -61,7 +61,7 @@ struct Trainer::Taken {
 Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence,
                  std::shared_ptr<Communicator> communicator)
     : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints), communicator_(std::move(communicator)),
-      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), late_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
+      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
   ModelPlan model = plan_.model;
   if (persistence.resume) model.config.weights.reset();   // those to begin with are not needed any more
@@ -104,7 +104,7 @@ void Trainer::run() {
   if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();   // a stop had come between
   do {
     while (!finished()) step();
-    deliver(late_.flush());   // may find that the last steps must be taken again
+    deliver(async_reader_.flush());   // may find that the last steps must be taken again
   } while (!finished());
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || agreed_.stop_signal != 0)) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
@@ -118,7 +118,7 @@ void Trainer::run() {
 void Trainer::pause() {
   batches_->pause();
   synchronize(plan_.device);
-  deliver(late_.flush());
+  deliver(async_reader_.flush());
   paused_ = true;
 }
 
@@ -148,7 +148,7 @@ void Trainer::step() {
 /// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as before.
 std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
-  Taken taken{.record = Record(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
+  Taken taken{.record = PendingRecord(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
   taken.record.add(Metric::device_ms, taken.device_time);
   const auto stream = Stream::current(plan_.device);
   try {
@@ -202,7 +202,7 @@ at::Tensor Trainer::update_step() {
   return norm;
 }
 
-void Trainer::after_step(Record record, bool observed) {
+void Trainer::after_step(PendingRecord record, bool observed) {
   const auto stats = batches_->take_stats();
   if (observed) observe_input(stats);
   runner_->report(outcome_.observations);
@@ -221,10 +221,10 @@ void Trainer::after_step(Record record, bool observed) {
   const bool saves = checkpoints_ && (agreed_.save || checkpoints_->due(step));
   if (evaluates || saves) synchronize(plan_.device);   // both would wait for this work all the same; here it counts as the step's
   record.finish();
-  late_.submit(std::move(record));
+  async_reader_.submit(std::move(record));
   boundary_ = Clock::now();
   // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to be sound.
-  deliver(steps_here_ == 1 || evaluates || saves ? late_.flush() : late_.poll());
+  deliver(steps_here_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();   // taken back
   if (evaluates) evaluate();
@@ -261,7 +261,7 @@ void Trainer::share_buffers() {
   communicator_->take_traffic();   // no step's
 }
 
-void Trainer::add_communication(Record& record) {
+void Trainer::add_communication(PendingRecord& record) {
   record.set(Metric::parameters_mib, mib(parameters_->parameter_bytes()));
   record.set(Metric::gradients_mib, mib(gradient_bytes_));
   record.set(Metric::optimizer_mib, mib(optimizer_->state_bytes()));
@@ -275,13 +275,13 @@ void Trainer::add_communication(Record& record) {
 }
 
 /// The loss is a sum over the ranks' shares of the step's mean; everything else is rank 0's, and what may differ is there for each.
-Row Trainer::over_ranks(const Row& row) {
+StepRecord Trainer::over_ranks(const StepRecord& row) {
   if (communicator_->ranks() == 1) return row;
   const auto number = [&](Metric metric) { return row[metric].value_or(0); };
   const std::array<double, 6> mine{number(Metric::loss), number(Metric::grad_norm), number(Metric::nonfinite), number(Metric::step_ms), number(Metric::data_wait_ms),
                                    number(Metric::comm_exposed_ms)};
   const auto all = communicator_->gather(mine);
-  Row merged = row;
+  StepRecord merged = row;
   merged[Metric::loss] = 0;
   for (size_t at = 0; at < all.size(); at += mine.size()) {
     // As float, in the ranks' order: what one rank would have added up in its micro-batches.
@@ -293,15 +293,15 @@ Row Trainer::over_ranks(const Row& row) {
   return merged;
 }
 
-bool Trainer::is_finite(const Row& row) const {
+bool Trainer::is_finite(const StepRecord& row) const {
   if (row[Metric::nonfinite].value_or(0) != 0 || !std::isfinite(row[Metric::loss].value_or(0))) return false;
   // With a loss scale an overflow is expected now and then, and the scaler's business.
   return row[Metric::loss_scale] || std::isfinite(row[Metric::grad_norm].value_or(0));
 }
 
-void Trainer::deliver(const std::vector<Row>& rows) {
-  for (const Row& own : rows) {
-    const Row row = over_ranks(own);
+void Trainer::deliver(const std::vector<StepRecord>& rows) {
+  for (const StepRecord& own : rows) {
+    const StepRecord row = over_ranks(own);
     if (!is_finite(row)) return handle_nonfinite(row);   // the rows behind it are of steps that wrote nothing
     if (replayed_step_ == row.step())
       throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from the same state with the same samples; "
@@ -313,7 +313,7 @@ void Trainer::deliver(const std::vector<Row>& rows) {
 }
 
 /// What train.on_nonfinite says. Only with skip or rerun is the state that of the moment before the step; then it goes on from there.
-void Trainer::handle_nonfinite(const Row& row) {
+void Trainer::handle_nonfinite(const StepRecord& row) {
   const OnNonfinite policy = plan_.train.on_nonfinite;
   const bool again = replayed_step_ == row.step();
   const bool gradients = std::isfinite(*row[Metric::loss]);
@@ -352,7 +352,7 @@ void Trainer::handle_nonfinite(const Row& row) {
 
 /// The state on the device is that after `step` already; here the host follows.
 void Trainer::rewind_to(int64_t step) {
-  late_.flush();   // of steps that will be taken again
+  async_reader_.flush();   // of steps that will be taken again
   if (const StepStart* next = guard_->start_of(step + 1)) outcome_.samples = next->samples;
   guard_->rewind_to(step + 1);
   outcome_.steps = step;
@@ -369,7 +369,7 @@ void Trainer::recover_memory(const std::exception& cause) {
   const int64_t gradients = parameters_->gradient_bytes();
   const bool recorded = runner_->forget(/*for_good=*/true);
   parameters_->clear_gradients();
-  guard_->take_back();
+  guard_->rollback();
   if (recorded) {   // what recordings held may be all that was lacking, and without them the numbers stay the same
     release_cached_memory(plan_.device);
     spdlog::warn("out of memory in step {}: it runs again, and from here on no step is recorded", outcome_.steps + 1);
@@ -400,7 +400,7 @@ bool Trainer::evaluation_due() const {
 
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
-  deliver(late_.flush());
+  deliver(async_reader_.flush());
   share_buffers();
   const auto stopped = [&] {
     listener_.at("evaluating", outcome_.steps);
@@ -428,7 +428,7 @@ void Trainer::evaluate() {
 void Trainer::save_checkpoint() {
   listener_.at("saving a checkpoint", outcome_.steps);
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
-  ArchiveWriter archive(communicator_->place());
+  ArchiveWriter archive(communicator_->position());
   save(archive);
   listener_.save(archive);
   checkpoints_->save(archive, outcome_.steps);
@@ -445,14 +445,14 @@ std::unique_ptr<StepObserver> Trainer::observe() {
   seen.tf32_allowed = at::globalContext().allowTF32CuDNN() && at::globalContext().allowTF32CuBLAS();
   seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
   seen.page_faults = -page_faults();
-  if (const auto* allocator = installed_keeping_allocator()) seen.kept_blocks_given = -allocator->figures().given_again;
+  if (const auto* allocator = installed_caching_allocator()) seen.kept_blocks_given = -allocator->figures().given_again;
   return std::make_unique<StepObserver>(seen);
 }
 
 void Trainer::observe_input(const BatchSourceStats& stats) {
   Observations& seen = outcome_.observations;
   seen.page_faults += page_faults();
-  if (const auto* allocator = installed_keeping_allocator()) {
+  if (const auto* allocator = installed_caching_allocator()) {
     seen.kept_blocks_given += allocator->figures().given_again;
     seen.kept_bytes = allocator->figures().held_bytes;
   }

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
-#include "metrics/late_reader.h"
+#include "metrics/async_reader.h"
 #include "train/evaluation.h"
 #include "train/plan.h"
 #include "train/schedule.h"
@@ -32,7 +32,7 @@ class RunListener {
  public:
   virtual ~RunListener() = default;
   /// Steps in order, on a GPU one or two late. Telemetry's columns are still empty.
-  virtual void step_done(const Row& row) = 0;
+  virtual void step_done(const StepRecord& row) = 0;
   virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
   /// A step whose loss or gradients were not finite; after its step_done().
   virtual void not_finite(const NonfiniteStep&) {}
@@ -94,21 +94,21 @@ class Trainer {
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
   std::optional<Taken> run_micro_batches(int64_t step);
-  void after_step(Record record, bool observed);
+  void after_step(PendingRecord record, bool observed);
   bool evaluation_due() const;
   void agree();
   bool must_stop();
   void share_buffers();
-  Row over_ranks(const Row& row);
-  void add_communication(Record& record);
+  StepRecord over_ranks(const StepRecord& row);
+  void add_communication(PendingRecord& record);
   void save_model(ArchiveWriter& archive) const;
   void evaluate();
   void save_checkpoint();
   void load(const ArchiveReader& archive);
   void open_batches();
-  void deliver(const std::vector<Row>& rows);
-  bool is_finite(const Row& row) const;
-  void handle_nonfinite(const Row& row);
+  void deliver(const std::vector<StepRecord>& rows);
+  bool is_finite(const StepRecord& row) const;
+  void handle_nonfinite(const StepRecord& row);
   void rewind_to(int64_t step);
   int64_t fewest_at_once() const;
   void recover_memory(const std::exception& cause);
@@ -131,7 +131,7 @@ class Trainer {
   std::unique_ptr<BatchSource> batches_;
   std::vector<RefusedSample> bad_samples_;        ///< of sources before batches_
   Schedule schedule_;
-  LateReader late_;
+  AsyncReader async_reader_;
   ForwardContext training_;
   StepBody body_;
   at::Tensor grad_norm_;                          ///< of the last update; undefined without clipping

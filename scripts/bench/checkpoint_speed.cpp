@@ -25,7 +25,7 @@ constexpr int kWarmupSteps = 10;
 
 class PauseClock : public RunListener {
  public:
-  void step_done(const Row&) override {}
+  void step_done(const StepRecord&) override {}
   void evaluated(int64_t, const EvaluationResult&) override {}
   void at(const char* stage, int64_t) override {
     if (const auto began = std::exchange(saving_since_, std::nullopt)) last_s = seconds_since(*began);

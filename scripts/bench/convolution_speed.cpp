@@ -2,7 +2,7 @@
 // multiplications a second as a direct convolution would count them, and the ratio. Both sides take turns; the median of the turns' ratios counts.
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 #include "metrics/summary.h"
 #include "optimizations/winograd/passes.h"
 
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
   const at::NoGradGuard no_grad;
-  install_keeping_allocator(/*huge_pages=*/true);   // on both sides
+  install_caching_allocator(/*huge_pages=*/true);   // on both sides
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const auto& [channels, side] : {std::pair(64, 56), {128, 28}, {256, 14}, {512, 7}}) {
       const auto tensor = [type = type](at::IntArrayRef shape) { return at::randn(shape).to(type).contiguous(at::MemoryFormat::ChannelsLast); };

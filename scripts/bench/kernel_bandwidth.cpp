@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "device/device.h"
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 #include "metrics/summary.h"
 #include "optimizations/fused_kernels/head_kernels.h"
 #include "optimizations/fused_kernels/norm_kernels.h"
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
   const at::NoGradGuard no_grad;
   if (!device.is_cpu() && cuda_kernels() == nullptr) throw UserError("this build has no kernels for a GPU: configure it with TRAINOPT_CUDA=ON");
-  install_keeping_allocator(/*huge_pages=*/true);   // no page faults in the results: a pass is measured, not malloc
+  install_caching_allocator(/*huge_pages=*/true);   // no page faults in the results: a pass is measured, not malloc
   const NormKernels& kernels = device.is_cpu() ? cpu_kernels() : *cuda_kernels();
   const HeadKernels& head_kernels = device.is_cpu() ? cpu_head_kernels() : *cuda_head_kernels();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {

@@ -30,7 +30,7 @@ TEST_CASE("page-locked batches are copied beside the step") {
   CHECK(finished.seen.pinned_bytes_to_device > 0);
   CHECK(finished.seen.pinned_bytes_to_device == finished.seen.bytes_to_device);
   CHECK(finished.seen.copies_beside_step > 0);
-  CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(), [](const Row& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
+  CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(), [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }
 
 TEST_CASE("without the switches nothing is page-locked and nothing is beside the step") {
@@ -39,7 +39,7 @@ TEST_CASE("without the switches nothing is page-locked and nothing is beside the
   CHECK(finished.seen.pinned_bytes_to_device == 0);
   CHECK(finished.seen.copies_beside_step == 0);
   CHECK_FALSE(finished.seen.tf32_allowed);
-  for (const Row& row : finished.rows.rows) {
+  for (const StepRecord& row : finished.rows.rows) {
     CHECK(*row[Metric::device_ms] > 0);
     CHECK(*row[Metric::memory_allocated_mib] > 0);
   }

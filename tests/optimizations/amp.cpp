@@ -57,7 +57,7 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
   CHECK(part->loss_scale().item<float>() == 8);                           // doubled after two good steps
 }
 
-TEST_CASE("convolutions of 16 bits that reckon in float32 give what libtorch's give, and their gradients") {
+TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's give, and their gradients") {
   at::manual_seed(6);
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1}, {.in = 5, .out = 7, .kernel = 1}, {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3}}) {

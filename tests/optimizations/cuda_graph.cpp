@@ -84,7 +84,7 @@ Result train(Plan plan, const std::string& faults = "", const std::filesystem::p
   Trainer trainer(std::move(plan), folder, rows, never_stopped());
   trainer.run();
   Result result{.numbers = {}, .state = {}, .outcome = trainer.outcome()};
-  for (const Row& row : rows.rows)
+  for (const StepRecord& row : rows.rows)
     result.numbers.push_back({row[Metric::step], row[Metric::loss], row[Metric::grad_norm], row[Metric::loss_scale], row[Metric::nonfinite], row[Metric::learning_rate]});
   ArchiveWriter archive;
   trainer.save(archive);
@@ -361,6 +361,6 @@ TEST_CASE("where steps cannot be recorded the plan says why") {
   recipe.device = "cuda";
   Machine machine = assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40");
   CHECK_THAT(why(machine, {"fused_optimizer"}), ContainsSubstring("fused_optimizer"));
-  machine.place.ranks = 2;
+  machine.position.ranks = 2;
   CHECK_THAT(why(machine, {}), ContainsSubstring("several ranks"));
 }

@@ -39,7 +39,7 @@ Recipe small_recipe() {
 }
 
 struct Result {
-  std::vector<Row> rows;
+  std::vector<StepRecord> rows;
   NamedTensors weights;
   std::string receipt;
   Observations seen;
@@ -249,7 +249,7 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       const Result with = run(true), without = run(false);
       const auto losses = [](const Result& result) {
         std::string text;   // in which one NaN is another
-        for (const Row& row : result.rows) text += fmt::format("{:.17g} ", *row[Metric::loss]);
+        for (const StepRecord& row : result.rows) text += fmt::format("{:.17g} ", *row[Metric::loss]);
         return text;
       };
       CHECK(losses(with) == losses(without));

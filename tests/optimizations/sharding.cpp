@@ -112,7 +112,7 @@ TEST_CASE("gradients are dropped only where no strategy keeps them") {
   recipe.optimizations.set_to_none = true;
   const auto plan_of = [](const Recipe& job, int64_t ranks) {
     Machine machine{.cpu = "test", .cores = 2};
-    machine.place.ranks = ranks;
+    machine.position.ranks = ranks;
     return make_plan(for_ranks(job, ranks), machine);
   };
   for (const auto strategy : kStrategies) {

@@ -86,7 +86,7 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   std::vector<std::vector<float>> rooms;
   const auto room = [&](int64_t rows, int64_t channels) {
     rooms.emplace_back(static_cast<size_t>(kPlaces * (rows * channels + kPanel)));
-    return Transformed<float>{.at = rooms.back().data(), .place = rows * channels + kPanel, .rows = rows, .channels = channels};
+    return Transformed<float>{.at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
   };
   rooms.reserve(8);
   const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out), products = room(tiles, in), sums = room(out, in);
@@ -113,7 +113,7 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
 
 TEST_CASE("Winograd's convolution and its gradients are libtorch's, in every type and shape") {
   at::manual_seed(1);
-  // Of float32 about ten roundings, of 16 bits the one of the result, which is reckoned in float32.
+  // Of float32 about ten roundings, of 16 bits the one of the result, which is computed in float32.
   for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-13), {at::kFloat, 5e-6}, {at::kHalf, 5e-4}, {at::kBFloat16, 4e-3}})
     for (const auto& [images, in, out, height, width] : kCases) {
       INFO(type << ": " << images << " images, " << in << " to " << out << " channels, " << height << " × " << width);

@@ -7,16 +7,16 @@ namespace trainopt::test {
 
 class Rows : public RunListener {
  public:
-  void step_done(const Row& row) override { rows.push_back(row); }
+  void step_done(const StepRecord& row) override { rows.push_back(row); }
   void evaluated(int64_t, const EvaluationResult& result) override { evaluations.push_back(result); }
 
   std::vector<double> losses() const {
     std::vector<double> all;
-    for (const Row& row : rows) all.push_back(*row[Metric::loss]);
+    for (const StepRecord& row : rows) all.push_back(*row[Metric::loss]);
     return all;
   }
 
-  std::vector<Row> rows;
+  std::vector<StepRecord> rows;
   std::vector<EvaluationResult> evaluations;
 };
 

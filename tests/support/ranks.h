@@ -15,9 +15,9 @@ namespace trainopt {
 /// c10d's flight recorder is one for the process and takes no lock in one of its maps: it must be off where ranks are threads.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
-inline MeetingPlace place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
-  MeetingPlace where;
-  where.place = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
+inline MeetingPoint place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
+  MeetingPoint where;
+  where.position = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
   where.job = "test";
   where.port_folder = folder.path();
   where.timeout_s = timeout_s;

@@ -14,7 +14,7 @@ namespace trainopt::test {
 class StopAfter : public Rows {
  public:
   explicit StopAfter(int64_t step) : step_(step) {}
-  void step_done(const Row& row) override {
+  void step_done(const StepRecord& row) override {
     Rows::step_done(row);
     if (row.step() == step_) stop = 15;
   }
@@ -38,7 +38,7 @@ inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std
   Trainer trainer(plan, {}, rows, rows.stop, {.checkpoints = writer, .resume = resume});
   trainer.run();
   Left left{.losses = rows.losses(), .steps = {}, .state = {}, .outcome = trainer.outcome()};
-  for (const Row& row : rows.rows) left.steps.push_back(row.step());
+  for (const StepRecord& row : rows.rows) left.steps.push_back(row.step());
   ArchiveWriter archive;
   trainer.save(archive);
   for (const auto& [name, tensor] : archive.tensors()) left.state.emplace_back(name, tensor.detach().clone());

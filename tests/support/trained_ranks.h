@@ -20,13 +20,13 @@ struct Trained {
 /// `recipe.data.batch_size` is each rank's; one rank is the usual trainer.
 inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {}) {
   Trained result;
-  const auto train = [&](const RankPlace& place, std::shared_ptr<Communicator> communicator) {
-    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .place = place});
+  const auto train = [&](const RankPosition& place, std::shared_ptr<Communicator> communicator) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .position = place});
     Rows rows;
-    Trainer trainer(plan, {}, rows, never_stopped(), place.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true}, communicator);
+    Trainer trainer(plan, {}, rows, never_stopped(), position.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true}, communicator);
     trainer.run();
     const auto weights = trainer.weights();
-    if (!place.is_first()) return;
+    if (!position.is_first()) return;
     result.losses = rows.losses();
     result.evaluations = rows.evaluations;
     for (const auto& [name, tensor] : weights) result.weights.emplace_back(name, tensor.detach().clone());
@@ -38,9 +38,9 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
     return result;
   }
   // Once for all threads: each trainer's own guard then finds nothing to change in what they share.
-  const BackendGuard settings(make_plan(recipe, Machine{.cpu = "test", .place = {.ranks = ranks, .local_ranks = ranks}}).backend);
+  const BackendGuard settings(make_plan(recipe, Machine{.cpu = "test", .position = {.ranks = ranks, .local_ranks = ranks}}).backend);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
-    train(communicator.place(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+    train(communicator.position(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
   });
   return result;
 }

@@ -77,8 +77,8 @@ Receipt receipt(const Observations& seen, at::ScalarType type) {
   for (const auto& [name, count] : seen.product_types) calls[name] += count;
   const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0}, [](int64_t sum, const auto& c) { return sum + c.second; });
   const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
-  const std::string reckoned = seen.reckoned_in_float32 > 0 ? fmt::format("; {} convolutions reckoned in float32", seen.reckoned_in_float32) : "";
-  return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, reckoned),
+  const std::string computed = seen.computed_in_float32 > 0 ? fmt::format("; {} convolutions computed in float32", seen.computed_in_float32) : "";
+  return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
 }
@@ -99,7 +99,7 @@ Outcome apply(Plan& plan, const Config& config) {
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
   if (plan.device.is_cpu() && plan.model.config.name != ModelKind::mlp && !cpu_convolves(type)) {
     plan.model.convolutions = make_float32_convolutions(plan.model.convolutions);
-    what += " in memory; this CPU has no instructions for it, so that convolutions reckon in float32";
+    what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
   }
   return Outcome::applied(what,
                           [type](const Observations& seen) { return receipt(seen, type); });

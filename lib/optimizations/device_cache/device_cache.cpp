@@ -1,7 +1,7 @@
 #include "optimizations/device_cache/device_cache.h"
 
 #include "base/counted.h"
-#include "data/resident_images.h"
+#include "data/device_dataset.h"
 #include "train/plan.h"
 
 namespace trainopt::device_cache {
@@ -10,8 +10,8 @@ Outcome apply(Plan& plan) {
   if (plan.data.config.dataset == DatasetKind::synthetic) return Outcome::none("synthetic batches are on the device already");
   plan.data.config.cache = CacheKind::device;
   plan.data.options.device_preprocess = true;   // evaluation, which is loaded, crosses as uint8 too
-  plan.data.options.resident = std::make_shared<ResidentImages>();
-  const ImageSize size = slot_format(plan.data.config, *plan.data.dataset, plan.data.options).size;
+  plan.data.options.resident = std::make_shared<DeviceDataset>();
+  const ImageSize size = buffer_format(plan.data.config, *plan.data.dataset, plan.data.options).size;
   const int64_t samples = plan.data.samples();
   const auto reason = plan.device.is_cpu() ? why_no_room(size, samples, plan.data.config.memory_limit.count, "data.memory_limit")
                                            : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");

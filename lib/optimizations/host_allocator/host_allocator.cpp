@@ -7,7 +7,7 @@ namespace trainopt::host_allocator {
 
 Outcome apply(Plan& plan, const Config& config) {
   if (!plan.device.is_cpu()) return Outcome::none("the step's tensors are in the GPU's memory, where libtorch keeps blocks already");
-  plan.process.keeping_allocator = true;
+  plan.process.caching_allocator = true;
   plan.process.huge_pages = config.huge_pages;
   return Outcome::applied(config.huge_pages ? "large blocks are kept between steps, in huge pages" : "large blocks are kept between steps",
                           [](const Observations& seen) {

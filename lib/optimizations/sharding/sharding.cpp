@@ -34,7 +34,7 @@ const char* what_each_has(ShardingStrategy strategy) {
 }  // namespace
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
-  const int64_t ranks = plan.machine.place.ranks;
+  const int64_t ranks = plan.machine.position.ranks;
   if (ranks == 1) return Outcome::none("there is one rank: nothing to share or to send");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)

@@ -39,7 +39,7 @@ void share_state(const Model& model, Communicator& communicator) {
 }
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
-  const ShardingCosts formula = sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.machine.place.ranks));
+  const ShardingCosts formula = sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.machine.position.ranks));
   return [formula](const Observations& seen) {
     if (seen.step == 0) return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
     const auto text = [](const char* what, double measured, double by_formula) {

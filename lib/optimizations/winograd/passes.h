@@ -1,6 +1,6 @@
 // A 3×3 convolution with stride 1 and padding 1, and its two gradients, by Winograd's minimal filtering (tiles.h): a quarter of the multiplications, more by what
 // tiles that reach over the border waste. Errors: transformed numbers are sums with factors of up to 25 and 64, so that float32 loses about one digit against a direct convolution;
-// 16-bit numbers are reckoned with as float32, so that they lose nothing.
+// 16-bit numbers are computed with as float32, so that they lose nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,7 +20,7 @@ Outcome apply(Plan& plan) {
   plan.model.convolutions = make_convolutions();
   plan.model.memory_format = at::MemoryFormat::ChannelsLast;   // what the transforms read
   plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
-  return Outcome::applied("3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, reckoned in float32; activations as NHWC", receipt);
+  return Outcome::applied("3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations as NHWC", receipt);
 }
 
 }  // namespace trainopt::winograd

@@ -20,7 +20,7 @@ Variables with(Variables base, const Variables& more) {
 std::string refusal(const Variables& variables) {
   try {
     const Launch launch = read_launch(variables);
-    return fmt::format("not refused: '{}' rank {} of {}", launch.launcher, launch.place.rank, launch.place.ranks);
+    return fmt::format("not refused: '{}' rank {} of {}", launch.launcher, launch.position.rank, launch.position.ranks);
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::recipe);
     return error.what();
@@ -51,7 +51,7 @@ const Variables kBatch{{"SLURM_JOB_ID", "200505"}, {"SLURM_PROCID", "0"}, {"SLUR
 TEST_CASE("a process that no launcher started is alone") {
   for (const Variables& variables : {Variables{}, Variables{{"WORLD_SIZE", "1"}}, Variables{{"MASTER_ADDR", "left.over"}, {"PATH", "/bin"}}}) {
     const Launch launch = read_launch(variables);
-    CHECK(launch.place == RankPlace{});
+    CHECK(launch.position == RankPosition{});
     CHECK(launch.launcher.empty());
     CHECK_FALSE(launch.master_address);
     CHECK(launch.notice.empty());
@@ -63,7 +63,7 @@ TEST_CASE("what the launchers set is read") {
     const char* what;
     Variables variables;
     const char* launcher;
-    RankPlace place;
+    RankPosition position;
     const char* master;   // "address:port", or empty
     const char* job;
   };
@@ -116,8 +116,8 @@ TEST_CASE("what the launchers set is read") {
       continue;
     }
     CHECK(launch.launcher == launcher);
-    CHECK(fmt::format("{} {} {} {}", launch.place.rank, launch.place.ranks, launch.place.local_rank, launch.place.local_ranks) ==
-          fmt::format("{} {} {} {}", place.rank, place.ranks, place.local_rank, place.local_ranks));
+    CHECK(fmt::format("{} {} {} {}", launch.position.rank, launch.position.ranks, launch.position.local_rank, launch.position.local_ranks) ==
+          fmt::format("{} {} {} {}", position.rank, position.ranks, position.local_rank, position.local_ranks));
     CHECK((launch.master_address ? fmt::format("{}:{}", *launch.master_address, *launch.master_port) : "") == master);
     CHECK(launch.job == job);
     CHECK(launch.notice.empty());
@@ -128,7 +128,7 @@ TEST_CASE("a batch script and the shell of an allocation are one rank, and say s
   const Variables shell = with(kBatch, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_JOB_NAME", "interactive"}});
   for (const Variables& variables : {kBatch, shell}) {
     const Launch launch = read_launch(variables);
-    CHECK(launch.place == RankPlace{});
+    CHECK(launch.position == RankPosition{});
     CHECK(launch.launcher.empty());
     CHECK_THAT(launch.notice, ContainsSubstring("8 tasks") && ContainsSubstring("srun"));
   }

@@ -300,7 +300,7 @@ TEST_CASE("page-locked slots share allocations, so that rounding these up to pow
 TEST_CASE("slots that share an allocation do not overlap, and each is aligned") {
   for (const bool as_uint8 : {true, false})
     for (const auto memory_format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-      std::vector<SlotMemory> slots = make_slots({.size = {5, 7}, .as_uint8 = as_uint8, .memory_format = memory_format}, 3, 6, false);
+      std::vector<BatchBuffer> slots = make_buffers({.size = {5, 7}, .as_uint8 = as_uint8, .memory_format = memory_format}, 3, 6, false);
       REQUIRE(slots.size() == 6);
       for (size_t i = 0; i < slots.size(); ++i) {
         slots[i].input.fill_(static_cast<double>(i));

@@ -7,8 +7,8 @@ using namespace trainopt;
 
 namespace {
 
-Row row_of(double step_ms, std::optional<double> other_cpu_pct, std::optional<double> throttle = {}) {
-  Row row;
+StepRecord row_of(double step_ms, std::optional<double> other_cpu_pct, std::optional<double> throttle = {}) {
+  StepRecord row;
   row[Metric::step_ms] = step_ms;
   row[Metric::other_cpu_pct] = other_cpu_pct;
   row[Metric::gpu_throttle] = throttle;

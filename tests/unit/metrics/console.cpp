@@ -14,8 +14,8 @@ using namespace trainopt;
 
 namespace {
 
-Row row_of(int64_t step) {
-  Row row;
+StepRecord row_of(int64_t step) {
+  StepRecord row;
   row[Metric::step] = static_cast<double>(step);
   row[Metric::samples_per_s] = 1243;
   return row;

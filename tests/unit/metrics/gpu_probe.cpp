@@ -278,7 +278,7 @@ TEST_CASE("a library that takes its time holds up nobody but its own thread") {
   const auto begin = Clock::now();
   double longest = 0;
   while (seconds_since(begin) < 0.8) {
-    Row row;
+    StepRecord row;
     row.began = begin;
     row.ended = Clock::now();
     telemetry.fill(row);

@@ -17,8 +17,8 @@ using namespace trainopt;
 
 namespace {
 
-Row row_of(int64_t step) {
-  Row row;
+StepRecord row_of(int64_t step) {
+  StepRecord row;
   row[Metric::step] = static_cast<double>(step);
   row[Metric::samples] = static_cast<double>(step * 32);
   return row;
@@ -33,7 +33,7 @@ LoggingConfig files_only() {
 }  // namespace
 
 TEST_CASE("a JSON line, letter by letter") {
-  Row row = row_of(12);
+  StepRecord row = row_of(12);
   row[Metric::epoch] = 384.0 / 10000;
   row[Metric::loss] = static_cast<double>(2.3012f);
   row[Metric::learning_rate] = 0.001;
@@ -63,7 +63,7 @@ TEST_CASE("a loss reads back to the same float") {
     float loss;
     std::memcpy(&loss, &bits, sizeof loss);
     if (!std::isfinite(loss)) continue;
-    Row row = row_of(1);
+    StepRecord row = row_of(1);
     row[Metric::loss] = static_cast<double>(loss);
     const auto back = static_cast<float>(Json::parse(json_line(row)).at("loss").get<double>());
     REQUIRE(std::memcmp(&back, &loss, sizeof loss) == 0);
@@ -71,7 +71,7 @@ TEST_CASE("a loss reads back to the same float") {
 }
 
 TEST_CASE("what is not finite stays JSON, and differs from what was not measured") {
-  Row row = row_of(1);
+  StepRecord row = row_of(1);
   row[Metric::loss] = std::numeric_limits<double>::quiet_NaN();
   row[Metric::grad_norm] = -std::numeric_limits<double>::infinity();
   const Json json = Json::parse(json_line(row));
@@ -83,7 +83,7 @@ TEST_CASE("what is not finite stays JSON, and differs from what was not measured
 }
 
 TEST_CASE("the console's line") {
-  Row row = row_of(12);
+  StepRecord row = row_of(12);
   row[Metric::loss] = 2.30124;
   row[Metric::samples_per_s] = 1243.2;
   row[Metric::step_ms] = 25.74;

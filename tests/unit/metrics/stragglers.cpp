@@ -57,7 +57,7 @@ TEST_CASE("no straggler: alike, each in turn, too few steps, one rank") {
 TEST_CASE("the summary names a straggler of the measured steps") {
   Summary summary(5);
   for (int step = 0; step < 40; ++step) {
-    Row row;
+    StepRecord row;
     row[Metric::step_ms] = 30;
     row.step_samples = 8;
     row.ranks = times({10, 30});

@@ -6,8 +6,8 @@ using namespace trainopt;
 
 namespace {
 
-Row row_of(double step_ms, double wait_ms = 0) {
-  Row row;
+StepRecord row_of(double step_ms, double wait_ms = 0) {
+  StepRecord row;
   row[Metric::step_ms] = step_ms;
   row[Metric::data_wait_ms] = wait_ms;
   row.step_samples = 10;
@@ -33,7 +33,7 @@ TEST_CASE("statistics by hand: ten warm-up steps, then 1 to 100 ms") {
   Summary summary(10);
   for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
   for (int i = 1; i <= 100; ++i) {
-    Row row = row_of(i, i % 2 == 0 ? 0.5 * i : 0.0);
+    StepRecord row = row_of(i, i % 2 == 0 ? 0.5 * i : 0.0);
     row[Metric::gpu_util_pct] = i <= 50 ? 0 : 100;
     row[Metric::loss] = 100.0 - i;
     row[Metric::memory_reserved_mib] = i == 60 ? 900 : 500;
@@ -116,7 +116,7 @@ TEST_CASE("the throughput has an interval from eight measured steps on") {
 TEST_CASE("warm-up steps are in neither interval nor warnings") {
   Summary summary(10);
   for (int i = 0; i < 100; ++i) {
-    Row row = row_of(i < 10 ? 1000 : 10);
+    StepRecord row = row_of(i < 10 ? 1000 : 10);
     row[Metric::other_cpu_pct] = i < 10 ? 90 : 0;
     row[Metric::gpu_throttle] = i < 10 ? 32 : 0;
     summary.add(row);
@@ -130,7 +130,7 @@ TEST_CASE("warm-up steps are in neither interval nor warnings") {
 TEST_CASE("a warning is a sentence in the file and under the table") {
   Summary summary(0);
   for (int i = 0; i < 100; ++i) {
-    Row row = row_of(10);
+    StepRecord row = row_of(10);
     row[Metric::other_cpu_pct] = 34;
     summary.add(row);
   }
@@ -142,7 +142,7 @@ TEST_CASE("a warning is a sentence in the file and under the table") {
 TEST_CASE("the table at the end") {
   Summary summary(1);
   for (int i = 0; i < 5; ++i) {
-    Row row = row_of(20, 0.4);
+    StepRecord row = row_of(20, 0.4);
     row[Metric::gpu_util_pct] = 97;
     summary.add(row);
   }

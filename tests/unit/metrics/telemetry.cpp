@@ -36,7 +36,7 @@ TEST_CASE("CPU and memory of this process") {
   CHECK(!values[Metric::gpu_util_pct]);
   CHECK(telemetry->reasons().at("gpu_util_pct") == "the run uses no GPU");
 
-  Row row;
+  StepRecord row;
   row.began = begin;
   row.ended = Clock::now();
   row[Metric::process_rss_mib] = 1.0;

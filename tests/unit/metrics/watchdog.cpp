@@ -1,6 +1,6 @@
 #include "metrics/watchdog.h"
 
-#include "base/deaf_threads.h"
+#include "base/blocked_signals.h"
 #include "base/json.h"
 #include "metrics/thread_stacks.h"
 #include "support/catch.h"
@@ -76,7 +76,7 @@ class BlockedThread {
       });
     };
     if (signals == Signals::deaf) {
-      const DeafThreads deaf;
+      const BlockedSignals deaf;
       start();
     } else {
       start();

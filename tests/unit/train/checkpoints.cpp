@@ -39,7 +39,7 @@ TEST_CASE("a checkpoint that is asked for comes after the step") {
   class Asks : public Rows {
    public:
     explicit Asks(std::atomic<bool>& a) : asked(a) {}
-    void step_done(const Row& row) override {
+    void step_done(const StepRecord& row) override {
       Rows::step_done(row);
       if (row.step() == 4) asked = true;
     }

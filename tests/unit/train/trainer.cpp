@@ -62,7 +62,7 @@ TEST_CASE("a trainer that was paused goes on with the same numbers, and its paus
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   CHECK(rows.losses() == losses_of(small_plan(12)));
-  for (const Row& row : rows.rows)
+  for (const StepRecord& row : rows.rows)
     if (row.step() % 3 == 1 && row.step() > 1) CHECK(milliseconds_between(rows.rows[static_cast<size_t>(row.step()) - 2].ended, row.began) >= 199);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("a stop request ends the run after the step") {
   class Stopper : public Rows {
    public:
     explicit Stopper(std::atomic<int>& s) : stop(s) {}
-    void step_done(const Row& row) override {
+    void step_done(const StepRecord& row) override {
       Rows::step_done(row);
       if (row.step() == 3) stop = 15;
     }

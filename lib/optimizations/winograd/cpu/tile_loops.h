@@ -1,4 +1,4 @@
-// The transforms, for vectors of any width: `Lane` says how numbers are read, reckoned with and written.
+// The transforms, for vectors of any width: `Lane` says how numbers are read, computed with and written.
 #pragma once
 
 #include "optimizations/winograd/tiles.h"

@@ -1,4 +1,4 @@
-#include "data/batch_slots.h"
+#include "data/batch_buffers.h"
 
 #include "base/error.h"
 #include "base/units.h"
@@ -11,13 +11,13 @@
 
 namespace trainopt {
 namespace {
-int64_t image_bytes(const SlotFormat& format) { return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4); }
+int64_t image_bytes(const BufferFormat& format) { return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4); }
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t input_bytes(const SlotFormat& format, int64_t batch_size) { return aligned(batch_size * image_bytes(format)); }
+int64_t input_bytes(const BufferFormat& format, int64_t batch_size) { return aligned(batch_size * image_bytes(format)); }
 int64_t target_bytes(int64_t batch_size) { return aligned(batch_size * static_cast<int64_t>(sizeof(int64_t))); }
 }  // namespace
 
-int64_t batch_bytes(const SlotFormat& format, int64_t batch_size) {
+int64_t batch_bytes(const BufferFormat& format, int64_t batch_size) {
   return batch_size * (image_bytes(format) + 2 * static_cast<int64_t>(sizeof(int64_t)));
 }
 
@@ -47,7 +47,7 @@ std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
   return allocations;
 }
 
-SlotMemory::SlotMemory(const SlotFormat& format, int64_t batch_size, const at::Tensor& bytes)
+BatchBuffer::BatchBuffer(const BufferFormat& format, int64_t batch_size, const at::Tensor& bytes)
     : sample_ids(static_cast<size_t>(batch_size)), format_(format), image_bytes_(image_bytes(format)) {
   const auto [height, width] = format.size;
   const at::Tensor images = bytes.narrow(0, 0, batch_size * image_bytes_);
@@ -61,17 +61,17 @@ SlotMemory::SlotMemory(const SlotFormat& format, int64_t batch_size, const at::T
   base_ = static_cast<uint8_t*>(input.data_ptr());
 }
 
-std::vector<SlotMemory> make_slots(const SlotFormat& format, int64_t batch_size, int64_t count, bool pinned) {
+std::vector<BatchBuffer> make_buffers(const BufferFormat& format, int64_t batch_size, int64_t count, bool pinned) {
   const int64_t slot_bytes = input_bytes(format, batch_size) + target_bytes(batch_size);
-  std::vector<SlotMemory> slots;
+  std::vector<BatchBuffer> slots;
   for (const int64_t together : slots_by_allocation(count, slot_bytes)) {
     const at::Tensor allocation = host_tensor({together * slot_bytes}, at::kByte, at::MemoryFormat::Contiguous, pinned);
-    for (int64_t i = 0; i < together; ++i) slots.push_back(SlotMemory(format, batch_size, allocation.narrow(0, i * slot_bytes, slot_bytes)));
+    for (int64_t i = 0; i < together; ++i) slots.push_back(BatchBuffer(format, batch_size, allocation.narrow(0, i * slot_bytes, slot_bytes)));
   }
   return slots;
 }
 
-Destination SlotMemory::destination(int64_t i) const {
+Destination BatchBuffer::destination(int64_t i) const {
   const PixelFormat pixels = format_.as_uint8                                          ? PixelFormat::u8_hwc
                              : format_.memory_format == at::MemoryFormat::ChannelsLast ? PixelFormat::f32_hwc
                                                                                        : PixelFormat::f32_chw;

@@ -1,4 +1,4 @@
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ size_t rounded(size_t bytes) {
 }
 }  // namespace
 
-c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
+c10::DataPtr CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
   Header* header = nullptr;
   if (bytes < kSmallestKept) {
@@ -32,10 +32,10 @@ c10::DataPtr KeepingAllocator::allocate(size_t bytes) {
     if (!header) header = map_new(size);
   }
   void* data = header + 1;
-  return {data, data, &KeepingAllocator::give_back, c10::Device(c10::kCPU)};
+  return {data, data, &CachingAllocator::give_back, c10::Device(c10::kCPU)};
 }
 
-KeepingAllocator::Header* KeepingAllocator::take_kept(size_t bytes) {
+CachingAllocator::Header* CachingAllocator::take_kept(size_t bytes) {
   const std::lock_guard lock(mutex_);
   ++figures_.given;
   const auto found = kept_.lower_bound(bytes);
@@ -47,7 +47,7 @@ KeepingAllocator::Header* KeepingAllocator::take_kept(size_t bytes) {
   return header;
 }
 
-KeepingAllocator::Header* KeepingAllocator::map_new(size_t bytes) {
+CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
   // One huge page more, to start at a multiple of it: otherwise the kernel could use none at the ends.
   const size_t extra = huge_pages_ && bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,7 +62,7 @@ KeepingAllocator::Header* KeepingAllocator::map_new(size_t bytes) {
   return new (reinterpret_cast<void*>(address)) Header{this, mapped, bytes};
 }
 
-void KeepingAllocator::give_back(void* data) {
+void CachingAllocator::give_back(void* data) {
   if (!data) return;
   Header* header = static_cast<Header*>(data) - 1;
   if (!header->owner) return std::free(header->start);
@@ -70,17 +70,17 @@ void KeepingAllocator::give_back(void* data) {
   header->owner->kept_.emplace(header->bytes, header);
 }
 
-KeepingAllocator::Figures KeepingAllocator::figures() const {
+CachingAllocator::Figures CachingAllocator::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_;
 }
 
-void install_keeping_allocator(bool huge_pages) {
-  if (installed_keeping_allocator()) return;
+void install_caching_allocator(bool huge_pages) {
+  if (installed_caching_allocator()) return;
   // Never deleted: tensors may outlive everything else in the process.
-  c10::SetCPUAllocator(new KeepingAllocator(huge_pages), /*priority=*/255);
+  c10::SetCPUAllocator(new CachingAllocator(huge_pages), /*priority=*/255);
 }
 
-const KeepingAllocator* installed_keeping_allocator() { return dynamic_cast<const KeepingAllocator*>(c10::GetCPUAllocator()); }
+const CachingAllocator* installed_caching_allocator() { return dynamic_cast<const CachingAllocator*>(c10::GetCPUAllocator()); }
 
 }  // namespace trainopt

@@ -19,7 +19,7 @@ std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t 
 
 /// Loaded when first asked for and then kept for every source of batches that is opened after, so that a run which goes a step back reads
 /// nothing again. For one thread.
-class ResidentImages {
+class DeviceDataset {
  public:
   /// Takes all samples from `loader`, which gives each once, in index order and as uint8. Throws UserError for bad samples as the loader's policy
   /// has it, and where the device has no room.

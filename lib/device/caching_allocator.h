@@ -12,16 +12,16 @@ namespace trainopt {
 
 /// Large blocks are kept when they are freed and given out again to requests of nearly their size; small ones are left to malloc.
 /// Memory in use grows to the largest that was ever needed at once, and a little more. Safe to use from many threads.
-class KeepingAllocator : public c10::Allocator {
+class CachingAllocator : public c10::Allocator {
  public:
   /// From this size on a block is kept.
   static constexpr size_t kSmallestKept = size_t{256} << 10;
 
   /// Must outlive every tensor made from it. `huge_pages`: ask the kernel for 2 MiB pages.
-  explicit KeepingAllocator(bool huge_pages) : huge_pages_(huge_pages) {}
+  explicit CachingAllocator(bool huge_pages) : huge_pages_(huge_pages) {}
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return &KeepingAllocator::give_back; }
+  c10::DeleterFnPtr raw_deleter() const override { return &CachingAllocator::give_back; }
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
 
   struct Figures {
@@ -34,7 +34,7 @@ class KeepingAllocator : public c10::Allocator {
  private:
   /// In front of every block. A deleter is told only the data's address (oneDNN frees that way), so the rest must lie beside it.
   struct alignas(64) Header {
-    KeepingAllocator* owner;   ///< null: from malloc
+    CachingAllocator* owner;   ///< null: from malloc
     void* start;               ///< what malloc or the kernel gave
     size_t bytes;              ///< with the header
   };
@@ -48,9 +48,9 @@ class KeepingAllocator : public c10::Allocator {
   Figures figures_;
 };
 
-/// Puts a KeepingAllocator under all CPU tensors that this process makes from now on. A second call does nothing.
-void install_keeping_allocator(bool huge_pages);
+/// Puts a CachingAllocator under all CPU tensors that this process makes from now on. A second call does nothing.
+void install_caching_allocator(bool huge_pages);
 /// The one installed, or nullptr.
-const KeepingAllocator* installed_keeping_allocator();
+const CachingAllocator* installed_caching_allocator();
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-#include "metrics/late_reader.h"
+#include "metrics/async_reader.h"
 
 #include "support/catch.h"
 
@@ -10,8 +10,8 @@ using namespace trainopt;
 
 namespace {
 
-Record record_of(int64_t step, const at::Tensor& loss) {
-  Record record;
+PendingRecord record_of(int64_t step, const at::Tensor& loss) {
+  PendingRecord record;
   record.set_position(step, step * 32, 32, 320);
   record.add(Metric::loss, loss);
   record.finish();
@@ -21,19 +21,19 @@ Record record_of(int64_t step, const at::Tensor& loss) {
 }  // namespace
 
 TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches added up") {
-  LateReader reader(at::kCPU);
+  AsyncReader reader(at::kCPU);
   const at::Tensor first = at::full({}, 0.25f).requires_grad_();
   for (int64_t step = 1; step <= 4; ++step) {
-    Record record = record_of(step, first * static_cast<double>(step));
+    PendingRecord record = record_of(step, first * static_cast<double>(step));
     record.add(Metric::loss, at::full({}, 0.5f));
     record.set(Metric::learning_rate, 0.1);
     reader.submit(std::move(record));
   }
   CHECK(reader.in_flight() == 0);
-  const std::vector<Row> rows = reader.poll();
+  const std::vector<StepRecord> rows = reader.poll();
   REQUIRE(rows.size() == 4);
   for (int64_t step = 1; step <= 4; ++step) {
-    const Row& row = rows[static_cast<size_t>(step - 1)];
+    const StepRecord& row = rows[static_cast<size_t>(step - 1)];
     CHECK(row.step() == step);
     CHECK(*row[Metric::samples] == static_cast<double>(step * 32));
     CHECK(*row[Metric::epoch] == Approx(static_cast<double>(step) * 0.1));
@@ -48,11 +48,11 @@ TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches added
 }
 
 TEST_CASE("adding up does not write into the caller's tensors") {
-  Record record;
+  PendingRecord record;
   const at::Tensor loss = at::full({}, 1.0f);
   record.add(Metric::loss, loss);
   record.add(Metric::loss, loss);
-  LateReader reader(at::kCPU);
+  AsyncReader reader(at::kCPU);
   reader.submit(std::move(record));
   CHECK(reader.poll().front()[Metric::loss] == 2.0);
   CHECK(loss.item<float>() == 1.0f);
@@ -60,7 +60,7 @@ TEST_CASE("adding up does not write into the caller's tensors") {
 
 TEST_CASE("spans add up and times follow from the boundaries") {
   const Stream stream = Stream::current(at::kCPU);
-  Record record;
+  PendingRecord record;
   record.set_position(1, 100, 100, 0);
   for (int i = 0; i < 2; ++i) {
     auto span = std::make_shared<EventSpan>(at::kCPU);
@@ -70,9 +70,9 @@ TEST_CASE("spans add up and times follow from the boundaries") {
     record.add(Metric::copy_ms, span);
   }
   record.finish(/*paused_ms=*/1.0);
-  LateReader reader(at::kCPU);
+  AsyncReader reader(at::kCPU);
   reader.submit(std::move(record));
-  const Row row = reader.poll().front();
+  const StepRecord row = reader.poll().front();
   CHECK(*row[Metric::copy_ms] >= 6.0);
   CHECK(*row[Metric::step_ms] == Approx(milliseconds_between(row.began, row.ended) - 1.0));
   CHECK(*row[Metric::samples_per_s] == Approx(100 / *row[Metric::step_ms] * 1e3));

@@ -1,4 +1,4 @@
-#include "metrics/late_reader.h"
+#include "metrics/async_reader.h"
 
 #include "base/error.h"
 #include "device/device.h"
@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-void add_spans(Row& row, const std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>>& spans) {
+void add_spans(StepRecord& row, const std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>>& spans) {
   for (const auto& [metric, span] : spans) {
     span->end.synchronize();   // long done: the step's own event is behind it
     row[metric] = row[metric].value_or(0.0) + elapsed_ms(span->start, span->end);
@@ -21,13 +21,13 @@ void add_spans(Row& row, const std::vector<std::pair<Metric, std::shared_ptr<con
 
 }  // namespace
 
-LateReader::LateReader(c10::Device device, bool steady) : device_(with_index(device)), steady_(steady) {
+AsyncReader::AsyncReader(c10::Device device, bool steady) : device_(with_index(device)), steady_(steady) {
   if (device_.is_cpu()) return;
   ring_ = host_tensor({kMostInFlight + 1, kMetricCount}, at::kFloat, at::MemoryFormat::Contiguous, /*pinned=*/true);
   for (size_t place = 0; place <= kMostInFlight; ++place) arrived_.emplace_back(device_);
 }
 
-void LateReader::submit(Record record) {
+void AsyncReader::submit(PendingRecord record) {
   if (device_.is_cpu()) {
     for (const auto& [metric, scalar] : record.scalars_) record.row_[metric] = scalar.item<double>();
     add_spans(record.row_, record.spans_);
@@ -40,11 +40,11 @@ void LateReader::submit(Record record) {
   if (flying_.size() <= kMostInFlight) return;
   land_oldest();
   // Launching a step takes the host less time than the step: only with this wait do the steps' times add up to the run's.
-  Record& submitted = flying_.back().record;
+  PendingRecord& submitted = flying_.back().record;
   if (submitted.paused_ms_) submitted.finish(*submitted.paused_ms_);
 }
 
-void LateReader::queue_copy(const Record& record, size_t place) {
+void AsyncReader::queue_copy(const PendingRecord& record, size_t place) {
   const Stream stream = Stream::current(device_);
   if (!record.scalars_.empty()) {
     const c10::AutoGradMode no_gradients(false);
@@ -60,23 +60,23 @@ void LateReader::queue_copy(const Record& record, size_t place) {
   arrived_[place].record(stream);
 }
 
-void LateReader::land_oldest() {
+void AsyncReader::land_oldest() {
   Flight& flight = flying_.front();
   arrived_[flight.place].synchronize();
   const float* values = ring_.const_data_ptr<float>() + flight.place * kMetricCount;
-  Row& row = flight.record.row_;
+  StepRecord& row = flight.record.row_;
   for (size_t i = 0; i < flight.record.scalars_.size(); ++i) row[flight.record.scalars_[i].first] = values[i];
   add_spans(row, flight.record.spans_);
   landed_.push_back(std::move(row));
   flying_.pop_front();
 }
 
-std::vector<Row> LateReader::poll() {
+std::vector<StepRecord> AsyncReader::poll() {
   while (!steady_ && !flying_.empty() && arrived_[flying_.front().place].ready()) land_oldest();
   return std::exchange(landed_, {});
 }
 
-std::vector<Row> LateReader::flush() {
+std::vector<StepRecord> AsyncReader::flush() {
   while (!flying_.empty()) land_oldest();
   return std::exchange(landed_, {});
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/batch_source.h"
-#include "data/resident_images.h"
+#include "data/device_dataset.h"
 
 #include <functional>
 #include <map>
@@ -10,7 +10,7 @@
 namespace trainopt {
 
 /// The batches that a loader would give, bit for bit: the same order, augmentation, substitutes and cuts into steps, micro-batches and ranks.
-class ResidentBatches : public BatchSource {
+class DeviceDatasetBatches : public BatchSource {
  public:
   struct Order {
     BatchSchedule schedule;
@@ -19,7 +19,7 @@ class ResidentBatches : public BatchSource {
     int64_t first_step;
   };
   /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad samples that the run has met already.
-  ResidentBatches(std::shared_ptr<ResidentImages> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device, DevicePreprocess preprocess,
+  DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device, DevicePreprocess preprocess,
                   const std::vector<RefusedSample>& refused);
 
   Batch next() override;
@@ -32,7 +32,7 @@ class ResidentBatches : public BatchSource {
   void note(const std::vector<RefusedSample>& refused);
   std::vector<int64_t> draw(const MicroBatch& where);
 
-  std::shared_ptr<ResidentImages> images_;
+  std::shared_ptr<DeviceDataset> images_;
   std::function<std::unique_ptr<Loader>()> make_loader_;   ///< empty from the first batch on
   Order order_;
   c10::Device device_;

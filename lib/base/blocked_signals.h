@@ -9,17 +9,17 @@ namespace trainopt {
 inline int stack_signal() { return SIGRTMIN + 8; }
 
 /// Threads started by this thread while the object lives block every signal but stack_signal().
-class DeafThreads {
+class BlockedSignals {
  public:
-  DeafThreads() {
+  BlockedSignals() {
     sigset_t all;
     sigfillset(&all);
     sigdelset(&all, stack_signal());
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~DeafThreads() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  DeafThreads(const DeafThreads&) = delete;
-  DeafThreads& operator=(const DeafThreads&) = delete;
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
 
  private:
   sigset_t before_;

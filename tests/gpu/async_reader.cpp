@@ -1,4 +1,4 @@
-#include "metrics/late_reader.h"
+#include "metrics/async_reader.h"
 
 #include "support/catch.h"
 
@@ -8,20 +8,20 @@ using namespace trainopt;
 
 TEST_CASE("rows come late, but in order and never more than two behind") {
   const at::Device gpu(at::kCUDA, 0);
-  LateReader reader(gpu);
-  std::vector<Row> rows;
+  AsyncReader reader(gpu);
+  std::vector<StepRecord> rows;
   for (int64_t step = 1; step <= 50; ++step) {
-    Record record;
+    PendingRecord record;
     record.set_position(step, step * 32, 32, 320);
     record.add(Metric::loss, at::full({}, static_cast<double>(step), gpu));
     record.add(Metric::grad_norm, at::full({1}, 2.0 * static_cast<double>(step), at::TensorOptions().device(gpu).dtype(at::kBFloat16)));
     record.finish();
     reader.submit(std::move(record));
-    CHECK(reader.in_flight() <= LateReader::kMostInFlight);
-    for (Row& row : reader.poll()) rows.push_back(row);
+    CHECK(reader.in_flight() <= AsyncReader::kMostInFlight);
+    for (StepRecord& row : reader.poll()) rows.push_back(row);
     CHECK(static_cast<int64_t>(rows.size()) >= step - 2);
   }
-  for (Row& row : reader.flush()) rows.push_back(row);
+  for (StepRecord& row : reader.flush()) rows.push_back(row);
   REQUIRE(rows.size() == 50);
   for (int64_t step = 1; step <= 50; ++step) {
     CHECK(rows[static_cast<size_t>(step - 1)][Metric::loss] == static_cast<double>(step));

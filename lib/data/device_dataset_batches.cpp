@@ -1,4 +1,4 @@
-#include "data/resident_batches.h"
+#include "data/device_dataset_batches.h"
 
 #include "base/clock.h"
 #include "device/device.h"
@@ -7,18 +7,18 @@
 
 namespace trainopt {
 
-ResidentBatches::ResidentBatches(std::shared_ptr<ResidentImages> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device,
+DeviceDatasetBatches::DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device,
                                  DevicePreprocess preprocess, const std::vector<RefusedSample>& refused)
     : images_(std::move(images)), make_loader_(std::move(loader)), order_(order), device_(with_index(device)), preprocess_(std::move(preprocess)),
       sequence_(order.schedule.sequence_of(order.first_step)) {
   note(refused);
 }
 
-void ResidentBatches::note(const std::vector<RefusedSample>& refused) {
+void DeviceDatasetBatches::note(const std::vector<RefusedSample>& refused) {
   for (const auto& one : refused) bad_samples_.emplace(one.sample, one);
 }
 
-void ResidentBatches::prepare() {
+void DeviceDatasetBatches::prepare() {
   if (!images_->loaded()) {
     const auto loader = make_loader_();
     try {
@@ -32,7 +32,7 @@ void ResidentBatches::prepare() {
   note(images_->bad_samples());
 }
 
-std::vector<int64_t> ResidentBatches::draw(const MicroBatch& where) {
+std::vector<int64_t> DeviceDatasetBatches::draw(const MicroBatch& where) {
   if (epoch_ != where.epoch) {
     epoch_order_ = order_.sampler.order(where.epoch);
     epoch_ = where.epoch;
@@ -49,7 +49,7 @@ std::vector<int64_t> ResidentBatches::draw(const MicroBatch& where) {
   return samples;
 }
 
-Batch ResidentBatches::next() {
+Batch DeviceDatasetBatches::next() {
   const auto begin = Clock::now();
   if (make_loader_) prepare();
   const MicroBatch where = order_.schedule.at_sequence(sequence_++);
@@ -64,14 +64,14 @@ Batch ResidentBatches::next() {
   return batch;
 }
 
-BatchSourceStats ResidentBatches::take_stats() {
+BatchSourceStats DeviceDatasetBatches::take_stats() {
   stats_.threads = images_->loading_threads();
   stats_.thread_starts = stats_.threads > 0 ? 1 : 0;
   stats_.resident_bytes = images_->loaded() ? images_->bytes() : 0;
   return std::exchange(stats_, {});
 }
 
-std::vector<RefusedSample> ResidentBatches::bad_samples() const {
+std::vector<RefusedSample> DeviceDatasetBatches::bad_samples() const {
   std::vector<RefusedSample> all;
   for (const auto& [sample, refused] : bad_samples_) all.push_back(refused);
   return all;

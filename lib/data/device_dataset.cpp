@@ -1,4 +1,4 @@
-#include "data/resident_images.h"
+#include "data/device_dataset.h"
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -24,7 +24,7 @@ std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t 
                      size.height, size.width, human_bytes(static_cast<double>(needed)), whose, human_bytes(static_cast<double>(room)));
 }
 
-void ResidentImages::load(Loader& loader, c10::Device device) {
+void DeviceDataset::load(Loader& loader, c10::Device device) {
   const auto begin = Clock::now();
   const ImageSize size = loader.format().size;
   const int64_t samples = loader.samples().dataset().size();

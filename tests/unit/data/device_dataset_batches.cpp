@@ -1,5 +1,5 @@
 // Batches drawn from a data set that lies on the device, beside those that a loader gives.
-#include "data/resident_batches.h"
+#include "data/device_dataset_batches.h"
 
 #include "base/error.h"
 #include "probe.h"
@@ -174,7 +174,7 @@ TEST_CASE("the images are read once, whoever opens them again") {
   data.cache = CacheKind::device;
   data.num_workers = 2;
   BatchesOptions options;
-  options.resident = std::make_shared<ResidentImages>();
+  options.resident = std::make_shared<DeviceDataset>();
   const auto first = make_batches(data, dataset, options);
   CHECK(dataset->loads == 0);
   for (int i = 0; i < 9; ++i) first->next();

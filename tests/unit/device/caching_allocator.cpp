@@ -1,4 +1,4 @@
-#include "device/host_allocator.h"
+#include "device/caching_allocator.h"
 #include "support/catch.h"
 
 #include <atomic>
@@ -9,7 +9,7 @@
 using namespace trainopt;
 
 TEST_CASE("a freed block is given out again, to a request of nearly its size only") {
-  KeepingAllocator allocator(true);
+  CachingAllocator allocator(true);
   const size_t size = size_t{40} << 20;
   void* first = nullptr;
   {
@@ -28,7 +28,7 @@ TEST_CASE("a freed block is given out again, to a request of nearly its size onl
 }
 
 TEST_CASE("small requests are not kept, and raw ones find their way back") {
-  KeepingAllocator allocator(false);
+  CachingAllocator allocator(false);
   const auto block = allocator.allocate(1000);
   std::memset(block.get(), 1, 1000);
   void* raw = allocator.raw_allocate(5 << 20);   // as oneDNN asks and frees
@@ -39,13 +39,13 @@ TEST_CASE("small requests are not kept, and raw ones find their way back") {
 }
 
 TEST_CASE("threads never share a block") {
-  KeepingAllocator allocator(false);
+  CachingAllocator allocator(false);
   std::vector<std::thread> threads;
   std::atomic<int> mixed{0};
   for (int id = 1; id <= 4; ++id)
     threads.emplace_back([&, id] {
       for (int round = 0; round < 200; ++round) {
-        const size_t size = KeepingAllocator::kSmallestKept * static_cast<size_t>(1 + (round * id) % 5);
+        const size_t size = CachingAllocator::kSmallestKept * static_cast<size_t>(1 + (round * id) % 5);
         const auto block = allocator.allocate(size);
         std::memset(block.get(), id, size);
         std::this_thread::yield();

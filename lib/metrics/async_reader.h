@@ -13,29 +13,29 @@
 
 namespace trainopt {
 
-class LateReader {
+class AsyncReader {
  public:
   /// Rows are at most this many steps behind.
   static constexpr size_t kMostInFlight = 2;
 
   /// `steady`: on a GPU rows are always that late, whenever they arrive, so that several ranks have the same ones in the same step.
-  explicit LateReader(c10::Device device, bool steady = false);
+  explicit AsyncReader(c10::Device device, bool steady = false);
 
   /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at once; on a GPU this
   /// waits for the oldest step if two more are already on their way, which also keeps the host from running far ahead.
-  void submit(Record record);
+  void submit(PendingRecord record);
   /// Rows that have arrived since the last call, in order; never waits.
-  std::vector<Row> poll();
+  std::vector<StepRecord> poll();
   /// Waits for the rest. After it, submit() may be called again.
-  std::vector<Row> flush();
+  std::vector<StepRecord> flush();
   size_t in_flight() const { return flying_.size(); }
 
  private:
   struct Flight {
-    Record record;
+    PendingRecord record;
     size_t place;
   };
-  void queue_copy(const Record& record, size_t place);
+  void queue_copy(const PendingRecord& record, size_t place);
   void land_oldest();
 
   c10::Device device_;
@@ -44,7 +44,7 @@ class LateReader {
   std::vector<Event> arrived_;           ///< by place
   std::deque<Flight> flying_;
   size_t next_place_ = 0;
-  std::vector<Row> landed_;
+  std::vector<StepRecord> landed_;
 };
 
 }  // namespace trainopt
