@@ -14,7 +14,8 @@ namespace {
 bool is_override(std::string_view word) {
   const size_t equals = word.find('=');
   return equals != std::string_view::npos && equals > 0 &&
-         word.substr(0, equals).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") == std::string_view::npos;
+         word.substr(0, equals).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+             std::string_view::npos;
 }
 
 }  // namespace
@@ -30,8 +31,9 @@ Environment read_environment(char** variables) {
 }
 
 void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
-  command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")->type_name(what);
-  command.allow_extras();   // --key=value; main() refuses them for other commands, load() what else is left over
+  command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")
+      ->type_name(what);
+  command.allow_extras();  // --key=value; main() refuses them for other commands, load() what else is left over
 }
 
 std::string full_name(const CLI::App& command) {
@@ -52,7 +54,9 @@ Sources RecipeArguments::split(const CLI::App& command) const {
   std::vector<std::string> all = words;
   for (const auto& extra : leftovers(command)) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))
-      throw UserError(fmt::format("not expected here; overrides are written key=value, and {} --help lists the options: {}", full_name(command), extra));
+      throw UserError(
+          fmt::format("not expected here; overrides are written key=value, and {} --help lists the options: {}",
+                      full_name(command), extra));
     all.push_back(extra);
   }
   for (const auto& word : all) {
@@ -67,14 +71,16 @@ Sources RecipeArguments::split(const CLI::App& command) const {
 
 LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_t> ranks) const {
   const Sources sources = split(command);
-  if (sources.files.empty()) throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
+  if (sources.files.empty())
+    throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
   return load_recipe(sources, ranks);
 }
 
 void refuse_several_ranks(const Environment& environment, const std::string& command) {
   const Launch launch = read_launch(environment);
   if (launch.position.ranks > 1)
-    throw UserError(fmt::format("{} is no job of several ranks, only trainopt run is; start it by itself: {}", command, fmt::join(launch.variables, " ")));
+    throw UserError(fmt::format("{} is no job of several ranks, only trainopt run is; start it by itself: {}", command,
+                                fmt::join(launch.variables, " ")));
 }
 
 bool colored_output(const OutputOptions& output) { return !output.no_color && ::isatty(STDOUT_FILENO) == 1; }

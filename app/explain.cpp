@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kOutOfMemory = "out of memory; lower data.batch_size";
 
-/// ": tried to allocate 20.00 MiB", from "… Tried to allocate 20.00 MiB. GPU 0 has …" or "… you tried to allocate 4000 bytes. Error code 12 …".
+/// ": tried to allocate 20.00 MiB", from "… Tried to allocate 20.00 MiB. GPU 0 has …" or "… you tried to allocate 4000
+/// bytes. Error code 12 …".
 std::string amount_tried(const std::string& message) {
   const size_t at = message.find("ried to allocate ");
   if (at == std::string::npos) return "";
@@ -24,7 +25,7 @@ Explained explain(const std::exception& error) {
   if (const auto* user = dynamic_cast<const UserError*>(&error)) return {user->what(), user->code()};
   const bool memory = is_out_of_memory(error);
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
-    const std::string message = torch->what_without_backtrace();   // what() carries a C++ stack
+    const std::string message = torch->what_without_backtrace();  // what() carries a C++ stack
     if (memory) return {kOutOfMemory + amount_tried(message), ExitCode::memory};
     return {"libtorch: " + message, ExitCode::bug};
   }

@@ -21,9 +21,16 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(15);
 
 MeetingPoint meeting_point(const Launch& launch, double timeout_s) {
-  return {.position = launch.position, .address = launch.master_address, .port = launch.master_port.value_or(0), .served_elsewhere = launch.launcher_serves_store,
-          .job = !launch.job.empty() ? launch.job : launch.master_address ? "ranks" : fmt::format("of-{}", ::getppid()),   // of the launcher, where it gives no name
-          .port_folder = std::filesystem::temp_directory_path(), .timeout_s = timeout_s};
+  return {.position = launch.position,
+          .address = launch.master_address,
+          .port = launch.master_port.value_or(0),
+          .served_elsewhere = launch.launcher_serves_store,
+          .job = !launch.job.empty() ? launch.job
+                 : launch.master_address
+                     ? "ranks"
+                     : fmt::format("of-{}", ::getppid()),  // of the launcher, where it gives no name
+          .port_folder = std::filesystem::temp_directory_path(),
+          .timeout_s = timeout_s};
 }
 
 /// Where 127.0.0.1 is the same place: names alone are not unique, and a container may have a network of its own.
@@ -38,34 +45,45 @@ std::string machine_id() {
 /// What the linker wrote into this program (NT_GNU_BUILD_ID), a hash of all that is in it; empty if it did not.
 std::string build_id() {
   std::string id;
-  ::dl_iterate_phdr([](dl_phdr_info* program, size_t, void* found) {
-    for (int i = 0; i < program->dlpi_phnum; ++i) {
-      if (program->dlpi_phdr[i].p_type != PT_NOTE) continue;
-      const char *at = reinterpret_cast<const char*>(program->dlpi_addr + program->dlpi_phdr[i].p_vaddr), *end = at + program->dlpi_phdr[i].p_memsz;
-      const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
-      while (at + sizeof(ElfW(Nhdr)) <= end) {
-        const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-        const char *name = at + sizeof *note, *content = name + padded(note->n_namesz);
-        if (note->n_type == NT_GNU_BUILD_ID && std::string_view(name, note->n_namesz) == std::string_view("GNU", 4))
-          for (size_t byte = 0; byte < note->n_descsz; ++byte) *static_cast<std::string*>(found) += fmt::format("{:02x}", static_cast<unsigned char>(content[byte]));
-        at = content + padded(note->n_descsz);
-      }
-    }
-    return 1;   // the first is the program itself
-  }, &id);
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* program, size_t, void* found) {
+        for (int i = 0; i < program->dlpi_phnum; ++i) {
+          if (program->dlpi_phdr[i].p_type != PT_NOTE) continue;
+          const char *at = reinterpret_cast<const char*>(program->dlpi_addr + program->dlpi_phdr[i].p_vaddr),
+                     *end = at + program->dlpi_phdr[i].p_memsz;
+          const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
+          while (at + sizeof(ElfW(Nhdr)) <= end) {
+            const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+            const char *name = at + sizeof *note, *content = name + padded(note->n_namesz);
+            if (note->n_type == NT_GNU_BUILD_ID && std::string_view(name, note->n_namesz) == std::string_view("GNU", 4))
+              for (size_t byte = 0; byte < note->n_descsz; ++byte)
+                *static_cast<std::string*>(found) += fmt::format("{:02x}", static_cast<unsigned char>(content[byte]));
+            at = content + padded(note->n_descsz);
+          }
+        }
+        return 1;  // the first is the program itself
+      },
+      &id);
   return id;
 }
 
 }  // namespace
 
-JobMember::JobMember(const Launch& launch, const Recipe& recipe) : position_(launch.position), communicator_(make_single_communicator()) {
+JobMember::JobMember(const Launch& launch, const Recipe& recipe)
+    : position_(launch.position), communicator_(make_single_communicator()) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
   if (position_.ranks == 1) return;
-  job_ = std::make_unique<Job>(meeting_point(launch, recipe.parallel.timeout.seconds),
-                               RankFacts{.recipe = recipe_yaml(recipe), .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(), .host = machine_id(), .cpus = allowed_cpus()});
+  job_ =
+      std::make_unique<Job>(meeting_point(launch, recipe.parallel.timeout.seconds),
+                            RankFacts{.recipe = recipe_yaml(recipe),
+                                      .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(),
+                                      .host = machine_id(),
+                                      .cpus = allowed_cpus()});
 }
 
-std::optional<int> JobMember::cores() const { return job_ ? std::optional(static_cast<int>(job_->cores())) : std::nullopt; }
+std::optional<int> JobMember::cores() const {
+  return job_ ? std::optional(static_cast<int>(job_->cores())) : std::nullopt;
+}
 
 void JobMember::open_communicator(at::Device device, const NcclConfig& nccl) {
   if (job_) communicator_ = job_->make_communicator(device, nccl);
@@ -91,8 +109,7 @@ Json JobMember::collected(const std::string& what, const Json& mine) {
     return Json::array();
   }
   Json all = mine;
-  for (int64_t rank = 1; rank < position_.ranks; ++rank)
-    append_new(all, Json::parse(job_->get(key(rank))));
+  for (int64_t rank = 1; rank < position_.ranks; ++rank) append_new(all, Json::parse(job_->get(key(rank))));
   return all;
 }
 
@@ -109,7 +126,7 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
   if (job_ && dynamic_cast<const LostRank*>(&error)) {
     try {
       job_->explain(dynamic_cast<const LostRank&>(error));
-    } catch (const std::exception& cause) {   // named recovery: it always throws; what it throws is the answer
+    } catch (const std::exception& cause) {  // named recovery: it always throws; what it throws is the answer
       end_ = End{explain(cause), dynamic_cast<const PeerFailed*>(&cause) != nullptr};
     }
     return *end_;
@@ -125,11 +142,12 @@ void JobMember::leave_together() {
 
 void JobMember::leave_alone(int code) {
   std::promise<void> said;
-  std::thread([&] {   // goodbye; a store whose rank was stopped never answers
+  std::thread([&] {  // goodbye; a store whose rank was stopped never answers
     job_.reset();
     said.set_value();
-  }).detach();
-  said.get_future().wait_for(is_first() ? kPatience : kPatience / 5);   // rank 0 waits for the others to read why
+  })
+      .detach();
+  said.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 waits for the others to read why
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);

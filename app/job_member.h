@@ -35,7 +35,7 @@ class JobMember {
   std::function<std::string(const std::string&)> get() const;
 
   struct End : Explained {
-    bool told = false;   ///< another rank says it
+    bool told = false;  ///< another rank says it
   };
   /// What a failure means for the user. The first call tells the other ranks, or asks them why this one stands alone.
   const End& end_of(const std::exception& error);

@@ -32,10 +32,12 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
     const CLI::App& at = chosen.empty() ? app : *chosen.front();
     if (at.get_subcommands().empty() && !at.get_subcommands({}).empty()) {
       std::vector<std::string> names;
-      for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) names.push_back(command->get_name());
+      for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
+        names.push_back(command->get_name());
       const auto words = leftovers(at);
-      return fmt::format("{}; the commands of {} are {}", words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()), full_name(at),
-                         fmt::join(names, ", "));
+      return fmt::format("{}; the commands of {} are {}",
+                         words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()),
+                         full_name(at), fmt::join(names, ", "));
     }
   }
   return fmt::format("{}; trainopt --help lists the commands", error.what());
@@ -90,10 +92,12 @@ int run(int argc, char** argv, const Environment& environment) {
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
   require_x86_64_v3();
-  const auto chosen = std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
+  const auto chosen =
+      std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());
   if (const auto words = leftovers(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
-    throw UserError(fmt::format("not expected here; {} --help shows what is: {}", full_name(*chosen->parsed), words.front()));
+    throw UserError(
+        fmt::format("not expected here; {} --help shows what is: {}", full_name(*chosen->parsed), words.front()));
   const int code = chosen->command({environment, output});
   // A run has its results in files and goes on without its console; for the others standard output is the result.
   if (chosen->parsed->get_name() != "run" && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))

@@ -17,13 +17,15 @@ double share(const std::string& option, const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), end, value);
   if (percent) value /= 100;
-  if (read.ec != std::errc() || read.ptr != end || !(value > 0 && value < 1)) throw UserError(fmt::format("{} is a share such as 1% or 0.01: {}", option, text));
+  if (read.ec != std::errc() || read.ptr != end || !(value > 0 && value < 1))
+    throw UserError(fmt::format("{} is a share such as 1% or 0.01: {}", option, text));
   return value;
 }
 
 double seconds(const std::string& option, const std::string& text) {
   const auto duration = parse_duration(text);
-  if (!duration || !(duration->seconds > 0)) throw UserError(fmt::format("{} is a time such as 90s or 5m: {}", option, text));
+  if (!duration || !(duration->seconds > 0))
+    throw UserError(fmt::format("{} is a time such as 90s or 5m: {}", option, text));
   return duration->seconds;
 }
 
@@ -32,23 +34,37 @@ double seconds(const std::string& option, const std::string& text) {
 std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
   budget = standard_budget;
   return {
-      command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")->capture_default_str()->type_name("TIME"),
-      command.add_option("--min-effect", min_effect, "Less than this is no effect")->capture_default_str()->type_name("SHARE"),
+      command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")
+          ->capture_default_str()
+          ->type_name("TIME"),
+      command.add_option("--min-effect", min_effect, "Less than this is no effect")
+          ->capture_default_str()
+          ->type_name("SHARE"),
       command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE"),
-      command.add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")->type_name("SEED"),
-      command.add_option("--turn", turn, "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")->capture_default_str()->type_name("TIME"),
-      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")->check(CLI::Range(1, 1'000'000))->type_name("N"),
+      command
+          .add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")
+          ->type_name("SEED"),
+      command
+          .add_option(
+              "--turn", turn,
+              "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")
+          ->capture_default_str()
+          ->type_name("TIME"),
+      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")
+          ->check(CLI::Range(1, 1'000'000))
+          ->type_name("N"),
   };
 }
 
 CompareOptions MeasureOptions::options() const {
   CompareOptions options;
   options.level = share("--level", level);
-  if (options.level < 0.5 || options.level > 0.9999) throw UserError(fmt::format("--level is between 50% and 99.99%: {}", level));
+  if (options.level < 0.5 || options.level > 0.9999)
+    throw UserError(fmt::format("--level is between 50% and 99.99%: {}", level));
   options.min_effect = share("--min-effect", min_effect);
   options.repeats = repeats;
   options.seed = coins.value_or(std::random_device()());
-  options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);   // longer ones would leave room for no block
+  options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);  // longer ones would leave room for no block
   return options;
 }
 

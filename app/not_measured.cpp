@@ -5,9 +5,12 @@ namespace {
 
 std::string reason_of(Metric metric, const Plan& plan) {
   switch (metric) {
-    case Metric::grad_norm: return "train.max_grad_norm is not set";
-    case Metric::nonfinite: return "only train.on_nonfinite: skip and rerun look at every step";
-    case Metric::loss_scale: return "only optimizations.amp with float16 has a loss scale";
+    case Metric::grad_norm:
+      return "train.max_grad_norm is not set";
+    case Metric::nonfinite:
+      return "only train.on_nonfinite: skip and rerun look at every step";
+    case Metric::loss_scale:
+      return "only optimizations.amp with float16 has a loss scale";
     case Metric::copy_ms:
       if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";
       if (!plan.data.dataset) return "synthetic batches are made on the device, nothing is copied";
@@ -16,8 +19,10 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::all_reduce_mib:
     case Metric::reduce_scatter_mib:
     case Metric::all_gather_mib:
-    case Metric::broadcast_mib: return "there is one rank, which exchanges nothing";
-    default: return "telemetry took no sample in any recorded step";
+    case Metric::broadcast_mib:
+      return "there is one rank, which exchanges nothing";
+    default:
+      return "telemetry took no sample in any recorded step";
   }
 }
 
@@ -29,7 +34,9 @@ Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& reco
     if (recorded[static_cast<size_t>(metric.metric)]) continue;
     const std::string name(metric.name);
     const auto known = telemetry.find(name);
-    reasons[name] = recorded.none() ? "no step was completed" : known != telemetry.end() ? known->second : reason_of(metric.metric, plan);
+    reasons[name] = recorded.none()            ? "no step was completed"
+                    : known != telemetry.end() ? known->second
+                                               : reason_of(metric.metric, plan);
   }
   return reasons;
 }

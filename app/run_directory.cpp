@@ -23,7 +23,8 @@ void refuse_file(const fs::path& folder) {
   std::error_code error;
   for (fs::path path = folder; !path.empty(); path = path.parent_path()) {
     if (fs::exists(path, error) && !fs::is_directory(path, error))
-      throw UserError(fmt::format("the run directory cannot be {}: {} is not a folder", folder.string(), path.string()), ExitCode::storage);
+      throw UserError(fmt::format("the run directory cannot be {}: {} is not a folder", folder.string(), path.string()),
+                      ExitCode::storage);
     if (path == path.parent_path()) break;
   }
 }
@@ -34,7 +35,10 @@ bool holds_nothing(const fs::path& folder) {
   if (!fs::exists(folder, error)) return true;
   if (!fs::is_directory(folder, error)) return false;
   const fs::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) { return entry.path().filename() == ".lock" || entry.path().filename() == "run.log" || entry.path().extension() == ".tmp"; });
+  return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return entry.path().filename() == ".lock" || entry.path().filename() == "run.log" ||
+           entry.path().extension() == ".tmp";
+  });
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {
@@ -52,7 +56,8 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   if (recipe.run_dir) refuse_file(*recipe.run_dir);
   if (resume != "none" && resume != "auto") folder.from = resume;
   if (folder.from && !fs::exists(*folder.from, error))
-    throw UserError(fmt::format("checkpoint.resume: there is no such checkpoint: {}", folder.from->string()), ExitCode::checkpoint);
+    throw UserError(fmt::format("checkpoint.resume: there is no such checkpoint: {}", folder.from->string()),
+                    ExitCode::checkpoint);
   const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
   if (!goes_on || holds_nothing(*recipe.run_dir)) {
     folder.path = make_run_directory(recipe);
@@ -60,7 +65,8 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   }
   folder.path = *recipe.run_dir;
   if (!fs::exists(folder.path / "recipe.yaml", error))
-    throw UserError(fmt::format("checkpoint.resume: {}: run_dir is not a run directory, it has no recipe.yaml: {}", resume, folder.path.string()));
+    throw UserError(fmt::format("checkpoint.resume: {}: run_dir is not a run directory, it has no recipe.yaml: {}",
+                                resume, folder.path.string()));
   folder.continues = true;
   return folder;
 }
@@ -70,8 +76,10 @@ fs::path make_run_directory(const Recipe& recipe) {
   if (recipe.run_dir) {
     const fs::path exact = *recipe.run_dir;
     if (!holds_nothing(exact))
-      throw UserError(fmt::format("the run directory exists and is not empty; name another one, remove it, or go on in it with checkpoint.resume=auto: {}",
-                                  exact.string()));
+      throw UserError(
+          fmt::format("the run directory exists and is not empty; name another one, remove it, or go on in it with "
+                      "checkpoint.resume=auto: {}",
+                      exact.string()));
     create_folders(exact);
     return exact;
   }
@@ -81,7 +89,9 @@ fs::path make_run_directory(const Recipe& recipe) {
     const fs::path folder = fs::path(recipe.output_dir) / (number == 1 ? base : fmt::format("{}-{}", base, number));
     // Whoever creates it owns it: two runs started in the same second take different names.
     if (fs::create_directory(folder, error)) return folder;
-    if (error) throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()), ExitCode::storage);
+    if (error)
+      throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()),
+                      ExitCode::storage);
   }
 }
 

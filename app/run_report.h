@@ -1,4 +1,5 @@
-// Everything a run leaves behind: console lines, record files, evaluations, telemetry, and the summary, which is written however it ends.
+// Everything a run leaves behind: console lines, record files, evaluations, telemetry, and the summary, which is
+// written however it ends.
 #pragma once
 
 #include "metrics/loss_spikes.h"
@@ -15,14 +16,14 @@ namespace trainopt {
 
 /// How a run ended.
 struct RunEnd {
-  std::string status;      ///< done, failed, stopped
+  std::string status;  ///< done, failed, stopped
   std::string reason;
   int exit_code = 0;
 };
 
 /// Where the records of a run directory stand that a run goes on in.
 struct RecordsSoFar {
-  int64_t step = 0;                        ///< of the checkpoint; what was recorded after it goes
+  int64_t step = 0;  ///< of the checkpoint; what was recorded after it goes
   int64_t evaluated_at = 0;
   std::optional<double> first_loss;
 
@@ -32,7 +33,8 @@ struct RecordsSoFar {
 class RunReport : public RunListener {
  public:
   /// `so_far`: of a run directory that has records already, which go on from there; null for a new one.
-  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet, bool color);
+  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet,
+            bool color);
 
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
@@ -41,9 +43,10 @@ class RunReport : public RunListener {
   /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
   static void sync_records(const std::filesystem::path& run_dir);
 
-  /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer` is null if it could
-  /// not be built; `bad_samples`: of all ranks, as to_json() writes them.
-  void finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
+  /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer`
+  /// is null if it could not be built; `bad_samples`: of all ranks, as to_json() writes them.
+  void finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end,
+              double seconds_before_training);
 
  private:
   Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;

@@ -9,7 +9,7 @@
 namespace trainopt {
 namespace {
 
-std::atomic<int> requested{0};   // a handler can reach nothing else
+std::atomic<int> requested{0};  // a handler can reach nothing else
 static_assert(std::atomic<int>::is_always_lock_free);
 
 std::atomic<bool> save_requested{false};
@@ -36,13 +36,14 @@ void handle_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
   action.sa_handler = on_save_request;
   ::sigaction(SIGUSR2, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);   // a reader of our output that goes away must not end a training
-  std::signal(SIGXFSZ, SIG_IGN);   // nor a file that may not grow (ulimit -f): both are errors of the call that writes
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of our output that goes away must not end a training
+  std::signal(SIGXFSZ, SIG_IGN);  // nor a file that may not grow (ulimit -f): both are errors of the call that writes
 }
 
 void keep_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) ::open("/dev/null", O_RDONLY);   // the lowest free number; writing to it fails, as it should
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+      ::open("/dev/null", O_RDONLY);  // the lowest free number; writing to it fails, as it should
 }
 
 }  // namespace trainopt

@@ -32,27 +32,37 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   refuse_several_ranks(context.environment, "trainopt ablate");
   handle_signals();
   Recipe recipe = arguments.recipes.load(command).recipe;
-  AblationRequest request{.sources = arguments.recipes.split(command), .folder = {}, .options = arguments.measure.options(), .until = arguments.measure.end()};
+  AblationRequest request{.sources = arguments.recipes.split(command),
+                          .folder = {},
+                          .options = arguments.measure.options(),
+                          .until = arguments.measure.end()};
   request.options.warmup_steps = recipe.bench.warmup_steps;
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
-  const Observer observer{.say = [&](const std::string& line) { if (!context.output.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+  const Observer observer{.say =
+                              [&](const std::string& line) {
+                                if (!context.output.quiet) spdlog::info("{}", line);
+                              },
+                          .stop = &stop_signal()};
   const Ablation result = ablate(request, detect_machine(), observer);
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.output))).c_str(), stdout);
+    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.output)))
+                   .c_str(),
+               stdout);
     if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
   }
-  write_results(request.folder, result);   // last: a disk may be full
+  write_results(request.folder, result);  // last: a disk may be full
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
 }  // namespace
 
 Command add_ablate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("ablate", "Each switch of a recipe: what it gains alone, and what within the stack");
+  CLI::App* command =
+      app.add_subcommand("ablate", "Each switch of a recipe: what it gains alone, and what within the stack");
   const auto arguments = std::make_shared<AblateArguments>();
   arguments->recipes.add_to(*command);
   arguments->measure.add_to(*command, "20m");

@@ -1,4 +1,5 @@
-// trainopt arm: what `compare` and `ablate` start for an arm that has a process of its own. Not for people, so --help leaves it out.
+// trainopt arm: what `compare` and `ablate` start for an arm that has a process of its own. Not for people, so --help
+// leaves it out.
 #include "app/commands.h"
 #include "app/explain.h"
 #include "compare/arm_service.h"
@@ -45,7 +46,11 @@ Command add_arm(CLI::App& app) {
     // Whoever asked for the arm may be killed; it must not go on training for nobody.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto make = [&] {
-      return arm_of({.recipe = recipes->load(*command).recipe, .folder = *folder, .without = ceiling_of(*without), .batch_seed = *batch_seed}, began);
+      return arm_of({.recipe = recipes->load(*command).recipe,
+                     .folder = *folder,
+                     .without = ceiling_of(*without),
+                     .batch_seed = *batch_seed},
+                    began);
     };
     serve_arm(*socket, make, [](const std::exception& error) {
       const auto [sentence, code] = explain(error);

@@ -38,8 +38,9 @@ int verify(const std::vector<std::string>& paths) {
       try {
         const Manifest manifest = verify_checkpoint(folder);
         std::printf("%s: whole; step %lld, %s, %s\n", folder.c_str(), static_cast<long long>(manifest.step),
-                    counted(static_cast<int64_t>(manifest.files.size()), "file").c_str(), human_bytes(static_cast<double>(bytes_of(manifest))).c_str());
-      } catch (const UserError& error) {   // named recovery: the others are looked at too
+                    counted(static_cast<int64_t>(manifest.files.size()), "file").c_str(),
+                    human_bytes(static_cast<double>(bytes_of(manifest))).c_str());
+      } catch (const UserError& error) {  // named recovery: the others are looked at too
         std::printf("%s: not whole\n", folder.c_str());
         std::fprintf(stderr, "trainopt: %s\n", error.what());
         all_whole = false;
@@ -67,7 +68,8 @@ Json describe(const ArchiveReader& archive) {
     const Manifest manifest = open_checkpoint(archive.where());
     json["state"] = archive.values();
     json["versions"] = manifest.versions;
-    for (const auto& [name, file] : manifest.files) json["files"][name] = {{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
+    for (const auto& [name, file] : manifest.files)
+      json["files"][name] = {{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
   }
   json["groups"] = Json::object();
   for (const auto& [name, tensor] : archive.tensors()) {
@@ -82,42 +84,55 @@ Json describe(const ArchiveReader& archive) {
 
 std::string description_text(const Json& json) {
   std::string text = json["path"].get<std::string>() + "\n";
-  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("  {:<22} {}\n", name, value); };
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {:<22} {}\n", name, value);
+  };
   if (json.contains("state"))
-    for (const auto& [name, value] : json["state"].items()) line(name, value.is_string() ? value.get<std::string>() : value.dump());
+    for (const auto& [name, value] : json["state"].items())
+      line(name, value.is_string() ? value.get<std::string>() : value.dump());
   if (json.contains("versions"))
-    for (const auto& [name, version] : json["versions"].items()) line("written by", fmt::format("{} {}", name, version.get<std::string>()));
+    for (const auto& [name, version] : json["versions"].items())
+      line("written by", fmt::format("{} {}", name, version.get<std::string>()));
   if (json.contains("files"))
-    for (const auto& [name, file] : json["files"].items()) line(name, fmt::format("{}, XXH3 {}", human_bytes(file["bytes"].get<double>()), file["xxh3"].get<std::string>()));
+    for (const auto& [name, file] : json["files"].items())
+      line(name, fmt::format("{}, XXH3 {}", human_bytes(file["bytes"].get<double>()), file["xxh3"].get<std::string>()));
   for (const auto& [name, group] : json["groups"].items())
-    line(name, fmt::format("{}, {} numbers, {}", counted(group["tensors"].get<int64_t>(), "tensor"), with_commas(group["numbers"].get<int64_t>()),
-                           human_bytes(group["bytes"].get<double>())));
+    line(name, fmt::format("{}, {} numbers, {}", counted(group["tensors"].get<int64_t>(), "tensor"),
+                           with_commas(group["numbers"].get<int64_t>()), human_bytes(group["bytes"].get<double>())));
   return text;
 }
 
 /// How two tensors of one name differ; null if they do not.
 Json difference(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return {{"first", shape_text(a)}, {"second", shape_text(b)}};
-  const int64_t different = (a != b).logical_and((a != a).logical_and(b != b).logical_not()).sum().item<int64_t>();   // two NaN are the same here
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type())
+    return {{"first", shape_text(a)}, {"second", shape_text(b)}};
+  const int64_t different = (a != b)
+                                .logical_and((a != a).logical_and(b != b).logical_not())
+                                .sum()
+                                .item<int64_t>();  // two NaN are the same here
   if (different == 0) return {};
   const double largest = (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
   return {{"numbers", different}, {"of", a.numel()}, {"largest", largest}};
 }
 
 Json compare(const ArchiveReader& a, const ArchiveReader& b) {
-  Json json = {{"first", a.where().string()}, {"second", b.where().string()}, {"identical", false}, {"same_tensors", 0}, {"tensors", Json::object()}, {"state", Json::object()}};
+  Json json = {{"first", a.where().string()}, {"second", b.where().string()}, {"identical", false},
+               {"same_tensors", 0},           {"tensors", Json::object()},    {"state", Json::object()}};
   int64_t same = 0;
   for (const auto& [name, tensor] : a.tensors()) {
     const auto other = b.tensors().find(name);
     const Json found = other == b.tensors().end() ? Json("only in the first") : difference(tensor, other->second);
-    if (found.is_null()) ++same;
-    else json["tensors"][name] = found;
+    if (found.is_null())
+      ++same;
+    else
+      json["tensors"][name] = found;
   }
   for (const auto& [name, tensor] : b.tensors())
     if (!a.tensors().contains(name)) json["tensors"][name] = "only in the second";
   for (const auto* one : {&a, &b})
     for (const auto& [name, value] : one->values().items()) {
-      const Json first = a.values().contains(name) ? a.values()[name] : Json(), second = b.values().contains(name) ? b.values()[name] : Json();
+      const Json first = a.values().contains(name) ? a.values()[name] : Json(),
+                 second = b.values().contains(name) ? b.values()[name] : Json();
       if (first != second) json["state"][name] = {first, second};
     }
   json["same_tensors"] = same;
@@ -128,27 +143,35 @@ Json compare(const ArchiveReader& a, const ArchiveReader& b) {
 std::string difference_text(const Json& json) {
   constexpr size_t kMostShown = 20;
   const auto different = static_cast<int64_t>(json["tensors"].size());
-  std::string text = fmt::format("{} the same, {} different\n", counted(json["same_tensors"].get<int64_t>(), "tensor"), different);
+  std::string text =
+      fmt::format("{} the same, {} different\n", counted(json["same_tensors"].get<int64_t>(), "tensor"), different);
   size_t shown = 0;
   for (const auto& [name, found] : json["tensors"].items()) {
     if (++shown > kMostShown) break;
-    text += fmt::format("  {:<40} {}\n", name,
-                        found.is_string()           ? found.get<std::string>()
-                        : found.contains("numbers") ? fmt::format("{} of {} numbers, largest difference {:g}", with_commas(found["numbers"].get<int64_t>()),
-                                                                  with_commas(found["of"].get<int64_t>()), found["largest"].get<double>())
-                                                    : fmt::format("{} and {}", found["first"].get<std::string>(), found["second"].get<std::string>()));
+    text += fmt::format(
+        "  {:<40} {}\n", name,
+        found.is_string() ? found.get<std::string>()
+        : found.contains("numbers")
+            ? fmt::format("{} of {} numbers, largest difference {:g}", with_commas(found["numbers"].get<int64_t>()),
+                          with_commas(found["of"].get<int64_t>()), found["largest"].get<double>())
+            : fmt::format("{} and {}", found["first"].get<std::string>(), found["second"].get<std::string>()));
   }
-  if (different > static_cast<int64_t>(kMostShown)) text += fmt::format("  and {} more (--json has all)\n", different - static_cast<int64_t>(kMostShown));
-  for (const auto& [name, values] : json["state"].items()) text += fmt::format("  {:<40} {} and {}\n", name, values[0].dump(), values[1].dump());
+  if (different > static_cast<int64_t>(kMostShown))
+    text += fmt::format("  and {} more (--json has all)\n", different - static_cast<int64_t>(kMostShown));
+  for (const auto& [name, values] : json["state"].items())
+    text += fmt::format("  {:<40} {} and {}\n", name, values[0].dump(), values[1].dump());
   return text;
 }
 
 }  // namespace
 
 Command add_checkpoint_verify(CLI::App& checkpoint) {
-  CLI::App* command = checkpoint.add_subcommand("verify", "Read every byte and compare it with the manifest; exit 0 or 4");
+  CLI::App* command =
+      checkpoint.add_subcommand("verify", "Read every byte and compare it with the manifest; exit 0 or 4");
   const auto paths = std::make_shared<std::vector<std::string>>();
-  command->add_option("path", *paths, "Checkpoints, or run directories: all of theirs")->required()->type_name("PATH...");
+  command->add_option("path", *paths, "Checkpoints, or run directories: all of theirs")
+      ->required()
+      ->type_name("PATH...");
   return [=](const CommandContext&) { return verify(*paths); };
 }
 
@@ -160,22 +183,30 @@ Command add_checkpoint_show(CLI::App& checkpoint) {
   command->add_flag("--json", *as_json, "One JSON object");
   return [=](const CommandContext&) {
     const Json json = describe(contents(*path));
-    if (*as_json) print_json(json);
-    else std::fputs(description_text(json).c_str(), stdout);
+    if (*as_json)
+      print_json(json);
+    else
+      std::fputs(description_text(json).c_str(), stdout);
     return 0;
   };
 }
 
 Command add_checkpoint_diff(CLI::App& checkpoint) {
-  CLI::App* command = checkpoint.add_subcommand("diff", "Which tensors and counts of two checkpoints, or safetensors files, differ");
+  CLI::App* command =
+      checkpoint.add_subcommand("diff", "Which tensors and counts of two checkpoints, or safetensors files, differ");
   const auto paths = std::make_shared<std::vector<std::string>>();
   const auto as_json = std::make_shared<bool>(false);
-  command->add_option("path", *paths, "Two checkpoints or .safetensors files")->required()->expected(2)->type_name("PATH PATH");
+  command->add_option("path", *paths, "Two checkpoints or .safetensors files")
+      ->required()
+      ->expected(2)
+      ->type_name("PATH PATH");
   command->add_flag("--json", *as_json, "One JSON object");
   return [=](const CommandContext&) {
     const Json json = compare(contents(paths->at(0)), contents(paths->at(1)));
-    if (*as_json) print_json(json);
-    else std::fputs(difference_text(json).c_str(), stdout);
+    if (*as_json)
+      print_json(json);
+    else
+      std::fputs(difference_text(json).c_str(), stdout);
     return 0;
   };
 }

@@ -36,8 +36,10 @@ NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words) 
   return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command).recipe};
 }
 
-/// Two recipes; or one, with (B) and without (A) what --without names; or one, as it is (A) and with what --with gives (B).
-std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments, const std::vector<fs::path>& files,
+/// Two recipes; or one, with (B) and without (A) what --without names; or one, as it is (A) and with what --with gives
+/// (B).
+std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments,
+                                            const std::vector<fs::path>& files,
                                             const std::vector<std::string>& overrides) {
   const auto with = [&](const fs::path& file, const std::vector<std::string>& more) {
     std::vector<std::string> words{file.string()};
@@ -45,7 +47,8 @@ std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const Compa
     words.insert(words.end(), more.begin(), more.end());
     return load_named(command, words);
   };
-  if (files.size() == 2 && arguments.with.empty() && arguments.without.empty()) return {with(files[0], {}), with(files[1], {})};
+  if (files.size() == 2 && arguments.with.empty() && arguments.without.empty())
+    return {with(files[0], {}), with(files[1], {})};
   if (files.size() != 1 || (arguments.with.empty() && arguments.without.empty()))
     throw UserError("name two recipes, or one and --without SWITCH or --with key=value: trainopt compare A B");
   std::vector<std::string> left_out;
@@ -60,7 +63,8 @@ bool is_run(const fs::path& path) {
 
 void print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
   if (arguments.json) return print_json(to_json(comparison, false));
-  std::fputs((arguments.markdown ? comparison_markdown(comparison) : comparison_text(comparison, color)).c_str(), stdout);
+  std::fputs((arguments.markdown ? comparison_markdown(comparison) : comparison_text(comparison, color)).c_str(),
+             stdout);
 }
 
 /// A comparison's folder, or an ablation's, whose report stands there as it was printed.
@@ -72,13 +76,17 @@ void show(const fs::path& folder, const CompareArguments& arguments, bool color)
 
 int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
   const auto options = arguments.measure.options();
-  const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level, options.min_effect);
-  if (arguments.json) print_json(to_json(result));
-  else std::fputs(runs_text(result).c_str(), stdout);
+  const auto result =
+      compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level, options.min_effect);
+  if (arguments.json)
+    print_json(to_json(result));
+  else
+    std::fputs(runs_text(result).c_str(), stdout);
   return 0;
 }
 
-int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments, const OutputOptions& output) {
+int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
+                    const OutputOptions& output) {
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
@@ -87,44 +95,59 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Recipe place = b.recipe;
   place.name = "compare-" + b.recipe.name;
   place.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
-  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}}, in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
-  const Plan plan_a = arm_plan(in_a, machine), plan_b = arm_plan(in_b, machine);   // what is refused is refused before anything is made
-  // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without trying.
+  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
+      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
+  const Plan plan_a = arm_plan(in_a, machine),
+             plan_b = arm_plan(in_b, machine);  // what is refused is refused before anything is made
+  // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without
+  // trying.
   const bool one_cache = !plan_a.device.is_cpu() && plan_a.backend.cudnn_benchmark != plan_b.backend.cudnn_benchmark;
-  const ArmHost host = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? ArmHost::own_process : ArmHost::this_process;
+  const ArmHost host = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? ArmHost::own_process
+                                                                                                : ArmHost::this_process;
   if (host == ArmHost::this_process) apply(plan_a.process);
-  const fs::path folder = fs::absolute(make_run_directory(place));   // an arm's recipe must not look like key=value
+  const fs::path folder = fs::absolute(make_run_directory(place));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
-  const Observer observer{.say = [&](const std::string& line) { if (!output.quiet) spdlog::info("{}", line); }, .stop = &stop_signal()};
+  const Observer observer{.say =
+                              [&](const std::string& line) {
+                                if (!output.quiet) spdlog::info("{}", line);
+                              },
+                          .stop = &stop_signal()};
 
   std::function<std::shared_ptr<Arm>()> make_twin;
   if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, host); };
-  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, host), options), make_twin, options, began + (until - began) / 4, observer);
+  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, host), options), make_twin, options,
+                                          began + (until - began) / 4, observer);
   if (observer.stopped()) {
     remove_first_steps(folder);
     spdlog::warn("stopped before A and B met");
     return 128 + stop_signal();
   }
-  Comparison result = compare(baseline, warm_up(b.name, make_arm(in_b, machine, host), options), options, until, observer);
+  Comparison result =
+      compare(baseline, warm_up(b.name, make_arm(in_b, machine, host), options), options, until, observer);
   result.seconds = seconds_since(began);
   remove_first_steps(folder);
-  print(result, arguments, colored_output(output));   // first: a disk may be full
+  print(result, arguments, colored_output(output));  // first: a disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
-  if (!arguments.json && !arguments.markdown) std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
+  if (!arguments.json && !arguments.markdown)
+    std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
   if (!arguments.show.empty()) {
-    if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() || !arguments.run_dir.empty()) throw UserError("--show reads a finished comparison; name nothing else with it");
+    if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
+        !arguments.run_dir.empty())
+      throw UserError("--show reads a finished comparison; name nothing else with it");
     show(arguments.show, arguments, colored_output(context.output));
     return 0;
   }
   const auto [files, overrides] = arguments.recipes.split(command);
   if (std::any_of(files.begin(), files.end(), is_run)) {
-    if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() || !arguments.without.empty())
-      throw UserError("to judge finished runs name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
+    if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
+        !arguments.without.empty())
+      throw UserError(
+          "to judge finished runs name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
     return compare_finished(files, arguments);
   }
   refuse_several_ranks(context.environment, "trainopt compare");
@@ -136,16 +159,27 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
 }  // namespace
 
 Command add_compare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("compare", "Which of two recipes is faster, with an interval: they take turns on the same batches");
+  CLI::App* command = app.add_subcommand(
+      "compare", "Which of two recipes is faster, with an interval: they take turns on the same batches");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->recipes.add_to(*command, "A B [key=value ...]");
-  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")->type_name("SWITCH")->allow_extra_args(false);
-  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")->type_name("KEY=VALUE")->allow_extra_args(false);
+  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")
+      ->type_name("SWITCH")
+      ->allow_extra_args(false);
+  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");
-  measuring.push_back(command->add_flag("--own-processes", arguments->own_processes, "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
-  measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers, "Without the reseeded twin: no noise floor, and numbers are not compared"));
+  measuring.push_back(
+      command->add_flag("--own-processes", arguments->own_processes,
+                        "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
+  measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
+                                        "Without the reseeded twin: no noise floor, and numbers are not compared"));
   command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
-  CLI::Option* show = command->add_option("--show", arguments->show, "Show the result in this folder, judged again from its turns by its own level")->type_name("DIR");
+  CLI::Option* show = command
+                          ->add_option("--show", arguments->show,
+                                       "Show the result in this folder, judged again from its turns by its own level")
+                          ->type_name("DIR");
   for (CLI::Option* option : measuring) show->excludes(option);
   command->add_flag("--json", arguments->json, "One JSON object");
   command->add_flag("--markdown", arguments->markdown, "A table to paste");

@@ -14,7 +14,8 @@
 namespace trainopt {
 namespace {
 
-/// The loader runs on the host whatever the device: a plan without GPU switches would have other buffers, so the recipe's own plan is used.
+/// The loader runs on the host whatever the device: a plan without GPU switches would have other buffers, so the
+/// recipe's own plan is used.
 Plan loader_plan(const LoadedRecipe& loaded) {
   Plan plan = make_plan(loaded.recipe, detect_machine());
   if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to look at");
@@ -26,13 +27,25 @@ Plan loader_plan(const LoadedRecipe& loaded) {
 /// CLI11's own prints both ends of a double's range.
 std::string above_zero(const std::string& text) {
   double number = 0;
-  return CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number) ? "" : "must be a number above 0: " + text;
+  return CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number)
+             ? ""
+             : "must be a number above 0: " + text;
 }
 
 Json bench_json(const LoaderBenchResult& r) {
-  return {{"schema_version", 1}, {"samples_per_s", r.samples_per_s}, {"batches", r.batches}, {"samples", r.samples}, {"seconds", r.seconds},
-          {"wait_pct", r.wait_pct}, {"workers_busy_pct", r.workers_busy_pct}, {"read_pct", r.read_pct}, {"sample_us", r.sample_us},
-          {"ready_batches", r.ready_batches}, {"buffers", r.slots}, {"buffer_bytes", r.slot_bytes}, {"verdict", r.verdict}};
+  return {{"schema_version", 1},
+          {"samples_per_s", r.samples_per_s},
+          {"batches", r.batches},
+          {"samples", r.samples},
+          {"seconds", r.seconds},
+          {"wait_pct", r.wait_pct},
+          {"workers_busy_pct", r.workers_busy_pct},
+          {"read_pct", r.read_pct},
+          {"sample_us", r.sample_us},
+          {"ready_batches", r.ready_batches},
+          {"buffers", r.slots},
+          {"buffer_bytes", r.slot_bytes},
+          {"verdict", r.verdict}};
 }
 
 }  // namespace
@@ -44,20 +57,24 @@ Command add_data_bench(CLI::App& data) {
   const auto options = std::make_shared<LoaderBenchOptions>();
   command->add_flag("--json", *json, "One JSON object");
   command->add_option("--batches", options->batches, "Batches to measure")->check(above_zero)->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")->check(above_zero)->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")
+      ->check(above_zero)
+      ->capture_default_str();
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     const Plan plan = loader_plan(recipes->load(*command));
-    const auto result = plan.data.config.cache == CacheKind::device
-                            ? run_resident_bench(*plan.data.open(plan.device, std::nullopt), plan.device, *options)
-                            : run_loader_bench(*make_loader(plan.data.config, plan.data.dataset, plan.data.options), *options);
+    const auto result =
+        plan.data.config.cache == CacheKind::device
+            ? run_resident_bench(*plan.data.open(plan.device, std::nullopt), plan.device, *options)
+            : run_loader_bench(*make_loader(plan.data.config, plan.data.dataset, plan.data.options), *options);
     if (*json) {
       print_json(bench_json(result));
     } else {
-      std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds, counted(result.batches, "batch", "es").c_str());
-      if (result.slots > 0)   // a loader has buffers
-        std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us, result.read_pct, result.slots,
-                    human_bytes(static_cast<double>(result.slot_bytes)).c_str());
+      std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds,
+                  counted(result.batches, "batch", "es").c_str());
+      if (result.slots > 0)  // a loader has buffers
+        std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us,
+                    result.read_pct, result.slots, human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
     }
     return 0;
@@ -65,20 +82,24 @@ Command add_data_bench(CLI::App& data) {
 }
 
 Command add_data_export(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("export", "The exact tensors, labels and sample ids of the first steps, as safetensors");
+  CLI::App* command =
+      data.add_subcommand("export", "The exact tensors, labels and sample ids of the first steps, as safetensors");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto steps = std::make_shared<int64_t>(0);
   command->add_option("--steps", *steps, "How many steps")->required()->check(above_zero);
   recipes->add_to(*command);
   return [=](const CommandContext&) {
-    if (recipes->words.size() < 2) throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
+    if (recipes->words.size() < 2)
+      throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
     auto with_output = *recipes;
-    const std::filesystem::path output = with_output.words.back();   // the last word
+    const std::filesystem::path output = with_output.words.back();  // the last word
     with_output.words.pop_back();
     // A recipe or an override in its place must not be written over.
-    if (output.extension() != ".safetensors") throw UserError(fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
+    if (output.extension() != ".safetensors")
+      throw UserError(
+          fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
     Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
-    plan.data.options.compute_type = at::kFloat;   // what autocast rounds; the file has float32
+    plan.data.options.compute_type = at::kFloat;  // what autocast rounds; the file has float32
     apply(plan.process);
     const auto batches = plan.data.open(plan.device, *steps);
     export_steps(*batches, *steps, output);

@@ -14,7 +14,9 @@ void print_lines(const Json& json, const std::string& indent) {
       std::printf("%s%s\n", indent.c_str(), name.c_str());
       print_lines(value, indent + "  ");
     } else {
-      const std::string text = value.is_string() ? value.get<std::string>() : value.is_structured() ? "none" : value.dump();
+      const std::string text = value.is_string()       ? value.get<std::string>()
+                               : value.is_structured() ? "none"
+                                                       : value.dump();
       std::printf("%s%-20s %s\n", indent.c_str(), name.c_str(), text.c_str());
     }
   }
@@ -24,9 +26,28 @@ void print_lines(const Json& json, const std::string& indent) {
 Json launch_variables(const Environment& environment) {
   Json found = Json::object();
   for (const auto& [name, value] : environment)
-    for (const char* prefix : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "TRAINOPT_LAUNCH", "OMPI_COMM_WORLD_", "PMIX_RANK",
-                               "PMIX_NAMESPACE", "PMI_", "MPI_LOCAL", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_LOCALID",
-                               "SLURM_NODEID", "SLURM_STEP_", "SLURM_TASKS_PER_NODE", "NCCL_", "CUDA_VISIBLE_DEVICES"})
+    for (const char* prefix : {"RANK",
+                               "LOCAL_RANK",
+                               "WORLD_SIZE",
+                               "LOCAL_WORLD_SIZE",
+                               "MASTER_",
+                               "TORCHELASTIC_",
+                               "TRAINOPT_LAUNCH",
+                               "OMPI_COMM_WORLD_",
+                               "PMIX_RANK",
+                               "PMIX_NAMESPACE",
+                               "PMI_",
+                               "MPI_LOCAL",
+                               "SLURM_PROCID",
+                               "SLURM_NTASKS",
+                               "SLURM_JOB_ID",
+                               "SLURM_JOB_NODELIST",
+                               "SLURM_LOCALID",
+                               "SLURM_NODEID",
+                               "SLURM_STEP_",
+                               "SLURM_TASKS_PER_NODE",
+                               "NCCL_",
+                               "CUDA_VISIBLE_DEVICES"})
       if (name.starts_with(prefix)) found[name] = value;
   return found;
 }

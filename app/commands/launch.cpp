@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostRanks = 1024;   // of one machine, and machines: more is a slip of the finger
+constexpr int64_t kMostRanks = 1024;  // of one machine, and machines: more is a slip of the finger
 
 struct LaunchOptions {
   std::string count;
@@ -21,23 +21,26 @@ struct LaunchOptions {
 
 int number_from(const std::string& option, const std::string& text, int64_t least, int64_t most) {
   const auto number = parse_count(text);
-  if (!number || *number < least || *number > most) throw UserError(fmt::format("{} must be a whole number from {} to {}: {}", option, least, most, text));
+  if (!number || *number < least || *number > most)
+    throw UserError(fmt::format("{} must be a whole number from {} to {}: {}", option, least, most, text));
   return static_cast<int>(*number);
 }
 
 int count_of(const LaunchOptions& options) {
   if (options.count != "auto") return number_from("-n", options.count, 1, kMostRanks);
-  const BlockedSignals blocked;   // the driver's threads: signals are for run_local_ranks()
+  const BlockedSignals blocked;  // the driver's threads: signals are for run_local_ranks()
   const int gpus = cuda_count();
-  if (gpus == 0) throw UserError("-n auto starts a rank a GPU, and this machine has none that can be used; say how many: -n 2");
+  if (gpus == 0)
+    throw UserError("-n auto starts a rank a GPU, and this machine has none that can be used; say how many: -n 2");
   return gpus;
 }
 
 void set_rendezvous(const std::string& text, LocalRanks& spec) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) throw UserError(fmt::format("--rendezvous is the machine of rank 0 and a free port of it, host:port: {}", text));
+  if (colon == std::string::npos || colon == 0)
+    throw UserError(fmt::format("--rendezvous is the machine of rank 0 and a free port of it, host:port: {}", text));
   spec.master_address = text.substr(0, colon);
-  if (spec.master_address.starts_with('[') && spec.master_address.ends_with(']'))   // [::1]:29500
+  if (spec.master_address.starts_with('[') && spec.master_address.ends_with(']'))  // [::1]:29500
     spec.master_address = spec.master_address.substr(1, spec.master_address.size() - 2);
   spec.master_port = number_from("the port of --rendezvous", text.substr(colon + 1), 1, 65535);
 }
@@ -45,12 +48,18 @@ void set_rendezvous(const std::string& text, LocalRanks& spec) {
 LocalRanks read_options(const LaunchOptions& options) {
   LocalRanks spec;
   spec.nodes = number_from("--nnodes", options.nodes, 1, kMostRanks);
-  if (spec.nodes > 1 && options.node_rank.empty()) throw UserError(fmt::format("say with --node-rank which of the {} machines this is: 0 to {}", spec.nodes, spec.nodes - 1));
+  if (spec.nodes > 1 && options.node_rank.empty())
+    throw UserError(
+        fmt::format("say with --node-rank which of the {} machines this is: 0 to {}", spec.nodes, spec.nodes - 1));
   if (!options.node_rank.empty()) spec.node_rank = number_from("--node-rank", options.node_rank, 0, spec.nodes - 1);
-  if (spec.nodes > 1 && options.rendezvous.empty()) throw UserError("several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port of it");
+  if (spec.nodes > 1 && options.rendezvous.empty())
+    throw UserError(
+        "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port of it");
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
   if (options.words.empty()) throw UserError("say what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
-  if (options.words.front() != "run") throw UserError(fmt::format("launch starts trainopt run and nothing else, so run comes first after --: {}", options.words.front()));
+  if (options.words.front() != "run")
+    throw UserError(fmt::format("launch starts trainopt run and nothing else, so run comes first after --: {}",
+                                options.words.front()));
   spec.count = count_of(options);
   return spec;
 }
@@ -58,13 +67,17 @@ LocalRanks read_options(const LaunchOptions& options) {
 /// One task of srun a machine may start the ranks of that machine; ranks that start ranks are a mistake.
 void refuse_inside_launcher(const Launch& launch, const LocalRanks& spec) {
   if (launch.position.ranks == 1) return;
-  if (launch.launcher == "srun" && launch.position.local_ranks == 1 && launch.position.ranks == spec.nodes && launch.position.rank == spec.node_rank) return;
-  throw UserError(fmt::format("{} has started this process as one of {} ranks; start trainopt run with it, without trainopt launch: {}", launch.launcher, launch.position.ranks,
-                              fmt::join(launch.variables, " ")));
+  if (launch.launcher == "srun" && launch.position.local_ranks == 1 && launch.position.ranks == spec.nodes &&
+      launch.position.rank == spec.node_rank)
+    return;
+  throw UserError(fmt::format(
+      "{} has started this process as one of {} ranks; start trainopt run with it, without trainopt launch: {}",
+      launch.launcher, launch.position.ranks, fmt::join(launch.variables, " ")));
 }
 
 std::vector<std::string> command_line(const LaunchOptions& options, const OutputOptions& output) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "--log-level", output.log_level};
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "--log-level",
+                                   output.log_level};
   if (output.quiet) command.push_back("--quiet");
   if (output.no_color) command.push_back("--no-color");
   command.insert(command.end(), options.words.begin(), options.words.end());
@@ -74,17 +87,23 @@ std::vector<std::string> command_line(const LaunchOptions& options, const Output
 }  // namespace
 
 Command add_launch(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE [key=value ...]");
+  CLI::App* command =
+      app.add_subcommand("launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE [key=value ...]");
   const auto options = std::make_shared<LaunchOptions>();
   command->add_option("-n,--nproc-per-node", options->count, "Ranks on this machine; auto: one a GPU")->required();
   command->add_option("--nnodes", options->nodes, "Machines; start this on each of them")->capture_default_str();
   command->add_option("--node-rank", options->node_rank, "Which of them this is, from 0");
   command->add_option("--rendezvous", options->rendezvous, "host:port: machine 0 and a free port of it");
-  command->add_option("command", options->words, "What each rank runs, after --")->type_name("-- run RECIPE [key=value ...]");
-  command->allow_extras();   // CLI11 counts the -- itself among them
+  command->add_option("command", options->words, "What each rank runs, after --")
+      ->type_name("-- run RECIPE [key=value ...]");
+  command->allow_extras();  // CLI11 counts the -- itself among them
   return [=](const CommandContext& context) {
     for (const auto& word : leftovers(*command))
-      if (word != "--") throw UserError(fmt::format("not expected here; options of the ranks come after --, and trainopt launch --help lists those of launch: {}", word));
+      if (word != "--")
+        throw UserError(
+            fmt::format("not expected here; options of the ranks come after --, and trainopt launch --help lists those "
+                        "of launch: {}",
+                        word));
     LocalRanks spec = read_options(*options);
     refuse_inside_launcher(read_launch(context.environment), spec);
     spec.command = command_line(*options, context.output);

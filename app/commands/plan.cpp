@@ -13,8 +13,10 @@ Command add_plan(CLI::App& app) {
   const auto json = std::make_shared<bool>(false);
   const auto assumptions = std::make_shared<std::string>();
   command->add_flag("--json", *json, "One JSON object");
-  command->add_option("--assume", *assumptions, "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64")
-    ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
+  command
+      ->add_option("--assume", *assumptions,
+                   "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64")
+      ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "trainopt plan");

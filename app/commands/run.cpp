@@ -43,51 +43,64 @@ void write_beginning(const std::filesystem::path& run_dir, const Recipe& recipe,
 
 /// Where a run begins: rank 0 finds out, all ranks do the same.
 struct Beginning {
-  RunFolder folder;                                  ///< `from`: what the recipe names, until it is known what is read
-  std::optional<std::filesystem::path> checkpoint;   ///< to go on from
+  RunFolder folder;                                 ///< `from`: what the recipe names, until it is known what is read
+  std::optional<std::filesystem::path> checkpoint;  ///< to go on from
   bool nothing_left = false;
 };
 
 Json to_json(const Beginning& beginning) {
-  return {{"path", beginning.folder.path.string()}, {"continues", beginning.folder.continues}, {"checkpoint", beginning.checkpoint ? Json(beginning.checkpoint->string()) : Json()},
+  return {{"path", beginning.folder.path.string()},
+          {"continues", beginning.folder.continues},
+          {"checkpoint", beginning.checkpoint ? Json(beginning.checkpoint->string()) : Json()},
           {"nothing_left", beginning.nothing_left}};
 }
 
 Beginning beginning_from(const Json& json) {
   const Json& checkpoint = json.at("checkpoint");
-  return {.folder = {.path = json.at("path").get<std::string>(), .continues = json.at("continues").get<bool>(), .from = std::nullopt},
-          .checkpoint = checkpoint.is_null() ? std::nullopt : std::optional<std::filesystem::path>(checkpoint.get<std::string>()),
+  return {.folder = {.path = json.at("path").get<std::string>(),
+                     .continues = json.at("continues").get<bool>(),
+                     .from = std::nullopt},
+          .checkpoint =
+              checkpoint.is_null() ? std::nullopt : std::optional<std::filesystem::path>(checkpoint.get<std::string>()),
           .nothing_left = json.at("nothing_left").get<bool>()};
 }
 
 /// The state to go on from, if there is one.
-std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe) {
+std::optional<ArchiveReader> read_state(const RunFolder& folder, const std::filesystem::path& checkpoints,
+                                        const Recipe& recipe) {
   if (recipe.checkpoint.resume == "none") return std::nullopt;
   if (folder.from) return read_checkpoint(*folder.from);
-  return read_newest_checkpoint(checkpoints, [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+  return read_newest_checkpoint(checkpoints,
+                                [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
 }
 
 /// Compares it with the recipe; says in the plan what it means.
 void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
   if (recipe.checkpoint.resume == "none") return;
   if (!state) {
-    plan.notes.push_back(fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
+    plan.notes.push_back(
+        fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
     return;
   }
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
-  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.position.ranks)) plan.notes.push_back(std::move(note));
+  for (auto& note :
+       check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.position.ranks))
+    plan.notes.push_back(std::move(note));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
 }
 
 /// Whether the run directory is of a run that came to its end, and the recipe asks for no more.
 bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
-  if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json")) return false;
-  const Json summary = Json::parse(read_file(run_dir / "summary.json", ExitCode::storage), nullptr, /*allow_exceptions=*/false);
-  return summary.is_object() && summary.value("status", "") == "done" && summary.value("steps", int64_t{0}) == state.integer("step");
+  if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
+    return false;
+  const Json summary =
+      Json::parse(read_file(run_dir / "summary.json", ExitCode::storage), nullptr, /*allow_exceptions=*/false);
+  return summary.is_object() && summary.value("status", "") == "done" &&
+         summary.value("steps", int64_t{0}) == state.integer("step");
 }
 
-/// Hands on what the trainer says. Until there is a report, and on other ranks than the first, only the watchdog hears it: a run directory that a run goes on in stays as it is
-/// until the trainer has taken the state.
+/// Hands on what the trainer says. Until there is a report, and on other ranks than the first, only the watchdog hears
+/// it: a run directory that a run goes on in stays as it is until the trainer has taken the state.
 class Relay : public RunListener {
  public:
   Relay(Watchdog& watchdog, JobMember& member) : watchdog_(watchdog), member_(member) {}
@@ -108,16 +121,19 @@ class Relay : public RunListener {
     member_.at(stage, steps);
   }
 
-  std::optional<RunReport> report;   ///< rank 0's
+  std::optional<RunReport> report;  ///< rank 0's
 
  private:
   Watchdog& watchdog_;
   JobMember& member_;
 };
 
-CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::filesystem::path& checkpoints, const Recipe& recipe,
-                                           const std::optional<ArchiveReader>& state, const JobMember& member) {
-  CheckpointWriterOptions options{.root = checkpoints, .every_n_steps = recipe.checkpoint.every_n_steps, .keep_last = recipe.checkpoint.keep_last,
+CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::filesystem::path& checkpoints,
+                                           const Recipe& recipe, const std::optional<ArchiveReader>& state,
+                                           const JobMember& member) {
+  CheckpointWriterOptions options{.root = checkpoints,
+                                  .every_n_steps = recipe.checkpoint.every_n_steps,
+                                  .keep_last = recipe.checkpoint.keep_last,
                                   .background = recipe.checkpoint.background};
   if (state && folder.continues) options.keep.push_back(state->integer("step"));
   options.recipe = recipe_yaml(recipe);
@@ -134,18 +150,24 @@ CheckpointWriterOptions checkpoint_options(const RunFolder& folder, const std::f
 
 RunEnd end_of(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step) {
   if (outcome.stopped_by_signal != 0)
-    return {"stopped", fmt::format("by signal {} after {}{}", outcome.stopped_by_signal, counted(outcome.steps, "step"),
-                                   saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
-            128 + outcome.stopped_by_signal};
-  return {"done", !plan.steps || outcome.steps < *plan.steps ? fmt::format("after {} (train.max_time: {})", counted(outcome.steps, "step"), to_text(*plan.train.max_time))
-                                             : fmt::format("after {}", counted(outcome.steps, "step")),
-          0};
+    return {
+        "stopped",
+        fmt::format("by signal {} after {}{}", outcome.stopped_by_signal, counted(outcome.steps, "step"),
+                    saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
+        128 + outcome.stopped_by_signal};
+  return {
+      "done",
+      !plan.steps || outcome.steps < *plan.steps
+          ? fmt::format("after {} (train.max_time: {})", counted(outcome.steps, "step"), to_text(*plan.train.max_time))
+          : fmt::format("after {}", counted(outcome.steps, "step")),
+      0};
 }
 
 RunEnd failure(const JobMember::End& end) { return {"failed", end.message, static_cast<int>(end.code)}; }
 
 /// What ended the run is what the user must read, also where its summary cannot be written.
-void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, const RunEnd& end, double before_training) {
+void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, const RunEnd& end,
+                   double before_training) {
   try {
     report.finish(plan, trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(), end, before_training);
   } catch (const std::exception& error) {
@@ -154,13 +176,16 @@ void finish_failed(RunReport& report, const Plan& plan, const Trainer* trainer, 
 }
 
 /// What the job would gain if one cost were nothing; after the run, whose memory is free again.
-void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir, const MeasureOptions& measure, const OutputOptions& output) {
+void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir,
+                   const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
   options.warmup_steps = recipe.bench.warmup_steps;
   if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
-  const auto ceilings = measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
-  write_file(run_dir / "ceilings.json", Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
+  const auto ceilings =
+      measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
+  write_file(run_dir / "ceilings.json",
+             Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
 
@@ -182,13 +207,16 @@ Beginning begin(const Recipe& recipe, Plan& plan, std::optional<RunLock>& lock, 
 void require_same_data(const Plan& plan, JobMember& member) {
   const DataIdentity mine = plan.data.identity();
   const DataIdentity of_first = identity_from(member.decided("data", [&] { return to_json(mine); }));
-  if (const auto difference = first_difference(of_first, mine)) throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
+  if (const auto difference = first_difference(of_first, mine))
+    throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
 }
 
 /// One rank of several says why the job ended: the one that failed, or the first that noticed that another is gone.
 void say_end(const JobMember::End& end, const JobMember& member) {
-  if (end.told) spdlog::debug("{}", end.message);
-  else std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
+  if (end.told)
+    spdlog::debug("{}", end.message);
+  else
+    std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
 }
 
 /// Of the CPUs that this process may use, those on its GPU's side of the machine; empty if that is all or none of them.
@@ -199,8 +227,8 @@ std::vector<int> own_cpus_beside(at::Device device) {
   return both.size() == allowed.size() ? std::vector<int>() : both;
 }
 
-int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::vector<Injection>& injections, const std::optional<MeasureOptions>& ceilings, JobMember& member,
-          const Environment& environment) {
+int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::vector<Injection>& injections,
+          const std::optional<MeasureOptions>& ceilings, JobMember& member, const Environment& environment) {
   const auto began = Clock::now();
   Machine machine = detect_machine();
   machine.position = member.position();
@@ -211,33 +239,44 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
   if (!member.alone() && !plan.device.is_cpu()) {
     plan.process.environment = nccl_environment(plan.parallel);
     plan.process.cpus = own_cpus_beside(plan.device);
-    if (!plan.process.cpus.empty()) plan.notes.push_back(fmt::format("keeps to the {} beside its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
+    if (!plan.process.cpus.empty())
+      plan.notes.push_back(
+          fmt::format("keeps to the {} beside its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
   }
   for (const auto& [name, value] : plan.process.environment)
     if (const auto set = environment.find(name); set != environment.end() && set->second != value)
-      throw UserError(fmt::format("the environment contradicts what this run needs; unset it, or leave the recipe's key out where there is one: {}={}, the run sets {}", name, set->second, value));
+      throw UserError(
+          fmt::format("the environment contradicts what this run needs; unset it, or leave the recipe's key out where "
+                      "there is one: {}={}, the run sets {}",
+                      name, set->second, value));
   apply(plan.process);
   std::optional<RunLock> lock;
   std::optional<ArchiveReader> state;
-  const Beginning beginning = beginning_from(member.decided("beginning", [&] { return to_json(begin(loaded.recipe, plan, lock, state)); }));
+  const Beginning beginning =
+      beginning_from(member.decided("beginning", [&] { return to_json(begin(loaded.recipe, plan, lock, state)); }));
   require_same_data(plan, member);
   const RunFolder& folder = beginning.folder;
   const auto& run_dir = folder.path;
-  Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds, .grace_s = loaded.recipe.checkpoint.grace_period.seconds, .run_dir = run_dir,
-                     .rank = member.position().rank, .stop_signal = &stop_signal()});
+  Watchdog watchdog({.timeout_s = loaded.recipe.watchdog.timeout.seconds,
+                     .grace_s = loaded.recipe.checkpoint.grace_period.seconds,
+                     .run_dir = run_dir,
+                     .rank = member.position().rank,
+                     .stop_signal = &stop_signal()});
   if (!member.is_first()) {
     log_to_file(run_dir / fmt::format("run-rank{}.log", member.position().rank));
     watchdog.at("reading the checkpoint", 0);
     if (beginning.checkpoint) state = read_checkpoint(*beginning.checkpoint);
   }
   if (beginning.nothing_left) {
-    if (member.is_first()) std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir.c_str(), counted(*plan.steps, "step").c_str());
+    if (member.is_first())
+      std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir.c_str(),
+                  counted(*plan.steps, "step").c_str());
     return 0;
   }
   if (member.is_first()) {
     if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
     std::fflush(stdout);
-    if (output.quiet)   // the plan's text says it too
+    if (output.quiet)  // the plan's text says it too
       for (const auto& entry : plan.switches)
         if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
   }
@@ -254,8 +293,9 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
     if (!member.is_first()) return;
     if (so_far)
       if (const auto newer = set_aside_newer(checkpoints, so_far->step); !newer.empty())
-        spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}", fmt::join(newer, ", "));
-    remove_file(run_dir / "summary.json");   // of the process before: this one's is still to come
+        spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}",
+                     fmt::join(newer, ", "));
+    remove_file(run_dir / "summary.json");  // of the process before: this one's is still to come
     write_beginning(run_dir, loaded.recipe, plan);
     relay.report.emplace(plan, run_dir, so_far, output.quiet, !output.no_color);
   };
@@ -264,24 +304,27 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
   Json bad_samples;
   try {
     if (!folder.continues) take_run_directory();
-    trainer.emplace(plan, run_dir, relay, stop_signal(),
-                    Persistence{.checkpoints = &writer, .resume = state ? &*state : nullptr, .forks = state && !folder.continues}, member.communicator());
-    state.reset();   // its tensors are as large as the trainer's
+    trainer.emplace(
+        plan, run_dir, relay, stop_signal(),
+        Persistence{.checkpoints = &writer, .resume = state ? &*state : nullptr, .forks = state && !folder.continues},
+        member.communicator());
+    state.reset();  // its tensors are as large as the trainer's
     if (folder.continues) take_run_directory();
     before_training = seconds_since(began);
     trainer->run();
     const NamedTensors weights = trainer->weights();
     if (const auto bad = first_not_finite(weights))
-      throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad), ExitCode::diverged);
+      throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad),
+                      ExitCode::diverged);
     if (member.is_first()) save_tensors(run_dir / "weights.safetensors", weights, {{"format", "pt"}});
     bad_samples = member.collected("bad_samples", to_json(trainer->bad_samples()));
-  } catch (const std::exception& error) {   // named recovery: the summary says how the run ended; main() says the rest
+  } catch (const std::exception& error) {  // named recovery: the summary says how the run ended; main() says the rest
     const auto end = member.end_of(error);
     if (relay.report) finish_failed(*relay.report, plan, trainer ? &*trainer : nullptr, failure(end), before_training);
     if (!member.alone()) {
       watchdog.finished();
       say_end(end, member);
-      member.leave_alone(static_cast<int>(end.code));   // the trainer's exchanges hang on ranks that will not answer
+      member.leave_alone(static_cast<int>(end.code));  // the trainer's exchanges hang on ranks that will not answer
     }
     throw;
   }
@@ -290,7 +333,7 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
   watchdog.finished();
   member.leave_together();
   trainer.reset();
-  plan.data.options.resident.reset();   // a data set on the device
+  plan.data.options.resident.reset();  // a data set on the device
   if (!ceilings || end.status != "done") return end.exit_code;
   show_ceilings(loaded.recipe, machine, run_dir, *ceilings, output);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
@@ -305,35 +348,46 @@ Command add_run(CLI::App& app) {
   command->add_option("--run-dir", *run_dir, "Exactly this run directory");
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
-  command->add_option("--inject", *faults, "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, slow@4, hang@5, kill@7; + each time it is tried")
-      ->type_name("FAULT@STEP[+]")->allow_extra_args(false)->take_all();
+  command
+      ->add_option("--inject", *faults,
+                   "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, slow@4, hang@5, "
+                   "kill@7; + each time it is tried")
+      ->type_name("FAULT@STEP[+]")
+      ->allow_extra_args(false)
+      ->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
-  command->add_flag("--ceilings", *ceilings, "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
+  command->add_flag("--ceilings", *ceilings,
+                    "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     const Launch launch = read_launch(context.environment);
     handle_signals();
-    if (!run_dir->empty()) recipes->words.push_back(fmt::format("run_dir={}", Json(*run_dir).dump()));   // quoted: any path is one YAML scalar
+    if (!run_dir->empty())
+      recipes->words.push_back(
+          fmt::format("run_dir={}", Json(*run_dir).dump()));  // quoted: any path is one YAML scalar
     if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings measures one rank; leave it out with several");
+    if (*ceilings && launch.position.ranks > 1)
+      throw UserError("--ceilings measures one rank; leave it out with several");
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     std::optional<JobMember> joined;
     try {
       joined.emplace(launch, loaded.recipe);
-    } catch (const PeerFailed& error) {   // named recovery: another rank says it
+    } catch (const PeerFailed& error) {  // named recovery: another rank says it
       spdlog::debug("{}", error.what());
       return static_cast<int>(error.code());
     } catch (const UserError& error) {
       throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());
     }
     JobMember& member = *joined;
-    if (member.alone()) return train(loaded, context.output, injections, *ceilings ? std::optional(*measure) : std::nullopt, member, context.environment);
+    if (member.alone())
+      return train(loaded, context.output, injections, *ceilings ? std::optional(*measure) : std::nullopt, member,
+                   context.environment);
     try {
       return train(loaded, context.output, injections, std::nullopt, member, context.environment);
-    } catch (const std::exception& error) {   // named recovery: a job ends together
+    } catch (const std::exception& error) {  // named recovery: a job ends together
       const auto end = member.end_of(error);
       say_end(end, member);
       member.leave_alone(static_cast<int>(end.code));

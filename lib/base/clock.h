@@ -11,7 +11,11 @@ inline double milliseconds_between(Clock::time_point from, Clock::time_point to)
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 /// So many seconds from now.
-inline Clock::time_point after(double seconds) { return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)); }
-inline double seconds_since(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
+inline Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+inline double seconds_since(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
 
 }  // namespace trainopt

@@ -18,13 +18,15 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostAtOnce = size_t{1} << 30;   // Linux moves at most 2 GiB at once
+constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux moves at most 2 GiB at once
 
 std::atomic<FileFaults*> installed_faults{nullptr};
 
-/// The result of `call(bytes)`, made again after a signal; -1 and errno where it, or a test, fails. `bytes` is what one call may move.
+/// The result of `call(bytes)`, made again after a signal; -1 and errno where it, or a test, fails. `bytes` is what one
+/// call may move.
 template <class Call>
-auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, const Call& call) -> decltype(call(bytes)) {
+auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, const Call& call)
+    -> decltype(call(bytes)) {
   while (true) {
     size_t allowed = std::min(bytes, kMostAtOnce);
     FileFaults* faults = installed_faults.load(std::memory_order_acquire);
@@ -44,7 +46,8 @@ int open_path(const std::filesystem::path& path, int flags) {
   return attempt(FileCall::open, path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
 }
 
-/// Moves all of `bytes` with `call(done, bytes)`; fewer only where it returns 0. -1 and errno if it fails; `done` is right in any case.
+/// Moves all of `bytes` with `call(done, bytes)`; fewer only where it returns 0. -1 and errno if it fails; `done` is
+/// right in any case.
 template <class Call>
 int move_all(FileCall kind, const std::filesystem::path& path, size_t bytes, size_t& done, const Call& call) {
   while (done < bytes) {
@@ -64,10 +67,16 @@ FileError::FileError(const std::string& what, const std::filesystem::path& path,
 ScopedFileFaults::ScopedFileFaults(FileFaults& faults) { installed_faults.store(&faults, std::memory_order_release); }
 ScopedFileFaults::~ScopedFileFaults() { installed_faults.store(nullptr, std::memory_order_release); }
 
-File File::open(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY | O_NONBLOCK, code, "read"); }
+File File::open(const std::filesystem::path& path, ExitCode code) {
+  return File(path, O_RDONLY | O_NONBLOCK, code, "read");
+}
 File File::open_stream(const std::filesystem::path& path, ExitCode code) { return File(path, O_RDONLY, code, "read"); }
-File File::create(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_EXCL, ExitCode::storage, "write"); }
-File File::append_to(const std::filesystem::path& path) { return File(path, O_WRONLY | O_CREAT | O_APPEND, ExitCode::storage, "write"); }
+File File::create(const std::filesystem::path& path) {
+  return File(path, O_WRONLY | O_CREAT | O_EXCL, ExitCode::storage, "write");
+}
+File File::append_to(const std::filesystem::path& path) {
+  return File(path, O_WRONLY | O_CREAT | O_APPEND, ExitCode::storage, "write");
+}
 
 File::File(const std::filesystem::path& path, int flags, ExitCode code, const char* what)
     : path_(path), fd_(open_path(path, flags)), code_(code), what_(what) {
@@ -79,8 +88,12 @@ File::~File() {
 }
 
 File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), code_(other.code_), what_(other.what_),
-      appended_(other.appended_), reserved_(other.reserved_) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      code_(other.code_),
+      what_(other.what_),
+      appended_(other.appended_),
+      reserved_(other.reserved_) {}
 
 void File::fail(int error) const { throw FileError(what_, path_, error, code_); }
 
@@ -109,7 +122,9 @@ size_t File::read_at(int64_t offset, void* to, size_t bytes) const {
 
 void File::append(const void* from, size_t bytes) {
   size_t done = 0;
-  const auto write = [&](size_t at, size_t allowed) { return ::write(fd_, static_cast<const char*>(from) + at, allowed); };
+  const auto write = [&](size_t at, size_t allowed) {
+    return ::write(fd_, static_cast<const char*>(from) + at, allowed);
+  };
   const int error = move_all(FileCall::write, path_, bytes, done, write) != 0 ? errno : done < bytes ? ENOSPC : 0;
   appended_ += static_cast<int64_t>(done);
   if (error != 0) fail(error);
@@ -119,8 +134,10 @@ void File::reserve(int64_t bytes) {
   if (bytes <= 0) return;
   // The size stays what was written, so that a file that was cut off never looks complete.
   const auto allocate = [&] { return ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, bytes); };
-  if (attempt(FileCall::reserve, path_, allocate) == 0) reserved_ = bytes;
-  else if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) fail(errno);
+  if (attempt(FileCall::reserve, path_, allocate) == 0)
+    reserved_ = bytes;
+  else if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+    fail(errno);
 }
 
 void File::truncate(int64_t bytes) {
@@ -158,15 +175,19 @@ PathStatus path_status(const std::filesystem::path& path, ExitCode code) {
     throw FileError("read", path, errno, code);
   }
   switch (status.st_mode & S_IFMT) {
-    case S_IFREG: return {PathKind::file, status.st_size};
-    case S_IFDIR: return {PathKind::folder, 0};
-    case S_IFLNK: return {PathKind::link, 0};
-    default: return {PathKind::other, 0};
+    case S_IFREG:
+      return {PathKind::file, status.st_size};
+    case S_IFDIR:
+      return {PathKind::folder, 0};
+    case S_IFLNK:
+      return {PathKind::link, 0};
+    default:
+      return {PathKind::other, 0};
   }
 }
 
 std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code) {
-  std::string target(4096, '\0');   // PATH_MAX: none is longer
+  std::string target(4096, '\0');  // PATH_MAX: none is longer
   const auto read = [&] { return ::readlink(link.c_str(), target.data(), target.size()); };
   const ssize_t length = attempt(FileCall::status, link, read);
   if (length < 0 && (errno == EINVAL || errno == ENOENT || errno == ENOTDIR)) return {};
@@ -197,12 +218,14 @@ void sync_folder(const std::filesystem::path& folder) {
   if (fd < 0) throw FileError("write", folder, errno, ExitCode::storage);
   const int error = attempt(FileCall::sync, folder, [&] { return ::fsync(fd); }) != 0 ? errno : 0;
   ::close(fd);
-  if (error != 0 && error != EINVAL) throw FileError("write", folder, error, ExitCode::storage);   // EINVAL: not for folders here
+  if (error != 0 && error != EINVAL)
+    throw FileError("write", folder, error, ExitCode::storage);  // EINVAL: not for folders here
 }
 
 void make_folder(const std::filesystem::path& folder) {
   const auto make = [&] { return ::mkdir(folder.c_str(), 0755); };
-  if (attempt(FileCall::make_folder, folder, make) != 0) throw FileError("create the folder", folder, errno, ExitCode::storage);
+  if (attempt(FileCall::make_folder, folder, make) != 0)
+    throw FileError("create the folder", folder, errno, ExitCode::storage);
 }
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {

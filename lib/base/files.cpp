@@ -7,14 +7,16 @@ namespace trainopt {
 std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit) {
   File file = File::open_stream(path, code);
   const int64_t size = file.size();
-  if (size > limit) throw UserError(fmt::format("{} is too large: {} bytes, at most {}", path.string(), size, limit), code);
+  if (size > limit)
+    throw UserError(fmt::format("{} is too large: {} bytes, at most {}", path.string(), size, limit), code);
   std::string bytes;
   size_t have = 0, got = 0;
   do {
-    bytes.resize(have + (have == 0 && size > 0 ? static_cast<size_t>(size) + 1 : 65536));   // one more, to see the end
+    bytes.resize(have + (have == 0 && size > 0 ? static_cast<size_t>(size) + 1 : 65536));  // one more, to see the end
     got = file.read(bytes.data() + have, bytes.size() - have);
     have += got;
-    if (static_cast<int64_t>(have) > limit) throw UserError(fmt::format("{} is too large: more than {} bytes", path.string(), limit), code);
+    if (static_cast<int64_t>(have) > limit)
+      throw UserError(fmt::format("{} is too large: more than {} bytes", path.string(), limit), code);
   } while (have == bytes.size());
   bytes.resize(have);
   return bytes;
@@ -30,7 +32,7 @@ void replace_file(const std::filesystem::path& path, const std::function<void(Fi
   } temporary{path};
   temporary.path += fmt::format(".{}.tmp", ::getpid());
   try {
-    remove_file(temporary.path);   // of a process that had this number before
+    remove_file(temporary.path);  // of a process that had this number before
     File file = File::create(temporary.path);
     write(file);
     file.sync();
@@ -51,16 +53,18 @@ void create_folders(const std::filesystem::path& path) {
   std::error_code ignored;
   if (path.empty() || std::filesystem::is_directory(path, ignored)) return;
   create_folders(path.parent_path());
-  if (path.filename().empty()) return;   // "a/b/"
+  if (path.filename().empty()) return;  // "a/b/"
   try {
     make_folder(path);
   } catch (const FileError& error) {
-    if (!std::filesystem::is_directory(path, ignored))   // somebody else may just have made it
+    if (!std::filesystem::is_directory(path, ignored))  // somebody else may just have made it
       throw FileError("create the folder", path, error.number(), ExitCode::storage);
   }
   sync_folder(folder_of(path));
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
 
 }  // namespace trainopt

@@ -10,11 +10,12 @@
 
 namespace trainopt {
 
-/// The file's bytes. Throws UserError(`code`) naming the path and errno's text, also for a folder, or if it is larger than `limit` bytes.
+/// The file's bytes. Throws UserError(`code`) naming the path and errno's text, also for a folder, or if it is larger
+/// than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit = int64_t{1} << 40);
 
-/// Has a new file beside `path` written, fsyncs it, renames it to `path` and fsyncs the folder: readers see the old bytes or the new, also
-/// after a power failure. Throws UserError(storage) naming `path`.
+/// Has a new file beside `path` written, fsyncs it, renames it to `path` and fsyncs the folder: readers see the old
+/// bytes or the new, also after a power failure. Throws UserError(storage) naming `path`.
 void replace_file(const std::filesystem::path& path, const std::function<void(File&)>& write);
 /// replace_file with these bytes.
 void write_file(const std::filesystem::path& path, std::string_view bytes);

@@ -13,4 +13,4 @@ inline void append_new(Json& list, const Json& items) {
   for (const auto& item : items)
     if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
-}
+}  // namespace trainopt

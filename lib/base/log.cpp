@@ -15,7 +15,8 @@ void start_logging(const std::string& level, bool color) {
   const auto parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off")
     throw UserError(fmt::format("--log-level must be one of trace, debug, info, warning, error, off: {}", level));
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(color ? spdlog::color_mode::automatic : spdlog::color_mode::never);
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(color ? spdlog::color_mode::automatic
+                                                                          : spdlog::color_mode::never);
   sink->set_level(parsed);
   sink->set_pattern("%^%l%$: %v");
   auto logger = std::make_shared<spdlog::logger>("trainopt", std::move(sink));

@@ -6,7 +6,8 @@
 
 namespace trainopt {
 
-/// Plain lines on standard error, `level` one of trace debug info warning error off. Throws UserError for another level.
+/// Plain lines on standard error, `level` one of trace debug info warning error off. Throws UserError for another
+/// level.
 void start_logging(const std::string& level, bool color);
 /// From now on every line (debug and up) also goes to `path` with a time stamp.
 void log_to_file(const std::filesystem::path& path);

@@ -34,7 +34,7 @@ uint64_t split_mix(uint64_t x) {
 uint64_t mix_key(uint64_t a, uint64_t b) { return split_mix(split_mix(a) ^ b); }
 
 uint64_t mix_key(uint64_t seed, std::string_view name) {
-  uint64_t hash = 0xCBF29CE484222325u;                       // FNV-1a
+  uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return mix_key(seed, hash);
 }
@@ -55,7 +55,7 @@ double PhiloxStream::next_unit() {
 double PhiloxStream::next_uniform(double low, double high) { return low + (high - low) * next_unit(); }
 
 uint64_t PhiloxStream::next_below(uint64_t bound) {
-  const uint64_t tail = (0 - bound) % bound;                 // 2^64 mod bound: draws below it would be biased
+  const uint64_t tail = (0 - bound) % bound;  // 2^64 mod bound: draws below it would be biased
   while (true) {
     const uint64_t high = next_u32();
     const uint64_t draw = (high << 32) | next_u32();

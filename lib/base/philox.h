@@ -1,5 +1,6 @@
 // Philox4x32-10: a counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// The i-th draw is a pure function of key and counter, so results depend neither on threads nor on what was drawn before.
+// The i-th draw is a pure function of key and counter, so results depend neither on threads nor on what was drawn
+// before.
 #pragma once
 
 #include <array>
@@ -23,10 +24,10 @@ class PhiloxStream {
   explicit PhiloxStream(uint64_t key, uint64_t stream = 0) : key_(key), stream_(stream) {}
 
   uint32_t next_u32();
-  double next_unit();                                  ///< uniform in [0, 1), 53 bits
-  double next_uniform(double low, double high);        ///< uniform in [low, high)
-  uint64_t next_below(uint64_t bound);                 ///< uniform in [0, bound), unbiased; bound ≥ 1
-  double next_normal();                                ///< standard normal (Box–Muller)
+  double next_unit();                            ///< uniform in [0, 1), 53 bits
+  double next_uniform(double low, double high);  ///< uniform in [low, high)
+  uint64_t next_below(uint64_t bound);           ///< uniform in [0, bound), unbiased; bound ≥ 1
+  double next_normal();                          ///< standard normal (Box–Muller)
 
  private:
   uint64_t key_, stream_, counter_ = 0;

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kPieceBytes = size_t{512} << 10;   // hashed while it is in the processor's cache
+constexpr size_t kPieceBytes = size_t{512} << 10;  // hashed while it is in the processor's cache
 
 /// Bytes of a tensor of this shape; false if the product does not fit in 63 bits.
 bool tensor_bytes(const std::vector<int64_t>& shape, size_t item_bytes, uint64_t& bytes) {
@@ -59,17 +59,21 @@ nlohmann::json parse_header(std::string_view text) {
 /// On one line and short, whatever names and lists a stranger wrote.
 std::string shown(std::string text) {
   constexpr size_t kLongest = 300;
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   if (text.size() <= kLongest) return text;
   size_t end = kLongest;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;   // not within a character
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a character
   return text.substr(0, end) + "…";
 }
 
-bool is_size(const nlohmann::json& value) { return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 63; }
+bool is_size(const nlohmann::json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 63;
+}
 
 /// One tensor's entry without its data; `range` receives its offsets. Throws runtime_error with what is wrong.
-SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value, std::pair<uint64_t, uint64_t>& range) {
+SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value,
+                            std::pair<uint64_t, uint64_t>& range) {
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets"))
     throw std::runtime_error("its entry is not {dtype, shape, data_offsets}");
@@ -81,18 +85,22 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), is_size))
     throw std::runtime_error(fmt::format("its shape is not a list of sizes: {}", shape.dump()));
   entry.shape = shape.get<std::vector<int64_t>>();
-  if (!offsets.is_array() || offsets.size() != 2 || !is_size(offsets[0]) || !is_size(offsets[1]) || offsets[0] > offsets[1])
+  if (!offsets.is_array() || offsets.size() != 2 || !is_size(offsets[0]) || !is_size(offsets[1]) ||
+      offsets[0] > offsets[1])
     throw std::runtime_error(fmt::format("its data_offsets are not [begin, end]: {}", offsets.dump()));
   range = {offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
   uint64_t bytes = 0;
-  if (!tensor_bytes(entry.shape, safetensors_item_bytes(entry.dtype), bytes)) throw std::runtime_error("its shape overflows");
+  if (!tensor_bytes(entry.shape, safetensors_item_bytes(entry.dtype), bytes))
+    throw std::runtime_error("its shape overflows");
   if (bytes != range.second - range.first)
-    throw std::runtime_error(fmt::format("dtype and shape make {} bytes, data_offsets {}", bytes, range.second - range.first));
+    throw std::runtime_error(
+        fmt::format("dtype and shape make {} bytes, data_offsets {}", bytes, range.second - range.first));
   entry.bytes = bytes;
   return entry;
 }
 
-/// Gives new memory its pages in one go: a fault for each of them costs more than hashing what is read. Linux 5.14; where it is refused, the faults come.
+/// Gives new memory its pages in one go: a fault for each of them costs more than hashing what is read. Linux 5.14;
+/// where it is refused, the faults come.
 void populate(char* memory, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(memory), first = begin / page * page;
@@ -102,18 +110,28 @@ void populate(char* memory, size_t bytes) {
 }  // namespace
 
 size_t safetensors_item_bytes(const std::string& dtype) {
-  constexpr std::array<std::pair<const char*, size_t>, 10> kItemBytes{
-      {{"F64", 8}, {"I64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}}};
+  constexpr std::array<std::pair<const char*, size_t>, 10> kItemBytes{{{"F64", 8},
+                                                                       {"I64", 8},
+                                                                       {"F32", 4},
+                                                                       {"I32", 4},
+                                                                       {"F16", 2},
+                                                                       {"BF16", 2},
+                                                                       {"I16", 2},
+                                                                       {"I8", 1},
+                                                                       {"U8", 1},
+                                                                       {"BOOL", 1}}};
   for (const auto& [name, bytes] : kItemBytes)
     if (dtype == name) return bytes;
   return 0;
 }
 
-Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata) {
+Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries,
+                            const SafetensorsMetadata& metadata) {
   std::vector<const SafetensorsEntry*> order;
   for (const auto& entry : entries) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(),
-                   [](auto* a, auto* b) { return safetensors_item_bytes(a->dtype) > safetensors_item_bytes(b->dtype); });
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
+    return safetensors_item_bytes(a->dtype) > safetensors_item_bytes(b->dtype);
+  });
 
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -126,7 +144,8 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
     TRAINOPT_CHECK_EQUAL(bytes, entry->bytes);
     // Inserted unseen: operator[] would search all earlier keys of an ordered object.
     header.get_ref<Json::object_t&>().emplace_back(
-        entry->name, Json{{"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", {offset, offset + bytes}}});
+        entry->name,
+        Json{{"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", {offset, offset + bytes}}});
     offset += bytes;
   }
   std::string text(kLengthBytes, '\0');
@@ -135,7 +154,8 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
   const uint64_t length = text.size() - kLengthBytes;
   std::memcpy(text.data(), &length, kLengthBytes);
   if (length > kLargestHeader)
-    throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", file.path().string(), entries.size()),
+    throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", file.path().string(),
+                                entries.size()),
                     ExitCode::storage);
 
   file.reserve(static_cast<int64_t>(text.size() + offset));
@@ -153,14 +173,18 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
   return checksum;
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata) {
+void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
+                       const SafetensorsMetadata& metadata) {
   replace_file(path, [&](File& file) { append_safetensors(file, entries, metadata); });
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(File::open(path, ExitCode::checkpoint)) { parse(); }
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(File::open(path, ExitCode::checkpoint)) {
+  parse();
+}
 
 void SafetensorsFile::refuse(const std::string& why) const {
-  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), shown(why)), ExitCode::checkpoint);
+  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), shown(why)),
+                  ExitCode::checkpoint);
 }
 
 Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) const {
@@ -199,9 +223,9 @@ void SafetensorsFile::parse() {
     // Only now: the length of a good header may begin with 0x80 too.
     if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
       refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
-    refuse(in_bounds
-               ? "its header does not begin with '{'"
-               : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length, kLargestHeader, size));
+    refuse(in_bounds ? "its header does not begin with '{'"
+                     : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length,
+                                   kLargestHeader, size));
   }
 
   nlohmann::json header;
@@ -237,8 +261,10 @@ void SafetensorsFile::parse() {
     const auto [from, to] = ranges[i];
     const std::string& name = entries_[i].name;
     if (from != end)
-      refuse(fmt::format("tensor '{}': its data begins at {}, where {} is the end of what comes before", name, from, end));
-    if (to > data_bytes) refuse(fmt::format("tensor '{}': its data ends at {}, but there are {} bytes", name, to, data_bytes));
+      refuse(
+          fmt::format("tensor '{}': its data begins at {}, where {} is the end of what comes before", name, from, end));
+    if (to > data_bytes)
+      refuse(fmt::format("tensor '{}': its data ends at {}, but there are {} bytes", name, to, data_bytes));
     end = to;
     sorted.push_back(std::move(entries_[i]));
   }

@@ -14,8 +14,16 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-constexpr std::array<Unit, 10> kByteUnits{{{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10},
-                                           {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1}}};
+constexpr std::array<Unit, 10> kByteUnits{{{"TiB", 0x1p40},
+                                           {"GiB", 0x1p30},
+                                           {"MiB", 0x1p20},
+                                           {"KiB", 0x1p10},
+                                           {"TB", 1e12},
+                                           {"GB", 1e9},
+                                           {"MB", 1e6},
+                                           {"kB", 1e3},
+                                           {"KB", 1e3},
+                                           {"B", 1}}};
 constexpr std::array<Unit, 5> kTimeUnits{{{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
 
 template <size_t N>
@@ -47,7 +55,8 @@ std::optional<Duration> parse_duration(std::string_view text) {
 
 std::string to_text(Bytes bytes) {
   for (const auto& [name, power] : {std::pair{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}})
-    if (bytes.count != 0 && bytes.count % (int64_t{1} << power) == 0) return fmt::format("{}{}", bytes.count >> power, name);
+    if (bytes.count != 0 && bytes.count % (int64_t{1} << power) == 0)
+      return fmt::format("{}{}", bytes.count >> power, name);
   return fmt::format("{}B", bytes.count);
 }
 

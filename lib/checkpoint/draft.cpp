@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kSpareRoom = 1.1;   // headers, manifest, the file system's own tables
+constexpr double kSpareRoom = 1.1;  // headers, manifest, the file system's own tables
 constexpr size_t kPieceBytes = size_t{512} << 10;
 
 StoredFile finish(File& file, const Checksum& checksum) {
@@ -34,14 +34,15 @@ StoredFile write_new(const std::filesystem::path& path, std::string_view bytes) 
 }
 
 /// Gives `folder` the name `target`. Returns what had it before, under its hidden name now; empty if nothing had.
-std::filesystem::path put_in_place(const std::filesystem::path& folder, const std::filesystem::path& target, int64_t step) {
+std::filesystem::path put_in_place(const std::filesystem::path& folder, const std::filesystem::path& target,
+                                   int64_t step) {
   if (path_status(target, ExitCode::storage).kind == PathKind::absent) {
     rename_path(folder, target);
     return {};
   }
   if (exchange_paths(folder, target)) return folder;
   const auto aside = target.parent_path() / aside_name(step);
-  remove_folder(aside);   // of an earlier replacement that was killed: `target` is there again
+  remove_folder(aside);  // of an earlier replacement that was killed: `target` is there again
   rename_path(target, aside);
   try {
     rename_path(folder, target);
@@ -54,15 +55,17 @@ std::filesystem::path put_in_place(const std::filesystem::path& folder, const st
 
 }  // namespace
 
-CheckpointDraft::CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes) : root_(root) {
+CheckpointDraft::CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes)
+    : root_(root) {
   TRAINOPT_CHECK(step >= 0);
   manifest_.step = step;
   create_folders(root);
   const int64_t free = free_bytes(root);
   const double needed = kSpareRoom * static_cast<double>(expected_bytes);
   if (static_cast<double>(free) < needed)
-    throw UserError(fmt::format("no room for a checkpoint in {}: it needs {}, and {} are free", root.string(), human_bytes(needed),
-                                human_bytes(static_cast<double>(free))), ExitCode::storage);
+    throw UserError(fmt::format("no room for a checkpoint in {}: it needs {}, and {} are free", root.string(),
+                                human_bytes(needed), human_bytes(static_cast<double>(free))),
+                    ExitCode::storage);
   const auto folder = root / hidden_name(step);
   make_folder(folder);
   folder_ = folder;
@@ -87,11 +90,13 @@ void CheckpointDraft::add(const std::string& name, std::string_view bytes) {
   manifest_.files[name] = write_new(folder_ / name, bytes);
 }
 
-void CheckpointDraft::add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
+void CheckpointDraft::add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors,
+                                  const SafetensorsMetadata& metadata) {
   manifest_.files[name] = write_part(folder_, name, tensors, metadata);
 }
 
-StoredFile write_part(const std::filesystem::path& folder, const std::string& name, const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
+StoredFile write_part(const std::filesystem::path& folder, const std::string& name,
+                      const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
   TRAINOPT_CHECK(is_stored_name(name));
   File file = File::create(folder / name);
   const Checksum checksum = append_safetensors(file, tensors, metadata);
@@ -102,11 +107,11 @@ std::filesystem::path CheckpointDraft::commit(int64_t world_size, const std::map
   manifest_.world_size = world_size;
   manifest_.versions = versions;
   write_new(folder_ / kManifestName, manifest_text(manifest_));
-  sync_folder(folder_);   // the names of the files
+  sync_folder(folder_);  // the names of the files
   const std::string name = checkpoint_name(manifest_.step);
   const auto folder = root_ / name;
   folder_ = put_in_place(folder_, folder, manifest_.step);
-  sync_folder(root_);     // before `latest` leads there
+  sync_folder(root_);  // before `latest` leads there
   point_link(root_ / kLatest, name);
   sync_folder(root_);
   discard();

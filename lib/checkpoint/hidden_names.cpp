@@ -41,6 +41,8 @@ std::optional<int64_t> step_of_aside_name(std::string_view name) {
   return step_of_name(name.substr(kAside.size()));
 }
 
-bool is_temporary_link(std::string_view name) { return name.starts_with(fmt::format(".{}.", kLatest)) && name.ends_with(".tmp"); }
+bool is_temporary_link(std::string_view name) {
+  return name.starts_with(fmt::format(".{}.", kLatest)) && name.ends_with(".tmp");
+}
 
 }  // namespace trainopt

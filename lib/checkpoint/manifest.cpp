@@ -8,14 +8,16 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 50;   // of one file: a pebibyte
+constexpr int64_t kMostBytes = int64_t{1} << 50;  // of one file: a pebibyte
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr size_t kLongestName = 255;
 
 [[noreturn]] void refuse(const std::string& why) { throw UserError(why, ExitCode::checkpoint); }
 
 /// On one line and printable, whatever a stranger wrote.
-std::string shown(const nlohmann::json& value) { return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80); }
+std::string shown(const nlohmann::json& value) {
+  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80);
+}
 
 nlohmann::json parse_shallow(std::string_view text) {
   const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
@@ -54,7 +56,8 @@ uint64_t hash_of(const nlohmann::json& json) {
 
 bool is_stored_name(std::string_view name) {
   const auto is_bad = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/' || c == '\\'; };
-  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name != kManifestName && std::none_of(name.begin(), name.end(), is_bad);
+  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name != kManifestName &&
+         std::none_of(name.begin(), name.end(), is_bad);
 }
 
 std::string manifest_text(const Manifest& manifest) {
@@ -62,21 +65,23 @@ std::string manifest_text(const Manifest& manifest) {
   json["versions"] = Json::object();
   for (const auto& [name, version] : manifest.versions) json["versions"][name] = version;
   json["files"] = Json::object();
-  for (const auto& [name, file] : manifest.files) json["files"][name] = Json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
+  for (const auto& [name, file] : manifest.files)
+    json["files"][name] = Json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
-  text.resize(text.size() - 2);   // without "\n}": one more key follows
+  text.resize(text.size() - 2);  // without "\n}": one more key follows
   Checksum checksum;
   checksum.add(text.data(), text.size());
   return text + fmt::format(",\n  \"xxh3\": \"{}\"\n}}\n", hex(checksum.value()));
 }
 
 Manifest parse_manifest(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > kLargestManifest) refuse(fmt::format("its manifest has {} bytes, at most {}", text.size(), kLargestManifest));
+  if (static_cast<int64_t>(text.size()) > kLargestManifest)
+    refuse(fmt::format("its manifest has {} bytes, at most {}", text.size(), kLargestManifest));
   const nlohmann::json json = parse_shallow(text);
   const nlohmann::json& version = member(json, "format_version");
   if (version != Manifest::kFormatVersion)
-    refuse(fmt::format("its manifest has format version {}, and this program reads version {}",
-                       shown(version), Manifest::kFormatVersion));
+    refuse(fmt::format("its manifest has format version {}, and this program reads version {}", shown(version),
+                       Manifest::kFormatVersion));
   Manifest manifest;
   manifest.step = whole_number(json, "step", 0, INT64_MAX);
   manifest.world_size = whole_number(json, "world_size", 1, kMostRanks);
@@ -87,7 +92,8 @@ Manifest parse_manifest(std::string_view text) {
   }
   if (!member(json, "files").is_object()) refuse("its manifest's 'files' is not a map");
   for (const auto& [name, file] : json["files"].items()) {
-    if (!is_stored_name(name)) refuse(fmt::format("its manifest lists a file with a name that no checkpoint has: {}", shown(name)));
+    if (!is_stored_name(name))
+      refuse(fmt::format("its manifest lists a file with a name that no checkpoint has: {}", shown(name)));
     manifest.files[name] = {whole_number(file, "bytes", 0, kMostBytes), hash_of(file)};
   }
   hash_of(json);

@@ -1,4 +1,5 @@
-// manifest.json: what a complete checkpoint consists of. A folder without one that fits it, byte for byte, is not a checkpoint.
+// manifest.json: what a complete checkpoint consists of. A folder without one that fits it, byte for byte, is not a
+// checkpoint.
 #pragma once
 
 #include "base/error.h"
@@ -11,11 +12,11 @@
 namespace trainopt {
 
 constexpr const char* kManifestName = "manifest.json";
-constexpr int64_t kLargestManifest = int64_t{16} << 20;   // bytes
+constexpr int64_t kLargestManifest = int64_t{16} << 20;  // bytes
 
 struct StoredFile {
   int64_t bytes = 0;
-  uint64_t xxh3 = 0;   ///< XXH3 with 64 bits of all of them
+  uint64_t xxh3 = 0;  ///< XXH3 with 64 bits of all of them
   bool operator==(const StoredFile&) const = default;
 };
 
@@ -23,8 +24,8 @@ struct Manifest {
   static constexpr int kFormatVersion = 1;
   int64_t step = 0;
   int64_t world_size = 1;
-  std::map<std::string, std::string> versions;   ///< of the program and its libraries, for people
-  std::map<std::string, StoredFile> files;       ///< by name, without folders
+  std::map<std::string, std::string> versions;  ///< of the program and its libraries, for people
+  std::map<std::string, StoredFile> files;      ///< by name, without folders
   bool operator==(const Manifest&) const = default;
 };
 

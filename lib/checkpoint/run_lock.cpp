@@ -26,8 +26,10 @@ bool take(File& file, const std::filesystem::path& run_dir) {
   }
   std::string host = "?", process = "?";
   std::istringstream(read_file(file.path(), ExitCode::storage, kMostHolderBytes)) >> host >> process;
-  throw UserError(fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another run directory",
-                              run_dir.string(), process, host), ExitCode::recipe);
+  throw UserError(
+      fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another run directory",
+                  run_dir.string(), process, host),
+      ExitCode::recipe);
 }
 
 }  // namespace

@@ -10,13 +10,15 @@
 namespace trainopt {
 
 /// `address`: of this machine, by which the other ranks reach it. Meets them: every rank must call it.
-c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks, const std::string& address, double timeout_s);
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                            const std::string& address, double timeout_s);
 
 struct NcclOptions {
   double timeout_s = 600;
-  std::optional<int64_t> min_ctas, max_ctas;   ///< thread blocks of a collective; null: NCCL's choice
+  std::optional<int64_t> min_ctas, max_ctas;  ///< thread blocks of a collective; null: NCCL's choice
 };
 /// For tensors on this process's current GPU. Throws UserError in a build without CUDA.
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks, const NcclOptions& options);
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                            const NcclOptions& options);
 
 }  // namespace trainopt

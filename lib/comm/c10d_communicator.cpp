@@ -12,7 +12,7 @@ namespace {
 
 bool goes_directly(const at::Tensor& tensor) { return tensor.is_cpu(); }
 
-constexpr int64_t kTags = 1 << 20;   // more than are ever on their way at once
+constexpr int64_t kTags = 1 << 20;  // more than are ever on their way at once
 
 void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks) {
   TRAINOPT_CHECK(all.is_contiguous() && mine.is_contiguous() && all.scalar_type() == mine.scalar_type());
@@ -24,9 +24,10 @@ void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks)
 /// c10d's own handle. What it throws, and what it throws where the exchange is only begun, says that a rank is gone.
 class C10dCommunicator::Working : public Exchange {
  public:
-  Working(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic) : work_(std::move(work)), device_(device), traffic_(traffic) {}
+  Working(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic)
+      : work_(std::move(work)), device_(device), traffic_(traffic) {}
   void wait() override {
-    if (!device_.is_cpu()) {   // the stream waits, not this thread
+    if (!device_.is_cpu()) {  // the stream waits, not this thread
       auto stall = std::make_shared<EventSpan>(device_);
       stall->start.record(Stream::current(device_));
       or_lost_rank([&] { work_->wait(); });
@@ -45,8 +46,9 @@ class C10dCommunicator::Working : public Exchange {
   Traffic& traffic_;
 };
 
-/// Between each pair of ranks at once, straight from and into the tensors. Gloo's own all-gather goes through a copy of the whole, and its
-/// reduce-scatter is an all-reduce. n−1 messages each way leave at once: right for the few ranks that train on CPUs.
+/// Between each pair of ranks at once, straight from and into the tensors. Gloo's own all-gather goes through a copy of
+/// the whole, and its reduce-scatter is an all-reduce. n−1 messages each way leave at once: right for the few ranks
+/// that train on CPUs.
 class C10dCommunicator::DirectParts : public Exchange {
  public:
   DirectParts(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
@@ -66,7 +68,8 @@ class C10dCommunicator::DirectParts : public Exchange {
   Traffic& traffic_;
 };
 
-C10dCommunicator::C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host)
+C10dCommunicator::C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
+                                   c10::intrusive_ptr<c10d::Backend> host)
     : position_(position), data_(std::move(data)), host_(std::move(host)) {}
 
 C10dCommunicator::~C10dCommunicator() = default;
@@ -77,14 +80,16 @@ void C10dCommunicator::count(Collective collective, const at::Tensor& whole) {
   ++traffic_.calls[at];
 }
 
-std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work) {
+std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const at::Tensor& whole,
+                                                  c10::intrusive_ptr<c10d::Work> work) {
   count(collective, whole);
   return std::make_unique<Working>(std::move(work), whole.device(), traffic_);
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {
   std::vector<at::Tensor> tensors{data};
-  return begin(Collective::all_reduce, data, or_lost_rank([&] { return data_->getDefaultBackend()->allreduce(tensors, {}); }));
+  return begin(Collective::all_reduce, data,
+               or_lost_rank([&] { return data_->getDefaultBackend()->allreduce(tensors, {}); }));
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::Tensor all) {
@@ -92,45 +97,54 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
   at::Tensor flat = all.view(-1);
   if (!goes_directly(all)) {
     at::Tensor out = mine.view(-1);
-    return begin(Collective::reduce_scatter, all, or_lost_rank([&] { return data_->getDefaultBackend()->_reduce_scatter_base(out, flat, {}); }));
+    return begin(Collective::reduce_scatter, all,
+                 or_lost_rank([&] { return data_->getDefaultBackend()->_reduce_scatter_base(out, flat, {}); }));
   }
-  // Every rank gets the others' versions of its part and adds them in the ranks' order: sums that do not depend on when things arrive.
+  // Every rank gets the others' versions of its part and adds them in the ranks' order: sums that do not depend on when
+  // things arrive.
   const at::Tensor parts = flat.view({ranks(), -1});
   const at::Tensor received = at::empty({ranks(), mine.numel()}, mine.options());
   count(Collective::reduce_scatter, all);
-  auto messages = messages_between([&](int64_t other) { return parts[other]; }, [&](int64_t other) { return received[other]; });
-  return std::make_unique<DirectParts>(std::move(messages), [this, parts, received, mine] {
-    const at::NoGradGuard no_grad;
-    const auto version = [&](int64_t rank) { return rank == position_.rank ? parts[rank] : received[rank]; };
-    at::Tensor sum = mine.view(-1);
-    if (ranks() == 2) {   // sum may be this rank's part itself
-      at::add_out(sum, version(0), version(1));
-      return;
-    }
-    at::Tensor added = version(0).clone();
-    for (int64_t rank = 1; rank < ranks(); ++rank) added.add_(version(rank));
-    sum.copy_(added);
-  }, traffic_);
+  auto messages =
+      messages_between([&](int64_t other) { return parts[other]; }, [&](int64_t other) { return received[other]; });
+  return std::make_unique<DirectParts>(
+      std::move(messages),
+      [this, parts, received, mine] {
+        const at::NoGradGuard no_grad;
+        const auto version = [&](int64_t rank) { return rank == position_.rank ? parts[rank] : received[rank]; };
+        at::Tensor sum = mine.view(-1);
+        if (ranks() == 2) {  // sum may be this rank's part itself
+          at::add_out(sum, version(0), version(1));
+          return;
+        }
+        at::Tensor added = version(0).clone();
+        for (int64_t rank = 1; rank < ranks(); ++rank) added.add_(version(rank));
+        sum.copy_(added);
+      },
+      traffic_);
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tensor mine) {
   require_parts(all, mine, ranks());
   at::Tensor out = all.view(-1), in = mine.view(-1);
   if (!goes_directly(all))
-    return begin(Collective::all_gather, all, or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
+    return begin(Collective::all_gather, all,
+                 or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
   const at::Tensor parts = out.view({ranks(), -1});
   if (parts[position_.rank].data_ptr() != in.data_ptr()) {
     const at::NoGradGuard no_grad;
     parts[position_.rank].copy_(in);
   }
   count(Collective::all_gather, all);
-  auto messages = messages_between([&](int64_t) { return parts[position_.rank]; }, [&](int64_t other) { return parts[other]; });
-  return std::make_unique<DirectParts>(std::move(messages), [all] {}, traffic_);
+  auto messages =
+      messages_between([&](int64_t) { return parts[position_.rank]; }, [&](int64_t other) { return parts[other]; });
+  return std::make_unique<DirectParts>(
+      std::move(messages), [all] {}, traffic_);
 }
 
 /// To and from every other rank.
-std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(const std::function<at::Tensor(int64_t)>& outgoing,
-                                                                               const std::function<at::Tensor(int64_t)>& incoming) {
+std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(
+    const std::function<at::Tensor(int64_t)>& outgoing, const std::function<at::Tensor(int64_t)>& incoming) {
   const int tag = static_cast<int>(exchanges_++ % kTags);
   return or_lost_rank([&] {
     std::vector<c10::intrusive_ptr<c10d::Work>> messages;
@@ -148,7 +162,8 @@ std::unique_ptr<Exchange> C10dCommunicator::broadcast(at::Tensor data, int64_t r
   std::vector<at::Tensor> tensors{data};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return begin(Collective::broadcast, data, or_lost_rank([&] { return data_->getDefaultBackend()->broadcast(tensors, options); }));
+  return begin(Collective::broadcast, data,
+               or_lost_rank([&] { return data_->getDefaultBackend()->broadcast(tensors, options); }));
 }
 
 std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {
@@ -159,7 +174,8 @@ std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {
   const auto began = Clock::now();
   or_lost_rank([&] { host_->_allgather_base(out, in, {})->wait(); });
   // A GPU has its queue and goes on meanwhile.
-  if (data_->getBackendType() == c10d::ProcessGroup::BackendType::GLOO) traffic_.waited_ms += milliseconds_between(began, Clock::now());
+  if (data_->getBackendType() == c10d::ProcessGroup::BackendType::GLOO)
+    traffic_.waited_ms += milliseconds_between(began, Clock::now());
   return all;
 }
 

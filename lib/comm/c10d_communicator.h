@@ -12,7 +12,8 @@ namespace trainopt {
 class C10dCommunicator : public Communicator {
  public:
   /// `data` carries tensors, `host` (Gloo) the numbers of gather(); both of these ranks, in this order.
-  C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data, c10::intrusive_ptr<c10d::Backend> host);
+  C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
+                   c10::intrusive_ptr<c10d::Backend> host);
   ~C10dCommunicator() override;
 
   const RankPosition& position() const override { return position_; }
@@ -30,13 +31,14 @@ class C10dCommunicator : public Communicator {
   class DirectParts;
   std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work);
   void count(Collective collective, const at::Tensor& whole);
-  std::vector<c10::intrusive_ptr<c10d::Work>> messages_between(const std::function<at::Tensor(int64_t)>& outgoing, const std::function<at::Tensor(int64_t)>& incoming);
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages_between(const std::function<at::Tensor(int64_t)>& outgoing,
+                                                               const std::function<at::Tensor(int64_t)>& incoming);
 
   RankPosition position_;
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;
-  int64_t exchanges_ = 0;   ///< between pairs of ranks so far: tells them apart
+  int64_t exchanges_ = 0;  ///< between pairs of ranks so far: tells them apart
 };
 
 }  // namespace trainopt

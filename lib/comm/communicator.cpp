@@ -39,10 +39,13 @@ class SingleCommunicator : public Communicator {
 double wire_bytes(Collective collective, int64_t bytes, int64_t ranks) {
   const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks), all = static_cast<double>(bytes);
   switch (collective) {
-    case Collective::all_reduce: return 2 * share * all;
+    case Collective::all_reduce:
+      return 2 * share * all;
     case Collective::reduce_scatter:
-    case Collective::all_gather: return share * all;
-    case Collective::broadcast: return ranks > 1 ? all : 0;
+    case Collective::all_gather:
+      return share * all;
+    case Collective::broadcast:
+      return ranks > 1 ? all : 0;
   }
   TRAINOPT_CHECK(false);
   return 0;
@@ -50,7 +53,8 @@ double wire_bytes(Collective collective, int64_t bytes, int64_t ranks) {
 
 double Traffic::wire_bytes(int64_t ranks) const {
   double sum = 0;
-  for (size_t i = 0; i < kCollectiveCount; ++i) sum += trainopt::wire_bytes(static_cast<Collective>(i), bytes[i], ranks);
+  for (size_t i = 0; i < kCollectiveCount; ++i)
+    sum += trainopt::wire_bytes(static_cast<Collective>(i), bytes[i], ranks);
   return sum;
 }
 

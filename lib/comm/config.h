@@ -8,30 +8,35 @@ namespace trainopt {
 enum class ShardingStrategy { none, zero1, zero2, zero3 };
 template <>
 struct Choices<ShardingStrategy> {
-  static constexpr std::array all = {
-      Choice<ShardingStrategy>{"none", ShardingStrategy::none},   Choice<ShardingStrategy>{"zero1", ShardingStrategy::zero1},
-      Choice<ShardingStrategy>{"zero2", ShardingStrategy::zero2}, Choice<ShardingStrategy>{"zero3", ShardingStrategy::zero3},
-      Choice<ShardingStrategy>{"NO_SHARD", ShardingStrategy::none}, Choice<ShardingStrategy>{"SHARD_GRAD_OP", ShardingStrategy::zero2},
-      Choice<ShardingStrategy>{"FULL_SHARD", ShardingStrategy::zero3}};
+  static constexpr std::array all = {Choice<ShardingStrategy>{"none", ShardingStrategy::none},
+                                     Choice<ShardingStrategy>{"zero1", ShardingStrategy::zero1},
+                                     Choice<ShardingStrategy>{"zero2", ShardingStrategy::zero2},
+                                     Choice<ShardingStrategy>{"zero3", ShardingStrategy::zero3},
+                                     Choice<ShardingStrategy>{"NO_SHARD", ShardingStrategy::none},
+                                     Choice<ShardingStrategy>{"SHARD_GRAD_OP", ShardingStrategy::zero2},
+                                     Choice<ShardingStrategy>{"FULL_SHARD", ShardingStrategy::zero3}};
 };
 
 enum class CommBackend { automatic, nccl, gloo };
 template <>
 struct Choices<CommBackend> {
-  static constexpr std::array all = {Choice<CommBackend>{"auto", CommBackend::automatic}, Choice<CommBackend>{"nccl", CommBackend::nccl},
+  static constexpr std::array all = {Choice<CommBackend>{"auto", CommBackend::automatic},
+                                     Choice<CommBackend>{"nccl", CommBackend::nccl},
                                      Choice<CommBackend>{"gloo", CommBackend::gloo}};
 };
 
 enum class WrapPolicy { block, size };
 template <>
 struct Choices<WrapPolicy> {
-  static constexpr std::array all = {Choice<WrapPolicy>{"block", WrapPolicy::block}, Choice<WrapPolicy>{"size", WrapPolicy::size}};
+  static constexpr std::array all = {Choice<WrapPolicy>{"block", WrapPolicy::block},
+                                     Choice<WrapPolicy>{"size", WrapPolicy::size}};
 };
 
 enum class WireType { float32, bfloat16 };
 template <>
 struct Choices<WireType> {
-  static constexpr std::array all = {Choice<WireType>{"float32", WireType::float32}, Choice<WireType>{"bfloat16", WireType::bfloat16}};
+  static constexpr std::array all = {Choice<WireType>{"float32", WireType::float32},
+                                     Choice<WireType>{"bfloat16", WireType::bfloat16}};
 };
 
 struct WrapConfig {
@@ -82,13 +87,16 @@ struct ParallelConfig {
 };
 template <class V>
 void describe(V& v, ParallelConfig& c) {
-  v.field("sharding_strategy", c.sharding_strategy, "What is divided among ranks: none (DDP), optimizer state, gradients too, parameters too.");
+  v.field("sharding_strategy", c.sharding_strategy,
+          "What is divided among ranks: none (DDP), optimizer state, gradients too, parameters too.");
   v.field("backend", c.backend, "auto: nccl on GPUs, gloo on CPUs.");
   v.section("wrap", c.wrap, "What zero gathers at once.");
-  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", in_range(0.001, 65536), alias("ddp_bucket_cap_mb"));
+  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", in_range(0.001, 65536),
+          alias("ddp_bucket_cap_mb"));
   v.field("overlap_comm", c.overlap_comm, "Send gradients while backward goes on.");
   v.field("gradient_dtype", c.gradient_dtype, "Type of gradients on the wire; null: as they are.");
-  v.field("sync_batch_norm", c.sync_batch_norm, "Batch-norm statistics over all ranks.", any(), alias("sync_batchnorm"));
+  v.field("sync_batch_norm", c.sync_batch_norm, "Batch-norm statistics over all ranks.", any(),
+          alias("sync_batchnorm"));
   v.section("async_updates", c.async_updates, "Updates with older gradients.");
   v.field("timeout", c.timeout, "Time a rank waits for the others.", above(0));
   v.section("nccl", c.nccl, "Settings of NCCL.");

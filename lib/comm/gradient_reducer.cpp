@@ -13,14 +13,16 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kFirstBucketBytes = 1 << 20;   // PyTorch's: the first exchange should not wait for much
+constexpr int64_t kFirstBucketBytes = 1 << 20;  // PyTorch's: the first exchange should not wait for much
 
 }  // namespace
 
-/// What the Reducer calls when a bucket is full (runHook) and, after backward, for each bucket in the same order (parseHookResult).
+/// What the Reducer calls when a bucket is full (runHook) and, after backward, for each bucket in the same order
+/// (parseHookResult).
 class GradientReducer::Sender : public c10d::CommHookInterface {
  public:
-  Sender(Communicator& communicator, const GradientReducerOptions& options) : communicator_(communicator), options_(options) {}
+  Sender(Communicator& communicator, const GradientReducerOptions& options)
+      : communicator_(communicator), options_(options) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     filled_.push_back({.gradients = bucket.getBuffer(), .sent = {}, .exchange = nullptr});
@@ -61,17 +63,22 @@ struct GradientReducer::State {
   std::unique_ptr<c10d::Reducer> reducer;
 };
 
-GradientReducer::GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters, const GradientReducerOptions& options) : state_(std::make_unique<State>()) {
+GradientReducer::GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters,
+                                 const GradientReducerOptions& options)
+    : state_(std::make_unique<State>()) {
   const auto* several = dynamic_cast<C10dCommunicator*>(&communicator);
   TRAINOPT_CHECK(several != nullptr);
   const auto first = std::min(kFirstBucketBytes, options.bucket_bytes);
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {static_cast<size_t>(first), static_cast<size_t>(options.bucket_bytes)},
-                                                                   std::vector<bool>(parameters.size(), false), {}, {});
-  std::reverse(buckets.begin(), buckets.end());   // backward begins with the last
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+      parameters, {static_cast<size_t>(first), static_cast<size_t>(options.bucket_bytes)},
+      std::vector<bool>(parameters.size(), false), {}, {});
+  std::reverse(buckets.begin(), buckets.end());  // backward begins with the last
   std::vector<bool> sparse(parameters.size(), false);
-  state_->reducer = std::make_unique<c10d::Reducer>(std::move(parameters), std::move(buckets), several->process_group(), std::move(sparse), options.bucket_bytes,
-                                                    /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::unordered_map<size_t, std::string>(), first,
-                                                    /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
+  state_->reducer = std::make_unique<c10d::Reducer>(
+      std::move(parameters), std::move(buckets), several->process_group(), std::move(sparse), options.bucket_bytes,
+      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::unordered_map<size_t, std::string>(),
+      first,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
   state_->reducer->register_comm_hook(std::make_unique<Sender>(communicator, options));
 }
 
@@ -80,7 +87,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::prepare() {
   or_lost_rank([&] {
     state_->reducer->prepare_for_forward();
-    state_->reducer->rebuild_buckets();   // once, in the order in which the first backward filled them
+    state_->reducer->rebuild_buckets();  // once, in the order in which the first backward filled them
     state_->reducer->prepare_for_backward({});
   });
 }

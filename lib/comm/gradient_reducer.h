@@ -1,5 +1,5 @@
-// Data parallelism's exchange (Li et al. 2020, "PyTorch Distributed"): gradients become sums over the ranks, bucket by bucket, each as soon
-// as backward has filled it. Around c10d::Reducer, whose header carries no promise.
+// Data parallelism's exchange (Li et al. 2020, "PyTorch Distributed"): gradients become sums over the ranks, bucket by
+// bucket, each as soon as backward has filled it. Around c10d::Reducer, whose header carries no promise.
 #pragma once
 
 #include "comm/communicator.h"
@@ -13,15 +13,16 @@
 namespace trainopt {
 
 struct GradientReducerOptions {
-  int64_t bucket_bytes = 25 << 20;                ///< at most, unless one gradient is larger
-  bool overlap = true;                            ///< false: buckets are sent when backward has ended
-  std::optional<at::ScalarType> wire_type;        ///< gradients are rounded to it for the exchange; null: as they are
+  int64_t bucket_bytes = 25 << 20;          ///< at most, unless one gradient is larger
+  bool overlap = true;                      ///< false: buckets are sent when backward has ended
+  std::optional<at::ScalarType> wire_type;  ///< gradients are rounded to it for the exchange; null: as they are
 };
 
 class GradientReducer {
  public:
   /// `parameters`: leaves that require gradients, in the model's order. Their gradients become views of buckets.
-  GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters, const GradientReducerOptions& options);
+  GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters,
+                  const GradientReducerOptions& options);
   ~GradientReducer();
 
   /// Before the forward whose backward is to end with summed gradients; without it they only accumulate.

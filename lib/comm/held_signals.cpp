@@ -18,10 +18,11 @@ HeldSignals::HeldSignals() {
   ::sigaction(SIGHUP, nullptr, &hang_up);
   if (hang_up.sa_handler == SIG_IGN) sigdelset(&held, SIGHUP);
   descriptor_ = ::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (descriptor_ < 0) throw UserError(fmt::format("cannot listen to signals: {}", std::strerror(errno)), ExitCode::bug);
+  if (descriptor_ < 0)
+    throw UserError(fmt::format("cannot listen to signals: {}", std::strerror(errno)), ExitCode::bug);
   ::pthread_sigmask(SIG_BLOCK, &held, &mask_before_);
   struct sigaction action {};
-  action.sa_handler = SIG_DFL;   // where it is ignored, ended processes vanish without their exit codes
+  action.sa_handler = SIG_DFL;  // where it is ignored, ended processes vanish without their exit codes
   ::sigaction(SIGCHLD, &action, &child_before_);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &pipe_before_);

@@ -8,7 +8,8 @@ namespace trainopt {
 
 class HeldSignals {
  public:
-  /// Those that are passed on to ranks, and SIGCHLD. A hang-up that is ignored (nohup) stays ignored; so does a pipe without reader, from here on.
+  /// Those that are passed on to ranks, and SIGCHLD. A hang-up that is ignored (nohup) stays ignored; so does a pipe
+  /// without reader, from here on.
   HeldSignals();
   ~HeldSignals();
   HeldSignals(const HeldSignals&) = delete;

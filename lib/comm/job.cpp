@@ -22,15 +22,17 @@ namespace trainopt {
 namespace {
 
 constexpr double kBeatS = 0.5;
-constexpr double kSilentS = 3;      // without a beat; a process that only waits still beats
-constexpr double kFarewellS = 10;   // that rank 0 waits for others to read why the job ends
+constexpr double kSilentS = 3;     // without a beat; a process that only waits still beats
+constexpr double kFarewellS = 10;  // that rank 0 waits for others to read why the job ends
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr const char *kFailure = "failure", *kAdmission = "admission";
 
 std::string text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-std::string ranks_text(const std::vector<int64_t>& ranks) { return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")); }
+std::string ranks_text(const std::vector<int64_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
 
 std::string first_line(const std::string& words) {
   constexpr size_t kMost = 200;
@@ -40,7 +42,8 @@ std::string first_line(const std::string& words) {
 std::string key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
 Json to_json(const RankFacts& facts, const RankPosition& position) {
-  return {{"recipe", facts.recipe}, {"build", facts.build}, {"host", facts.host}, {"cpus", facts.cpus}, {"ranks", position.ranks}, {"local_rank", position.local_rank}};
+  return {{"recipe", facts.recipe}, {"build", facts.build},    {"host", facts.host},
+          {"cpus", facts.cpus},     {"ranks", position.ranks}, {"local_rank", position.local_rank}};
 }
 
 [[noreturn]] void rank_0_is_gone(const std::exception& error) {
@@ -64,7 +67,7 @@ std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
 }
 
 struct Admission {
-  std::string why_not;                ///< empty: all are there and alike
+  std::string why_not;  ///< empty: all are there and alike
   ExitCode code = ExitCode::recipe;
 };
 
@@ -74,15 +77,22 @@ Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
   for (size_t rank = 0; rank < facts.size(); ++rank)
     if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
   if (!missing.empty())
-    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing), where.position.ranks, where.timeout_s), ExitCode::peer};
+    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing),
+                        where.position.ranks, where.timeout_s),
+            ExitCode::peer};
   struct {
     const char *field, *what;
-  } constexpr kAlike[] = {{"ranks", "the same number of ranks"}, {"build", "the same program and libraries"}, {"recipe", "the same recipe"}};
+  } constexpr kAlike[] = {{"ranks", "the same number of ranks"},
+                          {"build", "the same program and libraries"},
+                          {"recipe", "the same recipe"}};
   for (const auto& [field, what] : kAlike) {
     std::vector<int64_t> others;
     for (size_t rank = 0; rank < facts.size(); ++rank)
       if (facts[rank].at(field) != facts[0].at(field)) others.push_back(static_cast<int64_t>(rank));
-    if (!others.empty()) return {fmt::format("all ranks must have {}: {} {} another than rank 0", what, ranks_text(others), others.size() == 1 ? "has" : "have"), ExitCode::recipe};
+    if (!others.empty())
+      return {fmt::format("all ranks must have {}: {} {} another than rank 0", what, ranks_text(others),
+                          others.size() == 1 ? "has" : "have"),
+              ExitCode::recipe};
   }
   return {};
 }
@@ -112,13 +122,16 @@ struct Job::Beat {
 Job::Job(MeetingPoint where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
   const RankPosition& position = where_.position;
   if (store_->add(key("claimed", position.rank), 1) > 1)
-    throw UserError(fmt::format("two processes say that they are rank {}; is the address that of another job?", position.rank), ExitCode::peer);
-  beat_store_ = store_->clone();     // before anybody counts on this rank: connecting takes seconds now and then
+    throw UserError(
+        fmt::format("two processes say that they are rank {}; is the address that of another job?", position.rank),
+        ExitCode::peer);
+  beat_store_ = store_->clone();  // before anybody counts on this rank: connecting takes seconds now and then
   asking_store_ = store_->clone();
   store_->set(key("here", position.rank), bytes(to_json(mine, position).dump()));
   const auto facts = all_facts();
   cores_ = share_of_cores(facts, position.rank);
-  const bool one_machine = std::all_of(facts.begin(), facts.end(), [&](const Json& each) { return each.at("host") == facts[0].at("host"); });
+  const bool one_machine =
+      std::all_of(facts.begin(), facts.end(), [&](const Json& each) { return each.at("host") == facts[0].at("host"); });
   address_ = one_machine ? "127.0.0.1" : local_address_towards(where_.address.value_or("127.0.0.1"), where_.port);
   store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(where_.timeout_s * 1e3)));
   const BlockedSignals blocked;
@@ -131,29 +144,36 @@ std::vector<Json> Job::all_facts() {
     const auto facts = wait_for_all(*store_, where_);
     const Admission admission = judge(facts, where_);
     if (!where_.address) std::filesystem::remove(where_.port_folder / fmt::format("trainopt-port-{}", where_.job));
-    store_->set(kAdmission, bytes(Json{{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}}.dump()));
+    store_->set(
+        kAdmission,
+        bytes(
+            Json{{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}}.dump()));
     if (admission.why_not.empty()) return facts;
     const auto all_have_read = [&] {
       for (size_t rank = 1; rank < facts.size(); ++rank)
         if (!facts[rank].is_null() && !store_->check({key("left", static_cast<int64_t>(rank))})) return false;
       return true;
     };
-    for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kSilentS;) std::this_thread::sleep_for(kLook);
+    for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kSilentS;)
+      std::this_thread::sleep_for(kLook);
     throw UserError(admission.why_not, admission.code);
   }
   Json admission;
   try {
-    const double patience_s = where_.timeout_s + kSilentS;   // rank 0 may have come as much later
+    const double patience_s = where_.timeout_s + kSilentS;  // rank 0 may have come as much later
     for (const auto began = Clock::now(); !store_->check({kAdmission}); std::this_thread::sleep_for(kLook))
-      if (seconds_since(began) > patience_s) throw UserError(fmt::format("rank 0 did not come within {:g} s (parallel.timeout)", patience_s), ExitCode::peer);
+      if (seconds_since(began) > patience_s)
+        throw UserError(fmt::format("rank 0 did not come within {:g} s (parallel.timeout)", patience_s),
+                        ExitCode::peer);
     admission = Json::parse(text(store_->get(kAdmission)));
     if (!admission.at("why_not").get<std::string>().empty()) store_->set(key("left", where_.position.rank), "1");
   } catch (const UserError&) {
     throw;
-  } catch (const std::exception& error) {   // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
     rank_0_is_gone(error);
   }
-  if (const auto why_not = admission.at("why_not").get<std::string>(); !why_not.empty()) throw PeerFailed(why_not, static_cast<ExitCode>(admission.at("code").get<int>()));
+  if (const auto why_not = admission.at("why_not").get<std::string>(); !why_not.empty())
+    throw PeerFailed(why_not, static_cast<ExitCode>(admission.at("code").get<int>()));
   return admission.at("facts").get<std::vector<Json>>();
 }
 
@@ -179,7 +199,7 @@ Job::~Job() {
       looked = Clock::now();
       before = now;
     }
-  } catch (const std::exception& error) {   // nobody is left to tell
+  } catch (const std::exception& error) {  // nobody is left to tell
     spdlog::debug("leaving the job: {}", error.what());
   }
 }
@@ -194,7 +214,8 @@ void Job::beat() {
       lock.lock();
       wake_.wait_for(lock, std::chrono::duration<double>(kBeatS), [&] { return leaving_; });
     }
-  } catch (const std::exception& error) {   // a thread boundary: the training thread notices by itself that rank 0 is gone
+  } catch (
+      const std::exception& error) {  // a thread boundary: the training thread notices by itself that rank 0 is gone
     spdlog::debug("heartbeat: {}", error.what());
   }
 }
@@ -220,14 +241,16 @@ void Job::at(const char* stage, int64_t steps) noexcept {
 }
 
 bool Job::tell_failure(ExitCode code, const std::string& message) {
-  const std::string told = Json{{"rank", where_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string told =
+      Json{{"rank", where_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(
+          -1, ' ', false, Json::error_handler_t::replace);
   try {
     return within(kSilentS, [store = asking_store_, told] {
       const bool first = store->add("failing", 1) == 1;
       if (first) store->set(kFailure, bytes(told));
       return first;
     });
-  } catch (const std::exception& error) {   // rank 0 is gone: nobody can be told
+  } catch (const std::exception& error) {  // rank 0 is gone: nobody can be told
     spdlog::debug("telling the others: {}", error.what());
     return true;
   }
@@ -243,47 +266,57 @@ void Job::explain(const LostRank& lost) {
   struct Answer {
     std::optional<std::string> failure;
     std::vector<Beat> before, now;
-    bool first = false;   ///< to say it
+    bool first = false;  ///< to say it
   };
   Answer answer;
   try {
-    answer = within(kSilentS + kFarewellS, [this, store = asking_store_] {   // `this` outlives it: whoever asks ends the process
-      Answer found;
-      store->set(key("asks", where_.position.rank), "1");   // whoever asks why is not the reason
-      found.before = beats(*store);
-      for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
-        if ((found.failure = failure(*store))) return found;
-      found.now = beats(*store);
-      found.first = store->add("explaining", 1) == 1;
-      return found;
-    });
-  } catch (const std::exception& error) {   // the store is gone, and with it the rank that served it
+    answer = within(
+        kSilentS + kFarewellS, [this, store = asking_store_] {  // `this` outlives it: whoever asks ends the process
+          Answer found;
+          store->set(key("asks", where_.position.rank), "1");  // whoever asks why is not the reason
+          found.before = beats(*store);
+          for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kLook))
+            if ((found.failure = failure(*store))) return found;
+          found.now = beats(*store);
+          found.first = store->add("explaining", 1) == 1;
+          return found;
+        });
+  } catch (const std::exception& error) {  // the store is gone, and with it the rank that served it
     rank_0_is_gone(error);
   }
   if (answer.failure) {
     const Json json = Json::parse(*answer.failure);
-    throw PeerFailed(fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()), static_cast<ExitCode>(json.at("code").get<int>()));
+    throw PeerFailed(
+        fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()),
+        static_cast<ExitCode>(json.at("code").get<int>()));
   }
-  std::vector<int64_t> silent, hanging;   // gone; or alive, and not in the exchange that the others wait in
+  std::vector<int64_t> silent, hanging;  // gone; or alive, and not in the exchange that the others wait in
   std::vector<std::string> where;
   for (size_t i = 0; i < answer.now.size(); ++i) {
     const Beat& each = answer.now[i];
-    if (!each.asks && (each.left || each.count == answer.before[i].count)) silent.push_back(each.rank);
-    else if (!each.asks && each.rank != where_.position.rank) hanging.push_back(each.rank);
+    if (!each.asks && (each.left || each.count == answer.before[i].count))
+      silent.push_back(each.rank);
+    else if (!each.asks && each.rank != where_.position.rank)
+      hanging.push_back(each.rank);
     where.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
   }
   const std::string sentence =
       silent.empty() && !hanging.empty()
-          ? fmt::format("{} {} alive and did not come to an exchange within {:g} s (parallel.timeout); the newest checkpoint stays as it is: {}", ranks_text(hanging),
-                        hanging.size() == 1 ? "is" : "are", where_.timeout_s, fmt::join(where, "; "))
-      : silent.empty() ? fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}", first_line(lost.words()), where_.timeout_s, fmt::join(where, "; "))
-                     : fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}", ranks_text(silent), silent.size() == 1 ? "is" : "are", fmt::join(where, "; "));
+          ? fmt::format(
+                "{} {} alive and did not come to an exchange within {:g} s (parallel.timeout); the newest checkpoint "
+                "stays as it is: {}",
+                ranks_text(hanging), hanging.size() == 1 ? "is" : "are", where_.timeout_s, fmt::join(where, "; "))
+      : silent.empty() ? fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}",
+                                     first_line(lost.words()), where_.timeout_s, fmt::join(where, "; "))
+                       : fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}",
+                                     ranks_text(silent), silent.size() == 1 ? "is" : "are", fmt::join(where, "; "));
   if (!answer.first) throw PeerFailed(sentence, ExitCode::peer);
   throw UserError(sentence, ExitCode::peer);
 }
 
 void Job::put(const std::string& key, const std::string& value) {
-  or_lost_rank([&] { within(where_.timeout_s, [store = store_, key, value] { store->set("text/" + key, bytes(value)); }); });
+  or_lost_rank(
+      [&] { within(where_.timeout_s, [store = store_, key, value] { store->set("text/" + key, bytes(value)); }); });
 }
 
 bool Job::has(const std::string& key) {
@@ -307,15 +340,21 @@ std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const N
   for (int64_t each = 0; each < where_.position.ranks; ++each) get(ready(each));
   const int rank = static_cast<int>(where_.position.rank), ranks = static_cast<int>(where_.position.ranks);
   const auto prefix = fmt::format("group/{}", communicators_++);
-  const auto store = [&](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_); };
+  const auto store = [&](const char* name) {
+    return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_);
+  };
   return or_lost_rank([&] {
     auto data = c10::make_intrusive<c10d::ProcessGroup>(store("data"), rank, ranks);
     const auto type = device.is_cpu() ? c10d::ProcessGroup::BackendType::GLOO : c10d::ProcessGroup::BackendType::NCCL;
-    data->setBackend(device.type(), type,
-                     device.is_cpu() ? make_gloo(store("data"), rank, ranks, address_, where_.timeout_s)
-                                     : make_nccl(store("data"), rank, ranks, {.timeout_s = where_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
+    data->setBackend(
+        device.type(), type,
+        device.is_cpu()
+            ? make_gloo(store("data"), rank, ranks, address_, where_.timeout_s)
+            : make_nccl(store("data"), rank, ranks,
+                        {.timeout_s = where_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
     data->setDefaultBackend(type);
-    return std::make_unique<C10dCommunicator>(where_.position, std::move(data), make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
+    return std::make_unique<C10dCommunicator>(where_.position, std::move(data),
+                                              make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
   });
 }
 

@@ -12,7 +12,8 @@ constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 /// Open MPI and MPICH give all of theirs or none.
 void require_whole(const LaunchVariables& variables, const LaunchClaim& claim, const char* names) {
   if (!claim.rank || !claim.ranks || !claim.local_rank || !claim.local_ranks)
-    variables.refuse(fmt::format("mpirun sets {} together, some are missing; start with mpirun itself, or unset these", names));
+    variables.refuse(
+        fmt::format("mpirun sets {} together, some are missing; start with mpirun itself, or unset these", names));
 }
 
 LaunchClaim read_mpich_claim(LaunchVariables& v) {
@@ -33,7 +34,7 @@ LaunchClaim read_torch_claim(LaunchVariables& v) {
                     .local_rank = v.number("LOCAL_RANK"),
                     .local_ranks = v.number("LOCAL_WORLD_SIZE", 1)};
   const auto id = v.text("TORCHELASTIC_RUN_ID");
-  if (id && *id != "none") claim.job = "torchrun-" + *id;   // "none" is what every job without an id has
+  if (id && *id != "none") claim.job = "torchrun-" + *id;  // "none" is what every job without an id has
   return claim;
 }
 
@@ -45,7 +46,9 @@ LaunchClaim read_mpi_claim(LaunchVariables& v, bool in_step) {
              .ranks = v.number("OMPI_COMM_WORLD_SIZE", 1),
              .local_rank = v.number("OMPI_COMM_WORLD_LOCAL_RANK"),
              .local_ranks = v.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)};
-    require_whole(v, claim, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE");
+    require_whole(
+        v, claim,
+        "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (v.has("MPI_LOCALRANKID") || (!in_step && (v.has("PMI_RANK") || v.has("PMI_SIZE")))) {
     claim = read_mpich_claim(v);
   }
@@ -59,14 +62,18 @@ LaunchClaim read_slurm_claim(LaunchVariables& v) {
   if (!v.has("SLURM_PROCID")) return {};
   const auto step = v.number("SLURM_STEP_ID");
   const auto tasks = v.number("SLURM_STEP_NUM_TASKS", 1);
-  LaunchClaim claim{.launcher = "srun", .rank = v.number("SLURM_PROCID"), .ranks = tasks ? tasks : v.number("SLURM_NTASKS", 1)};
+  LaunchClaim claim{
+      .launcher = "srun", .rank = v.number("SLURM_PROCID"), .ranks = tasks ? tasks : v.number("SLURM_NTASKS", 1)};
   if (step ? *step >= kFirstSpecialStep : !tasks) {
-    if (*claim.rank != 0) v.refuse("SLURM_PROCID is that of a task, but SLURM_STEP_ID is of none; start the tasks with srun");
+    if (*claim.rank != 0)
+      v.refuse("SLURM_PROCID is that of a task, but SLURM_STEP_ID is of none; start the tasks with srun");
     return {};
   }
   claim.local_rank = v.number("SLURM_LOCALID");
   if (!claim.ranks || !claim.local_rank)
-    v.refuse("srun sets SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID together, some are missing; start with srun itself, or unset these");
+    v.refuse(
+        "srun sets SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID together, some are missing; start with srun "
+        "itself, or unset these");
   claim.job = fmt::format("srun-{}-{}", v.text("SLURM_JOB_ID").value_or("0"), step.value_or(0));
   return claim;
 }
@@ -83,7 +90,9 @@ int64_t slurm_local_ranks(LaunchVariables& v, int64_t ranks) {
   auto nodes = v.number("SLURM_STEP_NUM_NODES", 1);
   if (!nodes) nodes = v.number("SLURM_NNODES", 1);
   if (ranks != 1 && nodes.value_or(0) != 1)
-    v.refuse("Slurm does not say how many tasks this machine has; set SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID as srun does");
+    v.refuse(
+        "Slurm does not say how many tasks this machine has; set SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID as srun "
+        "does");
   return ranks;
 }
 
@@ -97,7 +106,8 @@ std::string slurm_first_node(LaunchVariables& v) {
 int slurm_port(LaunchVariables& v) {
   const auto job = v.number("SLURM_JOB_ID"), step = v.number("SLURM_STEP_ID");
   if (!job) v.refuse("Slurm gives no job id to make a port of; set MASTER_PORT");
-  return static_cast<int>(15000 + (*job % 13000 + 131 * (step.value_or(0) % 13000)) % 13000);   // 131: few jobs that run together are as far apart
+  return static_cast<int>(15000 + (*job % 13000 + 131 * (step.value_or(0) % 13000)) %
+                                      13000);  // 131: few jobs that run together are as far apart
 }
 
 }  // namespace trainopt

@@ -8,13 +8,16 @@
 namespace trainopt {
 namespace {
 
-bool differ(const std::optional<int64_t>& left, const std::optional<int64_t>& right) { return left && right && *left != *right; }
+bool differ(const std::optional<int64_t>& left, const std::optional<int64_t>& right) {
+  return left && right && *left != *right;
+}
 bool disagree(const LaunchClaim& left, const LaunchClaim& right) {
-  return differ(left.rank, right.rank) || differ(left.ranks, right.ranks) || differ(left.local_rank, right.local_rank) ||
-         differ(left.local_ranks, right.local_ranks);
+  return differ(left.rank, right.rank) || differ(left.ranks, right.ranks) ||
+         differ(left.local_rank, right.local_rank) || differ(left.local_ranks, right.local_ranks);
 }
 
-/// Whether srun started the daemons of a launcher rather than the ranks: one task a machine, so never more tasks than ranks.
+/// Whether srun started the daemons of a launcher rather than the ranks: one task a machine, so never more tasks than
+/// ranks.
 bool starts_daemons(const LaunchClaim& slurm, const LaunchClaim& ranks) { return *slurm.ranks <= *ranks.ranks; }
 
 /// Whether an agent, itself started by something else, says that it started this process: torchrun gives its job an id.
@@ -27,24 +30,31 @@ bool fully_set(const LaunchClaim& torch) { return torch.rank && torch.ranks && t
 /// Of variables that scripts also set by hand. LOCAL_WORLD_SIZE may be missing where it can be known: on one machine.
 void complete_torch(LaunchClaim& torch, const LaunchVariables& variables) {
   if (!torch.rank || !torch.ranks || (*torch.ranks > 1 && !torch.local_rank))
-    variables.refuse("a launcher sets RANK, WORLD_SIZE and LOCAL_RANK together, some are missing; set all of them or none");
+    variables.refuse(
+        "a launcher sets RANK, WORLD_SIZE and LOCAL_RANK together, some are missing; set all of them or none");
   if (!torch.local_rank) torch.local_rank = 0;
   if (torch.local_ranks) return;
-  if (*torch.local_rank != *torch.rank) variables.refuse("set LOCAL_WORLD_SIZE, the ranks of this machine, where there are several machines");
+  if (*torch.local_rank != *torch.rank)
+    variables.refuse("set LOCAL_WORLD_SIZE, the ranks of this machine, where there are several machines");
   torch.local_ranks = torch.ranks;
 }
 
-/// What PMI's servers give beside the others must not say something else. srun is one; mpirun's processes may inherit PMI's from a task around them.
+/// What PMI's servers give beside the others must not say something else. srun is one; mpirun's processes may inherit
+/// PMI's from a task around them.
 void compare_pmi(const LaunchClaim& chosen, LaunchVariables& variables) {
   bool differs = differ(chosen.rank, variables.number("PMIX_RANK"));
-  if (chosen.launcher == "srun") differs |= differ(chosen.rank, variables.number("PMI_RANK")) || differ(chosen.ranks, variables.number("PMI_SIZE"));
-  if (differs) variables.refuse(fmt::format("the variables of {} and of PMI contradict each other; start the ranks with one launcher", chosen.launcher));
+  if (chosen.launcher == "srun")
+    differs |= differ(chosen.rank, variables.number("PMI_RANK")) || differ(chosen.ranks, variables.number("PMI_SIZE"));
+  if (differs)
+    variables.refuse(fmt::format(
+        "the variables of {} and of PMI contradict each other; start the ranks with one launcher", chosen.launcher));
 }
 
 /// mpirun's, or srun's where mpirun says nothing.
 LaunchClaim choose_system_claim(const LaunchClaim& mpi, const LaunchClaim& slurm, const LaunchVariables& variables) {
   if (!mpi.any()) return slurm;
-  if (slurm.any() && (differ(mpi.rank, slurm.rank) || differ(mpi.ranks, slurm.ranks)) && (!starts_daemons(slurm, mpi) || *slurm.local_rank != 0))
+  if (slurm.any() && (differ(mpi.rank, slurm.rank) || differ(mpi.ranks, slurm.ranks)) &&
+      (!starts_daemons(slurm, mpi) || *slurm.local_rank != 0))
     variables.refuse("the variables of mpirun and of srun contradict each other; start the ranks with one of them");
   return mpi;
 }
@@ -54,32 +64,40 @@ LaunchClaim choose(LaunchVariables& variables) {
   const LaunchClaim slurm = read_slurm_claim(variables);
   const LaunchClaim mpi = read_mpi_claim(variables, slurm.any());
   LaunchClaim system = choose_system_claim(mpi, slurm, variables);
-  // One mpirun process a machine cannot be told from ranks, so of agents under mpirun only our own, alone there, is taken for one.
+  // One mpirun process a machine cannot be told from ranks, so of agents under mpirun only our own, alone there, is
+  // taken for one.
   const bool may_be_above = system.launcher == "srun" || (torch.launcher == kOwnLauncher && system.ranks == 1);
-  const bool above_system = may_be_above && (names_agent(torch, variables) || (fully_set(torch) && disagree(torch, system)));
+  const bool above_system =
+      may_be_above && (names_agent(torch, variables) || (fully_set(torch) && disagree(torch, system)));
   if (!system.any() || above_system) {
     if (!torch.any()) {
-      if (variables.number("PMIX_RANK")) variables.refuse("PMIX_RANK does not say how many ranks there are; start with mpirun, srun or torchrun");
+      if (variables.number("PMIX_RANK"))
+        variables.refuse("PMIX_RANK does not say how many ranks there are; start with mpirun, srun or torchrun");
       return {};
     }
-    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1) return {};   // a bare WORLD_SIZE=1
+    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1) return {};  // a bare WORLD_SIZE=1
     complete_torch(torch, variables);
     if (!above_system)
       compare_pmi(torch, variables);
     else if (!starts_daemons(system, torch))
-      variables.refuse(fmt::format("{} started more processes than there are ranks; start one torchrun or trainopt launch a machine", system.launcher));
+      variables.refuse(
+          fmt::format("{} started more processes than there are ranks; start one torchrun or trainopt launch a machine",
+                      system.launcher));
     return torch;
   }
   if (system.launcher == "srun") system.local_ranks = slurm_local_ranks(variables, *system.ranks);
   compare_pmi(system, variables);
   if (disagree(torch, system))
-    variables.refuse(fmt::format("the variables of {} and those that torchrun sets contradict each other; start the ranks with one launcher", system.launcher));
+    variables.refuse(fmt::format(
+        "the variables of {} and those that torchrun sets contradict each other; start the ranks with one launcher",
+        system.launcher));
   return system;
 }
 
 void check_position(const RankPosition& position, const LaunchVariables& variables) {
   if (position.rank >= position.ranks) variables.refuse("the rank must be less than the number of ranks");
-  if (position.local_rank >= position.local_ranks) variables.refuse("the rank on this machine must be less than the number of ranks on this machine");
+  if (position.local_rank >= position.local_ranks)
+    variables.refuse("the rank on this machine must be less than the number of ranks on this machine");
   if (position.local_ranks > position.ranks) variables.refuse("this machine cannot have more ranks than the job has");
 }
 
@@ -92,10 +110,13 @@ void find_master(Launch& launch, LaunchVariables& variables) {
     if (!address) address = slurm_first_node(variables);
     if (!port) port = slurm_port(variables);
   }
-  if (launch.position.ranks > 1 && address.has_value() != port.has_value()) variables.refuse("MASTER_ADDR and MASTER_PORT go together; set both or neither");
+  if (launch.position.ranks > 1 && address.has_value() != port.has_value())
+    variables.refuse("MASTER_ADDR and MASTER_PORT go together; set both or neither");
   if (needed && !address) {
     if (launch.launcher == "mpirun")
-      variables.refuse("mpirun on several machines does not say where rank 0 is; add -x MASTER_ADDR=HOST -x MASTER_PORT=PORT (MPICH: -genv MASTER_ADDR HOST ...)");
+      variables.refuse(
+          "mpirun on several machines does not say where rank 0 is; add -x MASTER_ADDR=HOST -x MASTER_PORT=PORT "
+          "(MPICH: -genv MASTER_ADDR HOST ...)");
     variables.refuse("ranks on several machines need to know where rank 0 is; set MASTER_ADDR and MASTER_PORT");
   }
   if (!address || !port) return;
@@ -104,7 +125,10 @@ void find_master(Launch& launch, LaunchVariables& variables) {
 }
 
 std::string fit_for_a_file_name(std::string job) {
-  const auto is_unfit = [](char c) { return !((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_' || c == '.'); };
+  const auto is_unfit = [](char c) {
+    return !((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_' ||
+             c == '.');
+  };
   std::replace_if(job.begin(), job.end(), is_unfit, '_');
   return job.substr(0, 100);
 }
@@ -113,7 +137,8 @@ std::string fit_for_a_file_name(std::string job) {
 std::string notice_of_unused_tasks(LaunchVariables& variables) {
   const auto tasks = variables.has("SLURM_JOB_ID") ? variables.number("SLURM_NTASKS") : std::nullopt;
   if (tasks.value_or(1) <= 1) return "";
-  return fmt::format("this is one rank although Slurm allots {} tasks: put srun before the command to start as many ranks", *tasks);
+  return fmt::format(
+      "this is one rank although Slurm allots {} tasks: put srun before the command to start as many ranks", *tasks);
 }
 
 }  // namespace
@@ -128,7 +153,8 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
     launch.job = fit_for_a_file_name(chosen.job);
     check_position(launch.position, variables);
     find_master(launch, variables);
-    launch.launcher_serves_store = chosen.launcher == "torchrun" && launch.master_address && variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    launch.launcher_serves_store = chosen.launcher == "torchrun" && launch.master_address &&
+                                   variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   } else {
     launch.notice = notice_of_unused_tasks(variables);
   }

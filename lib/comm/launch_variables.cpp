@@ -9,7 +9,8 @@ namespace trainopt {
 
 std::optional<int64_t> parse_count(std::string_view text) {
   int64_t number = 0;
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos)
+    return std::nullopt;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
@@ -19,7 +20,8 @@ std::optional<std::string> LaunchVariables::text(const std::string& name) {
   if (found == environment_.end()) return std::nullopt;
   const std::string shown = name + "=" + found->second;
   if (std::find(read_.begin(), read_.end(), shown) == read_.end()) read_.push_back(shown);
-  if (found->second.empty()) refuse(fmt::format("{} of the launcher is set to nothing; give it a value or unset it", name));
+  if (found->second.empty())
+    refuse(fmt::format("{} of the launcher is set to nothing; give it a value or unset it", name));
   return found->second;
 }
 
@@ -27,7 +29,8 @@ std::optional<int64_t> LaunchVariables::number(const std::string& name, int64_t 
   const auto value = text(name);
   if (!value) return std::nullopt;
   const auto number = parse_count(*value);
-  if (!number || *number < least) refuse(fmt::format("{} of the launcher must be a whole number of at least {}", name, least));
+  if (!number || *number < least)
+    refuse(fmt::format("{} of the launcher must be a whole number of at least {}", name, least));
   return number;
 }
 

@@ -17,7 +17,11 @@ constexpr size_t kLongestLine = 1 << 20;
 }  // namespace
 
 LineRelay::LineRelay(LineRelay&& other) noexcept
-    : from_(std::exchange(other.from_, -1)), to_(other.to_), prefix_(std::move(other.prefix_)), waiting_(std::move(other.waiting_)), leaving_(std::move(other.leaving_)) {}
+    : from_(std::exchange(other.from_, -1)),
+      to_(other.to_),
+      prefix_(std::move(other.prefix_)),
+      waiting_(std::move(other.waiting_)),
+      leaving_(std::move(other.leaving_)) {}
 
 LineRelay::~LineRelay() {
   if (from_ >= 0) ::close(from_);
@@ -25,7 +29,8 @@ LineRelay::~LineRelay() {
 
 void LineRelay::pass_on(bool all) {
   size_t begin = 0;
-  for (size_t end; (end = waiting_.find('\n', begin)) != std::string::npos; begin = end + 1) leaving_.append(prefix_).append(waiting_, begin, end + 1 - begin);
+  for (size_t end; (end = waiting_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    leaving_.append(prefix_).append(waiting_, begin, end + 1 - begin);
   waiting_.erase(0, begin);
   if (!waiting_.empty() && (all || waiting_.size() >= kLongestLine)) {
     leaving_.append(prefix_).append(waiting_).append("\n");
@@ -41,9 +46,12 @@ void LineRelay::leave() {
     pollfd writable{to_, POLLOUT, 0};
     if (::poll(&writable, 1, 0) <= 0) break;
     const ssize_t count = ::write(to_, leaving_.data() + gone, std::min<size_t>(leaving_.size() - gone, PIPE_BUF));
-    if (count >= 0) gone += static_cast<size_t>(count);
-    else if (errno == EAGAIN) break;
-    else if (errno != EINTR) gone = leaving_.size();   // a reader that went away ends no training: its lines are lost
+    if (count >= 0)
+      gone += static_cast<size_t>(count);
+    else if (errno == EAGAIN)
+      break;
+    else if (errno != EINTR)
+      gone = leaving_.size();  // a reader that went away ends no training: its lines are lost
   }
   leaving_.erase(0, gone);
 }

@@ -1,4 +1,5 @@
-// Whole lines from a pipe to one of our own streams, each with a prefix, so that the lines of several processes do not mix.
+// Whole lines from a pipe to one of our own streams, each with a prefix, so that the lines of several processes do not
+// mix.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ class LineRelay {
   int stream() const { return to_; }
   /// Our stream takes no more for now: until it does, nothing is read, and who writes to the pipe waits in the end.
   bool stalled() const { return !leaving_.empty(); }
-  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits. Whether nothing is left to do for now.
+  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits. Whether nothing is
+  /// left to do for now.
   bool pump();
   /// Gives up what our stream does not take.
   void drop() { leaving_.clear(); }
@@ -30,7 +32,7 @@ class LineRelay {
   void leave();
 
   int from_, to_;
-  std::string prefix_, waiting_, leaving_;   // leaving_: whole lines on their way out
+  std::string prefix_, waiting_, leaving_;  // leaving_: whole lines on their way out
 };
 
 }  // namespace trainopt

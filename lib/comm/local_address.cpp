@@ -13,9 +13,12 @@ namespace trainopt {
 
 std::string local_address_towards(const std::string& host, int port) {
   addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;   // connecting it only chooses a route
+  hints.ai_socktype = SOCK_DGRAM;  // connecting it only chooses a route
   const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (problem != 0) throw UserError(fmt::format("MASTER_ADDR is not a machine that can be found: {}; {}", host, ::gai_strerror(problem)), ExitCode::peer);
+  if (problem != 0)
+    throw UserError(
+        fmt::format("MASTER_ADDR is not a machine that can be found: {}; {}", host, ::gai_strerror(problem)),
+        ExitCode::peer);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(list, &::freeaddrinfo);
   for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
     const int fd = ::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, 0);
@@ -23,8 +26,10 @@ std::string local_address_towards(const std::string& host, int port) {
     sockaddr_storage own{};
     socklen_t length = sizeof own;
     char text[NI_MAXHOST];
-    const bool found = ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-                       ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
+    const bool found =
+        ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
     ::close(fd);
     if (found) return text;
   }

@@ -23,7 +23,7 @@ namespace {
 constexpr double kReaderPatienceS = 1;
 
 struct Ending {
-  int rank, status;   // as waitpid() tells it
+  int rank, status;  // as waitpid() tells it
   int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::peer); }
   /// The signal that ended it, or that it says it stopped for; 0: none.
   int signal() const { return WIFSIGNALED(status) ? WTERMSIG(status) : std::max(0, WEXITSTATUS(status) - 128); }
@@ -31,7 +31,8 @@ struct Ending {
     if (WIFEXITED(status)) return fmt::format("rank {} ended with exit code {}", rank, WEXITSTATUS(status));
     return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   }
-  /// Of several that are found at once: a rank that was killed or says what it failed of comes before one that lost a peer by it.
+  /// Of several that are found at once: a rank that was killed or says what it failed of comes before one that lost a
+  /// peer by it.
   int order() const { return WIFSIGNALED(status) ? 0 : exit_code() != static_cast<int>(ExitCode::peer) ? 1 : 2; }
 };
 
@@ -61,7 +62,9 @@ class Supervisor {
       pass_on_signals();
     }
     if (failed_) {
-      const char* others = spec_.count == 1 ? "" : others_were_ended_ ? "; the others were ended" : "; the others ended too";
+      const char* others = spec_.count == 1     ? ""
+                           : others_were_ended_ ? "; the others were ended"
+                                                : "; the others ended too";
       std::fprintf(stderr, "trainopt: %s%s\n", failed_->text().c_str(), others);
       return failed_->exit_code();
     }
@@ -74,8 +77,8 @@ class Supervisor {
     for (auto& rank : ranks_) all.insert(all.end(), {&rank.output(), &rank.errors()});
     return all;
   }
-  /// Whether nothing is left for now. A reader that does not read holds up the ranks, as it would without us; not their end: once they were
-  /// told to stop, what nobody takes is lost.
+  /// Whether nothing is left for now. A reader that does not read holds up the ranks, as it would without us; not their
+  /// end: once they were told to stop, what nobody takes is lost.
   bool pump() {
     bool done = true;
     for (LineRelay* relay : relays()) {
@@ -87,12 +90,14 @@ class Supervisor {
 
   void wait() {
     std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
-    for (const LineRelay* relay : relays()) sources.push_back(relay->stalled() ? pollfd{relay->stream(), POLLOUT, 0} : pollfd{relay->descriptor(), POLLIN, 0});
+    for (const LineRelay* relay : relays())
+      sources.push_back(relay->stalled() ? pollfd{relay->stream(), POLLOUT, 0}
+                                         : pollfd{relay->descriptor(), POLLIN, 0});
     int timeout_ms = -1;
     if (deadline_) {
       timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));
     }
-    if (told_) timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);   // a stalled reader makes no event
+    if (told_) timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);  // a stalled reader makes no event
     ::poll(sources.data(), sources.size(), timeout_ms);
   }
 
@@ -100,7 +105,7 @@ class Supervisor {
     while (const auto number = signals_.next()) {
       if (*number == SIGCHLD) continue;
       passed_on_.insert(*number);
-      if (*number != SIGUSR2) told_ = Clock::now();   // USR2 asks for a checkpoint, not for the end
+      if (*number != SIGUSR2) told_ = Clock::now();  // USR2 asks for a checkpoint, not for the end
       for (const auto& rank : ranks_) rank.signal(*number);
     }
   }
@@ -114,10 +119,11 @@ class Supervisor {
       if (!passed_on_.contains(ending.signal()))
         failures.push_back(ending);
       else if (stopped_by_ == 0)
-        stopped_by_ = ending.signal();   // the others may take their time: rank 0 may be saving
+        stopped_by_ = ending.signal();  // the others may take their time: rank 0 may be saving
     }
     if (failed_ || failures.empty()) return;
-    failed_ = *std::min_element(failures.begin(), failures.end(), [](const Ending& a, const Ending& b) { return a.order() < b.order(); });
+    failed_ = *std::min_element(failures.begin(), failures.end(),
+                                [](const Ending& a, const Ending& b) { return a.order() < b.order(); });
     deadline_ = after(spec_.patience_s);
   }
 
@@ -134,27 +140,28 @@ class Supervisor {
   }
 
   const LocalRanks& spec_;
-  HeldSignals signals_;   // before the ranks: none of them ends unseen
+  HeldSignals signals_;  // before the ranks: none of them ends unseen
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
-  std::optional<Clock::time_point> told_;       // to stop
+  std::optional<Clock::time_point> told_;  // to stop
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;
-  std::optional<Clock::time_point> deadline_;   // of the next step towards the end of the others
+  std::optional<Clock::time_point> deadline_;  // of the next step towards the end of the others
 };
 
 }  // namespace
 
 int run_local_ranks(const LocalRanks& spec) {
-  TRAINOPT_CHECK(spec.count > 0 && spec.nodes > 0 && spec.node_rank >= 0 && spec.node_rank < spec.nodes && !spec.command.empty());
+  TRAINOPT_CHECK(spec.count > 0 && spec.nodes > 0 && spec.node_rank >= 0 && spec.node_rank < spec.nodes &&
+                 !spec.command.empty());
   TRAINOPT_CHECK(spec.nodes == 1 || !spec.master_address.empty());
   LocalRanks complete = spec;
   if (complete.master_address.empty()) {
     complete.master_address = "127.0.0.1";
     complete.master_port = free_local_port();
   }
-  std::fflush(stdout);   // the ranks' lines do not go through it
+  std::fflush(stdout);  // the ranks' lines do not go through it
   return Supervisor(complete).run();
 }
 
@@ -165,10 +172,14 @@ int free_local_port() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool found = descriptor >= 0 && ::bind(descriptor, generic, size) == 0 && ::getsockname(descriptor, generic, &size) == 0;
+  const bool found =
+      descriptor >= 0 && ::bind(descriptor, generic, size) == 0 && ::getsockname(descriptor, generic, &size) == 0;
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
-  if (!found) throw UserError(fmt::format("cannot find a free port of 127.0.0.1 for rank 0; name one with --rendezvous: {}", std::strerror(reason)), ExitCode::peer);
+  if (!found)
+    throw UserError(fmt::format("cannot find a free port of 127.0.0.1 for rank 0; name one with --rendezvous: {}",
+                                std::strerror(reason)),
+                    ExitCode::peer);
   return ntohs(address.sin_port);
 }
 

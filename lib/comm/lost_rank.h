@@ -1,4 +1,5 @@
-// What c10d throws when a rank is gone or silent becomes one kind of error. Who it was is known to the job's membership.
+// What c10d throws when a rank is gone or silent becomes one kind of error. Who it was is known to the job's
+// membership.
 #pragma once
 
 #include "base/error.h"
@@ -8,7 +9,9 @@ namespace trainopt {
 class LostRank : public UserError {
  public:
   /// `what`: the library's own words, for the log.
-  explicit LostRank(std::string what) : UserError("another rank is gone, or silent for longer than parallel.timeout", ExitCode::peer), words_(std::move(what)) {}
+  explicit LostRank(std::string what)
+      : UserError("another rank is gone, or silent for longer than parallel.timeout", ExitCode::peer),
+        words_(std::move(what)) {}
   const std::string& words() const { return words_; }
 
  private:
@@ -22,7 +25,7 @@ auto or_lost_rank(Call call) {
     return call();
   } catch (const LostRank&) {
     throw;
-  } catch (const std::exception& error) {   // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
     throw LostRank(error.what());
   }
 }

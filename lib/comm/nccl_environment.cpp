@@ -5,7 +5,9 @@
 namespace trainopt {
 
 std::map<std::string, std::string> nccl_environment(const ParallelConfig& config) {
-  std::map<std::string, std::string> all{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"}, {"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"}};
+  std::map<std::string, std::string> all{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                                         {"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"},
+                                         {"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"}};
   const NcclConfig& nccl = config.nccl;
   if (nccl.algo) all["NCCL_ALGO"] = *nccl.algo;
   if (nccl.proto) all["NCCL_PROTO"] = *nccl.proto;
@@ -14,7 +16,8 @@ std::map<std::string, std::string> nccl_environment(const ParallelConfig& config
 }
 
 void set_nccl_trace_folder(const std::filesystem::path& run_dir) {
-  ::setenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", (std::filesystem::absolute(run_dir) / "nccl-trace-rank").c_str(), /*overwrite=*/0);   // the rank follows
+  ::setenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", (std::filesystem::absolute(run_dir) / "nccl-trace-rank").c_str(),
+           /*overwrite=*/0);  // the rank follows
 }
 
 }  // namespace trainopt

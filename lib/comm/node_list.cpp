@@ -10,7 +10,8 @@ namespace {
 constexpr size_t kMostNodes = 100000;
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw UserError(fmt::format("this is not a list as Slurm writes them; set MASTER_ADDR and MASTER_PORT to do without it: {}", text));
+  throw UserError(fmt::format(
+      "this is not a list as Slurm writes them; set MASTER_ADDR and MASTER_PORT to do without it: {}", text));
 }
 
 /// At commas outside brackets.
@@ -35,7 +36,8 @@ std::vector<std::string> split(const std::string& text, const std::string& whole
 void add_range(const std::string& range, const std::string& whole, std::vector<std::string>& numbers) {
   const size_t dash = range.find('-');
   const std::string first = range.substr(0, dash);
-  const auto from = parse_count(first), to = dash == std::string::npos ? from : parse_count(std::string_view(range).substr(dash + 1));
+  const auto from = parse_count(first),
+             to = dash == std::string::npos ? from : parse_count(std::string_view(range).substr(dash + 1));
   if (!from || !to || *to < *from || static_cast<size_t>(*to - *from) >= kMostNodes) refuse(whole);
   for (int64_t number = *from; number <= *to; ++number) numbers.push_back(fmt::format("{:0{}}", number, first.size()));
 }
@@ -73,7 +75,8 @@ std::vector<int64_t> expand_task_counts(const std::string& text) {
     const bool repeated = open != std::string::npos;
     if (repeated && part.back() != ')') refuse(text);
     const auto count = parse_count(std::string_view(part).substr(0, open));
-    const auto times = repeated ? parse_count(std::string_view(part).substr(open + 2, part.size() - open - 3)) : std::optional<int64_t>(1);
+    const auto times = repeated ? parse_count(std::string_view(part).substr(open + 2, part.size() - open - 3))
+                                : std::optional<int64_t>(1);
     if (!count || !times || counts.size() + static_cast<size_t>(*times) > kMostNodes) refuse(text);
     counts.insert(counts.end(), static_cast<size_t>(*times), *count);
   }

@@ -7,7 +7,8 @@
 
 namespace trainopt {
 
-/// "node[003-005,009],gpu1" → node003 node004 node005 node009 gpu1; several brackets in a name multiply. Throws UserError for anything else.
+/// "node[003-005,009],gpu1" → node003 node004 node005 node009 gpu1; several brackets in a name multiply. Throws
+/// UserError for anything else.
 std::vector<std::string> expand_node_list(const std::string& text);
 
 /// "2(x3),1" → 2 2 2 1: how many tasks each node has. Throws UserError for anything else.

@@ -20,7 +20,8 @@ struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
     // Close-on-exec: otherwise a rank would hold the pipes of those before it open, and their end would never be seen.
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw UserError(fmt::format("cannot make a pipe for a rank: {}", std::strerror(errno)), ExitCode::bug);
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+      throw UserError(fmt::format("cannot make a pipe for a rank: {}", std::strerror(errno)), ExitCode::bug);
     read_end = ends[0];
     write_end = ends[1];
   }
@@ -57,13 +58,17 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-/// In the child: from fork to the new program, only calls that are safe there. Ends with the reason in `status` if there is no new program.
-[[noreturn]] void become(char* const* command, char* const* variables, const sigset_t& mask, pid_t launcher, int output, int errors, int status) {
-  ::setpgid(0, 0);   // else a terminal's Ctrl-C would reach it twice: by itself and passed on
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);   // not TERM: whoever lost its launcher must not go on, and a checkpoint is whole at any moment
-  if (::getppid() != launcher) ::_exit(1);   // the launcher ended before the line above
+/// In the child: from fork to the new program, only calls that are safe there. Ends with the reason in `status` if
+/// there is no new program.
+[[noreturn]] void become(char* const* command, char* const* variables, const sigset_t& mask, pid_t launcher, int output,
+                         int errors, int status) {
+  ::setpgid(0, 0);  // else a terminal's Ctrl-C would reach it twice: by itself and passed on
+  ::prctl(PR_SET_PDEATHSIG,
+          SIGKILL);  // not TERM: whoever lost its launcher must not go on, and a checkpoint is whole at any moment
+  if (::getppid() != launcher) ::_exit(1);  // the launcher ended before the line above
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const bool connected = ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
+  const bool connected =
+      ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGCHLD, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -73,27 +78,35 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   ::_exit(127);
 }
 
-std::string prefix_of(const LocalRanks& spec, int rank) { return spec.nodes * spec.count > 1 ? fmt::format("[{}] ", rank) : ""; }
+std::string prefix_of(const LocalRanks& spec, int rank) {
+  return spec.nodes * spec.count > 1 ? fmt::format("[{}] ", rank) : "";
+}
 
 }  // namespace
 
-RankProcess::RankProcess(const LocalRanks& spec, int local_rank, const sigset_t& mask) : rank_(spec.node_rank * spec.count + local_rank) {
+RankProcess::RankProcess(const LocalRanks& spec, int local_rank, const sigset_t& mask)
+    : rank_(spec.node_rank * spec.count + local_rank) {
   Pipe output, errors, status;
   auto words = spec.command;
   auto variables = variables_of(spec, local_rank);
   const auto word_pointers = pointers(words), variable_pointers = pointers(variables);
   const pid_t launcher = ::getpid();
   process_ = ::fork();
-  if (process_ < 0) throw UserError(fmt::format("cannot start rank {}: {}", rank_, std::strerror(errno)), ExitCode::bug);
-  if (process_ == 0) become(word_pointers.data(), variable_pointers.data(), mask, launcher, output.write_end, errors.write_end, status.write_end);
-  ::setpgid(process_, process_);   // whichever of the two comes first
+  if (process_ < 0)
+    throw UserError(fmt::format("cannot start rank {}: {}", rank_, std::strerror(errno)), ExitCode::bug);
+  if (process_ == 0)
+    become(word_pointers.data(), variable_pointers.data(), mask, launcher, output.write_end, errors.write_end,
+           status.write_end);
+  ::setpgid(process_, process_);  // whichever of the two comes first
   ::close(std::exchange(status.write_end, -1));
   int reason = 0;
   ssize_t count = 0;
-  while ((count = ::read(status.read_end, &reason, sizeof reason)) < 0 && errno == EINTR) {}
+  while ((count = ::read(status.read_end, &reason, sizeof reason)) < 0 && errno == EINTR) {
+  }
   if (count > 0) {
     ::waitpid(std::exchange(process_, -1), nullptr, 0);
-    throw UserError(fmt::format("cannot start rank {}: {}: {}", rank_, std::strerror(reason), spec.command.front()), ExitCode::bug);
+    throw UserError(fmt::format("cannot start rank {}: {}: {}", rank_, std::strerror(reason), spec.command.front()),
+                    ExitCode::bug);
   }
   output_.emplace(output.take_read_end(), STDOUT_FILENO, prefix_of(spec, rank_));
   errors_.emplace(errors.take_read_end(), STDERR_FILENO, prefix_of(spec, rank_));
@@ -102,11 +115,15 @@ RankProcess::RankProcess(const LocalRanks& spec, int local_rank, const sigset_t&
 RankProcess::~RankProcess() {
   if (!running()) return;
   signal_group(SIGKILL);
-  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 RankProcess::RankProcess(RankProcess&& other) noexcept
-    : rank_(other.rank_), output_(std::move(other.output_)), errors_(std::move(other.errors_)), process_(std::exchange(other.process_, -1)) {}
+    : rank_(other.rank_),
+      output_(std::move(other.output_)),
+      errors_(std::move(other.errors_)),
+      process_(std::exchange(other.process_, -1)) {}
 
 std::optional<int> RankProcess::reap() {
   int status = 0;

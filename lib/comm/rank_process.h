@@ -32,7 +32,7 @@ class RankProcess {
 
  private:
   int rank_;
-  std::optional<LineRelay> output_, errors_;   // always there once it was started
+  std::optional<LineRelay> output_, errors_;  // always there once it was started
   pid_t process_ = -1;
 };
 

@@ -18,7 +18,9 @@ constexpr const char* kLocalAddress = "127.0.0.1";
 
 [[noreturn]] void fail(const std::string& sentence) { throw UserError(sentence, ExitCode::peer); }
 
-std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)); }
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
 
 c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, double timeout_s) {
   c10d::TCPStoreOptions options;
@@ -28,11 +30,12 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, d
   options.timeout = milliseconds(timeout_s);
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
-  } catch (const std::exception& error) {   // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
     const std::string words = error.what();
     fail(words.find("EADDRINUSE") != std::string::npos || words.find("in use") != std::string::npos
              ? fmt::format("the port is in use; give another MASTER_PORT: {}", port)
-             : fmt::format("rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; is this the machine they name? {}:{}", address, port));
+             : fmt::format("rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; is this the machine they name? {}:{}",
+                           address, port));
   }
 }
 
@@ -44,12 +47,16 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   try {
     // c10d's own time-out is not for a server that accepts and then says nothing.
     return within(timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
-  } catch (const std::exception&) {   // named recovery: c10d has no type for it
-    fail(fmt::format("rank 0 was not to be reached within {:g} s; is it running, and are MASTER_ADDR and MASTER_PORT right? {}:{}", timeout_s, address, port));
+  } catch (const std::exception&) {  // named recovery: c10d has no type for it
+    fail(fmt::format(
+        "rank 0 was not to be reached within {:g} s; is it running, and are MASTER_ADDR and MASTER_PORT right? {}:{}",
+        timeout_s, address, port));
   }
 }
 
-std::filesystem::path port_file(const MeetingPoint& where) { return where.port_folder / fmt::format("trainopt-port-{}", where.job); }
+std::filesystem::path port_file(const MeetingPoint& where) {
+  return where.port_folder / fmt::format("trainopt-port-{}", where.job);
+}
 
 /// Rank 0 takes a free port and writes it down.
 c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
@@ -72,9 +79,12 @@ c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
 
 c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where) {
   c10::intrusive_ptr<c10d::Store> store;
-  if (!where.address) store = meet_by_file(where);
-  else if (where.position.is_first() && !where.served_elsewhere) store = serve(*where.address, where.port, where.timeout_s);
-  else store = join(*where.address, where.port, where.timeout_s);
+  if (!where.address)
+    store = meet_by_file(where);
+  else if (where.position.is_first() && !where.served_elsewhere)
+    store = serve(*where.address, where.port, where.timeout_s);
+  else
+    store = join(*where.address, where.port, where.timeout_s);
   return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + where.job, store);
 }
 

@@ -13,15 +13,17 @@ namespace trainopt {
 
 struct MeetingPoint {
   RankPosition position;
-  std::optional<std::string> address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
-  int port = 0;                         ///< with an address
-  bool served_elsewhere = false;        ///< the launcher serves the store at this port (torchrun)
-  std::string job;                      ///< names the job among those of this machine and of this store
-  std::filesystem::path port_folder;    ///< for the file
+  std::optional<std::string>
+      address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
+  int port = 0;  ///< with an address
+  bool served_elsewhere = false;      ///< the launcher serves the store at this port (torchrun)
+  std::string job;                    ///< names the job among those of this machine and of this store
+  std::filesystem::path port_folder;  ///< for the file
   double timeout_s = 600;
 };
 
-/// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear in time.
+/// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear
+/// in time.
 c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where);
 
 }  // namespace trainopt

@@ -3,24 +3,36 @@
 namespace trainopt {
 
 ShardingCosts sharding_costs(ShardingStrategy strategy, const ShardedModel& model) {
-  const double n = static_cast<double>(model.ranks), share = (n - 1) / n, micros = static_cast<double>(model.micro_batches);
-  const double weights = 4.0 * static_cast<double>(model.parameters), states = weights * static_cast<double>(model.states);
+  const double n = static_cast<double>(model.ranks), share = (n - 1) / n,
+               micros = static_cast<double>(model.micro_batches);
+  const double weights = 4.0 * static_cast<double>(model.parameters),
+               states = weights * static_cast<double>(model.states);
   const double wire = static_cast<double>(model.wire_bytes_each * model.parameters);
   switch (strategy) {
-    case ShardingStrategy::none: return {2 * wire * share, weights, weights + (model.late_updates ? wire : 0), states};   // one all-reduce
-    case ShardingStrategy::zero1: return {(wire + weights) * share, weights, weights, states / n};               // reduce-scatter, all-gather
-    case ShardingStrategy::zero2: return {(micros * wire + weights) * share, weights, weights / n, states / n};  // gradients of each micro-batch are given away
-    case ShardingStrategy::zero3: return {micros * (wire + 2 * weights) * share, weights / n, weights / n, states / n};   // weights come for forward and for backward
+    case ShardingStrategy::none:
+      return {2 * wire * share, weights, weights + (model.late_updates ? wire : 0), states};  // one all-reduce
+    case ShardingStrategy::zero1:
+      return {(wire + weights) * share, weights, weights, states / n};  // reduce-scatter, all-gather
+    case ShardingStrategy::zero2:
+      return {(micros * wire + weights) * share, weights, weights / n,
+              states / n};  // gradients of each micro-batch are given away
+    case ShardingStrategy::zero3:
+      return {micros * (wire + 2 * weights) * share, weights / n, weights / n,
+              states / n};  // weights come for forward and for backward
   }
   return {};
 }
 
 std::string strategy_name(ShardingStrategy strategy) {
   switch (strategy) {
-    case ShardingStrategy::none: return "DDP";
-    case ShardingStrategy::zero1: return "ZeRO-1";
-    case ShardingStrategy::zero2: return "ZeRO-2";
-    case ShardingStrategy::zero3: return "ZeRO-3";
+    case ShardingStrategy::none:
+      return "DDP";
+    case ShardingStrategy::zero1:
+      return "ZeRO-1";
+    case ShardingStrategy::zero2:
+      return "ZeRO-2";
+    case ShardingStrategy::zero3:
+      return "ZeRO-3";
   }
   return "";
 }

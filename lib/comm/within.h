@@ -9,14 +9,15 @@
 
 namespace trainopt {
 
-/// What `call` gives or throws, if it does within so many seconds. Otherwise throws LostRank; the call goes on on a thread of its own, so it must
-/// own what it uses.
+/// What `call` gives or throws, if it does within so many seconds. Otherwise throws LostRank; the call goes on on a
+/// thread of its own, so it must own what it uses.
 template <class Call>
 auto within(double seconds, Call call) {
   std::packaged_task<decltype(call())()> task(std::move(call));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
-  if (result.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) throw LostRank("rank 0 does not answer");
+  if (result.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
+    throw LostRank("rank 0 does not answer");
   return result.get();
 }
 

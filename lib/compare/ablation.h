@@ -13,11 +13,11 @@ namespace trainopt {
 
 /// A measured ratio of throughputs, or why there is none.
 struct Gain {
-  std::optional<double> ratio;           ///< above 1: faster with the switch
+  std::optional<double> ratio;  ///< above 1: faster with the switch
   std::optional<Interval> interval;
   Verdict verdict = Verdict::inconclusive;
   int64_t blocks = 0;
-  std::string reason;                    ///< why it was not measured: refused, out of memory, no time left
+  std::string reason;  ///< why it was not measured: refused, out of memory, no time left
 
   Gain inverse() const;
 };
@@ -28,39 +28,39 @@ inline constexpr const char* kStopped = "stopped";
 
 struct Interaction {
   std::string with;
-  double ratio = 1;                      ///< gain of both over the product of the gains alone; above 1: they help each other
-  std::optional<Interval> interval;      ///< from those of the three gains, which hold together with 1 − 3·(1 − level)
+  double ratio = 1;  ///< gain of both over the product of the gains alone; above 1: they help each other
+  std::optional<Interval> interval;  ///< from those of the three gains, which hold together with 1 − 3·(1 − level)
 };
 
 struct SwitchRow {
   std::string name, requested;
-  std::string no_effect;                 ///< why it does nothing here; empty if it does something. Then nothing was measured
-  std::vector<std::string> needs;        ///< switches that had to be on with it (alone) and off with it (left out)
+  std::string no_effect;           ///< why it does nothing here; empty if it does something. Then nothing was measured
+  std::vector<std::string> needs;  ///< switches that had to be on with it (alone) and off with it (left out)
   Gain alone, in_stack;
-  std::optional<Interaction> interaction;   ///< the strongest that was measured
-  std::optional<double> share;           ///< attributed part of the total, as a ratio; all of them multiply to the total
-  std::optional<double> one_off_s;       ///< time to the first step with it less without: the mean of two pairs of starts
-  std::optional<int64_t> break_even_step;   ///< after which the one-off cost is won back; null: never, or not known
-  std::optional<double> memory_mib;      ///< peak of the process with it less without, the mean of two pairs
-  std::optional<bool> numbers_agree;     ///< alone against plain; null: not comparable
-  std::string numbers;                   ///< what differs
-  Json receipt;                          ///< of the full stack: {requested, observed, effective, reason}
+  std::optional<Interaction> interaction;  ///< the strongest that was measured
+  std::optional<double> share;      ///< attributed part of the total, as a ratio; all of them multiply to the total
+  std::optional<double> one_off_s;  ///< time to the first step with it less without: the mean of two pairs of starts
+  std::optional<int64_t> break_even_step;  ///< after which the one-off cost is won back; null: never, or not known
+  std::optional<double> memory_mib;        ///< peak of the process with it less without, the mean of two pairs
+  std::optional<bool> numbers_agree;       ///< alone against plain; null: not comparable
+  std::string numbers;                     ///< what differs
+  Json receipt;                            ///< of the full stack: {requested, observed, effective, reason}
 };
 
 struct CeilingRow {
   Ceiling without;
-  Gain gain;                             ///< of the job without this cost over the job
+  Gain gain;  ///< of the job without this cost over the job
 };
 
 struct Ablation {
   std::string name;
-  Gain total;                            ///< everything on over everything off
-  std::optional<bool> numbers_agree;     ///< everything on against everything off; null: not comparable
-  std::string numbers;                   ///< what differs, or why not comparable
+  Gain total;                         ///< everything on over everything off
+  std::optional<bool> numbers_agree;  ///< everything on against everything off; null: not comparable
+  std::string numbers;                ///< what differs, or why not comparable
   std::vector<SwitchRow> switches;
   std::vector<CeilingRow> ceilings;
   std::optional<NoiseFloor> noise;
-  double residue = 1;                    ///< total over the product of the shares before it was spread
+  double residue = 1;  ///< total over the product of the shares before it was spread
   double plain_samples_per_s = 0, full_samples_per_s = 0;
   double level = 0.95, min_effect = 0.01, seconds = 0;
   std::vector<std::string> warnings;
@@ -72,18 +72,19 @@ extern const char* const kShareRule;
 void attribute(Ablation& ablation);
 
 struct AblationRequest {
-  Sources sources;                       ///< of the recipe with everything on
-  std::filesystem::path folder;          ///< for the arms; each has a process of its own
+  Sources sources;               ///< of the recipe with everything on
+  std::filesystem::path folder;  ///< for the arms; each has a process of its own
   CompareOptions options;
   Clock::time_point until;
 };
 
-/// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that seem to interact. What fails
-/// is a row with its reason. Throws only if the recipe itself cannot be measured.
+/// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that
+/// seem to interact. What fails is a row with its reason. Throws only if the recipe itself cannot be measured.
 Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
 
 /// The ceilings of one recipe alone.
-std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder, const CompareOptions& options, Clock::time_point until, const Machine& machine,
+std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
+                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
                                          const Observer& observer);
 
 }  // namespace trainopt

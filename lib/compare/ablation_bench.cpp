@@ -9,7 +9,8 @@
 
 namespace trainopt {
 
-AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine, const Observer& observer)
+AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine,
+                             const Observer& observer)
     : request_(request), all_(std::move(all)), machine_(machine), observer_(observer) {
   quiet_.stop = observer.stop;
 }
@@ -25,7 +26,7 @@ bool AblationBench::possible(const SwitchSet& on) const {
   try {
     arm_plan({.recipe = recipe(on), .folder = {}, .without = {}, .batch_seed = {}}, machine_);
     return true;
-  } catch (const UserError&) {   // named recovery: the caller looks for a set that can be
+  } catch (const UserError&) {  // named recovery: the caller looks for a set that can be
     return false;
   }
 }
@@ -38,14 +39,20 @@ std::string AblationBench::name_of(const SwitchSet& on) const {
 }
 
 ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without) {
-  return {.recipe = recipe(on), .folder = request_.folder / fmt::format("arm-{}", ++arms_), .without = without, .batch_seed = {}};
+  return {.recipe = recipe(on),
+          .folder = request_.folder / fmt::format("arm-{}", ++arms_),
+          .without = without,
+          .batch_seed = {}};
 }
 
 Baseline AblationBench::baseline_of(const SwitchSet& on, Clock::time_point until) {
   const ArmSpec arm = spec(on, {});
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (on.empty() && twin_folder_.empty()) make_twin = [&] { return make_arm(twin_of(arm), machine_, ArmHost::own_process); };
-  Baseline baseline = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), request_.options), make_twin, request_.options, until, quiet_);
+  if (on.empty() && twin_folder_.empty())
+    make_twin = [&] { return make_arm(twin_of(arm), machine_, ArmHost::own_process); };
+  Baseline baseline =
+      make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), request_.options), make_twin,
+                    request_.options, until, quiet_);
   if (make_twin) {
     twin_folder_ = baseline.twin_folder;
     twin_first_steps_ = baseline.twin_first_steps;
@@ -64,21 +71,28 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
     return cell;
   }
-  const std::string name = b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without)) : name_of(b);
+  const std::string name =
+      b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without)) : name_of(b);
   try {
     const auto until = after(seconds);
     const Baseline baseline = baseline_of(a, after(seconds / 4));
     const ArmSpec arm = spec(b, b_without);
     CompareOptions options = request_.options;
-    options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));   // cells that toss the same coins would err together
-    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, ArmHost::own_process), options), options, until, quiet_);
+    options.seed =
+        mix_key(options.seed, static_cast<uint64_t>(arms_));  // cells that toss the same coins would err together
+    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, ArmHost::own_process), options), options,
+                              until, quiet_);
     remove_first_steps(baseline.a.arm->folder());
     remove_first_steps(arm.folder);
     write_file(arm.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");
-    cell.gain = {.ratio = cell.comparison->ratio, .interval = cell.comparison->interval, .verdict = cell.comparison->verdict,
-                 .blocks = static_cast<int64_t>(cell.comparison->blocks.size()), .reason = {}};
-    observer_.say(fmt::format("{} against {}: {}", name, name_of(a), percent_faster(cell.comparison->ratio, cell.comparison->interval)));
-  } catch (const UserError& error) {   // named recovery: a cell that fails is a row with its reason
+    cell.gain = {.ratio = cell.comparison->ratio,
+                 .interval = cell.comparison->interval,
+                 .verdict = cell.comparison->verdict,
+                 .blocks = static_cast<int64_t>(cell.comparison->blocks.size()),
+                 .reason = {}};
+    observer_.say(fmt::format("{} against {}: {}", name, name_of(a),
+                              percent_faster(cell.comparison->ratio, cell.comparison->interval)));
+  } catch (const UserError& error) {  // named recovery: a cell that fails is a row with its reason
     cell.gain.reason = error.what();
     observer_.say(fmt::format("{} against {}: {}", name, name_of(a), error.what()));
   }

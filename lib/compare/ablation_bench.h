@@ -39,7 +39,7 @@ class AblationBench {
   SwitchSet all_;
   Machine machine_;
   const Observer& observer_;
-  Observer quiet_;                        ///< for the comparison within a cell: it stops as the other does and says nothing
+  Observer quiet_;  ///< for the comparison within a cell: it stops as the other does and says nothing
   // The plain job's twin is made once; its first steps serve every cell with the plain job.
   std::filesystem::path twin_folder_;
   Turn twin_first_steps_;

@@ -7,16 +7,19 @@ namespace trainopt {
 
 std::string_view meaning(Ceiling ceiling) {
   switch (ceiling) {
-    case Ceiling::data: return "the first step's batches stay on the device and are used again and again";
-    case Ceiling::optimizer: return "gradients are computed and thrown away";
-    case Ceiling::logging: return "no records are written and nothing watches the hardware";
+    case Ceiling::data:
+      return "the first step's batches stay on the device and are used again and again";
+    case Ceiling::optimizer:
+      return "gradients are computed and thrown away";
+    case Ceiling::logging:
+      return "no records are written and nothing watches the hardware";
   }
   return "";
 }
 
 Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   Recipe recipe = spec.recipe;
-  recipe.logging.dump = {};   // the arm writes what the comparison reads, and nothing else
+  recipe.logging.dump = {};  // the arm writes what the comparison reads, and nothing else
   if (spec.without == Ceiling::logging) recipe.logging.sinks.clear();
   Plan plan = make_plan(recipe, machine);
   plan.steps.reset();
@@ -24,9 +27,13 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   plan.evaluation.reset();
   plan.checkpoint.at_end = false;
   if (spec.batch_seed) plan.data.options.seed = static_cast<uint64_t>(*spec.batch_seed);
-  if (spec.without == Ceiling::data) plan.data.around = [](std::unique_ptr<BatchSource> batches) { return std::make_unique<ReplayedBatches>(std::move(batches)); };
+  if (spec.without == Ceiling::data)
+    plan.data.around = [](std::unique_ptr<BatchSource> batches) {
+      return std::make_unique<ReplayedBatches>(std::move(batches));
+    };
   if (spec.without == Ceiling::optimizer)
-    plan.optimizer.wrap("ceiling", "whose updates are left out", [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+    plan.optimizer.wrap("ceiling", "whose updates are left out",
+                        [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
   return plan;
 }
 

@@ -14,7 +14,8 @@ namespace trainopt {
 enum class Ceiling { data, optimizer, logging };
 template <>
 struct Choices<Ceiling> {
-  static constexpr std::array all = {Choice<Ceiling>{"data", Ceiling::data}, Choice<Ceiling>{"optimizer", Ceiling::optimizer},
+  static constexpr std::array all = {Choice<Ceiling>{"data", Ceiling::data},
+                                     Choice<Ceiling>{"optimizer", Ceiling::optimizer},
                                      Choice<Ceiling>{"logging", Ceiling::logging}};
 };
 /// "the first step's batches stay on the device and are used again and again" and the like.
@@ -22,9 +23,9 @@ std::string_view meaning(Ceiling ceiling);
 
 struct ArmSpec {
   Recipe recipe;
-  std::filesystem::path folder;          ///< for its recipe.yaml, its records and the tensors of its first steps
-  std::optional<Ceiling> without;        ///< the cost that is taken out
-  std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
+  std::filesystem::path folder;       ///< for its recipe.yaml, its records and the tensors of its first steps
+  std::optional<Ceiling> without;     ///< the cost that is taken out
+  std::optional<int64_t> batch_seed;  ///< other batches from the same initial weights
 };
 
 /// The recipe's plan without an end, without evaluation and without checkpoints. Throws UserError as make_plan() does.

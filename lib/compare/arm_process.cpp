@@ -14,10 +14,11 @@
 namespace trainopt {
 namespace {
 
-constexpr int kArmSocket = 3;   // the descriptor at which an arm's process finds its socket
+constexpr int kArmSocket = 3;  // the descriptor at which an arm's process finds its socket
 
 std::vector<std::string> command_line(const std::filesystem::path& program, const ArmSpec& spec) {
-  std::vector<std::string> words{program.string(), "arm", "--socket", std::to_string(kArmSocket), "--folder", spec.folder.string()};
+  std::vector<std::string> words{program.string(),           "arm",      "--socket",
+                                 std::to_string(kArmSocket), "--folder", spec.folder.string()};
   if (spec.without) words.insert(words.end(), {"--without-cost", std::string(word_of(*spec.without))});
   if (spec.batch_seed) words.insert(words.end(), {"--batch-seed", std::to_string(*spec.batch_seed)});
   words.push_back((spec.folder / "recipe.yaml").string());
@@ -30,10 +31,11 @@ pid_t spawn(std::vector<std::string> words, int socket) {
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t process = ::fork();
-  if (process < 0) throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(errno)), ExitCode::bug);
+  if (process < 0)
+    throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(errno)), ExitCode::bug);
   if (process > 0) return process;
   const int nowhere = ::open("/dev/null", O_WRONLY);
-  ::dup2(nowhere, STDOUT_FILENO);   // standard output is the comparison's
+  ::dup2(nowhere, STDOUT_FILENO);  // standard output is the comparison's
   ::dup2(socket, kArmSocket);
   ::execv(arguments.front(), arguments.data());
   ::_exit(127);
@@ -46,7 +48,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw UserError(fmt::format("cannot make a socket for an arm: {}", std::strerror(errno)), ExitCode::bug);
   socket_ = ends[0];
-  if (ends[1] == kArmSocket) {   // dup2 onto itself would leave it to be closed at exec
+  if (ends[1] == kArmSocket) {  // dup2 onto itself would leave it to be closed at exec
     ends[1] = ::fcntl(ends[1], F_DUPFD_CLOEXEC, kArmSocket + 1);
     ::close(kArmSocket);
   }
@@ -54,7 +56,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
     process_ = spawn(command_line(program, spec), ends[1]);
     ::close(std::exchange(ends[1], -1));
     answer();
-  } catch (...) {   // no destructor will do it
+  } catch (...) {  // no destructor will do it
     if (ends[1] >= 0) ::close(ends[1]);
     end();
     throw;
@@ -64,7 +66,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
 ArmProcess::~ArmProcess() { end(); }
 
 void ArmProcess::end() {
-  ::close(socket_);   // the arm ends at the end of its requests
+  ::close(socket_);  // the arm ends at the end of its requests
   if (process_ <= 0) return;
   for (int tenths = 0; tenths < 50; ++tenths) {
     if (::waitpid(process_, nullptr, WNOHANG) != 0) return;
@@ -82,7 +84,8 @@ Json ArmProcess::ask(const Json& request) {
 Json ArmProcess::answer() {
   const auto json = read_json_line(socket_, buffer_);
   if (!json) throw UserError("the process of an arm " + how_it_ended(), ExitCode::peer);
-  if (json->contains("error")) throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
+  if (json->contains("error"))
+    throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
   return *json;
 }
 
@@ -90,8 +93,9 @@ std::string ArmProcess::how_it_ended() {
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;
-  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {} ({}){}", WTERMSIG(status), ::strsignal(WTERMSIG(status)),
-                                              WTERMSIG(status) == SIGKILL ? "; the system may have run out of memory" : "");
+  if (WIFSIGNALED(status))
+    return fmt::format("was ended by signal {} ({}){}", WTERMSIG(status), ::strsignal(WTERMSIG(status)),
+                       WTERMSIG(status) == SIGKILL ? "; the system may have run out of memory" : "");
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 

@@ -1,4 +1,5 @@
-// An arm in a process of its own: for plans whose process settings differ, and where memory and start-up must be the arm's alone.
+// An arm in a process of its own: for plans whose process settings differ, and where memory and start-up must be the
+// arm's alone.
 #pragma once
 
 #include "compare/arm.h"
@@ -10,8 +11,8 @@ namespace trainopt {
 
 class ArmProcess : public Arm {
  public:
-  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own sentence and exit code if it
-  /// cannot be made.
+  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own sentence and exit code if
+  /// it cannot be made.
   ArmProcess(const std::filesystem::path& program, const ArmSpec& spec);
   ~ArmProcess() override;
 

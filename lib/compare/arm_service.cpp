@@ -46,11 +46,12 @@ void serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const 
     write_json_line(fd, {{"ready", true}});
     std::string buffer;
     while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(*arm, *request));
-  } catch (const std::exception& error) {   // thread-boundary of a kind: the process that started this one says it to the user
+  } catch (const std::exception&
+               error) {  // thread-boundary of a kind: the process that started this one says it to the user
     const auto [sentence, code] = explain(error);
     try {
       write_json_line(fd, {{"error", sentence}, {"exit_code", static_cast<int>(code)}});
-    } catch (const UserError&) {   // whoever would have said it is gone
+    } catch (const UserError&) {  // whoever would have said it is gone
     }
   }
 }

@@ -10,14 +10,16 @@
 
 namespace trainopt {
 
-/// A line of JSON on a descriptor. read_json_line: nullopt at its end. Both throw UserError(peer) if the other side is gone.
+/// A line of JSON on a descriptor. read_json_line: nullopt at its end. Both throw UserError(peer) if the other side is
+/// gone.
 void write_json_line(int fd, const Json& json);
 std::optional<Json> read_json_line(int fd, std::string& buffer);
 
 /// What an exception means to the user: its sentence and exit code.
 using Explain = std::function<std::pair<std::string, ExitCode>(const std::exception&)>;
 
-/// Makes the arm, says {"ready": true}, and answers until the other side closes. An error is said once and ends the service.
+/// Makes the arm, says {"ready": true}, and answers until the other side closes. An error is said once and ends the
+/// service.
 void serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain);
 
 }  // namespace trainopt

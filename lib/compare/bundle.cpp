@@ -30,7 +30,8 @@ Json measured_environment(const std::string& trainopt_version) {
   return json;
 }
 
-void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const std::string& trainopt_version) {
+void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
+                  const std::string& trainopt_version) {
   write_file(folder / "result.json", to_json(comparison, true).dump(1) + "\n");
   write_file(folder / "report.md", comparison_markdown(comparison));
   write_file(folder / "turns.csv", comparison_csv(comparison));

@@ -8,9 +8,10 @@
 
 namespace trainopt {
 
-/// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have left a/ and b/ with recipe.yaml and records.
-/// environment.json also holds the hash (XXH3, 128 bits) of the program.
-void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const std::string& trainopt_version);
+/// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have left a/ and b/ with
+/// recipe.yaml and records. environment.json also holds the hash (XXH3, 128 bits) of the program.
+void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
+                  const std::string& trainopt_version);
 
 /// Reads it back; the verdict is judged again from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);

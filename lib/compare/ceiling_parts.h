@@ -9,14 +9,15 @@ namespace trainopt {
 /// The first step's micro-batches, kept on the device and given again in every step.
 class ReplayedBatches : public BatchSource {
  public:
-  explicit ReplayedBatches(std::unique_ptr<BatchSource> source) : source_(std::move(source)), schedule_(source_->schedule()) {}
+  explicit ReplayedBatches(std::unique_ptr<BatchSource> source)
+      : source_(std::move(source)), schedule_(source_->schedule()) {}
 
   Batch next() override;
   BatchSourceStats take_stats() override { return {}; }
   const BatchSchedule& schedule() const override { return schedule_; }
 
  private:
-  std::unique_ptr<BatchSource> source_;   ///< null once a step is complete: its threads and buffers are gone
+  std::unique_ptr<BatchSource> source_;  ///< null once a step is complete: its threads and buffers are gone
   BatchSchedule schedule_;
   std::vector<Batch> step_;
   size_t given_ = 0;

@@ -12,14 +12,19 @@ namespace {
 constexpr int kSchemaVersion = 1;
 
 Json arm_json(const ArmResult& arm) {
-  Json json = {{"name", arm.name}, {"samples_per_s", arm.samples_per_s}, {"step_ms_p50", or_null(arm.step_ms_p50)},
+  Json json = {{"name", arm.name},
+               {"samples_per_s", arm.samples_per_s},
+               {"step_ms_p50", or_null(arm.step_ms_p50)},
                {"data_wait_pct", arm.data_wait_pct}};
   json.update(to_json(arm.facts));
   return json;
 }
 
 ArmResult arm_from(const Json& json) {
-  return {.name = json.at("name"), .facts = facts_from(json), .samples_per_s = json.at("samples_per_s"), .data_wait_pct = json.at("data_wait_pct"),
+  return {.name = json.at("name"),
+          .facts = facts_from(json),
+          .samples_per_s = json.at("samples_per_s"),
+          .data_wait_pct = json.at("data_wait_pct"),
           .step_ms_p50 = optional_at<double>(json, "step_ms_p50")};
 }
 
@@ -56,29 +61,52 @@ Comparison read(const Json& json) {
   c.a = arm_from(json.at("arms").at("a"));
   c.b = arm_from(json.at("arms").at("b"));
   if (const Json& noise = json.at("noise_floor"); !noise.is_null())
-    c.noise = NoiseFloor{.ratio = noise.at("ratio"), .interval = optional_at<Interval>(noise, "interval"), .block_sd_pct = noise.at("block_sd_pct"), .blocks = noise.at("blocks")};
+    c.noise = NoiseFloor{.ratio = noise.at("ratio"),
+                         .interval = optional_at<Interval>(noise, "interval"),
+                         .block_sd_pct = noise.at("block_sd_pct"),
+                         .blocks = noise.at("blocks")};
   if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
-  const auto sound = [](const Block& block) { return block.seconds(true) > 0 && block.seconds(false) > 0 && block.samples(true) > 0 && block.samples(false) > 0; };
-  if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) || !(c.min_effect >= 0))
-    throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share", ExitCode::data);
+  const auto sound = [](const Block& block) {
+    return block.seconds(true) > 0 && block.seconds(false) > 0 && block.samples(true) > 0 && block.samples(false) > 0;
+  };
+  if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) ||
+      !(c.min_effect >= 0))
+    throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share",
+                    ExitCode::data);
   judge_blocks(c);
-  if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio || text(c.verdict) != json.at("verdict").get<std::string>())
-    throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}", text(c.verdict), c.ratio), ExitCode::data);
+  if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio ||
+      text(c.verdict) != json.at("verdict").get<std::string>())
+    throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}",
+                                text(c.verdict), c.ratio),
+                    ExitCode::data);
   return c;
 }
 
 }  // namespace
 
 Json to_json(const NoiseFloor& noise) {
-  return {{"ratio", noise.ratio}, {"interval", or_null(noise.interval)}, {"block_sd_pct", noise.block_sd_pct}, {"blocks", noise.blocks}};
+  return {{"ratio", noise.ratio},
+          {"interval", or_null(noise.interval)},
+          {"block_sd_pct", noise.block_sd_pct},
+          {"blocks", noise.blocks}};
 }
 
 Json to_json(const Comparison& c, bool with_samples) {
-  Json json = {{"schema_version", kSchemaVersion}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)}, {"level", c.level},
-               {"min_effect", c.min_effect}, {"blocks", c.blocks.size()}, {"paired", true}, {"ended", c.ended}, {"seconds", c.seconds}, {"seed", c.seed},
-               {"own_processes", c.own_processes}, {"warnings", c.warnings}};
+  Json json = {{"schema_version", kSchemaVersion},
+               {"verdict", text(c.verdict)},
+               {"ratio", c.ratio},
+               {"interval", or_null(c.interval)},
+               {"level", c.level},
+               {"min_effect", c.min_effect},
+               {"blocks", c.blocks.size()},
+               {"paired", true},
+               {"ended", c.ended},
+               {"seconds", c.seconds},
+               {"seed", c.seed},
+               {"own_processes", c.own_processes},
+               {"warnings", c.warnings}};
   json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
   json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
   json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
@@ -90,7 +118,10 @@ Json to_json(const Comparison& c, bool with_samples) {
 
 Comparison comparison_from(const Json& json) {
   try {
-    if (json.at("schema_version") != kSchemaVersion) throw UserError(fmt::format("it has schema_version {}, this build reads {}", json.at("schema_version").dump(), kSchemaVersion), ExitCode::data);
+    if (json.at("schema_version") != kSchemaVersion)
+      throw UserError(fmt::format("it has schema_version {}, this build reads {}", json.at("schema_version").dump(),
+                                  kSchemaVersion),
+                      ExitCode::data);
     return read(json);
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("it is not a comparison's result.json: {}", error.what()), ExitCode::data);

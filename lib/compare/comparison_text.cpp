@@ -18,15 +18,22 @@ std::string painted(const std::string& text, std::string_view color_code, bool c
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
 std::string headline(const Comparison& c) {
-  const std::string interval = c.interval ? fmt::format(", {} interval {}", level_text(c.level), percent_faster(*c.interval)) : std::string();
+  const std::string interval =
+      c.interval ? fmt::format(", {} interval {}", level_text(c.level), percent_faster(*c.interval)) : std::string();
   switch (c.verdict) {
-    case Verdict::pays: return fmt::format("pays: B is {:.1f} % faster{}", 100 * (c.ratio - 1), interval);
-    case Verdict::costs: return fmt::format("costs: B is {:.1f} % slower{}", 100 * (1 - c.ratio), interval);
-    case Verdict::no_effect: return fmt::format("no effect: B against A is {}, within ±{:g} %{}", percent_faster(c.ratio), 100 * c.min_effect, interval);
-    case Verdict::inconclusive: break;
+    case Verdict::pays:
+      return fmt::format("pays: B is {:.1f} % faster{}", 100 * (c.ratio - 1), interval);
+    case Verdict::costs:
+      return fmt::format("costs: B is {:.1f} % slower{}", 100 * (1 - c.ratio), interval);
+    case Verdict::no_effect:
+      return fmt::format("no effect: B against A is {}, within ±{:g} %{}", percent_faster(c.ratio), 100 * c.min_effect,
+                         interval);
+    case Verdict::inconclusive:
+      break;
   }
-  return c.interval ? fmt::format("inconclusive: B against A is {}{}", percent_faster(c.ratio), interval)
-                    : fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
+  return c.interval
+             ? fmt::format("inconclusive: B against A is {}{}", percent_faster(c.ratio), interval)
+             : fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
 }
 
 std::string_view ending(const std::string& ended) {
@@ -39,20 +46,27 @@ std::string_view ending(const std::string& ended) {
 std::string measured_text(const Comparison& c) {
   const auto& turns = c.blocks.front().turns;
   const bool same = turns[0].steps == turns[1].steps;
-  const int64_t of_a = c.blocks.front().is_a(0) ? turns[0].steps : turns[1].steps, of_b = c.blocks.front().is_a(0) ? turns[1].steps : turns[0].steps;
-  return fmt::format("{} of 4 turns of {}, {}, {} in all", counted(static_cast<int64_t>(c.blocks.size()), "block"),
-                     same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")), ending(c.ended), human_seconds(c.seconds));
+  const int64_t of_a = c.blocks.front().is_a(0) ? turns[0].steps : turns[1].steps,
+                of_b = c.blocks.front().is_a(0) ? turns[1].steps : turns[0].steps;
+  return fmt::format(
+      "{} of 4 turns of {}, {}, {} in all", counted(static_cast<int64_t>(c.blocks.size()), "block"),
+      same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")),
+      ending(c.ended), human_seconds(c.seconds));
 }
 
 std::string noise_text(const NoiseFloor& n) {
-  return fmt::format("A against itself is {} over {}; one block scatters by {:.1f} %", percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
+  return fmt::format("A against itself is {} over {}; one block scatters by {:.1f} %",
+                     percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
 }
 
 std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
-  return fmt::format("agree: loss curves {:.2g} % apart (another seed: {:.2g} %), gradients' cosine {:.5f} ({:.2f}), their length ×{:.3f}, updates' length ×{:.3f}", 100 * n.loss.value,
-                     100 * n.loss.tolerance, 1 - n.gradient_direction.value, 1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, n.update_norm_ratio);
+  return fmt::format(
+      "agree: loss curves {:.2g} % apart (another seed: {:.2g} %), gradients' cosine {:.5f} ({:.2f}), their length "
+      "×{:.3f}, updates' length ×{:.3f}",
+      100 * n.loss.value, 100 * n.loss.tolerance, 1 - n.gradient_direction.value, 1 - n.gradient_direction.tolerance,
+      n.gradient_norm_ratio, n.update_norm_ratio);
 }
 
 std::string arm_text(const ArmResult& arm) {
@@ -69,15 +83,18 @@ std::vector<std::string> switch_lines(const Comparison& c) {
   const auto seen = [](const Json& receipts, const std::string& name) -> std::string {
     if (!receipts.contains(name)) return "off";
     const Json& receipt = receipts.at(name);
-    return receipt.at("effective") ? receipt.at("observed").get<std::string>() : "NO EFFECT: " + receipt.at("reason").get<std::string>();
+    return receipt.at("effective") ? receipt.at("observed").get<std::string>()
+                                   : "NO EFFECT: " + receipt.at("reason").get<std::string>();
   };
   Json names = c.a.facts.receipts;
   names.update(c.b.facts.receipts);
   for (const auto& [name, receipt] : names.items()) {
     const std::string in_a = seen(c.a.facts.receipts, name), in_b = seen(c.b.facts.receipts, name);
     const bool both = c.a.facts.receipts.contains(name) && c.b.facts.receipts.contains(name);
-    const auto same = [&](const char* key) { return c.a.facts.receipts.at(name).at(key) == c.b.facts.receipts.at(name).at(key); };
-    if (both && same("requested") && same("effective")) continue;   // what was observed varies from step to step
+    const auto same = [&](const char* key) {
+      return c.a.facts.receipts.at(name).at(key) == c.b.facts.receipts.at(name).at(key);
+    };
+    if (both && same("requested") && same("effective")) continue;  // what was observed varies from step to step
     lines.push_back(fmt::format("{}: A {}; B {}", name, in_a, in_b));
   }
   return lines;
@@ -92,7 +109,9 @@ std::string cell(const std::string& text) {
 }  // namespace
 
 std::string percent_faster(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
-std::string percent_faster(const Interval& interval) { return fmt::format("{} to {}", percent_faster(interval.low), percent_faster(interval.high)); }
+std::string percent_faster(const Interval& interval) {
+  return fmt::format("{} to {}", percent_faster(interval.low), percent_faster(interval.high));
+}
 
 std::string percent_faster(double ratio, const std::optional<Interval>& interval) {
   return interval ? fmt::format("{} ({})", percent_faster(ratio), percent_faster(*interval)) : percent_faster(ratio);
@@ -100,10 +119,14 @@ std::string percent_faster(double ratio, const std::optional<Interval>& interval
 
 std::string comparison_text(const Comparison& c, bool color) {
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("  {:<13} {}\n", name, value); };
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {:<13} {}\n", name, value);
+  };
   text += fmt::format("A  {}\nB  {}\n\n", c.a.name, c.b.name);
   const bool wrong = c.numerics && c.numerics->not_comparable.empty() && !c.numerics->agree();
-  const std::string_view paint = c.verdict == Verdict::pays && !wrong ? kGreen : c.verdict == Verdict::costs || wrong ? kRed : kBold;
+  const std::string_view paint = c.verdict == Verdict::pays && !wrong   ? kGreen
+                                 : c.verdict == Verdict::costs || wrong ? kRed
+                                                                        : kBold;
   text += painted(headline(c), paint, color) + "\n";
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
@@ -116,11 +139,16 @@ std::string comparison_text(const Comparison& c, bool color) {
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  std::string text = fmt::format("**{}**\n\n| arm | recipe | samples/s | step p50 | waiting for data | memory | first step after |\n|---|---|--:|--:|--:|--:|--:|\n", headline(c));
+  std::string text = fmt::format(
+      "**{}**\n\n| arm | recipe | samples/s | step p50 | waiting for data | memory | first step after "
+      "|\n|---|---|--:|--:|--:|--:|--:|\n",
+      headline(c));
   for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)})
-    text += fmt::format("| {} | {} | {} | {} | {:.1f} % | {} | {} |\n", letter, cell(arm->name), human_rate(arm->samples_per_s),
-                        arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–", arm->data_wait_pct,
-                        arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–", human_seconds(arm->facts.time_to_first_step_s));
+    text += fmt::format("| {} | {} | {} | {} | {:.1f} % | {} | {} |\n", letter, cell(arm->name),
+                        human_rate(arm->samples_per_s), arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–",
+                        arm->data_wait_pct,
+                        arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–",
+                        human_seconds(arm->facts.time_to_first_step_s));
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
@@ -129,14 +157,19 @@ std::string comparison_markdown(const Comparison& c) {
 }
 
 std::string comparison_csv(const Comparison& c) {
-  std::string text = "block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
-  const auto optional = [](const auto& value) { return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string(); };
+  std::string text =
+      "block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
+  const auto optional = [](const auto& value) {
+    return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string();
+  };
   for (size_t number = 0; number < c.blocks.size(); ++number) {
     const Block& block = c.blocks[number];
     for (size_t i = 0; i < block.turns.size(); ++i) {
       const Turn& t = block.turns[i];
-      text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", number + 1, block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
-                          t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle), optional(block.other_load_pct));
+      text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", number + 1,
+                          block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
+                          t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle),
+                          optional(block.other_load_pct));
     }
   }
   return text;

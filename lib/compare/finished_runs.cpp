@@ -11,7 +11,8 @@ namespace trainopt {
 namespace {
 
 constexpr const char* kNotPaired =
-    "the runs were not paired: what else changed on the machine between them is in this interval's place, not in its width; trainopt compare on their recipes pairs them";
+    "the runs were not paired: what else changed on the machine between them is in this interval's place, not in its "
+    "width; trainopt compare on their recipes pairs them";
 
 Json parse(const std::string& text, const std::filesystem::path& path) {
   try {
@@ -34,18 +35,23 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
     const Json row = parse(line, records_path);
     try {
       const double step = row.at("step"), samples = row.at("samples");
-      const double of_a_step = (samples - samples_before) / (step - step_before);   // where not every step is logged
+      const double of_a_step = (samples - samples_before) / (step - step_before);  // where not every step is logged
       if (!(step > step_before && samples > samples_before && row.at("step_ms").get<double>() > 0))
-        throw UserError(fmt::format("{} has a step that is out of order or took no time: {}", records_path.string(), step), ExitCode::data);
-      if (step > static_cast<double>(left_out)) run.steps.push_back({.samples = of_a_step, .seconds = row.at("step_ms").get<double>() * 1e-3});
+        throw UserError(
+            fmt::format("{} has a step that is out of order or took no time: {}", records_path.string(), step),
+            ExitCode::data);
+      if (step > static_cast<double>(left_out))
+        run.steps.push_back({.samples = of_a_step, .seconds = row.at("step_ms").get<double>() * 1e-3});
       samples_before = samples;
       step_before = step;
       if (row.at("loss").is_number()) run.last_loss = row.at("loss").get<double>();
     } catch (const Json::exception& error) {
-      throw UserError(fmt::format("{} has a line that is no step's record: {}", records_path.string(), error.what()), ExitCode::data);
+      throw UserError(fmt::format("{} has a line that is no step's record: {}", records_path.string(), error.what()),
+                      ExitCode::data);
     }
   }
-  if (run.steps.empty()) throw UserError(fmt::format("{} has no measured steps", records_path.string()), ExitCode::data);
+  if (run.steps.empty())
+    throw UserError(fmt::format("{} has no measured steps", records_path.string()), ExitCode::data);
   return run;
 }
 
@@ -63,20 +69,27 @@ RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level, double m
 }
 
 std::string runs_text(const RunsComparison& c) {
-  std::string out = fmt::format("A  {}\nB  {}\n\n{}: B's throughput against A's is {}", c.runs[0].name, c.runs[1].name, text(c.verdict), percent_faster(c.ratio));
+  std::string out = fmt::format("A  {}\nB  {}\n\n{}: B's throughput against A's is {}", c.runs[0].name, c.runs[1].name,
+                                text(c.verdict), percent_faster(c.ratio));
   out += c.interval ? fmt::format(", {:g} % interval {}\n", 100 * c.level, percent_faster(*c.interval))
                     : fmt::format("; a run has fewer than {} measured steps, too few for an interval\n", kFewestPieces);
   for (const auto& [letter, run] : {std::pair('A', &c.runs[0]), std::pair('B', &c.runs[1])})
-    out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)), run->steps.size(),
+    out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)),
+                       run->steps.size(),
                        run->last_loss ? fmt::format(", last loss {:.4f}", *run->last_loss) : std::string());
   return out + fmt::format("  {:<13} {}\n", "not paired", kNotPaired);
 }
 
 Json to_json(const RunsComparison& c) {
-  Json json = {{"schema_version", 1}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)},
-               {"level", c.level}, {"min_effect", c.min_effect}, {"blocks", Json()}, {"paired", false}, {"numerics", Json()}, {"warnings", {kNotPaired}}};
+  Json json = {
+      {"schema_version", 1}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)},
+      {"level", c.level},    {"min_effect", c.min_effect}, {"blocks", Json()}, {"paired", false},
+      {"numerics", Json()},  {"warnings", {kNotPaired}}};
   for (const auto& [letter, run] : {std::pair("a", &c.runs[0]), std::pair("b", &c.runs[1])})
-    json["arms"][letter] = {{"name", run->name}, {"samples_per_s", throughput(run->steps)}, {"steps", run->steps.size()}, {"last_loss", or_null(run->last_loss)}};
+    json["arms"][letter] = {{"name", run->name},
+                            {"samples_per_s", throughput(run->steps)},
+                            {"steps", run->steps.size()},
+                            {"last_loss", or_null(run->last_loss)}};
   return json;
 }
 

@@ -1,4 +1,5 @@
-// Two runs that have ended, judged by their records. They were not paired: whatever changed on the machine between them counts as a difference.
+// Two runs that have ended, judged by their records. They were not paired: whatever changed on the machine between them
+// counts as a difference.
 #pragma once
 
 #include "base/json.h"
@@ -14,18 +15,18 @@
 namespace trainopt {
 
 struct FinishedRun {
-  std::string name;                      ///< its folder as given
-  std::vector<Piece> steps;              ///< after the warm-up that its summary left out
+  std::string name;          ///< its folder as given
+  std::vector<Piece> steps;  ///< after the warm-up that its summary left out
   std::optional<double> last_loss;
 };
 /// Throws UserError(data) if the folder has no summary.json or no metrics.jsonl with steps.
 FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {
-  std::array<FinishedRun, 2> runs;       ///< A and B
+  std::array<FinishedRun, 2> runs;  ///< A and B
   Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;                      ///< B's throughput over A's
-  std::optional<Interval> interval;      ///< null: too few steps
+  double ratio = 1;                  ///< B's throughput over A's
+  std::optional<Interval> interval;  ///< null: too few steps
   double level = 0.95, min_effect = 0.01;
 };
 RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level, double min_effect);

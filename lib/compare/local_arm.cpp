@@ -22,7 +22,6 @@ const std::atomic<int>& never() {
   return none;
 }
 
-
 /// Records go to files as the recipe says; the console belongs to the comparison.
 LoggingConfig in_files(LoggingConfig logging) {
   std::erase(logging.sinks, SinkKind::console);
@@ -32,14 +31,20 @@ LoggingConfig in_files(LoggingConfig logging) {
 
 }  // namespace
 
-std::filesystem::path update_file(const std::filesystem::path& arm_folder) { return arm_folder / "first-update.safetensors"; }
-std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) { return arm_folder / "dump" / "step-00000001.safetensors"; }
+std::filesystem::path update_file(const std::filesystem::path& arm_folder) {
+  return arm_folder / "first-update.safetensors";
+}
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
+  return arm_folder / "dump" / "step-00000001.safetensors";
+}
 
-LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool alone) : folder_(std::move(folder)), alone_(alone) {
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool alone)
+    : folder_(std::move(folder)), alone_(alone) {
   create_folders(folder_);
   if (!plan.logging.sinks.empty()) {
     sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
-    telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
+    telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{
+        .device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
   }
   plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
   add_dump(plan);
@@ -61,7 +66,8 @@ void LocalArm::step_done(const StepRecord& row) {
     clock_sum_ += *clock;
     ++clock_count_;
   }
-  if (const auto& throttle = whole[Metric::gpu_throttle]) turn_.throttle = turn_.throttle.value_or(0) | std::llround(*throttle);
+  if (const auto& throttle = whole[Metric::gpu_throttle])
+    turn_.throttle = turn_.throttle.value_or(0) | std::llround(*throttle);
 }
 
 Turn LocalArm::turn(int64_t steps) {

@@ -10,7 +10,8 @@ namespace trainopt {
 
 class LocalArm : public Arm, public RunListener {
  public:
-  /// `plan` has no end. `began`: where the time to the first step counts from. `alone`: nothing else trains in this process.
+  /// `plan` has no end. `began`: where the time to the first step counts from. `alone`: nothing else trains in this
+  /// process.
   LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(), bool alone = false);
   ~LocalArm() override;
 
@@ -32,10 +33,10 @@ class LocalArm : public Arm, public RunListener {
   std::filesystem::path folder_;
   bool alone_;
   double before_training_s_;
-  std::unique_ptr<Telemetry> telemetry_;   ///< null where the plan logs nothing
+  std::unique_ptr<Telemetry> telemetry_;  ///< null where the plan logs nothing
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<Trainer> trainer_;
-  Turn turn_;                              ///< the one being taken
+  Turn turn_;  ///< the one being taken
   double clock_sum_ = 0;
   int64_t clock_count_ = 0;
 };

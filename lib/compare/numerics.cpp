@@ -11,9 +11,10 @@
 namespace trainopt {
 namespace {
 
-// A training that is right may differ from A by as much as other batches make it differ; one reseeding is one draw of that, so norms
-// get three times its distance. The least tolerances are for data on which another seed changes little or nothing (synthetic, a full batch):
-// a step in bfloat16 (8 bits: 0.4 % a rounding) stays well within them, a gradient that is twice too large (log 2 = 0.69) far outside.
+// A training that is right may differ from A by as much as other batches make it differ; one reseeding is one draw of
+// that, so norms get three times its distance. The least tolerances are for data on which another seed changes little
+// or nothing (synthetic, a full batch): a step in bfloat16 (8 bits: 0.4 % a rounding) stays well within them, a
+// gradient that is twice too large (log 2 = 0.69) far outside.
 constexpr double kNormFactor = 3;
 constexpr double kLeastNorm = 0.05, kMostNorm = 0.5;
 constexpr double kLeastLoss = 0.01;
@@ -59,7 +60,9 @@ Distance norm_distance(double ratio, double ratio_reseeded) {
   return {log_distance(ratio), std::clamp(kNormFactor * log_distance(ratio_reseeded), kLeastNorm, kMostNorm)};
 }
 
-Json distance_json(const Distance& d) { return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}}; }
+Json distance_json(const Distance& d) {
+  return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}};
+}
 
 }  // namespace
 
@@ -80,11 +83,14 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
   TRAINOPT_CHECK(gradients_reseeded && updates_reseeded);
   for (const Products& of : {*gradients, *updates, *gradients_reseeded, *updates_reseeded})
     if (!std::isfinite(of.aa) || !std::isfinite(of.bb) || of.aa == 0) {
-      result.not_comparable = "a first step overflowed and was skipped (amp with float16 looks for its loss scale), or changed nothing";
+      result.not_comparable =
+          "a first step overflowed and was skipped (amp with float16 looks for its loss scale), or changed nothing";
       return result;
     }
-  result.loss = {loss_distance(result.losses_a, result.losses_b), std::max(kLeastLoss, loss_distance(result.losses_a, result.losses_reseeded))};
-  result.gradient_direction = {1 - gradients->cosine(), std::clamp(1 - gradients_reseeded->cosine(), kLeastDirection, kMostDirection)};
+  result.loss = {loss_distance(result.losses_a, result.losses_b),
+                 std::max(kLeastLoss, loss_distance(result.losses_a, result.losses_reseeded))};
+  result.gradient_direction = {1 - gradients->cosine(),
+                               std::clamp(1 - gradients_reseeded->cosine(), kLeastDirection, kMostDirection)};
   result.gradient_norm_ratio = gradients->norm_ratio();
   result.gradient_norm = norm_distance(result.gradient_norm_ratio, gradients_reseeded->norm_ratio());
   result.update_norm_ratio = updates->norm_ratio();
@@ -95,24 +101,35 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
 std::vector<std::string> Numerics::disagreements() const {
   std::vector<std::string> all;
   if (!loss.within())
-    all.push_back(fmt::format("the loss curves are {:.2g} % apart over the first {}, those of another seed {:.2g} %", 100 * loss.value, counted(steps, "step"), 100 * loss.tolerance));
+    all.push_back(fmt::format("the loss curves are {:.2g} % apart over the first {}, those of another seed {:.2g} %",
+                              100 * loss.value, counted(steps, "step"), 100 * loss.tolerance));
   if (!gradient_direction.within())
-    all.push_back(fmt::format("the first gradients have a cosine of {:.4f}, another seed's {:.4f}", 1 - gradient_direction.value, 1 - gradient_direction.tolerance));
+    all.push_back(fmt::format("the first gradients have a cosine of {:.4f}, another seed's {:.4f}",
+                              1 - gradient_direction.value, 1 - gradient_direction.tolerance));
   if (!gradient_norm.within())
-    all.push_back(fmt::format("B's first gradient is {:.3g} times as long as A's; up to {:.3g} either way is noise", gradient_norm_ratio, std::exp(gradient_norm.tolerance)));
+    all.push_back(fmt::format("B's first gradient is {:.3g} times as long as A's; up to {:.3g} either way is noise",
+                              gradient_norm_ratio, std::exp(gradient_norm.tolerance)));
   if (!update_norm.within())
-    all.push_back(fmt::format("B's first {} change the weights {:.3g} times as much as A's; up to {:.3g} either way is noise", counted(steps, "step"), update_norm_ratio,
-                              std::exp(update_norm.tolerance)));
+    all.push_back(
+        fmt::format("B's first {} change the weights {:.3g} times as much as A's; up to {:.3g} either way is noise",
+                    counted(steps, "step"), update_norm_ratio, std::exp(update_norm.tolerance)));
   return all;
 }
 
 Json to_json(const Numerics& n) {
   if (!n.not_comparable.empty()) return {{"comparable", false}, {"agree", Json()}, {"reason", n.not_comparable}};
-  return {{"comparable", true}, {"agree", n.agree()}, {"steps", n.steps}, {"loss_distance", distance_json(n.loss)},
-          {"gradient_cosine", 1 - n.gradient_direction.value}, {"gradient_direction", distance_json(n.gradient_direction)},
-          {"gradient_norm_ratio", n.gradient_norm_ratio}, {"gradient_norm", distance_json(n.gradient_norm)},
-          {"update_norm_ratio", n.update_norm_ratio}, {"update_norm", distance_json(n.update_norm)},
-          {"disagreements", n.disagreements()}, {"losses", {{"a", n.losses_a}, {"b", n.losses_b}, {"reseeded", n.losses_reseeded}}}};
+  return {{"comparable", true},
+          {"agree", n.agree()},
+          {"steps", n.steps},
+          {"loss_distance", distance_json(n.loss)},
+          {"gradient_cosine", 1 - n.gradient_direction.value},
+          {"gradient_direction", distance_json(n.gradient_direction)},
+          {"gradient_norm_ratio", n.gradient_norm_ratio},
+          {"gradient_norm", distance_json(n.gradient_norm)},
+          {"update_norm_ratio", n.update_norm_ratio},
+          {"update_norm", distance_json(n.update_norm)},
+          {"disagreements", n.disagreements()},
+          {"losses", {{"a", n.losses_a}, {"b", n.losses_b}, {"reseeded", n.losses_reseeded}}}};
 }
 
 }  // namespace trainopt

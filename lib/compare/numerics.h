@@ -14,22 +14,25 @@ namespace trainopt {
 struct Distance {
   double value = 0;
   double tolerance = 0;
-  bool within() const { return value <= tolerance; }   ///< false also for NaN
+  bool within() const { return value <= tolerance; }  ///< false also for NaN
 };
 
-/// Both arms start from the same weights and see the same batches. Tolerances are learnt from a third training: A's recipe and initial weights
-/// with other batches. What differs by more than that is not noise of training. The factors and least tolerances are in numerics.cpp.
+/// Both arms start from the same weights and see the same batches. Tolerances are learnt from a third training: A's
+/// recipe and initial weights with other batches. What differs by more than that is not noise of training. The factors
+/// and least tolerances are in numerics.cpp.
 struct Numerics {
-  std::string not_comparable;            ///< why, in words; empty: comparable
-  Distance loss;                         ///< mean |loss_B − loss_A| over the first steps, over the mean loss of A
-  Distance gradient_direction;           ///< 1 − cosine of the first step's gradients
-  Distance gradient_norm;                ///< |log of the norms' ratio|, first step
-  Distance update_norm;                  ///< the same of the first steps' whole update
-  double gradient_norm_ratio = 1, update_norm_ratio = 1;   ///< B's over A's
-  int64_t steps = 0;                     ///< how many first steps
+  std::string not_comparable;   ///< why, in words; empty: comparable
+  Distance loss;                ///< mean |loss_B − loss_A| over the first steps, over the mean loss of A
+  Distance gradient_direction;  ///< 1 − cosine of the first step's gradients
+  Distance gradient_norm;       ///< |log of the norms' ratio|, first step
+  Distance update_norm;         ///< the same of the first steps' whole update
+  double gradient_norm_ratio = 1, update_norm_ratio = 1;  ///< B's over A's
+  int64_t steps = 0;                                      ///< how many first steps
   std::vector<double> losses_a, losses_b, losses_reseeded;
 
-  bool agree() const { return loss.within() && gradient_direction.within() && gradient_norm.within() && update_norm.within(); }
+  bool agree() const {
+    return loss.within() && gradient_direction.within() && gradient_norm.within() && update_norm.within();
+  }
   /// One sentence for each distance beyond its tolerance.
   std::vector<std::string> disagreements() const;
 };

@@ -21,12 +21,20 @@ int64_t Block::samples(bool of_a) const {
 }
 
 double Block::log_ratio() const {
-  return std::log(static_cast<double>(samples(false)) / seconds(false)) - std::log(static_cast<double>(samples(true)) / seconds(true));
+  return std::log(static_cast<double>(samples(false)) / seconds(false)) -
+         std::log(static_cast<double>(samples(true)) / seconds(true));
 }
 
 Json to_json(const Turn& turn) {
-  return {{"steps", turn.steps}, {"samples", turn.samples}, {"seconds", turn.seconds}, {"data_wait_s", turn.data_wait_s}, {"cpu_s", turn.cpu_s},
-          {"step_ms", turn.step_ms}, {"losses", turn.losses}, {"sm_clock_mhz", or_null(turn.sm_clock_mhz)}, {"throttle", or_null(turn.throttle)}};
+  return {{"steps", turn.steps},
+          {"samples", turn.samples},
+          {"seconds", turn.seconds},
+          {"data_wait_s", turn.data_wait_s},
+          {"cpu_s", turn.cpu_s},
+          {"step_ms", turn.step_ms},
+          {"losses", turn.losses},
+          {"sm_clock_mhz", or_null(turn.sm_clock_mhz)},
+          {"throttle", or_null(turn.throttle)}};
 }
 
 Turn turn_from(const Json& json) {
@@ -50,7 +58,9 @@ Json to_json(const Block& block) {
     turn.update(to_json(block.turns[i]));
     turns.push_back(std::move(turn));
   }
-  return {{"order", block.order == Order::abba ? "abba" : "baab"}, {"other_load_pct", or_null(block.other_load_pct)}, {"turns", std::move(turns)}};
+  return {{"order", block.order == Order::abba ? "abba" : "baab"},
+          {"other_load_pct", or_null(block.other_load_pct)},
+          {"turns", std::move(turns)}};
 }
 
 Block block_from(const Json& json) {

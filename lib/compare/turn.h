@@ -14,19 +14,21 @@ namespace trainopt {
 /// Some steps of one arm, with the device idle at both ends.
 struct Turn {
   int64_t steps = 0, samples = 0;
-  double seconds = 0;                    ///< wall time, the waits at both ends included
-  double data_wait_s = 0;                ///< of it, blocked on data
-  double cpu_s = 0;                      ///< CPU time of the arm's process meanwhile
-  std::vector<double> step_ms, losses;   ///< of each step
-  std::optional<double> sm_clock_mhz;    ///< mean; null without a GPU
-  std::optional<int64_t> throttle;       ///< bits of gpu_throttle that were set in any step
+  double seconds = 0;                   ///< wall time, the waits at both ends included
+  double data_wait_s = 0;               ///< of it, blocked on data
+  double cpu_s = 0;                     ///< CPU time of the arm's process meanwhile
+  std::vector<double> step_ms, losses;  ///< of each step
+  std::optional<double> sm_clock_mhz;   ///< mean; null without a GPU
+  std::optional<int64_t> throttle;      ///< bits of gpu_throttle that were set in any step
 };
 
 /// Four turns: A B B A, or B A A B.
 struct Block {
   Order order = Order::abba;
-  std::array<Turn, 4> turns;             ///< in the order of time
-  std::optional<double> other_load_pct;  ///< CPU time of other processes meanwhile on the cores that the comparison may use; counted in ticks, so a short block may be off either way. null: not known
+  std::array<Turn, 4> turns;  ///< in the order of time
+  std::optional<double>
+      other_load_pct;  ///< CPU time of other processes meanwhile on the cores that the comparison may use; counted in
+                       ///< ticks, so a short block may be off either way. null: not known
 
   /// Whether turn `i` is A's.
   bool is_a(size_t i) const { return (i == 0 || i == 3) == (order == Order::abba); }

@@ -1,17 +1,20 @@
-// The vocabulary of `describe(visitor, config)`: one declaration per option, from which reading, writing, help, schema and
-// suggestions all come. A config is a plain struct whose members hold the defaults; beside it stands
+// The vocabulary of `describe(visitor, config)`: one declaration per option, from which reading, writing, help, schema
+// and suggestions all come. A config is a plain struct whose members hold the defaults; beside it stands
 //
 //   template <class V> void describe(V& v, Config& c) {
 //     v.field("decay", c.decay, "Share of the old average kept at each update.", in_range(0.0, 1.0));
 //   }
 //
 // with these calls:
-//   v.field(name, member, help, bounds?, aliases?)   a value: bool, int64_t, double, std::string, Bytes, Duration, an enum with
-//                                                    Choices, std::optional<T> (null allowed), std::vector<T>, std::array<T, N>, or a
-//                                                    type with a Form<T> of its own (config/form.h)
+//   v.field(name, member, help, bounds?, aliases?)   a value: bool, int64_t, double, std::string, Bytes, Duration, an
+//   enum with
+//                                                    Choices, std::optional<T> (null allowed), std::vector<T>,
+//                                                    std::array<T, N>, or a type with a Form<T> of its own
+//                                                    (config/form.h)
 //   v.section(name, member, help)                    a nested struct with a describe() of its own
 //   v.toggle(name, Switch<C>, help)                  false | true | a map of C's options (which also means true)
-//   v.variant(name_key, std::variant<A, B>, help)    in this map, `name_key` says which and the options of that one stand beside it;
+//   v.variant(name_key, std::variant<A, B>, help)    in this map, `name_key` says which and the options of that one
+//   stand beside it;
 //                                                    each alternative has kName and describe()
 #pragma once
 
@@ -33,10 +36,12 @@ struct Bounds {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_included = true, high_included = true;
-  bool contains(double x) const { return (low_included ? x >= low : x > low) && (high_included ? x <= high : x < high); }
+  bool contains(double x) const {
+    return (low_included ? x >= low : x > low) && (high_included ? x <= high : x < high);
+  }
 };
 inline Bounds in_range(double low, double high) { return {low, high}; }
-inline Bounds from_below(double low, double high) { return {low, high, true, false}; }   ///< [low, high)
+inline Bounds from_below(double low, double high) { return {low, high, true, false}; }  ///< [low, high)
 inline Bounds at_least(double low) { return {.low = low}; }
 inline Bounds above(double low) { return {.low = low, .low_included = false}; }
 inline Bounds any() { return {}; }

@@ -10,8 +10,8 @@ namespace {
 
 /// The number in a plain scalar, or nullopt after adding the problem.
 template <class T>
-std::optional<T> read_plain(const Value& value, const Location& location, std::optional<T> (*parse)(std::string_view, std::string*),
-                            const char* expected) {
+std::optional<T> read_plain(const Value& value, const Location& location,
+                            std::optional<T> (*parse)(std::string_view, std::string*), const char* expected) {
   if (!value.is_scalar()) {
     location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
     return std::nullopt;
@@ -28,7 +28,8 @@ std::optional<T> read_plain(const Value& value, const Location& location, std::o
 
 /// The quantity with a unit in a scalar; quotes are allowed because people write "4 GiB".
 template <class T>
-std::optional<T> read_quantity(const Value& value, const Location& location, std::optional<T> (*parse)(std::string_view), const char* expected) {
+std::optional<T> read_quantity(const Value& value, const Location& location,
+                               std::optional<T> (*parse)(std::string_view), const char* expected) {
   auto parsed = value.is_scalar() ? parse(value.text) : std::nullopt;
   if (!parsed) location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
   return parsed;
@@ -42,12 +43,16 @@ std::string bounds_text(const Bounds& bounds, std::string_view unit) {
     return fmt::format("between {} and {}", number(bounds.low), number(bounds.high));
   std::string text;
   if (std::isfinite(bounds.low)) text = (bounds.low_included ? "at least " : "above ") + number(bounds.low);
-  if (std::isfinite(bounds.high)) text += (text.empty() ? "" : " and ") + std::string(bounds.high_included ? "at most " : "below ") + number(bounds.high);
+  if (std::isfinite(bounds.high))
+    text +=
+        (text.empty() ? "" : " and ") + std::string(bounds.high_included ? "at most " : "below ") + number(bounds.high);
   return text;
 }
 
 Json with_bounds(Json schema, const Bounds& bounds) {
-  const auto number = [](double x) { return std::abs(x) < 9e15 && x == std::floor(x) ? Json(static_cast<int64_t>(x)) : Json(x); };
+  const auto number = [](double x) {
+    return std::abs(x) < 9e15 && x == std::floor(x) ? Json(static_cast<int64_t>(x)) : Json(x);
+  };
   if (std::isfinite(bounds.low)) schema[bounds.low_included ? "minimum" : "exclusiveMinimum"] = number(bounds.low);
   if (std::isfinite(bounds.high)) schema[bounds.high_included ? "maximum" : "exclusiveMaximum"] = number(bounds.high);
   return schema;
@@ -61,7 +66,9 @@ bool check_bounds(const Value& value, double number, const Location& location, s
 
 std::string Form<bool>::type_text() { return "true | false"; }
 Json Form<bool>::schema(const Bounds&) { return {{"type", "boolean"}}; }
-std::optional<bool> Form<bool>::read(const Value& value, const Location& location) { return read_plain(value, location, parse_boolean, "true or false"); }
+std::optional<bool> Form<bool>::read(const Value& value, const Location& location) {
+  return read_plain(value, location, parse_boolean, "true or false");
+}
 Value Form<bool>::write(const bool& value) { return plain(value ? "true" : "false"); }
 
 std::string Form<int64_t>::type_text() { return "whole number"; }
@@ -109,10 +116,11 @@ std::optional<Duration> Form<Duration>::read(const Value& value, const Location&
 }
 Value Form<Duration>::write(const Duration& value) {
   const std::string text = to_text(value);
-  const auto back = parse_duration(text);   // the unit's factor can cost the last bit
+  const auto back = parse_duration(text);  // the unit's factor can cost the last bit
   if (back && *back == value) return plain(text);
-  std::array<char, 512> digits;            // a duration has no exponent
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value.seconds, std::chars_format::fixed).ptr;
+  std::array<char, 512> digits;  // a duration has no exponent
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value.seconds, std::chars_format::fixed).ptr;
   return plain(std::string(digits.data(), end) + "s");
 }
 
@@ -129,14 +137,15 @@ std::optional<size_t> read_word(const Value& value, const Location& location, st
       if (value.text == words[i]) return i;
   const std::string near = value.is_scalar() ? nearest_of(value.text, words) : "";
   location.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), shown(value),
-                                   near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                                      near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   return std::nullopt;
 }
 
 bool check_list(const Value& value, const Location& location, int length, const std::string& type_text) {
   if (value.is_list() && (length < 0 || value.items.size() == static_cast<size_t>(length))) return true;
   const std::string what = value.is_list() ? fmt::format("a list of {}", value.items.size()) : shown(value);
-  location.problem(value, fmt::format("must be a {}: {}{}", type_text, what, value.is_scalar() ? fmt::format(" (write [{}])", shown(value.text)) : ""));
+  location.problem(value, fmt::format("must be a {}: {}{}", type_text, what,
+                                      value.is_scalar() ? fmt::format(" (write [{}])", shown(value.text)) : ""));
   return false;
 }
 

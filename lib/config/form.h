@@ -1,11 +1,12 @@
-// How a value of type T is written in a recipe. Form<T> is the one place a type needs to be known to reading, writing, help and
-// schema; a type with a form of its own specialises it beside its definition:
+// How a value of type T is written in a recipe. Form<T> is the one place a type needs to be known to reading, writing,
+// help and schema; a type with a form of its own specialises it beside its definition:
 //
 //   template <> struct Form<Size> {
 //     static std::string type_text();                                              // "224 or [height, width]"
 //     static Json schema(const Bounds& bounds);
-//     static std::optional<Size> read(const Value& value, const Location& location);     // nullopt after location.problem(...)
-//     static Value write(const Size& size);                                        // reads back to the same
+//     static std::optional<Size> read(const Value& value, const Location& location);     // nullopt after
+//     location.problem(...) static Value write(const Size& size);                                        // reads back
+//     to the same
 //   };
 #pragma once
 
@@ -29,7 +30,9 @@ struct Location {
   Bounds bounds;
   std::vector<Problem>* problems;
 
-  void problem(const Value& at, const std::string& message) const { problems->push_back(problem_in(at.mark, key, message)); }
+  void problem(const Value& at, const std::string& message) const {
+    problems->push_back(problem_in(at.mark, key, message));
+  }
   Location item(size_t index) const { return {fmt::format("{}[{}]", key, index), bounds, problems}; }
 };
 
@@ -43,13 +46,13 @@ bool check_bounds(const Value& value, double number, const Location& location, s
 template <class T>
 struct Form;
 
-#define TRAINOPT_FORM(Type)                                                     \
-  template <>                                                                   \
-  struct Form<Type> {                                                           \
-    static std::string type_text();                                             \
-    static Json schema(const Bounds& bounds);                                   \
-    static std::optional<Type> read(const Value& value, const Location& location);    \
-    static Value write(const Type& value);                                      \
+#define TRAINOPT_FORM(Type)                                                        \
+  template <>                                                                      \
+  struct Form<Type> {                                                              \
+    static std::string type_text();                                                \
+    static Json schema(const Bounds& bounds);                                      \
+    static std::optional<Type> read(const Value& value, const Location& location); \
+    static Value write(const Type& value);                                         \
   }
 TRAINOPT_FORM(bool);
 TRAINOPT_FORM(int64_t);
@@ -67,7 +70,7 @@ std::string joined(std::span<const std::string_view> words, std::string_view sep
 bool check_list(const Value& value, const Location& location, int length, const std::string& type_text);
 
 template <class E>
-  requires requires { Choices<E>::all; }
+requires requires { Choices<E>::all; }
 struct Form<E> {
   static std::vector<std::string_view> words(bool with_synonyms) {
     std::vector<std::string_view> words;
@@ -84,14 +87,16 @@ struct Form<E> {
   }
   static Value write(E value) {
     const std::string word(word_of(value));
-    return word == "true" || word == "false" ? plain(word) : quoted(word);   // a choice such as auto | true | false
+    return word == "true" || word == "false" ? plain(word) : quoted(word);  // a choice such as auto | true | false
   }
 };
 
 template <class T>
 struct Form<std::optional<T>> {
   static std::string type_text() { return Form<T>::type_text() + " | null"; }
-  static Json schema(const Bounds& bounds) { return {{"anyOf", Json::array({Form<T>::schema(bounds), Json{{"type", "null"}}})}}; }
+  static Json schema(const Bounds& bounds) {
+    return {{"anyOf", Json::array({Form<T>::schema(bounds), Json{{"type", "null"}}})}};
+  }
   static std::optional<std::optional<T>> read(const Value& value, const Location& location) {
     if (value.is_null()) return std::optional<T>();
     auto inner = Form<T>::read(value, location);

@@ -12,10 +12,14 @@ std::string limits_of(const Option& option) { return bounds_text(option.bounds);
 
 std::string default_of(const Option& option) {
   switch (option.kind) {
-    case Option::Kind::value: return flow_text(option.write());
-    case Option::Kind::toggle: return *option.on ? "true" : "false";
-    case Option::Kind::variant: return option.alternatives[option.current()].name;
-    case Option::Kind::section: return "";
+    case Option::Kind::value:
+      return flow_text(option.write());
+    case Option::Kind::toggle:
+      return *option.on ? "true" : "false";
+    case Option::Kind::variant:
+      return option.alternatives[option.current()].name;
+    case Option::Kind::section:
+      return "";
   }
   return "";
 }
@@ -39,9 +43,11 @@ void collect_alternatives(const Option& variant, const std::string& section, std
     std::vector<OptionHelp> own;
     collect(alternative.options, section, own);
     for (OptionHelp& option : own) {
-      const auto same = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(), [&](const OptionHelp& other) {
-        return other.path == option.path && other.default_text == option.default_text && other.bounds == option.bounds && other.help == option.help;
-      });
+      const auto same =
+          std::find_if(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(), [&](const OptionHelp& other) {
+            return other.path == option.path && other.default_text == option.default_text &&
+                   other.bounds == option.bounds && other.help == option.help;
+          });
       if (same != all.end()) {
         same->only_for += ", " + alternative.name;
       } else {
@@ -80,7 +86,8 @@ class DocumentedYaml {
         line(prefix + option.name + ":" + (option.options.empty() ? " {}" : ""), option.help);
         return write(option.options, prefix + "  ");
       case Option::Kind::toggle:
-        line(prefix + option.name + ": " + default_of(option), comment_of(option) + (option.options.empty() ? "" : " (or true, or a map of:)"));
+        line(prefix + option.name + ": " + default_of(option),
+             comment_of(option) + (option.options.empty() ? "" : " (or true, or a map of:)"));
         return write(option.options, prefix + "#   ");
       case Option::Kind::value:
         return line(prefix + option.name + ": " + default_of(option), comment_of(option));
@@ -96,7 +103,8 @@ class DocumentedYaml {
   }
 
   static std::string comment_of(const Option& option) {
-    const bool says_type = option.kind == Option::Kind::variant || (option.kind == Option::Kind::value && option.schema().contains("enum"));
+    const bool says_type = option.kind == Option::Kind::variant ||
+                           (option.kind == Option::Kind::value && option.schema().contains("enum"));
     std::string more = says_type ? type_of(option) : "";
     if (const auto limits = limits_of(option); !limits.empty()) more += (more.empty() ? "" : "; ") + limits;
     return option.help + (more.empty() ? "" : " (" + more + ")");
@@ -104,7 +112,8 @@ class DocumentedYaml {
 
   void line(const std::string& code, const std::string& comment) {
     constexpr size_t kCommentColumn = 32;
-    text_ += code + std::string(code.size() < kCommentColumn ? kCommentColumn - code.size() : 1, ' ') + "# " + comment + "\n";
+    text_ += code + std::string(code.size() < kCommentColumn ? kCommentColumn - code.size() : 1, ' ') + "# " + comment +
+             "\n";
   }
 
   std::string text_;
@@ -123,13 +132,16 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
   std::vector<std::string_view> names;
   for (const OptionHelp& option : options) {
     names.push_back(option.path);
-    if (option.path.find('.') != std::string::npos) names.push_back(std::string_view(option.path).substr(0, option.path.find('.')));
+    if (option.path.find('.') != std::string::npos)
+      names.push_back(std::string_view(option.path).substr(0, option.path.find('.')));
     const bool is_alias = std::find(option.aliases.begin(), option.aliases.end(), key) != option.aliases.end();
-    if (option.path == key || option.path.starts_with(key + ".") || option.path.ends_with("." + key) || is_alias) found.push_back(option);
+    if (option.path == key || option.path.starts_with(key + ".") || option.path.ends_with("." + key) || is_alias)
+      found.push_back(option);
   }
   if (!found.empty()) return found;
   const std::string near = nearest_of(key, names);
-  throw UserError(fmt::format("no option or section is called {}{}", shown(key), near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  throw UserError(fmt::format("no option or section is called {}{}", shown(key),
+                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
 }
 
 std::string documented_yaml_of(const Outline& outline) {

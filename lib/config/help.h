@@ -6,11 +6,11 @@
 namespace trainopt {
 
 struct OptionHelp {
-  std::string path;                          ///< "data.batch_size"
-  std::string type, default_text, bounds;    ///< bounds may be empty
+  std::string path;                        ///< "data.batch_size"
+  std::string type, default_text, bounds;  ///< bounds may be empty
   std::vector<std::string> aliases;
   std::string help;
-  std::string only_for;                      ///< "optimizer.name adam, adamw"; empty if it is always there
+  std::string only_for;  ///< "optimizer.name adam, adamw"; empty if it is always there
 };
 
 std::vector<OptionHelp> help_of(const Outline& outline);

@@ -1,5 +1,6 @@
-// What other tools call an option of ours that is not simply an alias: another section, another shape or another meaning.
-// Used by "did you mean" only. Sources: Hugging Face, Lightning, DeepSpeed, Composer, timm, torchtitan, Megatron, nanoGPT, FFCV.
+// What other tools call an option of ours that is not simply an alias: another section, another shape or another
+// meaning. Used by "did you mean" only. Sources: Hugging Face, Lightning, DeepSpeed, Composer, timm, torchtitan,
+// Megatron, nanoGPT, FFCV.
 #pragma once
 
 #include <array>
@@ -9,8 +10,8 @@ namespace trainopt {
 
 struct KnownSpelling {
   std::string_view theirs;
-  std::string_view ours;           ///< full path
-  std::string_view value = {};     ///< where the shape differs: what to write after it
+  std::string_view ours;        ///< full path
+  std::string_view value = {};  ///< where the shape differs: what to write after it
 };
 
 inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({

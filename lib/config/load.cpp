@@ -24,8 +24,7 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     parsed([&] { merge_map(merged, parse_file(file), outline, "", reading, loaded.notes); });
 
   Value overrides = empty_map();
-  for (const auto& text : sources.overrides)
-    parsed([&] { merge_plain(overrides, parse_override(text)); });
+  for (const auto& text : sources.overrides) parsed([&] { merge_plain(overrides, parse_override(text)); });
   merge_map(merged, overrides, outline, "", reading, loaded.notes);
 
   read_map(merged, outline, "", reading);
@@ -34,7 +33,7 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
 
 void throw_problems(std::vector<Problem> problems, const Sources& sources) {
   if (problems.empty()) return;
-  const auto position = [&](const Problem& problem) {   // source, line, column; overrides come after all files
+  const auto position = [&](const Problem& problem) {  // source, line, column; overrides come after all files
     size_t source = 0;
     while (source < sources.files.size() && !problem.where.starts_with(sources.files[source].string() + ":")) ++source;
     int line = 0, column = 0;
@@ -42,7 +41,8 @@ void throw_problems(std::vector<Problem> problems, const Sources& sources) {
       std::sscanf(problem.where.c_str() + sources.files[source].string().size(), ":%d:%d", &line, &column);
     return std::tuple(source, line, column);
   };
-  std::stable_sort(problems.begin(), problems.end(), [&](const Problem& a, const Problem& b) { return position(a) < position(b); });
+  std::stable_sort(problems.begin(), problems.end(),
+                   [&](const Problem& a, const Problem& b) { return position(a) < position(b); });
   throw RecipeErrors(std::move(problems));
 }
 

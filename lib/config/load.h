@@ -16,8 +16,8 @@ struct Sources {
 template <class Config>
 struct Loaded {
   Config config;
-  std::vector<std::string> notes;   ///< such as options dropped because a later source changed a variant's name
-  Origins origins;                  ///< full key -> "recipe.yaml:3:7" or "command line 'seed=1'", for the keys that somebody set
+  std::vector<std::string> notes;  ///< such as options dropped because a later source changed a variant's name
+  Origins origins;  ///< full key -> "recipe.yaml:3:7" or "command line 'seed=1'", for the keys that somebody set
 };
 
 /// What load() found besides the config itself.
@@ -25,7 +25,7 @@ struct LoadedInto {
   std::vector<Problem> problems;
   std::vector<std::string> notes;
   Origins origins;
-  bool all_parsed = true;   ///< every source was readable YAML
+  bool all_parsed = true;  ///< every source was readable YAML
 };
 LoadedInto load_into(const Outline& outline, const Sources& sources);
 /// In the order of the sources and lines; throws RecipeErrors if there are any.
@@ -33,8 +33,8 @@ void throw_problems(std::vector<Problem> problems, const Sources& sources);
 /// Adds what `found` says about keys that have no problem yet.
 void add_problems(std::vector<Problem>& problems, std::vector<Problem> found);
 
-/// Throws RecipeErrors with all problems of all sources, and those that validate(config, origins) returns: a std::vector<Problem> made
-/// with problem_at(). It sees defaults in place of values that could not be read.
+/// Throws RecipeErrors with all problems of all sources, and those that validate(config, origins) returns: a
+/// std::vector<Problem> made with problem_at(). It sees defaults in place of values that could not be read.
 template <class Config, class Validate>
 Loaded<Config> load(const Sources& sources, Validate validate) {
   Loaded<Config> loaded;

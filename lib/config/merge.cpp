@@ -6,8 +6,10 @@
 namespace trainopt {
 namespace {
 
-/// `from` may name another alternative than `into` has so far: then the options that belong to alternatives leave `into`.
-void merge_variant_name(Value& into, const Value& from, const Option& variant, const std::string& section, std::vector<std::string>& notes) {
+/// `from` may name another alternative than `into` has so far: then the options that belong to alternatives leave
+/// `into`.
+void merge_variant_name(Value& into, const Value& from, const Option& variant, const std::string& section,
+                        std::vector<std::string>& notes) {
   const Value* after = from.find(variant.name);
   if (!after) return;
   const std::string usual = variant.alternatives[variant.current()].name;
@@ -44,17 +46,19 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
 
 }  // namespace
 
-void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section, const Reading& reading,
-               std::vector<std::string>& notes) {
+void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section,
+               const Reading& reading, std::vector<std::string>& notes) {
   for (const Option& option : outline)
     if (option.kind == Option::Kind::variant) merge_variant_name(into, from, option, section, notes);
 
   auto here = options_beside(outline, into);
   const size_t of_this_variant = here.size();
-  for (const Option& option : outline)   // what belongs to another alternative is for the reader to judge, when all names are known
+  for (const Option& option :
+       outline)  // what belongs to another alternative is for the reader to judge, when all names are known
     for (const auto& alternative : option.alternatives)
       for (const Option& own : alternative.options) here.push_back(&own);
-  const std::vector<const Option*> shown_options(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(of_this_variant));
+  const std::vector<const Option*> shown_options(here.begin(),
+                                                 here.begin() + static_cast<std::ptrdiff_t>(of_this_variant));
 
   std::unordered_map<std::string, const Value::Key*> given;
   for (size_t i = 0; i < from.keys.size(); ++i) {
@@ -67,8 +71,9 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
     const std::string path = join_path(section, option->name);
     const auto [first, is_new] = given.emplace(option->name, &key);
     if (!is_new) {
-      reading.problems.push_back(problem_in(key.mark, path, fmt::format("given twice: '{}' ({}) and '{}' are the same option", first->second->name,
-                                                                        to_text(first->second->mark), key.name)));
+      reading.problems.push_back(problem_in(key.mark, path,
+                                            fmt::format("given twice: '{}' ({}) and '{}' are the same option",
+                                                        first->second->name, to_text(first->second->mark), key.name)));
       continue;
     }
     merge_option(into.at_or_added({option->name, key.mark}), from.items[i], *option, path, reading, notes);

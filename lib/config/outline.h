@@ -1,5 +1,5 @@
-// A config seen as a list of options: what describe() says, bound to one instance. The only template over configs; reading,
-// writing, help, schema and suggestions are plain functions over an Outline.
+// A config seen as a list of options: what describe() says, bound to one instance. The only template over configs;
+// reading, writing, help, schema and suggestions are plain functions over an Outline.
 #pragma once
 
 #include "config/form.h"
@@ -20,10 +20,10 @@ struct Alternative {
 
 struct Option {
   enum class Kind {
-    value,      ///< a Form
-    section,    ///< a map of `options`
-    toggle,     ///< false | true | a map of `options`
-    variant     ///< this key holds the name of an alternative, whose options stand beside it in the same map
+    value,    ///< a Form
+    section,  ///< a map of `options`
+    toggle,   ///< false | true | a map of `options`
+    variant   ///< this key holds the name of an alternative, whose options stand beside it in the same map
   };
   Kind kind = Kind::value;
   std::string name, help;
@@ -32,18 +32,18 @@ struct Option {
   Bounds bounds;
   std::vector<std::string> aliases;
   std::string type;
-  std::function<Json()> schema;   ///< made only when asked for: most of an outline's cost, and loading never asks
-  bool nullable = false;                                      ///< null is a value and not "the default"
+  std::function<Json()> schema;  ///< made only when asked for: most of an outline's cost, and loading never asks
+  bool nullable = false;         ///< null is a value and not "the default"
   std::function<void(const Value&, const Location&)> read;
   std::function<Value()> write;
 
-  std::vector<Option> options;                                ///< section, toggle
-  bool* on = nullptr;                                         ///< toggle
+  std::vector<Option> options;  ///< section, toggle
+  bool* on = nullptr;           ///< toggle
 
   // variant; the first alternative in `alternatives` is not necessarily the default
   std::vector<Alternative> alternatives;
   std::function<size_t()> current;
-  std::function<std::vector<Option>(size_t)> select;   ///< makes it the current one; its options in place
+  std::function<std::vector<Option>(size_t)> select;  ///< makes it the current one; its options in place
 };
 using Outline = std::vector<Option>;
 
@@ -59,7 +59,8 @@ inline constexpr bool kIsOptional<std::optional<T>> = true;
 class OutlineBuilder {
  public:
   template <class T>
-  void field(std::string_view name, T& member, std::string_view help, const Bounds& bounds = {}, const Aliases& aliases = {}) {
+  void field(std::string_view name, T& member, std::string_view help, const Bounds& bounds = {},
+             const Aliases& aliases = {}) {
     Option& option = add(Option::Kind::value, name, help);
     option.bounds = bounds;
     option.aliases.assign(aliases.names.begin(), aliases.names.end());
@@ -116,7 +117,8 @@ class OutlineBuilder {
 
   template <class T, class Variant>
   static Outline selected(Variant& config) {
-    if (!std::holds_alternative<T>(config)) config = T();   // the default alternative keeps the defaults its owner gave it
+    if (!std::holds_alternative<T>(config))
+      config = T();  // the default alternative keeps the defaults its owner gave it
     return outline_of(std::get<T>(config));
   }
 

@@ -5,12 +5,13 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kShownProblems = 100;   // hostile files can have a hundred thousand
+constexpr size_t kShownProblems = 100;  // hostile files can have a hundred thousand
 
 std::string lines_of(const std::vector<Problem>& problems) {
   TRAINOPT_CHECK(!problems.empty());
   std::string lines;
-  for (size_t i = 0; i < std::min(problems.size(), kShownProblems); ++i) lines += (i == 0 ? "" : "\n") + to_text(problems[i]);
+  for (size_t i = 0; i < std::min(problems.size(), kShownProblems); ++i)
+    lines += (i == 0 ? "" : "\n") + to_text(problems[i]);
   if (problems.size() > kShownProblems) lines += fmt::format("\nand {} more", problems.size() - kShownProblems);
   return lines;
 }

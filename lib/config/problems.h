@@ -11,8 +11,8 @@
 namespace trainopt {
 
 struct Problem {
-  std::string where;     ///< "recipe.yaml:3:7", "command line 'seed=x'", or empty for a value nobody set
-  std::string key;       ///< full path, or empty for a problem of the whole file
+  std::string where;  ///< "recipe.yaml:3:7", "command line 'seed=x'", or empty for a value nobody set
+  std::string key;    ///< full path, or empty for a problem of the whole file
   std::string message;
   bool operator==(const Problem&) const = default;
 };

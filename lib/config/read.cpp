@@ -7,13 +7,14 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostSuggestions = 100;   // looking for near names takes time, and a hostile file has many unknown keys
+constexpr size_t kMostSuggestions = 100;  // looking for near names takes time, and a hostile file has many unknown keys
 
 void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
   const Location location{path, option.bounds, &reading.problems};
   if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
   switch (option.kind) {
-    case Option::Kind::variant: return;   // read before the others, because it says which others there are
+    case Option::Kind::variant:
+      return;  // read before the others, because it says which others there are
     case Option::Kind::value:
       if (!value.is_null() || option.nullable) option.read(value, location);
       return;
@@ -46,7 +47,8 @@ std::string owners_of(const Option& variant, std::string_view key) {
 
 }  // namespace
 
-Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here, const Reading& reading) {
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here,
+                    const Reading& reading) {
   const bool suggest = reading.problems.size() < kMostSuggestions;
   return problem_in(key.mark, join_path(section, shown(key.name)),
                     "unknown key" + (suggest ? suggestion(key.name, section, here, reading.whole) : ""));
@@ -54,9 +56,9 @@ Problem unknown_key(const Value::Key& key, const std::string& section, const std
 
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading) {
   std::vector<Outline> selected;
-  selected.reserve(outline.size());   // `here` points into it
+  selected.reserve(outline.size());  // `here` points into it
   std::vector<const Option*> here;
-  std::vector<std::pair<const Option*, bool>> variants;   // and whether its name was a good one
+  std::vector<std::pair<const Option*, bool>> variants;  // and whether its name was a good one
   for (const Option& option : outline) {
     here.push_back(&option);
     if (option.kind != Option::Kind::variant) continue;
@@ -80,14 +82,16 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
       read_option(map.items[i], *option, join_path(section, option->name), reading);
       continue;
     }
-    const auto owner = std::find_if(variants.begin(), variants.end(), [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
+    const auto owner = std::find_if(variants.begin(), variants.end(),
+                                    [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
     if (owner == variants.end()) {
       reading.problems.push_back(unknown_key(key, section, here, reading));
-    } else if (owner->second) {   // otherwise the bad name is the problem
+    } else if (owner->second) {  // otherwise the bad name is the problem
       const Option& variant = *owner->first;
-      reading.problems.push_back(problem_in(key.mark, join_path(section, key.name),
-                                            fmt::format("an option of {}, but {} is {}", owners_of(variant, key.name),
-                                                        join_path(section, variant.name), variant.alternatives[variant.current()].name)));
+      reading.problems.push_back(
+          problem_in(key.mark, join_path(section, key.name),
+                     fmt::format("an option of {}, but {} is {}", owners_of(variant, key.name),
+                                 join_path(section, variant.name), variant.alternatives[variant.current()].name)));
     }
   }
 }

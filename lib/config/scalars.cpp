@@ -50,7 +50,8 @@ std::optional<double> parse_number(std::string_view text, std::string* reason) {
   const std::string_view number = without_sign(text);
   explain(reason, "must be a number");
   if (number.empty() || !(is_digit(number[0]) || (number[0] == '.' && number.size() > 1 && is_digit(number[1])))) {
-    if (number == ".inf" || number == ".nan" || number == "inf" || number == "nan" || number == ".NaN" || number == ".Inf")
+    if (number == ".inf" || number == ".nan" || number == "inf" || number == "nan" || number == ".NaN" ||
+        number == ".Inf")
       explain(reason, "must be a finite number");
     return std::nullopt;
   }
@@ -59,7 +60,8 @@ std::optional<double> parse_number(std::string_view text, std::string* reason) {
     return std::nullopt;
   }
   double value = 0;
-  const auto [end, error] = std::from_chars(number_begin(text), text.data() + text.size(), value, std::chars_format::general);
+  const auto [end, error] =
+      std::from_chars(number_begin(text), text.data() + text.size(), value, std::chars_format::general);
   if (error == std::errc::result_out_of_range) explain(reason, "must be a number that a double can hold");
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
@@ -69,7 +71,8 @@ std::optional<bool> parse_boolean(std::string_view text, std::string* reason) {
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
   std::string lower(text.substr(0, 8));
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
   explain(reason, "must be true or false");
   for (const std::string_view word : {"yes", "on", "y", "1", "enabled"})
     if (lower == word) explain(reason, "must be true or false (write true)");
@@ -80,7 +83,7 @@ std::optional<bool> parse_boolean(std::string_view text, std::string* reason) {
 
 std::string number_text(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".n") == std::string::npos) {   // neither a point nor inf, nan
+  if (text.find_first_of(".n") == std::string::npos) {  // neither a point nor inf, nan
     const size_t exponent = text.find('e');
     text.insert(exponent == std::string::npos ? text.size() : exponent, ".0");
   }
@@ -89,8 +92,9 @@ std::string number_text(double value) {
 
 std::string short_number_text(double value) {
   if (std::abs(value) < 1e7 && value == std::floor(value)) return fmt::format("{:.0f}", value);
-  std::string text = fmt::format("{:g}", value);   // 1e+15
-  if (const size_t plus = text.find("e+"); plus != std::string::npos) text.erase(plus + 1, text[plus + 2] == '0' ? 2 : 1);
+  std::string text = fmt::format("{:g}", value);  // 1e+15
+  if (const size_t plus = text.find("e+"); plus != std::string::npos)
+    text.erase(plus + 1, text[plus + 2] == '0' ? 2 : 1);
   if (parse_number(text) == value) return text;
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }

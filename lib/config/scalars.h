@@ -1,4 +1,5 @@
-// Numbers and words as a recipe may write them: one way each, so that 010, 0x10, 1e3 or yes never become something surprising.
+// Numbers and words as a recipe may write them: one way each, so that 010, 0x10, 1e3 or yes never become something
+// surprising.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ std::optional<double> parse_number(std::string_view text, std::string* reason = 
 /// true and false (also True, TRUE, False, FALSE, as YAML 1.2 has them).
 std::optional<bool> parse_boolean(std::string_view text, std::string* reason = nullptr);
 
-/// Shortest text that reads back to the same double, with a point, so that YAML 1.1 readers see a float too: "0.001", "1.0e-08".
+/// Shortest text that reads back to the same double, with a point, so that YAML 1.1 readers see a float too: "0.001",
+/// "1.0e-08".
 std::string number_text(double value);
 /// For messages: without the point that a whole number does not need.
 std::string short_number_text(double value);

@@ -12,11 +12,16 @@ Json schema_of(const Option& option) {
       schema = option.schema();
       schema["default"] = json_of(option.write());
       break;
-    case Option::Kind::section: schema = map_schema(option.options); break;
-    case Option::Kind::toggle:
-      schema = {{"anyOf", Json::array({Json{{"type", "boolean"}}, map_schema(option.options)})}, {"default", *option.on}};
+    case Option::Kind::section:
+      schema = map_schema(option.options);
       break;
-    case Option::Kind::variant: schema = {{"enum", alternative_names(option)}}; break;
+    case Option::Kind::toggle:
+      schema = {{"anyOf", Json::array({Json{{"type", "boolean"}}, map_schema(option.options)})},
+                {"default", *option.on}};
+      break;
+    case Option::Kind::variant:
+      schema = {{"enum", alternative_names(option)}};
+      break;
   }
   schema["description"] = option.help;
   return schema;
@@ -33,7 +38,9 @@ void add_properties(const Outline& outline, Json& properties) {
   }
 }
 
-Json closed_map(const Json& properties) { return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}}; }
+Json closed_map(const Json& properties) {
+  return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+}
 
 }  // namespace
 
@@ -43,7 +50,7 @@ Json map_schema(const Outline& outline) {
   const Option* variant = nullptr;
   for (const Option& option : outline)
     if (option.kind == Option::Kind::variant) {
-      TRAINOPT_CHECK(variant == nullptr);   // one name a map; two would need every pair of alternatives
+      TRAINOPT_CHECK(variant == nullptr);  // one name a map; two would need every pair of alternatives
       variant = &option;
     }
   if (!variant) return closed_map(shared);
@@ -55,7 +62,7 @@ Json map_schema(const Outline& outline) {
     properties[variant->name] = {{"const", alternative.name}, {"description", variant->help}};
     add_properties(alternative.options, properties);
     Json map = closed_map(properties);
-    if (i != variant->current()) map["required"] = Json::array({variant->name});   // the default one may be left unnamed
+    if (i != variant->current()) map["required"] = Json::array({variant->name});  // the default one may be left unnamed
     alternatives.push_back(std::move(map));
   }
   return {{"oneOf", alternatives}};

@@ -8,22 +8,24 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kLongestKey = 64;   // longer ones are nobody's typing error
+constexpr size_t kLongestKey = 64;  // longer ones are nobody's typing error
 
 std::string folded(std::string_view word) {
   std::string text(word);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(c == '-' ? '_' : std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(c == '-' ? '_' : std::tolower(c)); });
   return text;
 }
 
-constexpr size_t kShortestBeginning = 3;   // fewer letters begin too many names
+constexpr size_t kShortestBeginning = 3;  // fewer letters begin too many names
 
 /// The shortest of `words` that begins with `word`; empty if none does.
 std::string_view begun_by(std::string_view word, std::span<const std::string_view> words) {
   std::string_view shortest;
   if (word.size() < kShortestBeginning) return shortest;
   for (const auto candidate : words)
-    if (folded(candidate).starts_with(folded(word)) && (shortest.empty() || candidate.size() < shortest.size())) shortest = candidate;
+    if (folded(candidate).starts_with(folded(word)) && (shortest.empty() || candidate.size() < shortest.size()))
+      shortest = candidate;
   return shortest;
 }
 
@@ -32,13 +34,13 @@ size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size
 /// The edit distance of `word` and `candidate`; SIZE_MAX if it is more than is near enough.
 size_t nearness(std::string_view word, std::string_view candidate) {
   const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
-  if (longer - shorter > near_enough(candidate)) return SIZE_MAX;   // most words, at no cost
+  if (longer - shorter > near_enough(candidate)) return SIZE_MAX;  // most words, at no cost
   const size_t distance = edit_distance(word, candidate);
   return distance <= near_enough(candidate) ? distance : SIZE_MAX;
 }
 
 struct Named {
-  std::string name, path;   // name: the key or one of its aliases
+  std::string name, path;  // name: the key or one of its aliases
 };
 
 void collect(const Outline& outline, const std::string& section, std::vector<Named>& all) {
@@ -59,7 +61,8 @@ std::string did_you_mean(const std::vector<std::string>& paths) {
 
 void add_once(std::vector<std::string>& paths, const std::string& path) {
   constexpr size_t kMostSuggestions = 3;
-  if (paths.size() < kMostSuggestions && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+  if (paths.size() < kMostSuggestions && std::find(paths.begin(), paths.end(), path) == paths.end())
+    paths.push_back(path);
 }
 
 }  // namespace
@@ -74,7 +77,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     row[0] = i;
     for (size_t j = 1; j <= y.size(); ++j) {
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (x[i - 1] == y[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1]) row[j] = std::min(row[j], two_above[j - 2] + 1);
+      if (i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1])
+        row[j] = std::min(row[j], two_above[j - 2] + 1);
     }
   }
   return row[y.size()];
@@ -91,7 +95,8 @@ std::string nearest_of(std::string_view word, std::span<const std::string_view> 
   return std::string(begun.empty() ? best : begun);
 }
 
-std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here, const Outline& all) {
+std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here,
+                       const Outline& all) {
   if (key.size() > kLongestKey) return "";
   if (key.find(':') != std::string_view::npos) return " (a space must follow the colon)";
 

@@ -16,14 +16,19 @@
 namespace trainopt {
 namespace {
 
-[[noreturn]] void fail(const Mark& mark, const std::string& message) { throw RecipeErrors({{to_text(mark), "", message}}); }
+[[noreturn]] void fail(const Mark& mark, const std::string& message) {
+  throw RecipeErrors({{to_text(mark), "", message}});
+}
 
 /// Length of the UTF-8 sequence at the start of `bytes`; 0 if it is not valid (overlong, surrogate, too large, cut).
 size_t utf8_length(std::string_view bytes) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return 1;
-  const size_t length = first >= 0xC2 && first <= 0xDF ? 2 : (first & 0xF0) == 0xE0 ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  const size_t length = first >= 0xC2 && first <= 0xDF   ? 2
+                        : (first & 0xF0) == 0xE0         ? 3
+                        : first >= 0xF0 && first <= 0xF4 ? 4
+                                                         : 0;
   if (length == 0 || bytes.size() < length) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;
@@ -52,9 +57,11 @@ void check_bytes(std::string_view text, Mark mark, bool counts_lines) {
 /// Builds the tree from the parser's events, so that limits hold while parsing and not after.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(std::string_view text, Mark source, bool counts_lines) : text_(text), source_(std::move(source)), counts_lines_(counts_lines) {}
+  TreeBuilder(std::string_view text, Mark source, bool counts_lines)
+      : text_(text), source_(std::move(source)), counts_lines_(counts_lines) {}
 
-  /// After the last event. An unclosed bracket looks like a list as a key until the parser meets the end, so that one waits.
+  /// After the last event. An unclosed bracket looks like a list as a key until the parser meets the end, so that one
+  /// waits.
   Value take() {
     if (odd_key_) fail(*odd_key_, "a key must be a plain word, not a list or map");
     return std::move(root_);
@@ -67,7 +74,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    if (text_from(mark).starts_with("---")) fail(mark_of(mark), "a second document starts here; a recipe is one document");
+    if (text_from(mark).starts_with("---"))
+      fail(mark_of(mark), "a second document starts here; a recipe is one document");
     fail(mark_of(mark), "this does not continue what is above; check the indentation");
   }
   void OnDocumentEnd() override {}
@@ -81,7 +89,8 @@ class TreeBuilder : public YAML::EventHandler {
     add(std::move(value));
   }
 
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
     check_tag(mark, tag);
     check_text(mark, text);
     count(text.size(), mark_of(mark));
@@ -103,10 +112,12 @@ class TreeBuilder : public YAML::EventHandler {
     add(found->second);
   }
 
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     open(Value::Kind::list, mark, tag, anchor);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     open(Value::Kind::map, mark, tag, anchor);
   }
   void OnSequenceEnd() override { close(); }
@@ -116,11 +127,12 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     Value value;
     YAML::anchor_t anchor;
-    std::unordered_map<std::string, Mark> seen;   // keys of a map; a linear search would be quadratic on hostile files
+    std::unordered_map<std::string, Mark> seen;  // keys of a map; a linear search would be quadratic on hostile files
   };
 
   std::string_view text_from(const YAML::Mark& mark) const {
-    return mark.pos >= 0 && static_cast<size_t>(mark.pos) < text_.size() ? text_.substr(static_cast<size_t>(mark.pos)) : std::string_view();
+    return mark.pos >= 0 && static_cast<size_t>(mark.pos) < text_.size() ? text_.substr(static_cast<size_t>(mark.pos))
+                                                                         : std::string_view();
   }
 
   /// The parser calls plain scalars "?" and quoted ones "!", which is also what an explicit `!` looks like.
@@ -131,7 +143,8 @@ class TreeBuilder : public YAML::EventHandler {
       written.remove_prefix(std::min(written.find_first_not_of(" \t\r\n"), written.size()));
     }
     if ((tag != "?" && tag != "!" && !tag.empty()) || (tag == "!" && written.starts_with('!')))
-      fail(mark_of(mark), "tags are not allowed in a recipe: " + shown(written.substr(0, written.find_first_of(" \t\r\n"))));
+      fail(mark_of(mark),
+           "tags are not allowed in a recipe: " + shown(written.substr(0, written.find_first_of(" \t\r\n"))));
   }
 
   /// The parser makes single bytes of the escapes \N and \_, which are no UTF-8.
@@ -139,15 +152,18 @@ class TreeBuilder : public YAML::EventHandler {
     if (text.find('\0') != std::string::npos) fail(mark_of(mark), "a text must not contain a NUL byte");
     for (size_t length; !text.empty(); text.remove_prefix(length))
       if ((length = utf8_length(text)) == 0)
-        fail(mark_of(mark), fmt::format("an escape gives a byte that is not UTF-8: 0x{:02X}", static_cast<unsigned char>(text[0])));
+        fail(mark_of(mark),
+             fmt::format("an escape gives a byte that is not UTF-8: 0x{:02X}", static_cast<unsigned char>(text[0])));
   }
 
   bool expects_key() const {
-    return !open_.empty() && open_.back().value.is_map() && open_.back().value.keys.size() == open_.back().value.items.size();
+    return !open_.empty() && open_.back().value.is_map() &&
+           open_.back().value.keys.size() == open_.back().value.items.size();
   }
 
   void add_key(const YAML::Mark& mark, const std::string& name, bool is_quoted) {
-    if (name == "<<" && !is_quoted) fail(mark_of(mark), "merge keys (<<) are not allowed in a recipe; give several recipe files instead");
+    if (name == "<<" && !is_quoted)
+      fail(mark_of(mark), "merge keys (<<) are not allowed in a recipe; give several recipe files instead");
     const auto [first, is_new] = open_.back().seen.emplace(name, mark_of(mark));
     if (!is_new)
       fail(mark_of(mark), fmt::format("the key {} is given twice{}", shown(name),
@@ -170,14 +186,14 @@ class TreeBuilder : public YAML::EventHandler {
     Open closed = std::move(open_.back());
     open_.pop_back();
     if (closed.anchor != 0) {
-      count_copy(closed.value, closed.value.mark, 0);   // anchors in anchors would otherwise multiply the memory
+      count_copy(closed.value, closed.value.mark, 0);  // anchors in anchors would otherwise multiply the memory
       anchors_[closed.anchor] = closed.value;
     }
     add(std::move(closed.value));
   }
 
   void add(Value value) {
-    if (expects_key()) return;   // the odd key, which take() reports
+    if (expects_key()) return;  // the odd key, which take() reports
     if (open_.empty())
       root_ = std::move(value);
     else
@@ -186,7 +202,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   void count(size_t text_bytes, const Mark& mark) {
     if (++nodes_ > kMostNodes) fail(mark, fmt::format("more than {} values, aliases counted in full", kMostNodes));
-    if ((text_bytes_ += text_bytes) > kMostText) fail(mark, fmt::format("more than {} bytes of text, aliases counted in full", kMostText));
+    if ((text_bytes_ += text_bytes) > kMostText)
+      fail(mark, fmt::format("more than {} bytes of text, aliases counted in full", kMostText));
   }
 
   void count_copy(const Value& value, const Mark& mark, int depth) {
@@ -202,23 +219,28 @@ class TreeBuilder : public YAML::EventHandler {
   Value root_;
   std::vector<Open> open_;
   std::optional<Mark> odd_key_;
-  std::map<YAML::anchor_t, Value> anchors_;   // complete ones only, so that an alias cannot be inside its own anchor
+  std::map<YAML::anchor_t, Value> anchors_;  // complete ones only, so that an alias cannot be inside its own anchor
   int documents_ = 0;
   size_t nodes_ = 0, text_bytes_ = 0;
 };
 
 Value parse(std::string_view text, const Mark& source, bool counts_lines) {
-  if (text.size() > kLargestFile) fail(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kLargestFile));
+  if (text.size() > kLargestFile)
+    fail(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kLargestFile));
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   check_bytes(text, source, counts_lines);
-  // Inside an open bracket the parser keeps all tokens until it closes, 240 bytes each, before our limits see any of them.
-  const auto marks = std::count_if(text.begin(), text.end(), [](char c) { return std::string_view("[]{},:").find(c) != std::string_view::npos; });
-  if (static_cast<size_t>(marks) > kMostMarks) fail(source, fmt::format("more than {} brackets, commas and colons", kMostMarks));
+  // Inside an open bracket the parser keeps all tokens until it closes, 240 bytes each, before our limits see any of
+  // them.
+  const auto marks = std::count_if(text.begin(), text.end(),
+                                   [](char c) { return std::string_view("[]{},:").find(c) != std::string_view::npos; });
+  if (static_cast<size_t>(marks) > kMostMarks)
+    fail(source, fmt::format("more than {} brackets, commas and colons", kMostMarks));
   TreeBuilder builder(text, source, counts_lines);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {}
+    while (parser.HandleNextDocument(builder)) {
+    }
   } catch (const YAML::Exception& error) {
     fail(builder.mark_of(error.mark), "not valid YAML: " + error.msg);
   }
@@ -290,16 +312,21 @@ std::string shown(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && end < kLongest) end += std::max<size_t>(1, utf8_length(text.substr(end)));
   std::string one_line(text.substr(0, end));
-  std::replace_if(one_line.begin(), one_line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  std::replace_if(
+      one_line.begin(), one_line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   return one_line + (end < text.size() ? "…" : "");
 }
 
 std::string shown(const Value& value) {
   switch (value.kind) {
-    case Value::Kind::null: return "null";
-    case Value::Kind::list: return "a list";
-    case Value::Kind::map: return "a map";
-    case Value::Kind::scalar: break;
+    case Value::Kind::null:
+      return "null";
+    case Value::Kind::list:
+      return "a list";
+    case Value::Kind::map:
+      return "a map";
+    case Value::Kind::scalar:
+      break;
   }
   return value.quoted && !value.text.empty() ? "\"" + shown(value.text) + "\"" : shown(value.text);
 }
@@ -330,11 +357,13 @@ Value parse_override(const std::string& text) {
   const size_t equals = edit.find('=');
   if (equals == std::string_view::npos) fail(source, "an override is written key=value");
   const std::string key(edit.substr(0, equals));
-  if (edit.size() == equals + 1) fail(source, fmt::format("no value; '{}=null' restores the default, '{}=\"\"' is an empty text", shown(key), shown(key)));
+  if (edit.size() == equals + 1)
+    fail(source,
+         fmt::format("no value; '{}=null' restores the default, '{}=\"\"' is an empty text", shown(key), shown(key)));
   Value value = parse(edit.substr(equals + 1), source, false);
 
   int depth = 0;
-  for (size_t end = key.size(); true;) {   // from the last part of the path to the first
+  for (size_t end = key.size(); true;) {  // from the last part of the path to the first
     const size_t dot = key.substr(0, end).rfind('.');
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
     if (begin == end) fail(source, "a part of the key is empty");

@@ -10,9 +10,11 @@ bool is_safe_unquoted(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (text.empty() || !(letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
   for (const char c : text)
-    if (!letter(c) && !(c >= '0' && c <= '9') && std::string_view("_-./+").find(c) == std::string_view::npos) return false;
+    if (!letter(c) && !(c >= '0' && c <= '9') && std::string_view("_-./+").find(c) == std::string_view::npos)
+      return false;
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (const std::string_view word : {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
     if (lower == word) return false;
   return true;
@@ -47,7 +49,8 @@ void write_block(const Value& map, int indent, std::string& text) {
     if (item.is_map() && !item.keys.empty()) {
       text += "\n";
       write_block(item, indent + 2, text);
-    } else if (item.is_list() && std::any_of(item.items.begin(), item.items.end(), [](const Value& one) { return one.is_map(); })) {
+    } else if (item.is_list() &&
+               std::any_of(item.items.begin(), item.items.end(), [](const Value& one) { return one.is_map(); })) {
       text += "\n";
       for (const Value& one : item.items) text += spaces + "  - " + flow_text(one) + "\n";
     } else {
@@ -62,10 +65,15 @@ Value value_of(const Outline& outline) {
   Value map = empty_map();
   for (const Option& option : outline) {
     switch (option.kind) {
-      case Option::Kind::value: map.set(option.name, option.write()); break;
-      case Option::Kind::section: map.set(option.name, value_of(option.options)); break;
+      case Option::Kind::value:
+        map.set(option.name, option.write());
+        break;
+      case Option::Kind::section:
+        map.set(option.name, value_of(option.options));
+        break;
       case Option::Kind::toggle:
-        map.set(option.name, *option.on && !option.options.empty() ? value_of(option.options) : plain(*option.on ? "true" : "false"));
+        map.set(option.name, *option.on && !option.options.empty() ? value_of(option.options)
+                                                                   : plain(*option.on ? "true" : "false"));
         break;
       case Option::Kind::variant: {
         map.set(option.name, quoted(option.alternatives[option.current()].name));
@@ -79,8 +87,10 @@ Value value_of(const Outline& outline) {
 
 std::string flow_text(const Value& value) {
   switch (value.kind) {
-    case Value::Kind::null: return "null";
-    case Value::Kind::scalar: return scalar_text(value);
+    case Value::Kind::null:
+      return "null";
+    case Value::Kind::scalar:
+      return scalar_text(value);
     case Value::Kind::list: {
       std::string text;
       for (const Value& item : value.items) text += (text.empty() ? "" : ", ") + flow_text(item);
@@ -88,7 +98,8 @@ std::string flow_text(const Value& value) {
     }
     case Value::Kind::map: {
       std::string text;
-      for (size_t i = 0; i < value.keys.size(); ++i) text += (i == 0 ? "" : ", ") + value.keys[i].name + ": " + flow_text(value.items[i]);
+      for (size_t i = 0; i < value.keys.size(); ++i)
+        text += (i == 0 ? "" : ", ") + value.keys[i].name + ": " + flow_text(value.items[i]);
       return "{" + text + "}";
     }
   }
@@ -104,7 +115,8 @@ std::string yaml_text(const Value& map) {
 
 Json json_of(const Value& value) {
   switch (value.kind) {
-    case Value::Kind::null: return nullptr;
+    case Value::Kind::null:
+      return nullptr;
     case Value::Kind::scalar: {
       if (value.quoted) return value.text;
       if (const auto boolean = parse_boolean(value.text)) return *boolean;

@@ -13,14 +13,17 @@
 
 namespace trainopt {
 
-/// One micro-batch on the device. On the CPU its tensors are the loader's own memory and hold until the next batch is asked for.
+/// One micro-batch on the device. On the CPU its tensors are the loader's own memory and hold until the next batch is
+/// asked for.
 struct Batch {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< images: "input" [items, 3, h, w] float32 (or 16 bits, see BatchesOptions::compute_type), "target" [items] int64
+  std::vector<std::pair<std::string, at::Tensor>>
+      tensors;  ///< images: "input" [items, 3, h, w] float32 (or 16 bits, see BatchesOptions::compute_type), "target"
+                ///< [items] int64
   std::vector<int64_t> sample_ids;
   int64_t items = 0;       ///< on this rank
   int64_t step_items = 0;  ///< of the whole step: all micro-batches, all ranks
   double weight = 1;       ///< items ÷ step_items
-  bool is_first = true;  ///< of its step
+  bool is_first = true;    ///< of its step
   bool is_last = true;
   int64_t epoch = 0;
   int64_t step = 0;  ///< from 0, over all epochs

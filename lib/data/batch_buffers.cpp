@@ -11,9 +11,13 @@
 
 namespace trainopt {
 namespace {
-int64_t image_bytes(const BufferFormat& format) { return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4); }
+int64_t image_bytes(const BufferFormat& format) {
+  return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4);
+}
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t input_bytes(const BufferFormat& format, int64_t batch_size) { return aligned(batch_size * image_bytes(format)); }
+int64_t input_bytes(const BufferFormat& format, int64_t batch_size) {
+  return aligned(batch_size * image_bytes(format));
+}
 int64_t target_bytes(int64_t batch_size) { return aligned(batch_size * static_cast<int64_t>(sizeof(int64_t))); }
 }  // namespace
 
@@ -25,9 +29,9 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
   const int64_t wanted = num_workers == 0 ? 2 : num_workers * prefetch_factor + 2;
   const int64_t fitting = memory_limit / batch_bytes;
   if (fitting < 2)
-    throw UserError(
-        fmt::format("data.memory_limit must hold two batches: it is {}, one batch takes {}; raise it or lower data.batch_size",
-                    human_bytes(static_cast<double>(memory_limit)), human_bytes(static_cast<double>(batch_bytes))));
+    throw UserError(fmt::format(
+        "data.memory_limit must hold two batches: it is {}, one batch takes {}; raise it or lower data.batch_size",
+        human_bytes(static_cast<double>(memory_limit)), human_bytes(static_cast<double>(batch_bytes))));
   return std::min(wanted, fitting);
 }
 
@@ -43,7 +47,8 @@ std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
       if (here == static_cast<int64_t>(n)) break;
     }
   std::vector<int64_t> allocations;
-  for (int64_t left = slots; left > 0; left -= allocations.back()) allocations.push_back(last[static_cast<size_t>(left)]);
+  for (int64_t left = slots; left > 0; left -= allocations.back())
+    allocations.push_back(last[static_cast<size_t>(left)]);
   return allocations;
 }
 
@@ -57,7 +62,8 @@ BatchBuffer::BatchBuffer(const BufferFormat& format, int64_t batch_size, const a
     input = images.view(at::kFloat).view({batch_size, height, width, 3}).permute({0, 3, 1, 2});
   else
     input = images.view(at::kFloat).view({batch_size, 3, height, width});
-  target = bytes.narrow(0, input_bytes(format, batch_size), batch_size * static_cast<int64_t>(sizeof(int64_t))).view(at::kLong);
+  target = bytes.narrow(0, input_bytes(format, batch_size), batch_size * static_cast<int64_t>(sizeof(int64_t)))
+               .view(at::kLong);
   base_ = static_cast<uint8_t*>(input.data_ptr());
 }
 
@@ -66,7 +72,8 @@ std::vector<BatchBuffer> make_buffers(const BufferFormat& format, int64_t batch_
   std::vector<BatchBuffer> slots;
   for (const int64_t together : slots_by_allocation(count, slot_bytes)) {
     const at::Tensor allocation = host_tensor({together * slot_bytes}, at::kByte, at::MemoryFormat::Contiguous, pinned);
-    for (int64_t i = 0; i < together; ++i) slots.push_back(BatchBuffer(format, batch_size, allocation.narrow(0, i * slot_bytes, slot_bytes)));
+    for (int64_t i = 0; i < together; ++i)
+      slots.push_back(BatchBuffer(format, batch_size, allocation.narrow(0, i * slot_bytes, slot_bytes)));
   }
   return slots;
 }

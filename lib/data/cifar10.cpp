@@ -44,7 +44,9 @@ class FakeCifar10 : public Dataset {
     pipeline.run(view_of(pixels), key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override { return fmt::format("fake image {}", sample); }
-  DataIdentity identity() const override { return {"fake_cifar10", size_, kCifarClasses, fmt::format("seed {}", seed_)}; }
+  DataIdentity identity() const override {
+    return {"fake_cifar10", size_, kCifarClasses, fmt::format("seed {}", seed_)};
+  }
 
  private:
   void draw(int64_t sample, uint8_t* pixels) const {
@@ -97,10 +99,11 @@ class Cifar10 : public Dataset {
 
   std::vector<File> files_;
   CifarImages images_;
-  uint64_t hash_ = 0;   ///< of each file's name and bytes, in order
+  uint64_t hash_ = 0;  ///< of each file's name and bytes, in order
 };
 
-std::vector<std::filesystem::path> existing(const std::filesystem::path& folder, const std::vector<std::string>& names) {
+std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
+                                            const std::vector<std::string>& names) {
   std::vector<std::filesystem::path> found;
   for (const auto& name : names)
     if (std::filesystem::exists(folder / name)) found.push_back(folder / name);
@@ -108,10 +111,12 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
 }
 
 std::shared_ptr<const Dataset> read_either(const std::string& path, const std::vector<std::string>& names) {
-  if (!std::filesystem::exists(path)) throw UserError(fmt::format("the data set is not there: {}", path), ExitCode::data);
+  if (!std::filesystem::exists(path))
+    throw UserError(fmt::format("the data set is not there: {}", path), ExitCode::data);
   if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
   const auto files = existing(path, names);
-  if (files.empty()) throw UserError(fmt::format("the folder has none of {}: {}", fmt::join(names, ", "), path), ExitCode::data);
+  if (files.empty())
+    throw UserError(fmt::format("the folder has none of {}: {}", fmt::join(names, ", "), path), ExitCode::data);
   return std::make_shared<Cifar10>(files);
 }
 

@@ -13,12 +13,12 @@ inline constexpr int64_t kCifarSide = 32, kCifarPixels = kCifarSide * kCifarSide
 inline constexpr int64_t kCifarClasses = 10;
 
 struct CifarImages {
-  std::vector<uint8_t> pixels;   ///< 8-bit RGB, interleaved, kCifarImageBytes an image
+  std::vector<uint8_t> pixels;  ///< 8-bit RGB, interleaved, kCifarImageBytes an image
   std::vector<uint8_t> labels;
 };
 
-/// Appends all records of a file whose bytes these are. Throws UserError(data) naming `path`, for a size that is not whole records or a
-/// label above 9, which it places; `images` is then unfinished.
+/// Appends all records of a file whose bytes these are. Throws UserError(data) naming `path`, for a size that is not
+/// whole records or a label above 9, which it places; `images` is then unfinished.
 void append_cifar10(std::string_view bytes, const std::string& path, CifarImages& images);
 
 }  // namespace trainopt

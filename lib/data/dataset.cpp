@@ -9,7 +9,8 @@ namespace {
 
 ImageFolderOptions folder_options(const DataConfig& data) {
   if (data.cache == CacheKind::memory && data.decode == DecodeKind::scaled)
-    throw UserError("data.cache: memory keeps whole images, which data.decode: scaled never makes: choose one of the two");
+    throw UserError(
+        "data.cache: memory keeps whole images, which data.decode: scaled never makes: choose one of the two");
   return {.decode = data.decode, .keep_in_memory = data.cache == CacheKind::memory, .classes = std::nullopt};
 }
 
@@ -48,7 +49,8 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   }
   if (!path) return nullptr;
   if (data.dataset != DatasetKind::image_folder)
-    throw UserError("evaluation.path needs data.dataset to be cifar10 or image_folder: the others have nothing to evaluate on");
+    throw UserError(
+        "evaluation.path needs data.dataset to be cifar10 or image_folder: the others have nothing to evaluate on");
   TRAINOPT_CHECK(training != nullptr);
   auto options = folder_options(data);
   options.classes = training->class_names();

@@ -54,8 +54,8 @@ struct ImageFolderOptions {
   bool keep_in_memory = false;  ///< decoded images, filled as they are first used, up to half of the machine's memory
   std::optional<std::vector<std::string>> classes;  ///< whose numbers to use; null: the folders in bytewise order
 };
-/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws UserError(data) if
-/// there are no classes, a class without images, or one that `classes` lacks.
+/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws
+/// UserError(data) if there are no classes, a class without images, or one that `classes` lacks.
 std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 /// The data set of a recipe; null for `synthetic`, which has none. Throws UserError.

@@ -14,14 +14,19 @@ namespace trainopt {
 
 int64_t resident_bytes(ImageSize size, int64_t samples) {
   int64_t bytes = 0;
-  return __builtin_mul_overflow(samples, size.height * size.width * 3 + static_cast<int64_t>(sizeof(int64_t)), &bytes) ? std::numeric_limits<int64_t>::max() : bytes;
+  return __builtin_mul_overflow(samples, size.height * size.width * 3 + static_cast<int64_t>(sizeof(int64_t)), &bytes)
+             ? std::numeric_limits<int64_t>::max()
+             : bytes;
 }
 
 std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t room, const char* whose) {
   const int64_t needed = resident_bytes(size, samples);
   if (needed <= room) return std::nullopt;
-  return fmt::format("data.cache: device does not fit; leave it out, or make the images smaller by a resize: {} of {}×{}×3 are {}, {} is {}", counted(samples, "sample"),
-                     size.height, size.width, human_bytes(static_cast<double>(needed)), whose, human_bytes(static_cast<double>(room)));
+  return fmt::format(
+      "data.cache: device does not fit; leave it out, or make the images smaller by a resize: {} of {}×{}×3 are {}, {} "
+      "is {}",
+      counted(samples, "sample"), size.height, size.width, human_bytes(static_cast<double>(needed)), whose,
+      human_bytes(static_cast<double>(room)));
 }
 
 void DeviceDataset::load(Loader& loader, c10::Device device) {
@@ -29,31 +34,38 @@ void DeviceDataset::load(Loader& loader, c10::Device device) {
   const ImageSize size = loader.format().size;
   const int64_t samples = loader.samples().dataset().size();
   if (const auto free = free_memory_bytes(device))
-    if (const auto reason = why_no_room(size, samples, *free, "the device's free memory")) throw UserError(*reason, ExitCode::memory);
+    if (const auto reason = why_no_room(size, samples, *free, "the device's free memory"))
+      throw UserError(*reason, ExitCode::memory);
   const at::NoGradGuard no_grad;
   at::Tensor images, labels;
   try {
     images = at::empty({samples, size.height, size.width, 3}, at::TensorOptions(device).dtype(at::kByte));
     labels = at::empty({samples}, at::TensorOptions(device).dtype(at::kLong));
-  } catch (const std::exception& error) {   // smaller micro-batches, the usual recovery, would not help
+  } catch (const std::exception& error) {  // smaller micro-batches, the usual recovery, would not help
     if (!is_out_of_memory(error)) throw;
-    throw UserError(fmt::format("data.cache: device: no room for {} of {}, {}; leave it out, or make the images smaller by a resize", counted(samples, "sample"),
-                                fmt::format("{}×{}×3", size.height, size.width), human_bytes(static_cast<double>(resident_bytes(size, samples)))), ExitCode::memory);
+    throw UserError(
+        fmt::format(
+            "data.cache: device: no room for {} of {}, {}; leave it out, or make the images smaller by a resize",
+            counted(samples, "sample"), fmt::format("{}×{}×3", size.height, size.width),
+            human_bytes(static_cast<double>(resident_bytes(size, samples)))),
+        ExitCode::memory);
   }
   for (int64_t done = 0; done < samples;) {
     const HostBatch batch = loader.next();
     TRAINOPT_CHECK_EQUAL(batch.where.first, done);
-    images.narrow(0, done, batch.where.items).copy_(batch.input);   // waits until it is copied
+    images.narrow(0, done, batch.where.items).copy_(batch.input);  // waits until it is copied
     labels.narrow(0, done, batch.where.items).copy_(batch.target);
     for (size_t i = 0; i < batch.sample_ids.size(); ++i)
-      if (const int64_t sample = done + static_cast<int64_t>(i); batch.sample_ids[i] != sample) unusable_.insert(sample);
+      if (const int64_t sample = done + static_cast<int64_t>(i); batch.sample_ids[i] != sample)
+        unusable_.insert(sample);
     done += batch.where.items;
     loader.release(batch);
   }
   images_ = std::move(images), labels_ = std::move(labels);
   bad_samples_ = loader.samples().bad_samples();
   loading_threads_ = loader.loading_threads();
-  spdlog::info("data set on the device: {}, {}, read in {:.1f} s", counted(samples, "sample"), human_bytes(static_cast<double>(bytes())), seconds_since(begin));
+  spdlog::info("data set on the device: {}, {}, read in {:.1f} s", counted(samples, "sample"),
+               human_bytes(static_cast<double>(bytes())), seconds_since(begin));
 }
 
 }  // namespace trainopt

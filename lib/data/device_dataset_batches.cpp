@@ -7,9 +7,15 @@
 
 namespace trainopt {
 
-DeviceDatasetBatches::DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device,
-                                 DevicePreprocess preprocess, const std::vector<RefusedSample>& refused)
-    : images_(std::move(images)), make_loader_(std::move(loader)), order_(order), device_(with_index(device)), preprocess_(std::move(preprocess)),
+DeviceDatasetBatches::DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images,
+                                           std::function<std::unique_ptr<Loader>()> loader, const Order& order,
+                                           c10::Device device, DevicePreprocess preprocess,
+                                           const std::vector<RefusedSample>& refused)
+    : images_(std::move(images)),
+      make_loader_(std::move(loader)),
+      order_(order),
+      device_(with_index(device)),
+      preprocess_(std::move(preprocess)),
       sequence_(order.schedule.sequence_of(order.first_step)) {
   note(refused);
 }
@@ -24,7 +30,7 @@ void DeviceDatasetBatches::prepare() {
     try {
       images_->load(*loader, device_);
     } catch (...) {
-      note(loader->samples().bad_samples());   // bad_samples() tells them all the same
+      note(loader->samples().bad_samples());  // bad_samples() tells them all the same
       throw;
     }
   }
@@ -44,7 +50,8 @@ std::vector<int64_t> DeviceDatasetBatches::draw(const MicroBatch& where) {
     sample = epoch_order_(position);
     if (!images_->unusable().contains(sample)) continue;
     PhiloxStream substitutes = order_.keys.substitutes(where.epoch, position);
-    while (images_->unusable().contains(sample)) sample = static_cast<int64_t>(substitutes.next_below(static_cast<uint64_t>(order_.sampler.size())));
+    while (images_->unusable().contains(sample))
+      sample = static_cast<int64_t>(substitutes.next_below(static_cast<uint64_t>(order_.sampler.size())));
   }
   return samples;
 }
@@ -58,7 +65,8 @@ Batch DeviceDatasetBatches::next() {
   const auto bytes = static_cast<int64_t>(placement.nbytes());
   stats_.bytes_delivered += bytes;
   if (!device_.is_cpu()) stats_.bytes_copied += bytes, stats_.pinned_bytes_copied += bytes;
-  Batch batch = image_batch(where, preprocess_(images_->images(), placement), images_->labels().index_select(0, placement[kImage]), std::move(samples));
+  Batch batch = image_batch(where, preprocess_(images_->images(), placement),
+                            images_->labels().index_select(0, placement[kImage]), std::move(samples));
   stats_.finished_type = batch.get("input").scalar_type();
   stats_.data_wait_ms += milliseconds_between(begin, Clock::now());
   return batch;

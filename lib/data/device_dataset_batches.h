@@ -9,7 +9,8 @@
 
 namespace trainopt {
 
-/// The batches that a loader would give, bit for bit: the same order, augmentation, substitutes and cuts into steps, micro-batches and ranks.
+/// The batches that a loader would give, bit for bit: the same order, augmentation, substitutes and cuts into steps,
+/// micro-batches and ranks.
 class DeviceDatasetBatches : public BatchSource {
  public:
   struct Order {
@@ -18,9 +19,11 @@ class DeviceDatasetBatches : public BatchSource {
     SampleKeys keys;
     int64_t first_step;
   };
-  /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad samples that the run has met already.
-  DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader, const Order& order, c10::Device device, DevicePreprocess preprocess,
-                  const std::vector<RefusedSample>& refused);
+  /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad
+  /// samples that the run has met already.
+  DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader,
+                       const Order& order, c10::Device device, DevicePreprocess preprocess,
+                       const std::vector<RefusedSample>& refused);
 
   Batch next() override;
   BatchSourceStats take_stats() override;
@@ -33,11 +36,11 @@ class DeviceDatasetBatches : public BatchSource {
   std::vector<int64_t> draw(const MicroBatch& where);
 
   std::shared_ptr<DeviceDataset> images_;
-  std::function<std::unique_ptr<Loader>()> make_loader_;   ///< empty from the first batch on
+  std::function<std::unique_ptr<Loader>()> make_loader_;  ///< empty from the first batch on
   Order order_;
   c10::Device device_;
   DevicePreprocess preprocess_;
-  int64_t sequence_, epoch_ = -1;   ///< of the order
+  int64_t sequence_, epoch_ = -1;  ///< of the order
   EpochOrder epoch_order_;
   std::map<int64_t, RefusedSample> bad_samples_;
   BatchSourceStats stats_;

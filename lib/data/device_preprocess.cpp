@@ -16,7 +16,9 @@ bool is_one_of(const TransformConfig& transform) {
   return (std::holds_alternative<Kinds>(transform) || ...);
 }
 bool resizes(const TransformConfig& t) { return is_one_of<ResizeConfig, RandomResizedCropConfig>(t); }
-bool is_random(const TransformConfig& t) { return is_one_of<RandomCropConfig, RandomResizedCropConfig, RandomHorizontalFlipConfig>(t); }
+bool is_random(const TransformConfig& t) {
+  return is_one_of<RandomCropConfig, RandomResizedCropConfig, RandomHorizontalFlipConfig>(t);
+}
 bool normalizes(const TransformConfig& t) { return is_one_of<NormalizeConfig>(t); }
 
 template <class Moves>
@@ -44,7 +46,9 @@ std::optional<std::string> device_resize_refusal(const std::vector<TransformConf
 
 std::optional<std::string> device_cache_refusal(const std::vector<TransformConfig>& transforms) {
   const auto device = split_for_device_cache(transforms).device;
-  if (!device.empty() && std::any_of(device.begin() + 1, device.end(), resizes)) return "data.transforms resizes after a random transform, in every epoch anew, which only the loader's threads can do";
+  if (!device.empty() && std::any_of(device.begin() + 1, device.end(), resizes))
+    return "data.transforms resizes after a random transform, in every epoch anew, which only the loader's threads can "
+           "do";
   return std::nullopt;
 }
 
@@ -52,19 +56,24 @@ namespace {
 
 std::vector<TransformConfig> all_but_normalize(const std::vector<TransformConfig>& transforms) {
   std::vector<TransformConfig> kept;
-  std::copy_if(transforms.begin(), transforms.end(), std::back_inserter(kept), [](const auto& t) { return !normalizes(t); });
+  std::copy_if(transforms.begin(), transforms.end(), std::back_inserter(kept),
+               [](const auto& t) { return !normalizes(t); });
   return kept;
 }
 
 }  // namespace
 
-DevicePreprocess::DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device, const Result& result)
-    : device_(device), placer_(all_but_normalize(transforms.device), transforms.host.size(), input, seed),
-      finish_(placer_.resize(), Pipeline(transforms.device).normalization(), {placer_.output_size(), result.type, result.memory_format}, device) {}
+DevicePreprocess::DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
+                                   const Result& result)
+    : device_(device),
+      placer_(all_but_normalize(transforms.device), transforms.host.size(), input, seed),
+      finish_(placer_.resize(), Pipeline(transforms.device).normalization(),
+              {placer_.output_size(), result.type, result.memory_format}, device) {}
 
 at::Tensor DevicePreprocess::place(const DrawnBatch& batch) const {
   if (!placer_.places() && batch.in_order) return {};
-  return placer_(batch, /*pinned=*/device_.is_cuda()).to(device_, /*non_blocking=*/true);   // the allocator of pinned memory waits for the copy
+  return placer_(batch, /*pinned=*/device_.is_cuda())
+      .to(device_, /*non_blocking=*/true);  // the allocator of pinned memory waits for the copy
 }
 
 at::Tensor DevicePreprocess::operator()(const at::Tensor& images, const at::Tensor& placement) const {

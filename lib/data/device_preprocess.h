@@ -1,5 +1,5 @@
-// The part of the transforms that can move to the device: scaling and normalising always; a resize, and crops and flips behind it; behind
-// what a data set that lies on the device has gone through once, all that is random.
+// The part of the transforms that can move to the device: scaling and normalising always; a resize, and crops and flips
+// behind it; behind what a data set that lies on the device has gone through once, all that is random.
 #pragma once
 
 #include "data/image_finish.h"
@@ -16,9 +16,11 @@ namespace trainopt {
 struct TransformSplit {
   std::vector<TransformConfig> host, device;
 };
-/// Without resize only the normalisation moves. With resize, the first resize and what follows it; see device_resize_refusal().
+/// Without resize only the normalisation moves. With resize, the first resize and what follows it; see
+/// device_resize_refusal().
 TransformSplit split_transforms(const std::vector<TransformConfig>& transforms, bool resize);
-/// What is the same in every epoch is done once, before the images are kept; the rest on the device. See device_cache_refusal().
+/// What is the same in every epoch is done once, before the images are kept; the rest on the device. See
+/// device_cache_refusal().
 TransformSplit split_for_device_cache(const std::vector<TransformConfig>& transforms);
 
 /// Why the resize cannot move, or nullopt.
@@ -35,13 +37,14 @@ class DevicePreprocess {
     at::MemoryFormat memory_format;
   };
   /// `input`: size of the images that arrive. `seed`: the run's.
-  DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device, const Result& result);
+  DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
+                   const Result& result);
 
-  /// Draws the batch's crops and flips: a placement on the device, undefined where there is nothing to say because the images are its own, whole
-  /// and in order.
+  /// Draws the batch's crops and flips: a placement on the device, undefined where there is nothing to say because the
+  /// images are its own, whole and in order.
   at::Tensor place(const DrawnBatch& batch) const;
-  /// uint8 [n, h, w, 3] on the device becomes [items, 3, h', w'] there, with the bits of the host's path (rounded once to 16 bits, if that
-  /// is the type).
+  /// uint8 [n, h, w, 3] on the device becomes [items, 3, h', w'] there, with the bits of the host's path (rounded once
+  /// to 16 bits, if that is the type).
   at::Tensor operator()(const at::Tensor& images, const at::Tensor& placement) const;
   ImageSize output_size() const { return placer_.output_size(); }
 

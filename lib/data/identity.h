@@ -8,10 +8,11 @@
 namespace trainopt {
 
 struct DataIdentity {
-  std::string kind;      ///< "cifar10"
+  std::string kind;  ///< "cifar10"
   int64_t samples = 0;
   int64_t classes = 0;
-  std::string content;   ///< changes with the files' names, sizes and order, or with their bytes where these are read anyway
+  std::string
+      content;  ///< changes with the files' names, sizes and order, or with their bytes where these are read anyway
   bool operator==(const DataIdentity&) const = default;
 };
 

@@ -15,14 +15,16 @@ class ImageFinish {
  public:
   struct Result {
     ImageSize size;
-    at::ScalarType type = at::kFloat;   ///< or bfloat16, float16: the float32 numbers rounded to nearest, ties to even
+    at::ScalarType type = at::kFloat;  ///< or bfloat16, float16: the float32 numbers rounded to nearest, ties to even
     at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
   };
   /// `resize`: null for images that keep their size.
-  ImageFinish(const std::optional<ImageResize>& resize, const Normalization& normalization, const Result& result, c10::Device device);
+  ImageFinish(const std::optional<ImageResize>& resize, const Normalization& normalization, const Result& result,
+              c10::Device device);
 
-  /// `images`: uint8 [n, h, w, 3]. `placement`: Placer's, on the same device; undefined for all images as they are, in order. Gives [items, 3, height,
-  /// width] with the bits of the loader's own path. On a CPU image by image, the resize being the loader's; on a GPU in one kernel, if the build has it.
+  /// `images`: uint8 [n, h, w, 3]. `placement`: Placer's, on the same device; undefined for all images as they are, in
+  /// order. Gives [items, 3, height, width] with the bits of the loader's own path. On a CPU image by image, the resize
+  /// being the loader's; on a GPU in one kernel, if the build has it.
   at::Tensor operator()(const at::Tensor& images, const at::Tensor& placement) const;
   /// The same as tensor operations: the obvious twin, and what runs on devices for which the build has no kernel.
   at::Tensor reference(const at::Tensor& images, const at::Tensor& placement) const;

@@ -29,7 +29,8 @@ void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
     if (size < 0) throw BadSample("not a regular file");
     if (size > kMostFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", size));
     bytes.resize(static_cast<size_t>(size));
-    if (file.read_at(0, bytes.data(), bytes.size()) < bytes.size()) throw BadSample("the file became shorter while it was read");
+    if (file.read_at(0, bytes.data(), bytes.size()) < bytes.size())
+      throw BadSample("the file became shorter while it was read");
   } catch (const FileError& error) {
     throw BadSample(std::strerror(error.number()));
   }
@@ -49,7 +50,8 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
       if (entry.is_directory() == folders && (folders || is_image_name(entry.path())))
         names.push_back(entry.path().filename().string());
   } catch (const fs::filesystem_error& error) {
-    throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()), ExitCode::data);
+    throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()),
+                    ExitCode::data);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -63,7 +65,9 @@ class ImageCache {
   ~ImageCache() {
     for (auto& image : images_) delete image.load();
   }
-  const ImageU8* find(int64_t sample) const { return images_[static_cast<size_t>(sample)].load(std::memory_order_acquire); }
+  const ImageU8* find(int64_t sample) const {
+    return images_[static_cast<size_t>(sample)].load(std::memory_order_acquire);
+  }
   void keep(int64_t sample, std::unique_ptr<const ImageU8> image) {
     const int64_t bytes = image->size().height * image->size().width * 3;
     if (bytes_.fetch_add(bytes) + bytes > limit_) {
@@ -90,10 +94,12 @@ class ImageFolder : public Dataset {
  public:
   ImageFolder(const std::string& path, const ImageFolderOptions& options)
       : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    if (!fs::is_directory(root_)) throw UserError(fmt::format("the data set's folder is not there: {}", path), ExitCode::data);
+    if (!fs::is_directory(root_))
+      throw UserError(fmt::format("the data set's folder is not there: {}", path), ExitCode::data);
     const auto folders = names_in(root_, true);
     if (folders.empty())
-      throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path), ExitCode::data);
+      throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path),
+                      ExitCode::data);
     classes_ = options.classes.value_or(folders);
     for (const auto& folder : folders) add_class(folder, options.classes.has_value());
     if (files_.empty()) throw UserError(fmt::format("the folder has no images: {}", path), ExitCode::data);
@@ -128,7 +134,8 @@ class ImageFolder : public Dataset {
     cache_->keep(sample, std::move(image));
   }
 
-  /// Names and order of all files, and the sizes of up to ten thousand evenly spread ones: on network storage each size is a round trip.
+  /// Names and order of all files, and the sizes of up to ten thousand evenly spread ones: on network storage each size
+  /// is a round trip.
   DataIdentity identity() const override {
     constexpr size_t kMostSizes = 10000;
     XXH64_hash_t hash = 0;
@@ -157,11 +164,13 @@ class ImageFolder : public Dataset {
   void add_class(const std::string& folder, bool numbered_elsewhere) {
     const auto found = std::find(classes_.begin(), classes_.end(), folder);
     if (found == classes_.end())
-      throw UserError(fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()),
-                      ExitCode::data);
+      throw UserError(
+          fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()),
+          ExitCode::data);
     const auto names = names_in(root_ / folder, false);
     if (names.empty() && !numbered_elsewhere)
-      throw UserError(fmt::format("a class has no image (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()), ExitCode::data);
+      throw UserError(fmt::format("a class has no image (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()),
+                      ExitCode::data);
     for (const auto& name : names) files_.push_back({found - classes_.begin(), name});
   }
 

@@ -28,8 +28,11 @@ Batch LoadedBatches::next() {
 
 /// The device's part of the transforms.
 void LoadedBatches::finish(Batch& batch) {
-  const at::Tensor placement = preprocess_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
-  if (placement.defined() && !device_.is_cpu()) stats_.bytes_copied += static_cast<int64_t>(placement.nbytes()), stats_.pinned_bytes_copied += static_cast<int64_t>(placement.nbytes());
+  const at::Tensor placement =
+      preprocess_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
+  if (placement.defined() && !device_.is_cpu())
+    stats_.bytes_copied += static_cast<int64_t>(placement.nbytes()),
+        stats_.pinned_bytes_copied += static_cast<int64_t>(placement.nbytes());
   at::Tensor& input = batch.tensors[0].second;
   input = (*preprocess_)(input, placement);
   stats_.finished_type = input.scalar_type();
@@ -46,8 +49,8 @@ Batch LoadedBatches::next_copied() {
   const HostBatch host = loader_->next();
   const Stream stream = Stream::current(device_);
   Event begun(device_, true), done(device_, true);
-  begun.record(stream);   // behind the work queued before, which the copy waits for
-  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));   // both wait until the copy is done
+  begun.record(stream);  // behind the work queued before, which the copy waits for
+  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both wait until the copy is done
   done.record(stream);
   timings_.emplace_back(std::move(begun), std::move(done));
   count(delivered(host), true);
@@ -59,7 +62,8 @@ Batch LoadedBatches::next_overlapped() {
   Copy copy = ahead_ ? *std::exchange(ahead_, std::nullopt) : begin_copy(loader_->next());
   const Stream compute = Stream::current(device_);
   copy.done.block(compute);
-  // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads it.
+  // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads
+  // it.
   for (auto& [name, tensor] : copy.batch.tensors) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
   count(copy.delivered, true);
@@ -72,7 +76,8 @@ LoadedBatches::Copy LoadedBatches::begin_copy(const HostBatch& host) {
   const StreamGuard guard(*copy_stream_);
   Event begun(device_, true), done(device_, true), last_use(device_);
   begun.record(*copy_stream_);
-  Batch batch = describe(host, host.input.to(device_, /*non_blocking=*/true), host.target.to(device_, /*non_blocking=*/true));
+  Batch batch =
+      describe(host, host.input.to(device_, /*non_blocking=*/true), host.target.to(device_, /*non_blocking=*/true));
   done.record(*copy_stream_);
   last_use.record(*copy_stream_);
   const Delivered delivered_now = delivered(host);

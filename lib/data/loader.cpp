@@ -10,9 +10,9 @@
 namespace trainopt {
 namespace {
 
-// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that follows
-// in the same slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high bits hold the
-// sequence.
+// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that
+// follows in the same slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high
+// bits hold the sequence.
 constexpr int kItemBits = 25;
 uint64_t make_tickets(int64_t sequence, int64_t items) {
   return static_cast<uint64_t>(sequence) << kItemBits | static_cast<uint64_t>(items);
@@ -53,7 +53,8 @@ void Loader::start() {
   if (options_.num_workers == 0 || delivered_ < limit_ || failure_) return;
   join();  // those of the epoch before have reached its end
   const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
-  limit_ = options_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
+  limit_ =
+      options_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
   if (options_.end_step) limit_ = std::max(delivered_ + 1, std::min(limit_, schedule_.sequence_of(*options_.end_step)));
   working_ = options_.num_workers;
   ++thread_starts_;
@@ -204,7 +205,8 @@ void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
 
 void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch) {
   const auto begin = Clock::now();
-  const auto [sample, label] = samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
+  const auto [sample, label] =
+      samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
   slot.memory.sample_ids[static_cast<size_t>(item)] = sample;
   slot.memory.target.data_ptr<int64_t>()[item] = label;
   busy_ns_.fetch_add(std::chrono::nanoseconds(Clock::now() - begin).count(), std::memory_order_relaxed);
@@ -222,7 +224,8 @@ void Loader::finish_sample(const Claim& claim) {
   progress_.notify_one();
 }
 
-/// Samples are claimed in order and every claimed one is finished, so the earliest failure does not depend on scheduling either.
+/// Samples are claimed in order and every claimed one is finished, so the earliest failure does not depend on
+/// scheduling either.
 void Loader::fail(int64_t sequence, int64_t item) {
   const std::lock_guard lock(mutex_);
   if (!failure_ || std::pair(sequence, item) < std::pair(failure_->sequence, failure_->item))

@@ -1,5 +1,6 @@
-// Batches in host memory, in order, from worker threads. Workers claim single samples and write them straight into their place in
-// a batch slot; batches are delivered by their number, so scheduling cannot change anything that is delivered.
+// Batches in host memory, in order, from worker threads. Workers claim single samples and write them straight into
+// their place in a batch slot; batches are delivered by their number, so scheduling cannot change anything that is
+// delivered.
 #pragma once
 
 #include "base/clock.h"
@@ -55,8 +56,8 @@ class Loader {
 
   /// Starts the workers; next() does so by itself.
   void start();
-  /// Waits for the next micro-batch. An error of a worker is thrown here, at the batch that it hit, once all before were
-  /// delivered and all threads have ended; again at each further call. At most slots() batches may be unreleased.
+  /// Waits for the next micro-batch. An error of a worker is thrown here, at the batch that it hit, once all before
+  /// were delivered and all threads have ended; again at each further call. At most slots() batches may be unreleased.
   HostBatch next();
   /// Whether next() would not wait. Always false without workers.
   bool ready();
@@ -76,7 +77,7 @@ class Loader {
   LoaderStats take_stats();
   /// Workers that have loaded at least one sample since the loader was made.
   int64_t loading_threads() const;
-  int64_t thread_starts() const { return thread_starts_; }                   ///< how often the workers were started
+  int64_t thread_starts() const { return thread_starts_; }  ///< how often the workers were started
   /// LoaderStats::wait_ms alone, for every step; the other figures go on counting.
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
 
@@ -123,7 +124,7 @@ class Loader {
   std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or it is time to end
   std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
-  std::vector<std::atomic<bool>> has_loaded_;   ///< by worker
+  std::vector<std::atomic<bool>> has_loaded_;  ///< by worker
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false}, paused_{false};
   // Under the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.

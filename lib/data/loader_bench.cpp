@@ -15,7 +15,8 @@ std::string verdict(const LoaderBenchResult& result, int64_t num_workers) {
   if (result.workers_busy_pct > 80)
     return fmt::format("the consumer waits: all {} workers are busy, mostly {}", num_workers, work);
   return fmt::format(
-      "the consumer waits although the workers are busy only {:.0f} % of the time: more batches in flight (data.prefetch_factor, "
+      "the consumer waits although the workers are busy only {:.0f} % of the time: more batches in flight "
+      "(data.prefetch_factor, "
       "data.memory_limit) may help",
       result.workers_busy_pct);
 }

@@ -22,7 +22,9 @@ Placer::Placer(const std::vector<TransformConfig>& transforms, size_t first_plac
   } catch (const BadSample& bad) {
     throw UserError(fmt::format("data.transforms: {}", bad.what()), ExitCode::data);
   }
-  if (std::any_of(transforms.begin(), transforms.end(), [](const auto& t) { return !std::holds_alternative<ResizeConfig>(t); })) rows_ = kWindowRows;
+  if (std::any_of(transforms.begin(), transforms.end(),
+                  [](const auto& t) { return !std::holds_alternative<ResizeConfig>(t); }))
+    rows_ = kWindowRows;
 }
 
 at::Tensor Placer::operator()(const DrawnBatch& batch, bool pinned) const {
@@ -38,18 +40,22 @@ at::Tensor Placer::operator()(const DrawnBatch& batch, bool pinned) const {
     Rect shown = intersection(stage.valid, stage.window);
     if (rows_ == kBoxRows) {
       if (stage.resized != resize_->to) box(stage, shown);
-      put(kBoxTop, stage.source.top), put(kBoxLeft, stage.source.left), put(kBoxHeight, stage.source.height), put(kBoxWidth, stage.source.width);
+      put(kBoxTop, stage.source.top), put(kBoxLeft, stage.source.left), put(kBoxHeight, stage.source.height),
+          put(kBoxWidth, stage.source.width);
     }
     put(kTop, stage.window.top), put(kLeft, stage.window.left), put(kFlip, stage.flip ? 1 : 0);
-    put(kValidTop, shown.top), put(kValidBottom, shown.bottom()), put(kValidLeft, shown.left), put(kValidRight, shown.right());
+    put(kValidTop, shown.top), put(kValidBottom, shown.bottom()), put(kValidLeft, shown.left),
+        put(kValidRight, shown.right());
   }
   return placement;
 }
 
-/// A box that has the right size already is not resized: its stage cuts a window out of the whole image. Here every stage has a box, this one any that holds what is shown.
+/// A box that has the right size already is not resized: its stage cuts a window out of the whole image. Here every
+/// stage has a box, this one any that holds what is shown.
 void Placer::box(Stage& stage, Rect& shown) const {
   const auto [height, width] = resize_->to;
-  stage.source = {std::min(shown.top, input_.height - height), std::min(shown.left, input_.width - width), height, width};
+  stage.source = {std::min(shown.top, input_.height - height), std::min(shown.left, input_.width - width), height,
+                  width};
   for (Rect* rect : {&stage.window, &shown}) rect->top -= stage.source.top, rect->left -= stage.source.left;
 }
 

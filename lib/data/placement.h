@@ -15,21 +15,21 @@ namespace trainopt {
 
 /// What comes before the cut.
 struct ImageResize {
-  ImageSize from, to;   ///< from: of whole images
-  bool boxed;           ///< each image's own part is resized, otherwise the whole
+  ImageSize from, to;  ///< from: of whole images
+  bool boxed;          ///< each image's own part is resized, otherwise the whole
 };
 
 /// Whose images a batch has.
 struct DrawnBatch {
   int64_t epoch;
   std::span<const int64_t> samples;
-  bool in_order;   ///< image i of those on the device is the batch's i-th; otherwise sample s has image s
+  bool in_order;  ///< image i of those on the device is the batch's i-th; otherwise sample s has image s
 };
 
 class Placer {
  public:
-  /// `transforms`: crops and flips, behind one resize or none; the first has `first_place` in the recipe's list. Throws UserError(data) where images
-  /// of this size are too small for a random crop.
+  /// `transforms`: crops and flips, behind one resize or none; the first has `first_place` in the recipe's list. Throws
+  /// UserError(data) where images of this size are too small for a random crop.
   Placer(const std::vector<TransformConfig>& transforms, size_t first_place, ImageSize input, uint64_t seed);
 
   ImageSize output_size() const { return output_size_; }

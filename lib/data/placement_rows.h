@@ -5,15 +5,22 @@
 
 namespace trainopt {
 
-/// Rows of a placement, int32 [rows, items]. The first alone says that images are taken whole; kWindowRows of them, what is cut out of each, after a resize
-/// if there is one; all, what part of each is resized.
+/// Rows of a placement, int32 [rows, items]. The first alone says that images are taken whole; kWindowRows of them,
+/// what is cut out of each, after a resize if there is one; all, what part of each is resized.
 enum PlacementRow : int64_t {
-  kImage,                                            ///< which of the images that lie on the device
-  kTop, kLeft,                                       ///< of the window that is cut out; may reach outside the image
-  kFlip,                                             ///< 1: the window is mirrored left to right
-  kValidTop, kValidBottom, kValidLeft, kValidRight,  ///< what of the window shows the image; the rest is black
+  kImage,  ///< which of the images that lie on the device
+  kTop,
+  kLeft,  ///< of the window that is cut out; may reach outside the image
+  kFlip,  ///< 1: the window is mirrored left to right
+  kValidTop,
+  kValidBottom,
+  kValidLeft,
+  kValidRight,  ///< what of the window shows the image; the rest is black
   kWindowRows,
-  kBoxTop = kWindowRows, kBoxLeft, kBoxHeight, kBoxWidth,   ///< of what is resized, inside the image
+  kBoxTop = kWindowRows,
+  kBoxLeft,
+  kBoxHeight,
+  kBoxWidth,  ///< of what is resized, inside the image
   kBoxRows
 };
 

@@ -16,18 +16,21 @@ ResizeWeights make_resize_weights(int64_t shortest, int64_t longest, int64_t out
     taps = std::max(taps, tables.back().taps);
   }
   const auto lines = static_cast<int64_t>(tables.size());
-  const at::Tensor first = at::empty({lines, output}, at::kInt), count = at::empty({lines, output}, at::kInt), coefficients = at::zeros({lines, output, taps}, at::kInt);
+  const at::Tensor first = at::empty({lines, output}, at::kInt), count = at::empty({lines, output}, at::kInt),
+                   coefficients = at::zeros({lines, output, taps}, at::kInt);
   for (int64_t line = 0; line < lines; ++line) {
     const ResampleTable& table = tables[static_cast<size_t>(line)];
     std::copy(table.first.begin(), table.first.end(), first.mutable_data_ptr<int32_t>() + line * output);
     std::copy(table.count.begin(), table.count.end(), count.mutable_data_ptr<int32_t>() + line * output);
     for (int64_t i = 0; i < output; ++i)
-      std::copy_n(table.coefficients.data() + i * table.taps, table.taps, coefficients.mutable_data_ptr<int32_t>() + (line * output + i) * taps);
+      std::copy_n(table.coefficients.data() + i * table.taps, table.taps,
+                  coefficients.mutable_data_ptr<int32_t>() + (line * output + i) * taps);
   }
   return {shortest, first.to(device), count.to(device), coefficients.to(device)};
 }
 
-at::Tensor resize_lines(const at::Tensor& images, int64_t dim, const ResizeWeights& weights, const at::Tensor& begin, const at::Tensor& length) {
+at::Tensor resize_lines(const at::Tensor& images, int64_t dim, const ResizeWeights& weights, const at::Tensor& begin,
+                        const at::Tensor& length) {
   const int64_t items = images.size(0), output = weights.first.size(1), taps = weights.coefficients.size(2);
   const at::Tensor line = length - weights.shortest;
   const at::Tensor first = weights.first.index_select(0, line).to(at::kLong) + begin.view({items, 1});
@@ -38,7 +41,8 @@ at::Tensor resize_lines(const at::Tensor& images, int64_t dim, const ResizeWeigh
   along[static_cast<size_t>(dim)] = output;
   at::Tensor sums = at::full(sizes, 1 << (kResampleBits - 1), images.options().dtype(at::kInt));
   for (int64_t tap = 0; tap < taps; ++tap) {
-    const at::Tensor from = (first + tap).clamp_max(images.size(dim) - 1).view(along).expand(sizes);   // behind the end the weight is zero
+    const at::Tensor from =
+        (first + tap).clamp_max(images.size(dim) - 1).view(along).expand(sizes);  // behind the end the weight is zero
     sums += images.gather(dim, from).to(at::kInt) * coefficients.select(2, tap).contiguous().view(along);
   }
   return sums.bitwise_right_shift(kResampleBits).clamp_max(255).to(at::kByte);

@@ -7,13 +7,15 @@ namespace trainopt {
 
 class SampleKeys {
  public:
-  explicit SampleKeys(uint64_t seed) : augmentation_(mix_key(seed, "augmentation")), substitute_(mix_key(seed, "substitute")) {}
+  explicit SampleKeys(uint64_t seed)
+      : augmentation_(mix_key(seed, "augmentation")), substitute_(mix_key(seed, "substitute")) {}
 
   /// Of a sample's random transforms.
   uint64_t augmentation(int64_t epoch, int64_t sample) const {
     return mix_key(mix_key(augmentation_, static_cast<uint64_t>(epoch)), static_cast<uint64_t>(sample));
   }
-  /// next_below(samples), again and again, says who takes the place of a bad sample at this position of the epoch's order.
+  /// next_below(samples), again and again, says who takes the place of a bad sample at this position of the epoch's
+  /// order.
   PhiloxStream substitutes(int64_t epoch, int64_t position) const {
     return PhiloxStream(mix_key(substitute_, static_cast<uint64_t>(epoch)), static_cast<uint64_t>(position));
   }

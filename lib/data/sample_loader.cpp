@@ -9,16 +9,13 @@ namespace trainopt {
 
 SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
                            BadSamplePolicy policy, const std::vector<RefusedSample>& refused)
-    : dataset_(std::move(dataset)),
-      pipeline_(std::move(pipeline)),
-      sampler_(sampler),
-      keys_(seed),
-      policy_(policy) {
+    : dataset_(std::move(dataset)), pipeline_(std::move(pipeline)), sampler_(sampler), keys_(seed), policy_(policy) {
   TRAINOPT_CHECK_EQUAL(sampler_.size(), dataset_->size());
   for (const auto& one : refused) bad_.emplace(one.sample, one);
 }
 
-SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch) {
+SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const Destination& destination,
+                                        Scratch& scratch) {
   if (scratch.epoch != epoch) {
     scratch.order = sampler_.order(epoch);
     scratch.epoch = epoch;
@@ -31,8 +28,11 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
       return {sample, dataset_->label(sample)};
     } catch (const OtherSize& other) {
       if (policy_.one_size)
-        throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a resize to [height, width] first, or leave it out; "
-                                    "{}: {}", dataset_->name_of(sample), other.what()), ExitCode::data);
+        throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a "
+                                    "resize to [height, width] first, or leave it out; "
+                                    "{}: {}",
+                                    dataset_->name_of(sample), other.what()),
+                        ExitCode::data);
       note_bad(sample, other.what());
     } catch (const BadSample& bad) {
       note_bad(sample, bad.what());
@@ -51,8 +51,8 @@ void SampleLoader::note_bad(int64_t sample, const char* reason) {
   if (count > policy_.budget || count == dataset_->size()) {
     std::vector<std::string> first;
     for (auto bad = bad_.begin(); bad != bad_.end() && first.size() < 10; ++bad) first.push_back(text(bad->second));
-    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}", policy_.budget, count,
-                                fmt::join(first, "; ")),
+    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}",
+                                policy_.budget, count, fmt::join(first, "; ")),
                     ExitCode::data);
   }
   if (is_new) spdlog::warn("another sample takes the place of {}", text(refused));

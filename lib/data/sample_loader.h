@@ -22,7 +22,7 @@ struct BadSamplePolicy {
 /// A sample that could not be used.
 struct RefusedSample {
   int64_t sample;
-  std::string name, reason;   ///< Dataset::name_of() and BadSample::what()
+  std::string name, reason;  ///< Dataset::name_of() and BadSample::what()
   bool operator==(const RefusedSample&) const = default;
 };
 
@@ -39,12 +39,12 @@ class SampleLoader {
   };
 
   /// `refused`: those that the run has met before it was resumed; they count.
-  SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed, BadSamplePolicy policy,
-               const std::vector<RefusedSample>& refused = {});
+  SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
+               BadSamplePolicy policy, const std::vector<RefusedSample>& refused = {});
 
   /// Writes the image at `position` of `epoch`'s order, or its substitute, and says which sample it is.
-  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent; UserError for an image of
-  /// another size where the policy wants one.
+  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent;
+  /// UserError for an image of another size where the policy wants one.
   Loaded load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch);
 
   const Dataset& dataset() const { return *dataset_; }

@@ -1,5 +1,5 @@
-// The order in which an epoch visits its samples: a pure function of seed, epoch and position. No index array, no state, so
-// resuming in the middle of an epoch costs nothing and neither workers nor ranks can change it.
+// The order in which an epoch visits its samples: a pure function of seed, epoch and position. No index array, no
+// state, so resuming in the middle of an epoch costs nothing and neither workers nor ranks can change it.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace trainopt {
 
-/// A pseudorandom permutation of [0, size) from a key. The "swap-or-not" shuffle (Hoang, Morris, Rogaway, CRYPTO 2012): every
-/// round pairs x with K - x and swaps the pair or not by a hashed bit. Unlike a Feistel network it works on any size, also 2 or
-/// 3, without walking cycles. Holds a few hundred bytes; a call costs 4·log2(size) + 24 hashes.
+/// A pseudorandom permutation of [0, size) from a key. The "swap-or-not" shuffle (Hoang, Morris, Rogaway, CRYPTO 2012):
+/// every round pairs x with K - x and swaps the pair or not by a hashed bit. Unlike a Feistel network it works on any
+/// size, also 2 or 3, without walking cycles. Holds a few hundred bytes; a call costs 4·log2(size) + 24 hashes.
 class KeyedPermutation {
  public:
   /// `size` ≥ 1.

@@ -12,9 +12,10 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::optional<std::string> why_no_step(const BatchSchedule::Shape& shape) {
   const int64_t step_samples = shape.ranks * shape.accumulation * shape.batch_size;
   if (!shape.drop_last || shape.samples >= step_samples) return std::nullopt;
-  return fmt::format("an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
-                     "{} a step ({} ranks × {} accumulation × {} batch_size)",
-                     shape.samples, step_samples, shape.ranks, shape.accumulation, shape.batch_size);
+  return fmt::format(
+      "an epoch has fewer samples than one step takes, so with data.drop_last it has no step: {} samples, "
+      "{} a step ({} ranks × {} accumulation × {} batch_size)",
+      shape.samples, step_samples, shape.ranks, shape.accumulation, shape.batch_size);
 }
 
 BatchSchedule::BatchSchedule(const Shape& shape) : shape_(shape) {

@@ -1,5 +1,5 @@
-// Which positions of the epoch's order go to which step, micro-batch and rank. A pure function: every rank computes the same
-// number of micro-batches for every step, so no rank can run out before another.
+// Which positions of the epoch's order go to which step, micro-batch and rank. A pure function: every rank computes the
+// same number of micro-batches for every step, so no rank can run out before another.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@ void draw_image(uint64_t key, int64_t place, float* values, int64_t count) {
 
 }  // namespace
 
-SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device,
-                                   int64_t first_step)
+SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed,
+                                   c10::Device device, int64_t first_step)
     : schedule_(schedule), sequence_(schedule.sequence_of(first_step)) {
   const auto [samples, items, ranks, rank, accumulation, drop_last] = schedule.shape();
   const int64_t values = 3 * images.side * images.side;

@@ -20,7 +20,9 @@ template <>
 struct Form<WrittenSize> {
   static constexpr Bounds kSide{1, 16384};
   static std::string type_text() { return "224 or [height, width]"; }
-  static Json schema(const Bounds&) { return {{"anyOf", Json::array({Form<int64_t>::schema(kSide), Form<std::array<int64_t, 2>>::schema(kSide)})}}; }
+  static Json schema(const Bounds&) {
+    return {{"anyOf", Json::array({Form<int64_t>::schema(kSide), Form<std::array<int64_t, 2>>::schema(kSide)})}};
+  }
   static std::optional<WrittenSize> read(const Value& value, Location location) {
     location.bounds = kSide;
     if (value.is_list()) {
@@ -31,7 +33,8 @@ struct Form<WrittenSize> {
     return side ? std::optional(WrittenSize{*side, *side, true}) : std::nullopt;
   }
   static Value write(const WrittenSize& size) {
-    return size.is_single ? Form<int64_t>::write(size.height) : Form<std::array<int64_t, 2>>::write({size.height, size.width});
+    return size.is_single ? Form<int64_t>::write(size.height)
+                          : Form<std::array<int64_t, 2>>::write({size.height, size.width});
   }
 };
 
@@ -103,7 +106,8 @@ struct RandomResizedCropParameters {
 template <class V>
 void describe(V& v, RandomResizedCropParameters& c) {
   v.field("size", c.size, "A square's side, or [height, width].");
-  v.field("scale", c.scale, "Least and most share of the image's area.", Bounds{.low = 0, .high = 1, .low_included = false});
+  v.field("scale", c.scale, "Least and most share of the image's area.",
+          Bounds{.low = 0, .high = 1, .low_included = false});
   v.field("ratio", c.ratio, "Least and most width ÷ height.", above(0));
 }
 
@@ -144,12 +148,15 @@ std::vector<std::string_view> all_names() {
 }
 
 ResizeParameters parameters_of(const ResizeConfig& c) {
-  return {c.shorter_side ? WrittenSize{*c.shorter_side, *c.shorter_side, true} : WrittenSize{c.exact.first, c.exact.second, false}};
+  return {c.shorter_side ? WrittenSize{*c.shorter_side, *c.shorter_side, true}
+                         : WrittenSize{c.exact.first, c.exact.second, false}};
 }
 WrittenSize size_of(int64_t height, int64_t width) { return {height, width, height == width}; }
 CenterCropParameters parameters_of(const CenterCropConfig& c) { return {size_of(c.height, c.width)}; }
 RandomCropParameters parameters_of(const RandomCropConfig& c) { return {size_of(c.height, c.width), c.padding}; }
-RandomResizedCropParameters parameters_of(const RandomResizedCropConfig& c) { return {size_of(c.height, c.width), c.scale, c.ratio}; }
+RandomResizedCropParameters parameters_of(const RandomResizedCropConfig& c) {
+  return {size_of(c.height, c.width), c.scale, c.ratio};
+}
 RandomHorizontalFlipParameters parameters_of(const RandomHorizontalFlipConfig& c) { return {c.p}; }
 NormalizeParameters parameters_of(const NormalizeConfig& c) { return {{c.mean}, {c.std}}; }
 
@@ -171,7 +178,8 @@ std::optional<TransformConfig> read_parameters(const Value& given, Parameters pa
   }
   read_map(map, outline, location.key, {outline, *location.problems});
   for (const auto needed : parameters.kNeeded)
-    if (const Value* value = map.find(needed); !value || value->is_null()) location.problem(given, fmt::format("{} needs {}", parameters.kName, needed));
+    if (const Value* value = map.find(needed); !value || value->is_null())
+      location.problem(given, fmt::format("{} needs {}", parameters.kName, needed));
   if constexpr (requires { parameters.scale; }) {
     check_order(given, parameters.scale, "scale", location);
     check_order(given, parameters.ratio, "ratio", location);
@@ -195,8 +203,10 @@ Json Form<TransformConfig>::schema(const Bounds&) {
     }
     Json inner = {{"anyOf", Json::array({map})}};
     if (parameters.kNeeded.size() <= 1) inner["anyOf"].push_back(outline.front().schema());
-    kinds.push_back({{"type", "object"}, {"properties", {{std::string(parameters.kName), inner}}},
-                     {"required", Json::array({parameters.kName})}, {"additionalProperties", false}});
+    kinds.push_back({{"type", "object"},
+                     {"properties", {{std::string(parameters.kName), inner}}},
+                     {"required", Json::array({parameters.kName})},
+                     {"additionalProperties", false}});
     if (parameters.kNeeded.empty()) kinds.push_back({{"const", parameters.kName}});
   });
   return {{"anyOf", kinds}};
@@ -207,7 +217,8 @@ std::optional<TransformConfig> Form<TransformConfig>::read(const Value& value, c
   parameters.mark = value.mark;
   if (value.is_map()) {
     if (value.keys.size() != 1) {
-      location.problem(value, fmt::format("must be one transform, such as 'resize: 224': a map of {} keys", value.keys.size()));
+      location.problem(
+          value, fmt::format("must be one transform, such as 'resize: 224': a map of {} keys", value.keys.size()));
       return std::nullopt;
     }
     name = quoted(value.keys[0].name);
@@ -226,14 +237,16 @@ std::optional<TransformConfig> Form<TransformConfig>::read(const Value& value, c
 }
 
 Value Form<TransformConfig>::write(const TransformConfig& transform) {
-  return std::visit([](const auto& config) {
-    auto parameters = parameters_of(config);
-    Value inner = value_of(outline_of(parameters));
-    if (inner.items.size() == 1) inner = Value(inner.items.front());
-    Value map = empty_map();
-    map.set(std::string(parameters.kName), std::move(inner));
-    return map;
-  }, transform);
+  return std::visit(
+      [](const auto& config) {
+        auto parameters = parameters_of(config);
+        Value inner = value_of(outline_of(parameters));
+        if (inner.items.size() == 1) inner = Value(inner.items.front());
+        Value map = empty_map();
+        map.set(std::string(parameters.kName), std::move(inner));
+        return map;
+      },
+      transform);
 }
 
 }  // namespace trainopt

@@ -1,14 +1,15 @@
-// The settings of libtorch that hold for a step and are global there: a value in the plan, applied by a guard around the step, so that
-// two trainers with different plans can take turns in one process.
+// The settings of libtorch that hold for a step and are global there: a value in the plan, applied by a guard around
+// the step, so that two trainers with different plans can take turns in one process.
 #pragma once
 
 namespace trainopt {
 
 /// The defaults here are ours: libtorch itself lets cuDNN use TF32.
 struct BackendSettings {
-  bool cudnn_benchmark = false;   ///< time cuDNN's algorithms at each new shape and keep the fastest
-  bool allow_tf32 = false;        ///< convolutions and matrix products of float32 with 10 bits of mantissa (GPU, sm_80 and later)
-  bool deterministic = false;     ///< only algorithms that repeat bit for bit; an operation without one throws
+  bool cudnn_benchmark = false;  ///< time cuDNN's algorithms at each new shape and keep the fastest
+  bool allow_tf32 =
+      false;  ///< convolutions and matrix products of float32 with 10 bits of mantissa (GPU, sm_80 and later)
+  bool deterministic = false;  ///< only algorithms that repeat bit for bit; an operation without one throws
 
   bool operator==(const BackendSettings&) const = default;
 };
@@ -22,7 +23,8 @@ class BackendGuard {
   BackendGuard& operator=(const BackendGuard&) = delete;
 
  private:
-  /// libtorch's flags one by one: three settings of ours are six of theirs, which need not agree with each other before.
+  /// libtorch's flags one by one: three settings of ours are six of theirs, which need not agree with each other
+  /// before.
   struct Flags {
     bool cudnn_benchmark, cudnn_tf32, cublas_tf32, cudnn_deterministic, mkldnn_deterministic, deterministic, warn_only;
   };

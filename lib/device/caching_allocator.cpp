@@ -23,7 +23,8 @@ c10::DataPtr CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
   Header* header = nullptr;
   if (bytes < kSmallestKept) {
-    void* start = std::aligned_alloc(alignof(Header), (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header));
+    void* start =
+        std::aligned_alloc(alignof(Header), (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header));
     if (!start) throw std::bad_alloc();
     header = new (start) Header{nullptr, start, bytes};
   } else {
@@ -39,7 +40,8 @@ CachingAllocator::Header* CachingAllocator::take_kept(size_t bytes) {
   const std::lock_guard lock(mutex_);
   ++figures_.given;
   const auto found = kept_.lower_bound(bytes);
-  // A block a quarter too large wastes less than it costs to fault a new one in; a larger one is kept for requests of its own size.
+  // A block a quarter too large wastes less than it costs to fault a new one in; a larger one is kept for requests of
+  // its own size.
   if (found == kept_.end() || found->first > bytes + bytes / 4) return nullptr;
   Header* header = found->second;
   kept_.erase(found);
@@ -55,7 +57,8 @@ CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
   auto address = reinterpret_cast<uintptr_t>(mapped);
   if (extra > 0) {
     address = (address + kHugePage - 1) / kHugePage * kHugePage;
-    ::madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);   // advice: a kernel without huge pages says no, and that is fine
+    ::madvise(reinterpret_cast<void*>(address), bytes,
+              MADV_HUGEPAGE);  // advice: a kernel without huge pages says no, and that is fine
   }
   const std::lock_guard lock(mutex_);
   figures_.held_bytes += static_cast<int64_t>(bytes);
@@ -81,6 +84,8 @@ void install_caching_allocator(bool huge_pages) {
   c10::SetCPUAllocator(new CachingAllocator(huge_pages), /*priority=*/255);
 }
 
-const CachingAllocator* installed_caching_allocator() { return dynamic_cast<const CachingAllocator*>(c10::GetCPUAllocator()); }
+const CachingAllocator* installed_caching_allocator() {
+  return dynamic_cast<const CachingAllocator*>(c10::GetCPUAllocator());
+}
 
 }  // namespace trainopt

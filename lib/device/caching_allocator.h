@@ -1,5 +1,6 @@
-// CPU tensors from memory that is kept. glibc's malloc gives every block above 32 MiB back to the kernel, and what lies free at the heap's
-// end too, so that a training step touches tens of thousands of new pages, each a fault and 4 KiB of zeros.
+// CPU tensors from memory that is kept. glibc's malloc gives every block above 32 MiB back to the kernel, and what lies
+// free at the heap's end too, so that a training step touches tens of thousands of new pages, each a fault and 4 KiB of
+// zeros.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,8 +11,9 @@
 
 namespace trainopt {
 
-/// Large blocks are kept when they are freed and given out again to requests of nearly their size; small ones are left to malloc.
-/// Memory in use grows to the largest that was ever needed at once, and a little more. Safe to use from many threads.
+/// Large blocks are kept when they are freed and given out again to requests of nearly their size; small ones are left
+/// to malloc. Memory in use grows to the largest that was ever needed at once, and a little more. Safe to use from many
+/// threads.
 class CachingAllocator : public c10::Allocator {
  public:
   /// From this size on a block is kept.
@@ -25,18 +27,19 @@ class CachingAllocator : public c10::Allocator {
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
 
   struct Figures {
-    int64_t held_bytes = 0;    ///< taken from the kernel, in use or kept
-    int64_t given = 0;         ///< requests served
-    int64_t given_again = 0;   ///< of them from kept blocks
+    int64_t held_bytes = 0;   ///< taken from the kernel, in use or kept
+    int64_t given = 0;        ///< requests served
+    int64_t given_again = 0;  ///< of them from kept blocks
   };
   Figures figures() const;
 
  private:
-  /// In front of every block. A deleter is told only the data's address (oneDNN frees that way), so the rest must lie beside it.
+  /// In front of every block. A deleter is told only the data's address (oneDNN frees that way), so the rest must lie
+  /// beside it.
   struct alignas(64) Header {
-    CachingAllocator* owner;   ///< null: from malloc
-    void* start;               ///< what malloc or the kernel gave
-    size_t bytes;              ///< with the header
+    CachingAllocator* owner;  ///< null: from malloc
+    void* start;              ///< what malloc or the kernel gave
+    size_t bytes;             ///< with the header
   };
   static void give_back(void* data);
   Header* take_kept(size_t bytes);
@@ -44,7 +47,7 @@ class CachingAllocator : public c10::Allocator {
 
   bool huge_pages_;
   mutable std::mutex mutex_;
-  std::multimap<size_t, Header*> kept_;   // by size
+  std::multimap<size_t, Header*> kept_;  // by size
   Figures figures_;
 };
 

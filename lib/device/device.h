@@ -14,12 +14,13 @@ bool cuda_available();
 int cuda_count();
 
 struct DeviceFacts {
-  std::string name;            ///< "NVIDIA H100 80GB HBM3"; the CPU's model name
-  int sm_major = 0;            ///< compute capability; 0 on the CPU
+  std::string name;  ///< "NVIDIA H100 80GB HBM3"; the CPU's model name
+  int sm_major = 0;  ///< compute capability; 0 on the CPU
   int sm_minor = 0;
-  int64_t memory_bytes = 0;    ///< of the GPU, or of the machine
-  int multiprocessors = 0;     ///< streaming multiprocessors; on the CPU the cores this process may use
-  std::string pci_bus_id;      ///< "00000000:1B:00.0" as NVML writes it, whatever CUDA_VISIBLE_DEVICES says; empty on the CPU
+  int64_t memory_bytes = 0;  ///< of the GPU, or of the machine
+  int multiprocessors = 0;   ///< streaming multiprocessors; on the CPU the cores this process may use
+  std::string
+      pci_bus_id;  ///< "00000000:1B:00.0" as NVML writes it, whatever CUDA_VISIBLE_DEVICES says; empty on the CPU
 };
 /// `device` is the CPU or a GPU of this process (no index: the current one). Throws UserError if there is no such GPU.
 DeviceFacts device_facts(c10::Device device);

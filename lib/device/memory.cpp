@@ -16,7 +16,7 @@ std::optional<MemoryFigures> memory_figures(c10::Device device) {
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (!allocator->initialized()) return MemoryFigures{};
   const auto stats = allocator->getDeviceStats(with_index(device).index());
-  const auto& allocated = stats.allocated_bytes[0];   // [0]: large and small blocks together
+  const auto& allocated = stats.allocated_bytes[0];  // [0]: large and small blocks together
   const auto& reserved = stats.reserved_bytes[0];
   return MemoryFigures{.allocated = allocated.current,
                        .reserved = reserved.current,
@@ -37,7 +37,7 @@ double peak_memory_mib(c10::Device device) {
   if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;   // "VmHWM:   123456 kB"
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;  // "VmHWM:   123456 kB"
   return 0;
 }
 

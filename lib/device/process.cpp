@@ -35,7 +35,8 @@ void keep_threads_to(const std::vector<int>& cpus) {
   const size_t bytes = CPU_ALLOC_SIZE(most);
   CPU_ZERO_S(bytes, set.get());
   for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set.get());
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ::sched_setaffinity(std::stoi(thread.path().filename()), bytes, set.get());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    ::sched_setaffinity(std::stoi(thread.path().filename()), bytes, set.get());
 }
 
 }  // namespace
@@ -60,12 +61,13 @@ std::optional<int> cores_of_quota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
 }
 
-void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }   // on Linux, of the thread
+void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }  // on Linux, of the thread
 
 std::vector<int> allowed_cpus() {
   // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.
   for (int most = 1024; most <= 1 << 20; most *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* mask) { CPU_FREE(mask); });
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
+                                                               [](cpu_set_t* mask) { CPU_FREE(mask); });
     const size_t bytes = CPU_ALLOC_SIZE(most);
     if (sched_getaffinity(0, bytes, set.get()) != 0) continue;
     std::vector<int> cpus;
@@ -107,7 +109,8 @@ int allowed_cores() {
   for (std::string line; std::getline(groups, line);) {
     if (!line.starts_with("0::/")) continue;
     for (std::string path = line.substr(3);; path.resize(path.rfind('/'))) {
-      if (const auto quota = cores_of_quota(first_line("/sys/fs/cgroup" + path + "/cpu.max"))) cores = std::min(cores, *quota);
+      if (const auto quota = cores_of_quota(first_line("/sys/fs/cgroup" + path + "/cpu.max")))
+        cores = std::min(cores, *quota);
       if (path.empty()) break;
     }
   }

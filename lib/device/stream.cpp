@@ -22,14 +22,17 @@ void Stream::synchronize() const {
 
 Event::Event(c10::Device device, bool timing) {
   // libtorch's guard of the CPU has no events.
-  if (!device.is_cpu()) event_.emplace(device.type(), timing ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT);
+  if (!device.is_cpu())
+    event_.emplace(device.type(), timing ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT);
 }
 
 void Event::record(const Stream& stream) {
   TRAINOPT_CHECK(stream.device().is_cpu() != event_.has_value());
   recorded_ = true;
-  if (event_) event_->record(stream.handle());
-  else recorded_at_ = Clock::now();
+  if (event_)
+    event_->record(stream.handle());
+  else
+    recorded_at_ = Clock::now();
 }
 
 void Event::block(const Stream& stream) const {
@@ -45,7 +48,8 @@ void Event::synchronize() const {
 double elapsed_ms(const Event& start, const Event& end) {
   TRAINOPT_CHECK(start.recorded_ && end.recorded_);
   TRAINOPT_CHECK(start.event_.has_value() == end.event_.has_value());
-  return start.event_ ? start.event_->elapsedTime(*end.event_) : milliseconds_between(start.recorded_at_, end.recorded_at_);
+  return start.event_ ? start.event_->elapsedTime(*end.event_)
+                      : milliseconds_between(start.recorded_at_, end.recorded_at_);
 }
 
 }  // namespace trainopt

@@ -1,6 +1,6 @@
-// Order and time of device work. A Stream is a queue; an Event is a place in it that others can wait for or measure from.
-// On the CPU all work has happened when the call returns: there is one stream, waiting is nothing, and an event keeps the host's
-// clock, so that the same code measures on both.
+// Order and time of device work. A Stream is a queue; an Event is a place in it that others can wait for or measure
+// from. On the CPU all work has happened when the call returns: there is one stream, waiting is nothing, and an event
+// keeps the host's clock, so that the same code measures on both.
 #pragma once
 
 #include "base/clock.h"
@@ -17,8 +17,8 @@ class Stream {
  public:
   /// The stream on which this thread's operations run now.
   static Stream current(c10::Device device);
-  /// One of libtorch's pool of 32 streams per device (taken in turn), beside the default one; on the CPU the same as current(). `urgent`: of another pool
-  /// of 32, whose work goes first.
+  /// One of libtorch's pool of 32 streams per device (taken in turn), beside the default one; on the CPU the same as
+  /// current(). `urgent`: of another pool of 32, whose work goes first.
   static Stream side(c10::Device device, bool urgent = false);
 
   c10::Device device() const { return stream_.device(); }
@@ -64,8 +64,8 @@ class Event {
  private:
   friend double elapsed_ms(const Event& start, const Event& end);
   bool recorded_ = false;
-  std::optional<c10::Event> event_;          // an accelerator's
-  Clock::time_point recorded_at_;            // the CPU's
+  std::optional<c10::Event> event_;  // an accelerator's
+  Clock::time_point recorded_at_;    // the CPU's
 };
 
 /// Milliseconds of device time between two recorded events with timing, both ready.

@@ -1,4 +1,5 @@
-// Numbers as they lie in the memory that a kernel reads and writes. What turns them into floats and back is of the machine: on_device.cuh.
+// Numbers as they lie in the memory that a kernel reads and writes. What turns them into floats and back is of the
+// machine: on_device.cuh.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What kernels ask of the machine, in CUDA. The tests have the same for the host (tests/support/cuda_on_host.h): a kernel's own header includes neither.
+// What kernels ask of the machine, in CUDA. The tests have the same for the host (tests/support/cuda_on_host.h): a
+// kernel's own header includes neither.
 #pragma once
 
 #include "kernels/numbers.h"
@@ -19,7 +20,9 @@ __device__ inline float wide(Float16 number) { return __half2float(__ushort_as_h
 
 // Rounded to nearest, ties to even; NaN stays NaN.
 __device__ inline void narrow(float number, float& to) { to = number; }
-__device__ inline void narrow(float number, BFloat16& to) { to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(number)); }
+__device__ inline void narrow(float number, BFloat16& to) {
+  to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(number));
+}
 __device__ inline void narrow(float number, Float16& to) { to.bits = __half_as_ushort(__float2half_rn(number)); }
 
 /// A pack at an address that is a multiple of its size.
@@ -41,8 +44,10 @@ __device__ T* shared_memory() {
 
 template <class... Parameters, class... Arguments>
 void launch(void* queue, int64_t blocks, int threads, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, static_cast<cudaStream_t>(queue)>>>(arguments...);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) throw std::runtime_error(std::string("a kernel did not start: ") + cudaGetErrorString(error));
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, static_cast<cudaStream_t>(queue)>>>(
+      arguments...);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+    throw std::runtime_error(std::string("a kernel did not start: ") + cudaGetErrorString(error));
 }
 
 }  // namespace

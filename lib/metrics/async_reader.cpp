@@ -14,7 +14,7 @@ namespace {
 
 void add_spans(StepRecord& row, const std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>>& spans) {
   for (const auto& [metric, span] : spans) {
-    span->end.synchronize();   // long done: the step's own event is behind it
+    span->end.synchronize();  // long done: the step's own event is behind it
     row[metric] = row[metric].value_or(0.0) + elapsed_ms(span->start, span->end);
   }
 }
@@ -39,7 +39,8 @@ void AsyncReader::submit(PendingRecord record) {
   next_place_ = (next_place_ + 1) % (kMostInFlight + 1);
   if (flying_.size() <= kMostInFlight) return;
   land_oldest();
-  // Launching a step takes the host less time than the step: only with this wait do the steps' times add up to the run's.
+  // Launching a step takes the host less time than the step: only with this wait do the steps' times add up to the
+  // run's.
   PendingRecord& submitted = flying_.back().record;
   if (submitted.paused_ms_) submitted.finish(*submitted.paused_ms_);
 }
@@ -51,7 +52,8 @@ void AsyncReader::queue_copy(const PendingRecord& record, size_t place) {
     std::vector<at::Tensor> scalars;
     scalars.reserve(record.scalars_.size());
     for (const auto& [metric, scalar] : record.scalars_)
-      scalars.push_back(scalar.reshape({}).to(at::TensorOptions().device(device_).dtype(at::kFloat), /*non_blocking=*/true));
+      scalars.push_back(
+          scalar.reshape({}).to(at::TensorOptions().device(device_).dtype(at::kFloat), /*non_blocking=*/true));
     const at::Tensor packed = scalars.size() == 1 ? scalars.front() : at::stack(scalars);
     ring_.select(0, static_cast<int64_t>(place))
         .narrow(0, 0, static_cast<int64_t>(scalars.size()))

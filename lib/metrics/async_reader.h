@@ -1,5 +1,5 @@
-// Numbers come back from the device a step or two late, so that writing every step down costs no synchronisation: submit() queues
-// one small copy into a pinned ring and an event behind it, poll() reads what has arrived.
+// Numbers come back from the device a step or two late, so that writing every step down costs no synchronisation:
+// submit() queues one small copy into a pinned ring and an event behind it, poll() reads what has arrived.
 #pragma once
 
 #include "device/stream.h"
@@ -18,11 +18,13 @@ class AsyncReader {
   /// Rows are at most this many steps behind.
   static constexpr size_t kMostInFlight = 2;
 
-  /// `steady`: on a GPU rows are always that late, whenever they arrive, so that several ranks have the same ones in the same step.
+  /// `steady`: on a GPU rows are always that late, whenever they arrive, so that several ranks have the same ones in
+  /// the same step.
   explicit AsyncReader(c10::Device device, bool steady = false);
 
-  /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at once; on a GPU this
-  /// waits for the oldest step if two more are already on their way, which also keeps the host from running far ahead.
+  /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at
+  /// once; on a GPU this waits for the oldest step if two more are already on their way, which also keeps the host from
+  /// running far ahead.
   void submit(PendingRecord record);
   /// Rows that have arrived since the last call, in order; never waits.
   std::vector<StepRecord> poll();
@@ -40,8 +42,8 @@ class AsyncReader {
 
   c10::Device device_;
   bool steady_;
-  at::Tensor ring_;                      ///< [kMostInFlight + 1, kMetricCount] float32, pinned
-  std::vector<Event> arrived_;           ///< by place
+  at::Tensor ring_;             ///< [kMostInFlight + 1, kMetricCount] float32, pinned
+  std::vector<Event> arrived_;  ///< by place
   std::deque<Flight> flying_;
   size_t next_place_ = 0;
   std::vector<StepRecord> landed_;

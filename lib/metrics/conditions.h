@@ -18,12 +18,13 @@ class Conditions {
  public:
   void add(const StepRecord& row);
 
-  /// A sentence each, for a reader of the table: other programs used more than 10 % of the CPUs; the GPU's clock was held down; the
-  /// throughput of the last third of `pieces` is more than 2 % from the first third's, and a 99 % interval of their ratio says so.
+  /// A sentence each, for a reader of the table: other programs used more than 10 % of the CPUs; the GPU's clock was
+  /// held down; the throughput of the last third of `pieces` is more than 2 % from the first third's, and a 99 %
+  /// interval of their ratio says so.
   std::vector<std::string> warnings(std::span<const Piece> pieces) const;
 
  private:
-  double other_cpu_ = 0, other_cpu_ms_ = 0;       ///< percent times milliseconds; milliseconds
+  double other_cpu_ = 0, other_cpu_ms_ = 0;  ///< percent times milliseconds; milliseconds
   double throttled_ms_ = 0, throttle_known_ms_ = 0;
   int64_t throttle_bits_ = 0;
 };

@@ -8,21 +8,23 @@ namespace trainopt {
 enum class SinkKind { console, jsonl, csv };
 template <>
 struct Choices<SinkKind> {
-  static constexpr std::array all = {Choice<SinkKind>{"console", SinkKind::console}, Choice<SinkKind>{"jsonl", SinkKind::jsonl},
+  static constexpr std::array all = {Choice<SinkKind>{"console", SinkKind::console},
+                                     Choice<SinkKind>{"jsonl", SinkKind::jsonl},
                                      Choice<SinkKind>{"csv", SinkKind::csv}};
 };
 
 enum class Progress { automatic, on, off };
 template <>
 struct Choices<Progress> {
-  static constexpr std::array all = {Choice<Progress>{"auto", Progress::automatic}, Choice<Progress>{"true", Progress::on},
-                                     Choice<Progress>{"false", Progress::off}};
+  static constexpr std::array all = {Choice<Progress>{"auto", Progress::automatic},
+                                     Choice<Progress>{"true", Progress::on}, Choice<Progress>{"false", Progress::off}};
 };
 
 enum class DumpKind { outputs, gradients, buffers };
 template <>
 struct Choices<DumpKind> {
-  static constexpr std::array all = {Choice<DumpKind>{"outputs", DumpKind::outputs}, Choice<DumpKind>{"gradients", DumpKind::gradients},
+  static constexpr std::array all = {Choice<DumpKind>{"outputs", DumpKind::outputs},
+                                     Choice<DumpKind>{"gradients", DumpKind::gradients},
                                      Choice<DumpKind>{"buffers", DumpKind::buffers}};
 };
 
@@ -32,7 +34,8 @@ struct DumpConfig {
 };
 template <class V>
 void describe(V& v, DumpConfig& c) {
-  v.field("steps", c.steps, "Steps (from 1) whose tensors are written to the run directory as safetensors.", in_range(1, 1e15));
+  v.field("steps", c.steps, "Steps (from 1) whose tensors are written to the run directory as safetensors.",
+          in_range(1, 1e15));
   v.field("what", c.what, "Which tensors.");
 }
 
@@ -44,8 +47,8 @@ struct LoggingConfig {
 };
 template <class V>
 void describe(V& v, LoggingConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between two records; the first and the last step always have one.", in_range(1, 1e15),
-          alias("log_every_n_steps", "logging_steps", "log_interval", "steps_per_print"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between two records; the first and the last step always have one.",
+          in_range(1, 1e15), alias("log_every_n_steps", "logging_steps", "log_interval", "steps_per_print"));
   v.field("sinks", c.sinks, "Where records go: standard output, metrics.jsonl, metrics.csv.");
   v.field("progress", c.progress, "Progress line with the time left; auto: on a terminal.");
   v.section("dump", c.dump, "Tensors to look at from outside.");

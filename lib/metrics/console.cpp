@@ -66,7 +66,8 @@ std::string Console::progress_text() const {
     const double per_step = seconds_since(started_) / static_cast<double>(step_ - first_step_);
     left = human_seconds(per_step * static_cast<double>(std::max<int64_t>(total - step_, 0)));
   }
-  const std::string numbers = fmt::format("{:3.0f} %  {}/{}  {} samples/s  {} left", 100 * done, step_, total, human_rate(samples_per_s_), left);
+  const std::string numbers = fmt::format("{:3.0f} %  {}/{}  {} samples/s  {} left", 100 * done, step_, total,
+                                          human_rate(samples_per_s_), left);
   // A line that wraps cannot be taken away again.
   if (columns() < numbers.size() + kBarCells + 4) return numbers.substr(0, columns());
   const auto filled = static_cast<size_t>(done * kBarCells);

@@ -13,13 +13,14 @@ namespace trainopt {
 
 struct ConsoleOptions {
   int fd = 1;
-  bool terminal = false;                      ///< fd is one (isatty)
-  bool color = false;                         ///< a terminal, and neither NO_COLOR nor --no-color
-  Progress progress = Progress::automatic;    ///< on: also where no terminal was recognised
-  int64_t total_steps = 0;                    ///< 0: not known, so no time left
+  bool terminal = false;                    ///< fd is one (isatty)
+  bool color = false;                       ///< a terminal, and neither NO_COLOR nor --no-color
+  Progress progress = Progress::automatic;  ///< on: also where no terminal was recognised
+  int64_t total_steps = 0;                  ///< 0: not known, so no time left
 };
 
-/// Used by one thread. Lines are gathered for at most a tenth of a second; a reader that went away (EPIPE) is never noticed by training.
+/// Used by one thread. Lines are gathered for at most a tenth of a second; a reader that went away (EPIPE) is never
+/// noticed by training.
 class Console {
  public:
   explicit Console(ConsoleOptions options) : options_(options) {}
@@ -35,7 +36,9 @@ class Console {
   void flush();
 
  private:
-  bool shows_progress() const { return options_.progress == Progress::on || (options_.progress == Progress::automatic && options_.terminal); }
+  bool shows_progress() const {
+    return options_.progress == Progress::on || (options_.progress == Progress::automatic && options_.terminal);
+  }
   void draw_if_due();
   std::string progress_text() const;
   size_t columns() const;

@@ -9,6 +9,7 @@
 namespace trainopt {
 
 /// Versions, CPU, memory, GPUs, driver, kernel; no host name. `not_measured`: metrics without a value and why.
-Json environment(const std::string& trainopt_version, const Reasons& not_measured = {}, const std::string& nvml_library = kNvmlLibrary);
+Json environment(const std::string& trainopt_version, const Reasons& not_measured = {},
+                 const std::string& nvml_library = kNvmlLibrary);
 
 }  // namespace trainopt

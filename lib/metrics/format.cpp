@@ -11,9 +11,13 @@ namespace trainopt {
 void append_number(std::string& text, const MetricInfo& metric, double value) {
   const auto out = std::back_inserter(text);
   switch (metric.form) {
-    case NumberForm::integer: fmt::format_to(out, "{:.0f}", value); return;
-    case NumberForm::float32:   // nine digits of a double that holds a float are those of the float
-    case NumberForm::real: fmt::format_to(out, "{:.9g}", value); return;
+    case NumberForm::integer:
+      fmt::format_to(out, "{:.0f}", value);
+      return;
+    case NumberForm::float32:  // nine digits of a double that holds a float are those of the float
+    case NumberForm::real:
+      fmt::format_to(out, "{:.9g}", value);
+      return;
   }
 }
 
@@ -24,10 +28,12 @@ std::string ranks_json(const std::vector<RankTimes>& ranks) {
     const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), less);
     double sum = 0;
     for (const auto& rank : ranks) sum += number(rank);
-    return fmt::format("\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}", name, number(*least), least - ranks.begin(),
-                       sum / static_cast<double>(ranks.size()), number(*most), most - ranks.begin());
+    return fmt::format("\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}", name,
+                       number(*least), least - ranks.begin(), sum / static_cast<double>(ranks.size()), number(*most),
+                       most - ranks.begin());
   };
-  return fmt::format(",\"ranks\":{{{},{},{},{}}}", spread("step_ms", [](const RankTimes& rank) { return rank.step_ms; }),
+  return fmt::format(",\"ranks\":{{{},{},{},{}}}",
+                     spread("step_ms", [](const RankTimes& rank) { return rank.step_ms; }),
                      spread("data_wait_ms", [](const RankTimes& rank) { return rank.data_wait_ms; }),
                      spread("comm_exposed_ms", [](const RankTimes& rank) { return rank.comm_exposed_ms; }),
                      spread("busy_ms", [](const RankTimes& rank) { return rank.busy_ms(); }));
@@ -41,10 +47,14 @@ std::string json_line(const StepRecord& row) {
     line += metric.name;
     line += "\":";
     const auto& value = row[metric.metric];
-    if (!value) line += "null";
-    else if (std::isnan(*value)) line += "\"NaN\"";
-    else if (std::isinf(*value)) line += *value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-    else append_number(line, metric, *value);
+    if (!value)
+      line += "null";
+    else if (std::isnan(*value))
+      line += "\"NaN\"";
+    else if (std::isinf(*value))
+      line += *value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+    else
+      append_number(line, metric, *value);
   }
   if (!row.ranks.empty()) line += ranks_json(row.ranks);
   line += "}\n";
@@ -77,7 +87,9 @@ std::string human_rate(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second >= 10 ? 1 : 2);
 }
 
-std::string human_milliseconds(double milliseconds) { return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 1 ? 3 : 1); }
+std::string human_milliseconds(double milliseconds) {
+  return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 1 ? 3 : 1);
+}
 
 std::string human_seconds(double seconds) {
   if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
@@ -103,8 +115,10 @@ std::string console_line(const StepRecord& row, int64_t total_steps) {
     fmt::format_to(out, "  data {:.1f} ms", *wait);
     if (step_ms && *step_ms > 0) fmt::format_to(out, " ({:.0f} %)", 100 * *wait / *step_ms);
   }
-  if (const auto& gpu = row[Metric::gpu_util_pct]) fmt::format_to(out, "  gpu {:.0f} %", *gpu);
-  else if (const auto& cpu = row[Metric::cpu_util_pct]) fmt::format_to(out, "  cpu {:.0f} %", *cpu);
+  if (const auto& gpu = row[Metric::gpu_util_pct])
+    fmt::format_to(out, "  gpu {:.0f} %", *gpu);
+  else if (const auto& cpu = row[Metric::cpu_util_pct])
+    fmt::format_to(out, "  cpu {:.0f} %", *cpu);
   for (const Metric memory : {Metric::memory_reserved_mib, Metric::gpu_memory_used_mib, Metric::process_rss_mib})
     if (row[memory]) {
       fmt::format_to(out, "  mem {}", human_bytes(*row[memory] * 0x1p20));

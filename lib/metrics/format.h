@@ -7,14 +7,15 @@
 
 namespace trainopt {
 
-/// One JSON object and a newline, keys in the catalogue's order, null for what was not measured. JSON has no word for what is not
-/// finite: those are the strings "NaN", "Infinity" and "-Infinity".
+/// One JSON object and a newline, keys in the catalogue's order, null for what was not measured. JSON has no word for
+/// what is not finite: those are the strings "NaN", "Infinity" and "-Infinity".
 std::string json_line(const StepRecord& row);
 /// The names, and a row in their order; empty for what was not measured; nan, inf, -inf.
 std::string csv_header();
 std::string csv_line(const Values& row);
-/// "step   12/100  loss 2.3012  1243 samples/s  step 25.7 ms  data 0.3 ms (1 %)  gpu 97 %  mem 11.3 GiB" without a newline; on a
-/// machine without a GPU "cpu" and resident memory. What was not measured is left out. `total_steps` 0: not known.
+/// "step   12/100  loss 2.3012  1243 samples/s  step 25.7 ms  data 0.3 ms (1 %)  gpu 97 %  mem 11.3 GiB" without a
+/// newline; on a machine without a GPU "cpu" and resident memory. What was not measured is left out. `total_steps` 0:
+/// not known.
 std::string console_line(const StepRecord& row, int64_t total_steps);
 
 /// "25.7 ms", "1243", "2h 05m": numbers of a size people read.

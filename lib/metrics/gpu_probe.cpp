@@ -54,7 +54,8 @@ Functions load_functions(void* library) {
   load(library, f.memory_v1, "nvmlDeviceGetMemoryInfo");
   load(library, f.power, "nvmlDeviceGetPowerUsage");
   load(library, f.clock, "nvmlDeviceGetClockInfo");
-  load(library, f.clocks_event_reasons, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
+  load(library, f.clocks_event_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
+       "nvmlDeviceGetCurrentClocksThrottleReasons");
   load(library, f.gpm_support, "nvmlGpmQueryDeviceSupport");
   load(library, f.gpm_alloc, "nvmlGpmSampleAlloc");
   load(library, f.gpm_free, "nvmlGpmSampleFree");
@@ -64,9 +65,9 @@ Functions load_functions(void* library) {
 }
 
 /// Reasons that hold the clock down although there is work: not idleness, nor settings somebody chose.
-constexpr unsigned long long kThrottleBits = nvmlClocksEventReasonSwPowerCap | nvmlClocksThrottleReasonHwSlowdown |
-                                             nvmlClocksEventReasonSwThermalSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown |
-                                             nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+constexpr unsigned long long kThrottleBits =
+    nvmlClocksEventReasonSwPowerCap | nvmlClocksThrottleReasonHwSlowdown | nvmlClocksEventReasonSwThermalSlowdown |
+    nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
 bool is_loss(nvmlReturn_t result) { return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED; }
 
 /// The counters behind GPM refresh every 100 ms; a shorter stretch repeats the last or is empty.
@@ -123,7 +124,7 @@ struct GpuProbe::Nvml {
   bool gpm = false, gpm_has_earlier = false;
   nvmlGpmSample_t earlier = nullptr, later = nullptr;
   Clock::time_point earlier_at;
-  std::optional<double> sm_util, tensor_util;   // of the last whole stretch
+  std::optional<double> sm_util, tensor_util;  // of the last whole stretch
 };
 
 GpuProbe::GpuProbe(const std::string& library, const std::string& pci_bus_id) : nvml_(std::make_unique<Nvml>(library)) {
@@ -145,10 +146,14 @@ GpuProbe::GpuProbe(const std::string& library, const std::string& pci_bus_id) : 
   std::string reason;
   nvmlGpmSupport_t support{};
   support.version = NVML_GPM_SUPPORT_VERSION;
-  if (!f.gpm_support || !f.gpm_alloc || !f.gpm_free || !f.gpm_get || !f.gpm_metrics) reason = "this driver has no GPM";
-  else if (const auto result = f.gpm_support(nvml_->device, &support); result != NVML_SUCCESS) reason = "GPM: " + session.text(result);
-  else if (!support.isSupportedDevice) reason = "this GPU has no GPM (sm_90 and later have)";
-  else if (f.gpm_alloc(&nvml_->earlier) != NVML_SUCCESS || f.gpm_alloc(&nvml_->later) != NVML_SUCCESS) reason = "GPM gives no sample buffers";
+  if (!f.gpm_support || !f.gpm_alloc || !f.gpm_free || !f.gpm_get || !f.gpm_metrics)
+    reason = "this driver has no GPM";
+  else if (const auto result = f.gpm_support(nvml_->device, &support); result != NVML_SUCCESS)
+    reason = "GPM: " + session.text(result);
+  else if (!support.isSupportedDevice)
+    reason = "this GPU has no GPM (sm_90 and later have)";
+  else if (f.gpm_alloc(&nvml_->earlier) != NVML_SUCCESS || f.gpm_alloc(&nvml_->later) != NVML_SUCCESS)
+    reason = "GPM gives no sample buffers";
   nvml_->gpm = reason.empty();
   if (!nvml_->gpm)
     for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct}) absent(metric, reason);
@@ -189,7 +194,8 @@ void GpuProbe::sample_counters(Values& values) {
       return;
     }
     if (is_loss(result)) return lose_gpu("NVML: " + nvml_->session.text(result));
-    const bool for_good = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION || result == NVML_ERROR_FUNCTION_NOT_FOUND;
+    const bool for_good = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION ||
+                          result == NVML_ERROR_FUNCTION_NOT_FOUND;
     if (for_good) nvml_->given_up.insert(metric);
     reasons_[name] = "NVML: " + nvml_->session.text(result);
   };
@@ -240,7 +246,8 @@ void GpuProbe::sample_gpm(Values& values) {
   const auto give_up = [&](nvmlReturn_t result) {
     if (is_loss(result)) return lose_gpu("NVML: " + state.session.text(result));
     state.gpm = false;
-    for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct}) absent(metric, "GPM: " + state.session.text(result));
+    for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct})
+      absent(metric, "GPM: " + state.session.text(result));
   };
   if (!state.gpm_has_earlier) {
     if (const auto result = f.gpm_get(state.device, state.earlier); result != NVML_SUCCESS) return give_up(result);
@@ -280,7 +287,8 @@ void GpuProbe::sample_gpm(Values& values) {
 std::optional<std::string> GpuProbe::driver_version(const std::string& library) {
   const Session session(library);
   char text[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE] = {};
-  if (!session.open || !session.nvml.driver_version || session.nvml.driver_version(text, sizeof text) != NVML_SUCCESS) return std::nullopt;
+  if (!session.open || !session.nvml.driver_version || session.nvml.driver_version(text, sizeof text) != NVML_SUCCESS)
+    return std::nullopt;
   return std::string(text);
 }
 

@@ -1,5 +1,5 @@
-// What NVIDIA's management library (NVML) says of one GPU. The library belongs to the driver, so it is opened by name at run time;
-// whatever is missing (library, symbol, permission, hardware) is a reason, not an error.
+// What NVIDIA's management library (NVML) says of one GPU. The library belongs to the driver, so it is opened by name
+// at run time; whatever is missing (library, symbol, permission, hardware) is a reason, not an error.
 #pragma once
 
 #include "metrics/catalogue.h"
@@ -18,8 +18,8 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
 class GpuProbe {
  public:
-  /// The GPU at `pci_bus_id` (NVML's own order of GPUs is not this process's). Never throws; without the library every GPU metric has
-  /// a reason. `library` is a name for dlopen: tests give their own.
+  /// The GPU at `pci_bus_id` (NVML's own order of GPUs is not this process's). Never throws; without the library every
+  /// GPU metric has a reason. `library` is a name for dlopen: tests give their own.
   GpuProbe(const std::string& library, const std::string& pci_bus_id);
   ~GpuProbe();
   GpuProbe(const GpuProbe&) = delete;
@@ -46,8 +46,8 @@ class GpuProbe {
 };
 
 /// The metrics that only a GpuProbe fills.
-inline constexpr std::array kGpuMetrics{Metric::gpu_util_pct,        Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct,
-                                        Metric::gpu_memory_used_mib, Metric::gpu_power_w,     Metric::gpu_sm_clock_mhz,
-                                        Metric::gpu_throttle};
+inline constexpr std::array kGpuMetrics{
+    Metric::gpu_util_pct, Metric::gpu_sm_util_pct,  Metric::gpu_tensor_util_pct, Metric::gpu_memory_used_mib,
+    Metric::gpu_power_w,  Metric::gpu_sm_clock_mhz, Metric::gpu_throttle};
 
 }  // namespace trainopt

@@ -15,7 +15,8 @@ namespace {
 constexpr double kFlushSeconds = 1.0;
 constexpr size_t kFlushBytes = 64 << 10;
 
-/// Writing to a closed pipe raises SIGPIPE in the writing thread: held back for the time of the write and, if it came, taken away.
+/// Writing to a closed pipe raises SIGPIPE in the writing thread: held back for the time of the write and, if it came,
+/// taken away.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -29,7 +30,8 @@ class NoPipeSignal {
   ~NoPipeSignal() {
     const timespec now{0, 0};
     if (!was_pending_)
-      while (sigtimedwait(&pipe_, nullptr, &now) == -1 && errno == EINTR) {}
+      while (sigtimedwait(&pipe_, nullptr, &now) == -1 && errno == EINTR) {
+      }
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
@@ -45,8 +47,10 @@ int write_fully(int fd, std::string_view bytes, size_t& written) {
   written = 0;
   while (written < bytes.size()) {
     const ssize_t count = ::write(fd, bytes.data() + written, bytes.size() - written);
-    if (count > 0) written += static_cast<size_t>(count);
-    else if (count == 0 || errno != EINTR) return count == 0 ? ENOSPC : errno;
+    if (count > 0)
+      written += static_cast<size_t>(count);
+    else if (count == 0 || errno != EINTR)
+      return count == 0 ? ENOSPC : errno;
   }
   return 0;
 }
@@ -68,7 +72,8 @@ void LineFile::flush() {
     const NoPipeSignal guard;
     file_.append(buffer_.data(), buffer_.size());
   } catch (const FileError& error) {
-    // Whole lines stay; what follows the last newline written is torn and cut off, so that later lines stand on their own.
+    // Whole lines stay; what follows the last newline written is torn and cut off, so that later lines stand on their
+    // own.
     const auto written = static_cast<size_t>(file_.appended() - before);
     const size_t newline = written == 0 ? std::string::npos : buffer_.rfind('\n', written - 1);
     const size_t kept = newline == std::string::npos ? 0 : newline + 1;
@@ -83,7 +88,7 @@ void LineFile::cut_off(int64_t torn) {
   try {
     const int64_t size = file_.size();
     if (torn > 0 && size >= torn) file_.truncate(size - torn);
-  } catch (const FileError&) {   // the torn line stays, and the warning is the same
+  } catch (const FileError&) {  // the torn line stays, and the warning is the same
   }
 }
 

@@ -1,5 +1,5 @@
-// Lines appended to a file without ever stopping the training: buffered, flushed every second and at the end; a full disk costs lines
-// and one warning.
+// Lines appended to a file without ever stopping the training: buffered, flushed every second and at the end; a full
+// disk costs lines and one warning.
 #pragma once
 
 #include "base/clock.h"
@@ -12,12 +12,14 @@
 
 namespace trainopt {
 
-/// Writes all bytes to `fd`; returns 0 or errno, and in `written` how many got there. A closed pipe is EPIPE, never a signal.
+/// Writes all bytes to `fd`; returns 0 or errno, and in `written` how many got there. A closed pipe is EPIPE, never a
+/// signal.
 int write_fully(int fd, std::string_view bytes, size_t& written);
 
 class LineFile {
  public:
-  /// Appends to what is there. Throws UserError(storage) if the file cannot be opened: at the start of a run that is still cheap to say.
+  /// Appends to what is there. Throws UserError(storage) if the file cannot be opened: at the start of a run that is
+  /// still cheap to say.
   explicit LineFile(const std::filesystem::path& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;
@@ -27,7 +29,8 @@ class LineFile {
   /// `line` ends with a newline.
   void write(std::string_view line);
   void flush();
-  /// Lines that could not be written. What is in the file are whole lines as long as the disk allows to cut off a torn one.
+  /// Lines that could not be written. What is in the file are whole lines as long as the disk allows to cut off a torn
+  /// one.
   int64_t dropped_lines() const { return dropped_; }
 
  private:

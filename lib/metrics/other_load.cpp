@@ -29,7 +29,8 @@ std::optional<double> busy_seconds(std::string_view proc_stat, const std::vector
     words >> name;
     if (!name.starts_with("cpu") || name.size() == 3) continue;
     if (std::find(cpus.begin(), cpus.end(), std::stoi(name.substr(3))) == cpus.end()) continue;
-    if (!(words >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >> stolen)) return std::nullopt;
+    if (!(words >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >> stolen))
+      return std::nullopt;
     ticks += user + nice + system + interrupts + soft_interrupts + stolen;
     ++found;
   }
@@ -50,7 +51,11 @@ double process_cpu_seconds() {
 }
 
 OtherLoad::OtherLoad(size_t cpus, Busy busy, double own_seconds, Clock::time_point now)
-    : cpus_(static_cast<double>(cpus)), busy_(std::move(busy)), own_seconds_(own_seconds), looked_at_(now), busy_seconds_(busy_()) {}
+    : cpus_(static_cast<double>(cpus)),
+      busy_(std::move(busy)),
+      own_seconds_(own_seconds),
+      looked_at_(now),
+      busy_seconds_(busy_()) {}
 
 std::optional<double> OtherLoad::sample(double own_seconds, Clock::time_point now) {
   const double seconds = milliseconds_between(looked_at_, now) / 1e3;
@@ -58,7 +63,8 @@ std::optional<double> OtherLoad::sample(double own_seconds, Clock::time_point no
   const auto busy = busy_();
   pct_.reset();
   // Both clocks are read one after the other, so a quiet machine may come out a little below 0.
-  if (busy && busy_seconds_) pct_ = std::max(0.0, 100 * (*busy - *busy_seconds_ - (own_seconds - own_seconds_)) / (seconds * cpus_));
+  if (busy && busy_seconds_)
+    pct_ = std::max(0.0, 100 * (*busy - *busy_seconds_ - (own_seconds - own_seconds_)) / (seconds * cpus_));
   looked_at_ = now;
   busy_seconds_ = busy;
   own_seconds_ = own_seconds;

@@ -19,7 +19,7 @@ void PendingRecord::add(Metric metric, const at::Tensor& scalar) {
   const at::Tensor value = scalar.detach();
   for (auto& [known, sum] : scalars_)
     if (known == metric) {
-      sum = sum + value;   // not in place: the first one belongs to the caller
+      sum = sum + value;  // not in place: the first one belongs to the caller
       return;
     }
   scalars_.emplace_back(metric, value);

@@ -24,9 +24,9 @@ struct RankTimes {
 
 /// A step's numbers, all on the host. With several ranks those of rank 0, the loss being that of all.
 struct StepRecord : Values {
-  int64_t step_samples = 0;              ///< real samples of this step over all ranks
-  Clock::time_point began, ended;        ///< the step's boundaries on the host
-  std::vector<RankTimes> ranks;          ///< by rank; empty with one
+  int64_t step_samples = 0;        ///< real samples of this step over all ranks
+  Clock::time_point began, ended;  ///< the step's boundaries on the host
+  std::vector<RankTimes> ranks;    ///< by rank; empty with one
 
   int64_t step() const { return static_cast<int64_t>((*this)[Metric::step].value_or(0)); }
 };
@@ -40,21 +40,22 @@ class PendingRecord {
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
   void set(Metric metric, double value) { row_[metric] = value; }
-  /// Adds a scalar that may be on the device and still being computed: micro-batches add up. It is read when the record is
-  /// submitted; until then nobody may overwrite it.
+  /// Adds a scalar that may be on the device and still being computed: micro-batches add up. It is read when the record
+  /// is submitted; until then nobody may overwrite it.
   void add(Metric metric, const at::Tensor& scalar);
   /// Adds device time, also still to come; both ends must be recorded before the record is submitted.
   void add(Metric metric, std::shared_ptr<const EventSpan> span) { spans_.emplace_back(metric, std::move(span)); }
   /// libtorch's allocator now; nothing on the CPU.
   void set_memory(c10::Device device);
-  /// The step's end on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), samples_per_s follows.
-  /// AsyncReader::submit() moves it to when it returns, since waiting for the device is part of the step.
+  /// The step's end on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints),
+  /// samples_per_s follows. AsyncReader::submit() moves it to when it returns, since waiting for the device is part of
+  /// the step.
   void finish(double paused_ms = 0);
 
  private:
   friend class AsyncReader;
   StepRecord row_;
-  std::optional<double> paused_ms_;   // once finished
+  std::optional<double> paused_ms_;  // once finished
   std::vector<std::pair<Metric, at::Tensor>> scalars_;
   std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>> spans_;
 };

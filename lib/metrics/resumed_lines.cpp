@@ -29,7 +29,7 @@ void keep_lines_up_to(const std::filesystem::path& file, int64_t step, int64_t e
     const size_t newline = all.find('\n', begin);
     if (newline == std::string::npos) break;
     const auto found = step_of(std::string_view(all).substr(begin, newline - begin));
-    if (found && *found > step) break;   // lines are in the order of steps
+    if (found && *found > step) break;  // lines are in the order of steps
     if (found && *found == step && step > 1 && step % every_n_steps != 0) break;
     kept = begin = newline + 1;
   }

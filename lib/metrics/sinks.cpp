@@ -16,7 +16,9 @@ void CsvSink::write(const StepRecord& row) { file_.write(csv_line(row)); }
 
 Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on)
     : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(goes_on) {
-  const auto wants = [&](SinkKind kind) { return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end(); };
+  const auto wants = [&](SinkKind kind) {
+    return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end();
+  };
   console_lines_ = wants(SinkKind::console);
   console.progress = console_lines_ ? config.progress : Progress::off;
   console_ = std::make_unique<Console>(console);
@@ -30,7 +32,7 @@ void Sinks::write(const StepRecord& row) {
     held_back_.reset();
     write_now(row);
   } else {
-    held_back_ = row;   // the last step of a run is known only afterwards
+    held_back_ = row;  // the last step of a run is known only afterwards
     console_->step(row, {});
   }
   any_ = true;

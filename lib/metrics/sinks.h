@@ -51,7 +51,8 @@ class Sinks {
  public:
   /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
   /// `goes_on`: the first row here is not the run's first.
-  Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on = false);
+  Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
+        bool goes_on = false);
 
   void write(const StepRecord& row);
   /// Also writes the last row if the rule left it out, and takes the progress line away.

@@ -9,7 +9,9 @@
 namespace trainopt {
 
 std::string Straggler::text() const {
-  std::string said = fmt::format("rank {} is a straggler: {:.1f} ms of its own a step, the others {:.1f}, in {:.0f} % of the steps", rank, busy_ms, others_ms, steps_pct);
+  std::string said =
+      fmt::format("rank {} is a straggler: {:.1f} ms of its own a step, the others {:.1f}, in {:.0f} % of the steps",
+                  rank, busy_ms, others_ms, steps_pct);
   if (data_wait_ms > (busy_ms - others_ms) / 2) said += fmt::format("; it waits {:.1f} ms for data", data_wait_ms);
   return said;
 }
@@ -18,7 +20,8 @@ void Stragglers::add(const std::vector<RankTimes>& ranks) {
   if (ranks.size() < 2) return;
   slow_.resize(ranks.size());
   ++steps_;
-  const auto slowest = std::max_element(ranks.begin(), ranks.end(), [](const RankTimes& a, const RankTimes& b) { return a.busy_ms() < b.busy_ms(); });
+  const auto slowest = std::max_element(
+      ranks.begin(), ranks.end(), [](const RankTimes& a, const RankTimes& b) { return a.busy_ms() < b.busy_ms(); });
   std::vector<double> others;
   for (auto rank = ranks.begin(); rank != ranks.end(); ++rank)
     if (rank != slowest) others.push_back(rank->busy_ms());
@@ -32,11 +35,17 @@ void Stragglers::add(const std::vector<RankTimes>& ranks) {
 }
 
 std::optional<Straggler> Stragglers::found() const {
-  const auto most = std::max_element(slow_.begin(), slow_.end(), [](const Slow& a, const Slow& b) { return a.steps < b.steps; });
-  if (steps_ < kFewest || most == slow_.end() || static_cast<double>(most->steps) <= kShare * static_cast<double>(steps_)) return std::nullopt;
+  const auto most =
+      std::max_element(slow_.begin(), slow_.end(), [](const Slow& a, const Slow& b) { return a.steps < b.steps; });
+  if (steps_ < kFewest || most == slow_.end() ||
+      static_cast<double>(most->steps) <= kShare * static_cast<double>(steps_))
+    return std::nullopt;
   const auto times = static_cast<double>(most->steps);
-  return Straggler{.rank = most - slow_.begin(), .busy_ms = most->busy_ms / times, .others_ms = most->others_ms / times,
-                   .data_wait_ms = most->data_wait_ms / times, .steps_pct = 100 * times / static_cast<double>(steps_)};
+  return Straggler{.rank = most - slow_.begin(),
+                   .busy_ms = most->busy_ms / times,
+                   .others_ms = most->others_ms / times,
+                   .data_wait_ms = most->data_wait_ms / times,
+                   .steps_pct = 100 * times / static_cast<double>(steps_)};
 }
 
 }  // namespace trainopt

@@ -17,10 +17,13 @@ constexpr size_t kMostTimes = 1 << 20;
 /// Of the throughput's interval.
 constexpr double kLevel = 0.95;
 
-Json json_of(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
+Json json_of(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
 
 void add_to(StepSeries& series, const StepRecord& row) {
-  if (const auto& time = row[Metric::step_ms]; time && *time > 0 && row.step_samples > 0) series.add({static_cast<double>(row.step_samples), *time / 1e3});
+  if (const auto& time = row[Metric::step_ms]; time && *time > 0 && row.step_samples > 0)
+    series.add({static_cast<double>(row.step_samples), *time / 1e3});
 }
 
 }  // namespace
@@ -66,7 +69,8 @@ void Summary::add(const StepRecord& row) {
     if (!first_loss_) first_loss_ = loss;
     last_loss_ = loss;
   }
-  const auto& memory = row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
+  const auto& memory =
+      row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
   if (steps_ <= 2 * warmup_steps_) {
     head_.push_back(row);
@@ -88,7 +92,15 @@ void Summary::add(const StepRecord& row) {
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
 
 Summary::Statistics Summary::statistics() const {
-  Statistics result{.sums = later_, .mean = {}, .p50 = {}, .p95 = {}, .p99 = {}, .samples_per_s = {}, .samples_per_s_interval = {}, .straggler = {}, .warnings = {}};
+  Statistics result{.sums = later_,
+                    .mean = {},
+                    .p50 = {},
+                    .p95 = {},
+                    .p99 = {},
+                    .samples_per_s = {},
+                    .samples_per_s_interval = {},
+                    .straggler = {},
+                    .warnings = {}};
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
   Stragglers stragglers = later_stragglers_;
@@ -99,7 +111,8 @@ Summary::Statistics Summary::statistics() const {
     stragglers.add(head_[i].ranks);
     add_to(head_series, head_[i]);
     // Thinned like the rest: a time that stands for one step among times that stand for many would weigh too much.
-    if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0) times.push_back(*head_[i][Metric::step_ms]);
+    if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0)
+      times.push_back(*head_[i][Metric::step_ms]);
   }
   if (times.empty()) return result;
   const auto steps = static_cast<double>(measured_steps());
@@ -123,8 +136,10 @@ Json Summary::to_json() const {
   json["time_to_first_step_s"] = json_of(time_to_first_step_s_);
   json["samples_per_s"] = json_of(s.samples_per_s);
   json["samples_per_s_interval"] = nullptr;
-  if (const auto& range = s.samples_per_s_interval) json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
-  json["step_ms"] = {{"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
+  if (const auto& range = s.samples_per_s_interval)
+    json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
+  json["step_ms"] = {
+      {"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
   json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
   json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
   json["gpu_sm_util_pct"] = json_of(s.sums.gpu_sm_util.mean());
@@ -136,7 +151,11 @@ Json Summary::to_json() const {
   json["left_out_steps"] = left_out_steps();
   json["straggler"] = nullptr;
   if (const auto& rank = s.straggler)
-    json["straggler"] = {{"rank", rank->rank}, {"busy_ms", rank->busy_ms}, {"others_ms", rank->others_ms}, {"data_wait_ms", rank->data_wait_ms}, {"steps_pct", rank->steps_pct}};
+    json["straggler"] = {{"rank", rank->rank},
+                         {"busy_ms", rank->busy_ms},
+                         {"others_ms", rank->others_ms},
+                         {"data_wait_ms", rank->data_wait_ms},
+                         {"steps_pct", rank->steps_pct}};
   json["warnings"] = s.warnings;
   return json;
 }
@@ -150,19 +169,27 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     fmt::format_to(std::back_inserter(text), "{}  {:<{}}  {}", text.empty() ? "" : "\n", name, width, value);
   };
   const auto& range = s.samples_per_s_interval;
-  const std::string interval = range ? fmt::format(" ({}–{}, {:.0f} %)", human_rate(range->low), human_rate(range->high), 100 * kLevel) : "";
+  const std::string interval =
+      range ? fmt::format(" ({}–{}, {:.0f} %)", human_rate(range->low), human_rate(range->high), 100 * kLevel) : "";
   if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s) + interval);
-  if (s.p50) row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95), human_milliseconds(*s.p99)));
+  if (s.p50)
+    row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95),
+                                 human_milliseconds(*s.p99)));
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
-  if (const auto share = s.sums.gpu_util.mean()) row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
-  if (const auto share = s.sums.gpu_sm_util.mean()) row("SM utilization", fmt::format("{:.0f} % of the multiprocessors busy (GPM), mean", *share));
+  if (const auto share = s.sums.gpu_util.mean())
+    row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
+  if (const auto share = s.sums.gpu_sm_util.mean())
+    row("SM utilization", fmt::format("{:.0f} % of the multiprocessors busy (GPM), mean", *share));
   if (const auto share = s.sums.gpu_tensor_util.mean())
     row("tensor cores", fmt::format("{:.0f} % of the time active (GPM), mean", *share));
-  if (const auto share = s.sums.cpu_util.mean()) row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
-  if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_) row("peak memory", human_bytes(*memory * 0x1p20));
+  if (const auto share = s.sums.cpu_util.mean())
+    row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
+  if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_)
+    row("peak memory", human_bytes(*memory * 0x1p20));
   if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
   if (measured_steps() > 0) {
-    const std::string left_out = left_out_steps() == 0 ? "" : fmt::format(", the first {} left out as warm-up", left_out_steps());
+    const std::string left_out =
+        left_out_steps() == 0 ? "" : fmt::format(", the first {} left out as warm-up", left_out_steps());
     row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);

@@ -14,8 +14,8 @@
 
 namespace trainopt {
 
-/// The value below which a share `q` in [0, 1] of the values lie, between neighbours by linear interpolation (numpy's default).
-/// `values` is not empty and is reordered.
+/// The value below which a share `q` in [0, 1] of the values lie, between neighbours by linear interpolation (numpy's
+/// default). `values` is not empty and is reordered.
 double percentile(std::vector<double>& values, double q);
 
 /// Of a switch at the end of a run, for the table.
@@ -43,8 +43,9 @@ class Summary {
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
-  /// The keys of summary.json that follow from rows: samples_per_s, samples_per_s_interval (low, high and level), step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
-  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or none.
+  /// The keys of summary.json that follow from rows: samples_per_s, samples_per_s_interval (low, high and level),
+  /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
+  /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or none.
   Json to_json() const;
   /// For the console, several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
@@ -64,19 +65,19 @@ class Summary {
   struct Statistics {
     Sums sums;
     std::optional<double> mean, p50, p95, p99, samples_per_s;
-    std::optional<Interval> samples_per_s_interval;   ///< null: fewer than kFewestPieces steps
+    std::optional<Interval> samples_per_s_interval;  ///< null: fewer than kFewestPieces steps
     std::optional<Straggler> straggler;
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
 
   int64_t warmup_steps_, steps_ = 0;
-  std::vector<StepRecord> head_;            ///< the first 2·warmup_steps rows: which of them count is known only later
+  std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows: which of them count is known only later
   Sums later_;
   StepSeries later_series_;
   Conditions later_conditions_;
   Stragglers later_stragglers_;
-  std::vector<double> later_ms_;     ///< every `stride_`-th step's time
+  std::vector<double> later_ms_;  ///< every `stride_`-th step's time
   int64_t stride_ = 1;
   std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;
 };

@@ -44,8 +44,10 @@ std::string telemetry_line(double time_s, const Values& values) {
   for (const MetricInfo& metric : kCatalogue) {
     if (!measured_here(metric.metric)) continue;
     fmt::format_to(std::back_inserter(line), ",\"{}\":", metric.name);
-    if (const auto& value = values[metric.metric]; value && std::isfinite(*value)) append_number(line, metric, *value);
-    else line += "null";
+    if (const auto& value = values[metric.metric]; value && std::isfinite(*value))
+      append_number(line, metric, *value);
+    else
+      line += "null";
   }
   return line + "}\n";
 }
@@ -55,8 +57,11 @@ std::string telemetry_line(double time_s, const Values& values) {
 ProcessProbe::ProcessProbe() : ProcessProbe(allowed_cpus()) {}
 
 ProcessProbe::ProcessProbe(const std::vector<int>& cpus)
-    : cores_(allowed_cores()), looked_at_(Clock::now()), cpu_seconds_(process_cpu_seconds()),
-      others_(cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, looked_at_) {}
+    : cores_(allowed_cores()),
+      looked_at_(Clock::now()),
+      cpu_seconds_(process_cpu_seconds()),
+      others_(
+          cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, looked_at_) {}
 
 void ProcessProbe::begin_stretch() {
   looked_at_ = Clock::now();
@@ -88,7 +93,7 @@ class Telemetry::Watch {
   void explain_absence(const std::string& reason);
 
   const TelemetryOptions options;
-  std::unique_ptr<LineFile> file;   ///< the thread's until it has ended
+  std::unique_ptr<LineFile> file;  ///< the thread's until it has ended
   std::mutex mutex;
   std::condition_variable wake;
   bool stopping = false, paused = false, ended = false;
@@ -104,7 +109,7 @@ void Telemetry::Watch::run() {
   pthread_setname_np(pthread_self(), "telemetry");
   try {
     look_until_stopped();
-  } catch (const std::exception& error) {   // a thread boundary: telemetry may end, training may not
+  } catch (const std::exception& error) {  // a thread boundary: telemetry may end, training may not
     spdlog::warn("telemetry ended: {}", error.what());
     explain_absence(std::string("telemetry ended: ") + error.what());
   }
@@ -136,7 +141,7 @@ void Telemetry::Watch::look_until_stopped() {
     wake.wait(lock, [this] { return stopping || !paused; });
     if (stopping) return;
     if (!was_paused) continue;
-    process.begin_stretch();   // the load of the pause is not that of the turn which begins
+    process.begin_stretch();  // the load of the pause is not that of the turn which begins
     if (gpu) gpu->begin_stretch();
   }
 }
@@ -188,7 +193,8 @@ void Telemetry::stop() {
   std::unique_lock lock(watch_->mutex);
   watch_->stopping = true;
   watch_->wake.notify_all();
-  const bool ended = watch_->wake.wait_for(lock, std::chrono::duration<double>(watch_->options.patience_s), [this] { return watch_->ended; });
+  const bool ended = watch_->wake.wait_for(lock, std::chrono::duration<double>(watch_->options.patience_s),
+                                           [this] { return watch_->ended; });
   lock.unlock();
   if (!ended) {
     spdlog::warn("telemetry is left behind: the GPU's driver does not answer");

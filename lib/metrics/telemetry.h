@@ -1,5 +1,5 @@
-// The thread that watches the hardware: GPU by NVML, CPU and memory of this process by /proc. It never blocks a step and never fails
-// a run; what it cannot measure stays null and has a reason.
+// The thread that watches the hardware: GPU by NVML, CPU and memory of this process by /proc. It never blocks a step
+// and never fails a run; what it cannot measure stays null and has a reason.
 #pragma once
 
 #include "base/clock.h"
@@ -18,12 +18,12 @@
 namespace trainopt {
 
 struct TelemetryOptions {
-  c10::Device device = c10::Device(c10::kCPU);   ///< whose GPU to watch
+  c10::Device device = c10::Device(c10::kCPU);  ///< whose GPU to watch
   double interval_s = 0.1;
-  double patience_s = 5;                         ///< of stop(), with a driver that does not answer
-  std::filesystem::path file = {};               ///< telemetry.jsonl, a line a sample; empty: none
+  double patience_s = 5;            ///< of stop(), with a driver that does not answer
+  std::filesystem::path file = {};  ///< telemetry.jsonl, a line a sample; empty: none
   std::string nvml_library = kNvmlLibrary;
-  std::string pci_bus_id = {};                   ///< of the GPU to watch; empty: device's, none on the CPU. Tests name one of their own
+  std::string pci_bus_id = {};  ///< of the GPU to watch; empty: device's, none on the CPU. Tests name one of their own
 };
 
 /// Values of the metrics that telemetry measures, at a moment.
@@ -55,7 +55,8 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean (gpu_throttle, memory: the largest) of the samples taken in the window; the latest before its end if it holds none.
+  /// The mean (gpu_throttle, memory: the largest) of the samples taken in the window; the latest before its end if it
+  /// holds none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Puts between()'s values into the row's empty places.
   void fill(StepRecord& row) const;
@@ -66,12 +67,13 @@ class Telemetry {
   /// The thread looks at nothing until resume(), which looks at once: for trainings that take turns.
   void pause();
   void resume();
-  /// Ends the thread; what was measured stays readable. A driver that does not answer in `patience_s` is left behind with a warning.
+  /// Ends the thread; what was measured stays readable. A driver that does not answer in `patience_s` is left behind
+  /// with a warning.
   void stop();
 
  private:
   class Watch;
-  std::shared_ptr<Watch> watch_;   ///< the thread's too: it may outlive this object
+  std::shared_ptr<Watch> watch_;  ///< the thread's too: it may outlive this object
   std::thread thread_;
 };
 

@@ -33,7 +33,7 @@ constexpr double kAnswerSeconds = 1.0;
 /// The place where an interrupted thread leaves its stack. A signal handler can reach nothing but a global.
 struct StackRequest {
   static constexpr pid_t kNobody = 0, kWriting = -1, kWritten = -2;
-  std::atomic<pid_t> wanted{kNobody};   ///< the thread that is asked, or one of the above
+  std::atomic<pid_t> wanted{kNobody};  ///< the thread that is asked, or one of the above
   std::array<void*, 256> frames;
   int count = 0;
   const void* interrupted_at = nullptr;
@@ -44,7 +44,8 @@ static_assert(std::atomic<pid_t>::is_always_lock_free);
 void leave_stack(int, siginfo_t*, void* context) {
   const int error = errno;
   auto me = static_cast<pid_t>(::syscall(SYS_gettid));
-  if (slot.wanted.compare_exchange_strong(me, StackRequest::kWriting)) {   // a late answer finds another thread's number, or nobody's
+  if (slot.wanted.compare_exchange_strong(
+          me, StackRequest::kWriting)) {  // a late answer finds another thread's number, or nobody's
     slot.interrupted_at = reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     slot.count = ::backtrace(slot.frames.data(), static_cast<int>(slot.frames.size()));
     slot.wanted.store(StackRequest::kWritten, std::memory_order_release);
@@ -83,13 +84,16 @@ std::string frame_text(const char* address) {
   if (::dladdr(address, &info) == 0 || !info.dli_fname) return fmt::format("{}", static_cast<const void*>(address));
   const char* slash = std::strrchr(info.dli_fname, '/');
   const char* library = slash ? slash + 1 : info.dli_fname;
-  if (info.dli_sname) return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname), address - static_cast<const char*>(info.dli_saddr), library);
+  if (info.dli_sname)
+    return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname), address - static_cast<const char*>(info.dli_saddr),
+                       library);
   return fmt::format("{}+{:#x}", library, address - static_cast<const char*>(info.dli_fbase));
 }
 
 std::vector<std::string> frame_texts() {
   const auto end = slot.frames.begin() + slot.count;
-  auto frame = std::find(slot.frames.begin(), end, slot.interrupted_at);   // before it are the handler and the kernel's way into it
+  auto frame = std::find(slot.frames.begin(), end,
+                         slot.interrupted_at);  // before it are the handler and the kernel's way into it
   if (frame == end) frame = slot.frames.begin();
   std::vector<std::string> texts;
   // All but the innermost are return addresses; one byte before is still in the call.
@@ -107,21 +111,33 @@ std::optional<std::string> ask(pid_t thread, const std::string& state) {
   }
   // In an uninterruptible wait a signal is not seen, but such a wait may be over in a moment.
   const double patience = state == "D" ? kAnswerSeconds / 10 : kAnswerSeconds;
-  for (const auto asked = Clock::now(); seconds_since(asked) < patience; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+  for (const auto asked = Clock::now(); seconds_since(asked) < patience;
+       std::this_thread::sleep_for(std::chrono::milliseconds(1)))
     if (slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten) return std::nullopt;
-  if (slot.wanted.compare_exchange_strong(thread, StackRequest::kNobody)) return fmt::format("it did not answer within {:g} s", patience);
-  return slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten ? std::nullopt : std::optional<std::string>("its stack does not end");
+  if (slot.wanted.compare_exchange_strong(thread, StackRequest::kNobody))
+    return fmt::format("it did not answer within {:g} s", patience);
+  return slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten
+             ? std::nullopt
+             : std::optional<std::string>("its stack does not end");
 }
 
 ThreadStack stack_of(pid_t id) {
-  ThreadStack thread{.id = id, .name = text_of(id, "comm"), .state = {}, .waits_in = text_of(id, "wchan"), .frames = {}, .no_stack = {}};
+  ThreadStack thread{.id = id,
+                     .name = text_of(id, "comm"),
+                     .state = {},
+                     .waits_in = text_of(id, "wchan"),
+                     .frames = {},
+                     .no_stack = {}};
   if (thread.name.ends_with('\n')) thread.name.pop_back();
   if (thread.waits_in == "0") thread.waits_in.clear();
   const std::string status = text_of(id, "status");
   thread.state = status_word(status, "State");
-  if (blocks_stack_signal(status)) thread.no_stack = "it blocks all signals";
-  else if (const auto reason = ask(id, thread.state)) thread.no_stack = *reason;
-  else thread.frames = frame_texts();
+  if (blocks_stack_signal(status))
+    thread.no_stack = "it blocks all signals";
+  else if (const auto reason = ask(id, thread.state))
+    thread.no_stack = *reason;
+  else
+    thread.frames = frame_texts();
   return thread;
 }
 
@@ -129,12 +145,12 @@ ThreadStack stack_of(pid_t id) {
 
 void prepare_thread_stacks() {
   void* frame = nullptr;
-  ::backtrace(&frame, 1);   // its first call loads a library, which a signal handler must not do
+  ::backtrace(&frame, 1);  // its first call loads a library, which a signal handler must not do
   struct sigaction action {};
   action.sa_sigaction = leave_stack;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&action.sa_mask);
-  ::sigaction(stack_signal(), &action, nullptr);   // for good: taken back, a late signal would end the process
+  ::sigaction(stack_signal(), &action, nullptr);  // for good: taken back, a late signal would end the process
 }
 
 std::vector<ThreadStack> thread_stacks() {

@@ -9,11 +9,12 @@
 namespace trainopt {
 
 struct ThreadStack {
-  int id = 0;                        ///< as gdb and /proc name it
-  std::string name, state;           ///< "loader 3"; "S", "R", "D": /proc's letters
-  std::string waits_in;              ///< the kernel's function, where the kernel says it
-  std::vector<std::string> frames;   ///< innermost first: "function+0x12 (library)", or "library+0x3f20" for addr2line -e library
-  std::string no_stack;              ///< why there are no frames
+  int id = 0;               ///< as gdb and /proc name it
+  std::string name, state;  ///< "loader 3"; "S", "R", "D": /proc's letters
+  std::string waits_in;     ///< the kernel's function, where the kernel says it
+  std::vector<std::string>
+      frames;            ///< innermost first: "function+0x12 (library)", or "library+0x3f20" for addr2line -e library
+  std::string no_stack;  ///< why there are no frames
 };
 
 /// Once, early: what taking stacks needs is loaded, and the handler of stack_signal() installed for good.

@@ -31,7 +31,7 @@ bool within(double seconds, std::function<void()> work) {
       work();
       done->set_value();
     }).detach();
-  } catch (const std::system_error&) {   // no thread left to be had: nothing can be promised, but it can be tried
+  } catch (const std::system_error&) {  // no thread left to be had: nothing can be promised, but it can be tried
     return false;
   }
   return future.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
@@ -44,13 +44,14 @@ void say(const std::string& sentence) {
 /// Nothing if the file is there; else why not.
 std::optional<std::string> write_in_time(const std::filesystem::path& path, const Json& json) {
   const auto problem = std::make_shared<std::string>();
-  const bool ended = within(kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
-    try {
-      write_file(path, text);
-    } catch (const std::exception& error) {
-      *problem = error.what();
-    }
-  });
+  const bool ended =
+      within(kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
+        try {
+          write_file(path, text);
+        } catch (const std::exception& error) {
+          *problem = error.what();
+        }
+      });
   if (!ended) return fmt::format("{} could not be written within {:g} s", path.string(), kWriteSeconds);
   return problem->empty() ? std::nullopt : std::optional(*problem);
 }
@@ -107,7 +108,8 @@ void Watchdog::run() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(interval), [this] { return finished_; })) {
     const auto now = Clock::now();
-    // A process that was stopped, or a machine that slept, comes back after much more than an interval: that was not the run's doing.
+    // A process that was stopped, or a machine that slept, comes back after much more than an interval: that was not
+    // the run's doing.
     without_progress += std::min(milliseconds_between(looked_at, now) / 1e3, 2 * interval);
     looked_at = now;
     if (const uint64_t seen = beats_.load(std::memory_order_acquire); seen != beats) {
@@ -116,7 +118,8 @@ void Watchdog::run() {
     }
     const int signal = options_.stop_signal ? options_.stop_signal->load() : 0;
     if (signal != 0 && !asked_to_stop) asked_to_stop = now;
-    if (asked_to_stop && milliseconds_between(*asked_to_stop, now) / 1e3 >= options_.grace_s) return end_unsaved(signal);
+    if (asked_to_stop && milliseconds_between(*asked_to_stop, now) / 1e3 >= options_.grace_s)
+      return end_unsaved(signal);
     if (without_progress >= options_.timeout_s) return end_stuck(without_progress);
   }
 }
@@ -124,22 +127,27 @@ void Watchdog::run() {
 void Watchdog::end_stuck(double seconds) {
   const std::string stage = stage_.load();
   const int64_t step = step_.load();
-  const std::string reason = fmt::format("no progress for {} in {} after step {}", to_text(Duration{options_.timeout_s}), stage, step);
+  const std::string reason =
+      fmt::format("no progress for {} in {} after step {}", to_text(Duration{options_.timeout_s}), stage, step);
   const auto file = options_.run_dir / fmt::format("hang-rank{}.json", options_.rank);
-  Json report = {{"schema_version", 1}, {"stage", stage}, {"step", step}, {"seconds_without_progress", seconds}, {"host", host_name()},
-                 {"pid", ::getpid()}, {"time", time_now()}, {"threads", Json::array()}};
+  Json report = {
+      {"schema_version", 1}, {"stage", stage},    {"step", step},       {"seconds_without_progress", seconds},
+      {"host", host_name()}, {"pid", ::getpid()}, {"time", time_now()}, {"threads", Json::array()}};
   for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
   const auto problem = write_in_time(file, report);
   if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
   say(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
-                  problem ? "where its threads stood is not known: " + *problem : "where its threads stood is in " + file.string()));
+                  problem ? "where its threads stood is not known: " + *problem
+                          : "where its threads stood is in " + file.string()));
   options_.end(kHung);
 }
 
 void Watchdog::end_unsaved(int signal) {
   const std::string reason =
-      fmt::format("stopped by signal {} before all was saved: that took longer than {} (checkpoint.grace_period)", signal, to_text(Duration{options_.grace_s}));
-  if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
+      fmt::format("stopped by signal {} before all was saved: that took longer than {} (checkpoint.grace_period)",
+                  signal, to_text(Duration{options_.grace_s}));
+  if (options_.rank == 0)
+    write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
   say(reason);
   options_.end(128 + signal);
 }

@@ -20,12 +20,13 @@ namespace trainopt {
 class Watchdog {
  public:
   struct Options {
-    double timeout_s = std::numeric_limits<double>::infinity();   ///< without progress; time in which the whole process was stopped does not count
-    double grace_s = std::numeric_limits<double>::infinity();     ///< from a stop signal to finished()
+    double timeout_s = std::numeric_limits<double>::infinity();  ///< without progress; time in which the whole process
+                                                                 ///< was stopped does not count
+    double grace_s = std::numeric_limits<double>::infinity();    ///< from a stop signal to finished()
     std::filesystem::path run_dir;
-    int64_t rank = 0;                                             ///< in the file's name; only rank 0 writes the summary
-    const std::atomic<int>* stop_signal = nullptr;                ///< 0 until there was one; null: none is awaited
-    std::function<void(int)> end = ::_exit;                       ///< called once at most, by the watchdog's thread
+    int64_t rank = 0;                               ///< in the file's name; only rank 0 writes the summary
+    const std::atomic<int>* stop_signal = nullptr;  ///< 0 until there was one; null: none is awaited
+    std::function<void(int)> end = ::_exit;         ///< called once at most, by the watchdog's thread
   };
 
   /// Starts watching: the stage is "start" until at() says more.
@@ -34,9 +35,11 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Progress: the run is at `stage` (a literal: only the pointer is kept), after `step` whole steps. Wait-free, of one thread.
+  /// Progress: the run is at `stage` (a literal: only the pointer is kept), after `step` whole steps. Wait-free, of one
+  /// thread.
   void at(const char* stage, int64_t step) noexcept;
-  /// The run's results are kept; nothing is watched any more. Does not return where the watchdog is already ending the process.
+  /// The run's results are kept; nothing is watched any more. Does not return where the watchdog is already ending the
+  /// process.
   void finished();
 
  private:
@@ -48,7 +51,7 @@ class Watchdog {
   std::atomic<const char*> stage_{"start"};
   std::atomic<int64_t> step_{0};
   std::atomic<uint64_t> beats_{0};
-  std::mutex mutex_;              ///< held while the process is being ended
+  std::mutex mutex_;  ///< held while the process is being ended
   std::condition_variable wake_;
   bool finished_ = false;
   std::thread thread_;

@@ -20,8 +20,8 @@ at::Tensor PlainBlockOperations::batch_norm_relu(const at::Tensor& input, const 
   return batch_norm(input, norm, context).relu_();
 }
 
-at::Tensor PlainBlockOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm, const at::Tensor& residual,
-                                                     const ForwardContext& context) const {
+at::Tensor PlainBlockOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                                                     const at::Tensor& residual, const ForwardContext& context) const {
   return batch_norm(input, norm, context).add_(residual).relu_();
 }
 

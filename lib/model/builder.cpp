@@ -28,7 +28,8 @@ at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, co
 }
 
 WeightCopy Builder::copy_of(const std::string& name) {
-  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const StateEntry& known) { return known.name == name; });
+  const auto entry =
+      std::find_if(entries_.begin(), entries_.end(), [&](const StateEntry& known) { return known.name == name; });
   TRAINOPT_CHECK(entry != entries_.end() && !entry->copy);
   return entry->copy = std::make_shared<at::Tensor>();
 }

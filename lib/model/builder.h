@@ -1,4 +1,5 @@
-// What a network is built with: it makes the tensors on the wanted device, gives them their initial values and keeps them in order.
+// What a network is built with: it makes the tensors on the wanted device, gives them their initial values and keeps
+// them in order.
 #pragma once
 
 #include "model/block_operations.h"
@@ -13,14 +14,14 @@ struct StateEntry {
   std::string name;
   at::Tensor tensor;
   bool trainable;
-  size_t unit;  ///< index of the unit that holds it
+  size_t unit;                ///< index of the unit that holds it
   WeightCopy copy = nullptr;  ///< where its layer would use one
 };
 
 /// Where the units of one model find what their blocks are computed with, so that the model can exchange it under them.
 struct Implementations {
   std::shared_ptr<const BlockOperations> operations;
-  std::shared_ptr<const ConvolutionKernel> convolutions = nullptr;   ///< null: libtorch's alone
+  std::shared_ptr<const ConvolutionKernel> convolutions = nullptr;  ///< null: libtorch's alone
 };
 
 class Builder {
@@ -33,7 +34,8 @@ class Builder {
   WeightCopy copy_of(const std::string& name);
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
 
-  /// Makes a unit of type U from (builder, arguments...) and appends it; what the unit asks for meanwhile belongs to it.
+  /// Makes a unit of type U from (builder, arguments...) and appends it; what the unit asks for meanwhile belongs to
+  /// it.
   template <class U, class... Arguments>
   void add(Arguments&&... arguments) {
     auto unit = std::make_unique<U>(*this, std::forward<Arguments>(arguments)...);

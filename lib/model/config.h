@@ -8,14 +8,16 @@ namespace trainopt {
 enum class ModelKind { resnet18, resnet34, resnet50, mlp };
 template <>
 struct Choices<ModelKind> {
-  static constexpr std::array all = {Choice<ModelKind>{"resnet18", ModelKind::resnet18}, Choice<ModelKind>{"resnet34", ModelKind::resnet34},
-                                     Choice<ModelKind>{"resnet50", ModelKind::resnet50}, Choice<ModelKind>{"mlp", ModelKind::mlp}};
+  static constexpr std::array all = {
+      Choice<ModelKind>{"resnet18", ModelKind::resnet18}, Choice<ModelKind>{"resnet34", ModelKind::resnet34},
+      Choice<ModelKind>{"resnet50", ModelKind::resnet50}, Choice<ModelKind>{"mlp", ModelKind::mlp}};
 };
 
 enum class StemKind { imagenet, cifar };
 template <>
 struct Choices<StemKind> {
-  static constexpr std::array all = {Choice<StemKind>{"imagenet", StemKind::imagenet}, Choice<StemKind>{"cifar", StemKind::cifar}};
+  static constexpr std::array all = {Choice<StemKind>{"imagenet", StemKind::imagenet},
+                                     Choice<StemKind>{"cifar", StemKind::cifar}};
 };
 
 struct ModelConfig {

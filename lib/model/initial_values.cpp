@@ -18,7 +18,8 @@ constexpr int64_t kDrawsPerBlock = 4;
 /// In (0, 1), the ends excluded: 32 bits are enough here, and normal draws reach 6.7 standard deviations.
 double unit(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
-/// Four draws of the block. In double, so that the last bits of a platform's mathematics library do not show in float32.
+/// Four draws of the block. In double, so that the last bits of a platform's mathematics library do not show in
+/// float32.
 std::array<float, kDrawsPerBlock> draw(const InitialValues& values, uint64_t key, int64_t block) {
   const PhiloxBlock bits = philox(key, 0, static_cast<uint64_t>(block));
   std::array<float, kDrawsPerBlock> drawn{};
@@ -53,7 +54,8 @@ InitialValues InitialValues::torch_linear(int64_t fan_in) {
   return {Kind::uniform, 1.0 / std::sqrt(static_cast<double>(fan_in))};
 }
 
-void fill_initial_values(const at::Tensor& tensor, const InitialValues& values, uint64_t seed, const std::string& name) {
+void fill_initial_values(const at::Tensor& tensor, const InitialValues& values, uint64_t seed,
+                         const std::string& name) {
   TRAINOPT_CHECK(tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous());
   float* target = tensor.mutable_data_ptr<float>();
   const int64_t count = tensor.numel();

@@ -42,7 +42,9 @@ Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t ou
       weight_copy_(builder.copy_of(name + ".weight")),
       bias_copy_(builder.copy_of(name + ".bias")) {}
 
-at::Tensor Linear::forward(const at::Tensor& input) const { return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_)); }
+at::Tensor Linear::forward(const at::Tensor& input) const {
+  return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_));
+}
 
 SampleShape Linear::trace(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.size(), 1u);

@@ -1,4 +1,5 @@
-// The three layers our networks are made of. Their tensors are handles that the Model lists too; their names and numerics are torch.nn's.
+// The three layers our networks are made of. Their tensors are handles that the Model lists too; their names and
+// numerics are torch.nn's.
 #pragma once
 
 #include "model/unit.h"
@@ -27,14 +28,15 @@ class Conv2d {
   std::shared_ptr<const Implementations> implementations_;
 };
 
-/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width. Any thread may call.
+/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width. Any
+/// thread may call.
 class ConvolutionKernel {
  public:
   virtual ~ConvolutionKernel() = default;
   /// Whether it computes this one, by what is known before: shapes, types, device, autocast.
   virtual bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const = 0;
-  /// Of one that it takes: of autocast's type where autocast is on, otherwise of the input's. `weight`: the parameter, or its 16-bit copy where there is one. Gradients of
-  /// gradients are not to be had.
+  /// Of one that it takes: of autocast's type where autocast is on, otherwise of the input's. `weight`: the parameter,
+  /// or its 16-bit copy where there is one. Gradients of gradients are not to be had.
   virtual at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const = 0;
 };
 

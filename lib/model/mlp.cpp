@@ -35,7 +35,9 @@ class OutputLayer : public Unit {
   OutputLayer(Builder& builder, const std::string& name, int64_t in, int64_t out)
       : name_(name), linear_(builder, name, in, out) {}
   std::string name() const override { return name_; }
-  at::Tensor forward(const at::Tensor& input, const ForwardContext&) override { return linear_.forward(input.flatten(1)); }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
+    return linear_.forward(input.flatten(1));
+  }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     return linear_.trace({c10::multiply_integers(input)}, flops);
   }

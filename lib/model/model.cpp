@@ -31,7 +31,8 @@ std::vector<std::string> differences_between(const std::vector<StateEntry>& entr
     if (found == file.end()) {
       if (!name.ends_with(kOptionalEnding)) differences.push_back(fmt::format("{} is missing", name));
     } else if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
-      differences.push_back(fmt::format("{} is {} and not {}", name, describe_tensor(found->second), describe_tensor(tensor)));
+      differences.push_back(
+          fmt::format("{} is {} and not {}", name, describe_tensor(found->second), describe_tensor(tensor)));
     }
   }
   for (const auto& [name, tensor] : file)
@@ -95,13 +96,16 @@ void Model::set_block_operations(std::shared_ptr<const BlockOperations> operatio
   TRAINOPT_CHECK(operations != nullptr);
   implementations_->operations = std::move(operations);
 }
-void Model::set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel) { implementations_->convolutions = std::move(kernel); }
+void Model::set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel) {
+  implementations_->convolutions = std::move(kernel);
+}
 
 void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
     // Not contiguous(): a 1×1 filter is in both formats already, and its gradient would have other strides than it.
-    if (entry.trainable && entry.tensor.dim() == 4) entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
+    if (entry.trainable && entry.tensor.dim() == 4)
+      entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }
 
 void Model::load_weights(const std::filesystem::path& path) {

@@ -41,17 +41,20 @@ class Model {
   /// null: libtorch's alone.
   void set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel);
 
-  /// Rearranges the 4-D parameters in memory; they stay the same tensors. Before anything looks at their storage (optimizer, reducer).
+  /// Rearranges the 4-D parameters in memory; they stay the same tensors. Before anything looks at their storage
+  /// (optimizer, reducer).
   void to_memory_format(at::MemoryFormat format);
 
-  /// From a safetensors file with exactly our names, shapes and types; num_batches_tracked may be absent and is then left as it is.
-  /// Throws UserError(checkpoint) with the first ten differences.
+  /// From a safetensors file with exactly our names, shapes and types; num_batches_tracked may be absent and is then
+  /// left as it is. Throws UserError(checkpoint) with the first ten differences.
   void load_weights(const std::filesystem::path& path);
   void save_weights(const std::filesystem::path& path, const SafetensorsMetadata& metadata = {}) const;
 
   at::Device device() const { return device_; }
-  int64_t parameter_count() const;                               ///< numbers, not tensors
-  double flops_per_sample() const { return flops_per_sample_; }  ///< forward, convolutions and linear layers, 2 × multiply-adds
+  int64_t parameter_count() const;  ///< numbers, not tensors
+  double flops_per_sample() const {
+    return flops_per_sample_;
+  }  ///< forward, convolutions and linear layers, 2 × multiply-adds
   const SampleShape& output_shape() const { return output_shape_; }
 
  private:
@@ -65,7 +68,8 @@ class Model {
   SampleShape output_shape_;
 };
 
-/// Builds the network on `device`; on meta it has shapes and no values. Initial values are those of `seed`, or of `config.weights`.
+/// Builds the network on `device`; on meta it has shapes and no values. Initial values are those of `seed`, or of
+/// `config.weights`.
 Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed);
 
 }  // namespace trainopt

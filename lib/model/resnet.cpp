@@ -125,7 +125,8 @@ class Bottleneck : public Block {
 
 class Head : public Unit {
  public:
-  Head(Builder& builder, int64_t in, int64_t classes) : fc_(builder, "fc", in, classes), slot_(builder.implementations()) {}
+  Head(Builder& builder, int64_t in, int64_t classes)
+      : fc_(builder, "fc", in, classes), slot_(builder.implementations()) {}
   std::string name() const override { return "head"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return slot_->operations->head(input, fc_, context);

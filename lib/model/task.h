@@ -27,7 +27,8 @@ class Task {
 class ClassificationTask : public Task {
  public:
   explicit ClassificationTask(double label_smoothing) : label_smoothing_(label_smoothing) {}
-  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override;
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                  const ForwardContext& context) const override;
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override;
   at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override;

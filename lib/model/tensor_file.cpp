@@ -30,7 +30,8 @@ at::ScalarType type_of(const std::string& dtype) {
 std::string word_of_type(at::ScalarType type, const std::string& name) {
   for (const auto& [word, known] : kTypes)
     if (type == known) return word;
-  throw BrokenInvariant(fmt::format("tensor {} has the type {}, which safetensors files do not hold", name, at::toString(type)));
+  throw BrokenInvariant(
+      fmt::format("tensor {} has the type {}, which safetensors files do not hold", name, at::toString(type)));
 }
 
 }  // namespace
@@ -38,16 +39,18 @@ std::string word_of_type(at::ScalarType type, const std::string& name) {
 NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3) {
   const SafetensorsFile file(path);
   NamedTensors tensors;
-  for (const auto& entry : file.entries()) tensors.emplace_back(entry.name, at::empty(entry.shape, at::TensorOptions(type_of(entry.dtype))));
+  for (const auto& entry : file.entries())
+    tensors.emplace_back(entry.name, at::empty(entry.shape, at::TensorOptions(type_of(entry.dtype))));
   const uint64_t hash = file.read([&](size_t entry) { return tensors[entry].second.mutable_data_ptr(); }).value();
   if (xxh3 && hash != *xxh3)
-    throw UserError(fmt::format("{} was changed since it was saved: its hash is {}, and was {}", path.string(), hex(hash), hex(*xxh3)),
+    throw UserError(fmt::format("{} was changed since it was saved: its hash is {}, and was {}", path.string(),
+                                hex(hash), hex(*xxh3)),
                     ExitCode::checkpoint);
   return tensors;
 }
 
 std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
-  constexpr uint32_t kExponent = 0x7F800000;   // all ones: infinite or not a number
+  constexpr uint32_t kExponent = 0x7F800000;  // all ones: infinite or not a number
   for (const auto& [name, tensor] : tensors) {
     if (tensor.scalar_type() != at::kFloat) continue;
     const at::Tensor on_host = tensor.detach().to(at::kCPU).contiguous();
@@ -63,7 +66,8 @@ TensorEntries tensor_entries(const NamedTensors& tensors) {
   TensorEntries result;
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor& kept = result.kept.emplace_back(tensor.detach().to(at::kCPU).contiguous());
-    result.entries.push_back({name, word_of_type(kept.scalar_type(), name), kept.sizes().vec(), kept.const_data_ptr(), kept.nbytes()});
+    result.entries.push_back(
+        {name, word_of_type(kept.scalar_type(), name), kept.sizes().vec(), kept.const_data_ptr(), kept.nbytes()});
   }
   return result;
 }

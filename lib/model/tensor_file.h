@@ -12,7 +12,8 @@ namespace trainopt {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// On the CPU, in the order of the file. Throws UserError(checkpoint) as SafetensorsFile does, and where the file's bytes do not have the hash `xxh3`.
+/// On the CPU, in the order of the file. Throws UserError(checkpoint) as SafetensorsFile does, and where the file's
+/// bytes do not have the hash `xxh3`.
 NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3 = std::nullopt);
 
 /// The name of the first float32 tensor with a number that is infinite or undefined; null: none has one.
@@ -26,6 +27,7 @@ struct TensorEntries {
 TensorEntries tensor_entries(const NamedTensors& tensors);
 
 /// Whatever device and memory format the tensors have, the file holds them contiguous. Throws UserError(storage).
-void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors, const SafetensorsMetadata& metadata = {});
+void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                  const SafetensorsMetadata& metadata = {});
 
 }  // namespace trainopt

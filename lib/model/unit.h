@@ -1,5 +1,5 @@
-// A unit is a piece of a network that takes one tensor and gives one. Activation checkpointing, gathering of sharded parameters, offload,
-// pipeline stages and trace labels attach to a network by wrapping its units.
+// A unit is a piece of a network that takes one tensor and gives one. Activation checkpointing, gathering of sharded
+// parameters, offload, pipeline stages and trace labels attach to a network by wrapping its units.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -27,7 +27,8 @@ class Unit {
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  ///< the common prefix of its parameters, or "stem" and "head"
   virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
-  /// The shape it gives for a sample of this shape. Adds its forward operations (2 × multiply-adds) to `flops`. Computes nothing.
+  /// The shape it gives for a sample of this shape. Adds its forward operations (2 × multiply-adds) to `flops`.
+  /// Computes nothing.
   virtual SampleShape trace(const SampleShape& input, double& flops) const = 0;
 };
 
@@ -36,7 +37,9 @@ class WrappedUnit : public Unit {
  public:
   explicit WrappedUnit(std::unique_ptr<Unit> inner) : inner_(std::move(inner)) {}
   std::string name() const override { return inner_->name(); }
-  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override { return inner_->forward(input, context); }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    return inner_->forward(input, context);
+  }
   SampleShape trace(const SampleShape& input, double& flops) const override { return inner_->trace(input, flops); }
 
  protected:

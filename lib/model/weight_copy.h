@@ -10,7 +10,8 @@ namespace trainopt {
 /// Shared by a layer and the model; undefined: nobody keeps a copy.
 using WeightCopy = std::shared_ptr<at::Tensor>;
 
-/// What a layer computes with: the copy, where autocast would make the same of the parameter; its gradient goes on to the parameter, as float32. Otherwise the parameter.
+/// What a layer computes with: the copy, where autocast would make the same of the parameter; its gradient goes on to
+/// the parameter, as float32. Otherwise the parameter.
 at::Tensor as_autocast(const at::Tensor& parameter, const WeightCopy& copy);
 
 }  // namespace trainopt

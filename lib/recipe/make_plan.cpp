@@ -18,7 +18,8 @@
 namespace trainopt {
 namespace {
 
-/// Applies passes by name: skips those that are off or left out, keeps each one's outcome, and refuses those without effect if strict.
+/// Applies passes by name: skips those that are off or left out, keeps each one's outcome, and refuses those without
+/// effect if strict.
 class PlanPasses {
  public:
   PlanPasses(Plan& plan, const Without& without) : plan_(plan), without_(without) {}
@@ -60,7 +61,9 @@ class PlanPasses {
 void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
   std::string problems;
   for (const auto& entry : switches)
-    if (!entry.outcome.has_effect) problems += fmt::format("{}{} has no effect here, which strict: true forbids: {}", problems.empty() ? "" : "\n", entry.name, entry.outcome.text);
+    if (!entry.outcome.has_effect)
+      problems += fmt::format("{}{} has no effect here, which strict: true forbids: {}", problems.empty() ? "" : "\n",
+                              entry.name, entry.outcome.text);
   if (!problems.empty()) throw UserError(problems);
 }
 
@@ -75,7 +78,8 @@ void load_evaluation_alike(Plan& plan) {
   held_out.options.memory_format = plan.data.options.memory_format;
   held_out.options.compute_type = plan.data.options.compute_type;
   held_out.options.device_preprocess = plan.data.options.device_preprocess;
-  held_out.options.device_resize = plan.data.options.device_resize && !device_resize_refusal(held_out.config.transforms);
+  held_out.options.device_resize =
+      plan.data.options.device_resize && !device_resize_refusal(held_out.config.transforms);
 }
 
 }  // namespace
@@ -109,13 +113,14 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
   // Several ranks
   const auto& parallel = recipe.parallel;
-  pass("parallel.sharding_strategy", machine.position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig())), std::string(word_of(parallel.sharding_strategy)),
-       [&](Plan& several) { return sharding::apply(several, parallel); });
+  const bool several = machine.position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
+  pass("parallel.sharding_strategy", several, std::string(word_of(parallel.sharding_strategy)),
+       [&](Plan& shared) { return sharding::apply(shared, parallel); });
   pass("cuda_graph",         o.cuda_graph, cuda_graph::apply);   // last: records what is above
   // clang-format on
   if (recipe.strict) refuse_without_effect(plan.switches);
   load_evaluation_alike(plan);
-  add_dump(plan);                            // outermost: sees what the slots really did
+  add_dump(plan);  // outermost: sees what the slots really did
   return plan;
 }
 

@@ -17,34 +17,42 @@ struct ChosenDevice {
 /// Each rank of a machine has a GPU of its own.
 ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::string reason) {
   if (position.local_ranks > 1 && position.local_ranks > machine.gpus && !machine.assumed)
-    throw UserError(fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs", position.local_ranks, machine.gpus));
+    throw UserError(
+        fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs",
+                    position.local_ranks, machine.gpus));
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(position.local_rank)), std::move(reason)};
 }
 
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
   if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
   if (wanted == "auto")
-    return machine.gpus > 0 ? gpu_of(machine.position, machine, "auto: a GPU is there") : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+    return machine.gpus > 0 ? gpu_of(machine.position, machine, "auto: a GPU is there")
+                            : ChosenDevice{at::kCPU, "auto: no GPU is there"};
   if (machine.position.local_ranks > 1) {
-    if (wanted != "cuda") throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
+    if (wanted != "cuda")
+      throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
     return gpu_of(machine.position, machine, "as the recipe says");
   }
   const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
   if (index >= machine.gpus)
-    throw UserError(fmt::format("device: the recipe asks for a GPU that is not there; use auto or cpu: {}, {} GPUs", wanted, machine.gpus));
+    throw UserError(fmt::format("device: the recipe asks for a GPU that is not there; use auto or cpu: {}, {} GPUs",
+                                wanted, machine.gpus));
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "as the recipe says"};
 }
 
 int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   const auto found = accumulation(recipe, ranks);
-  if (const auto* problem = std::get_if<RecipeProblem>(&found)) throw UserError(fmt::format("{}: {}", problem->key, problem->message));
+  if (const auto* problem = std::get_if<RecipeProblem>(&found))
+    throw UserError(fmt::format("{}: {}", problem->key, problem->message));
   return std::get<int64_t>(found);
 }
 
 /// Which library exchanges tensors follows from the device; the recipe may insist.
 void check_backend(const Recipe& recipe, at::Device device) {
-  if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu()) throw UserError("parallel.backend: nccl needs GPUs; leave it out or use gloo");
-  if (recipe.parallel.backend == CommBackend::gloo && !device.is_cpu()) throw UserError("parallel.backend: gloo is for CPUs; leave it out or use device: cpu");
+  if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu())
+    throw UserError("parallel.backend: nccl needs GPUs; leave it out or use gloo");
+  if (recipe.parallel.backend == CommBackend::gloo && !device.is_cpu())
+    throw UserError("parallel.backend: gloo is for CPUs; leave it out or use device: cpu");
 }
 
 /// The mean of no samples is 0 ÷ 0.
@@ -52,9 +60,11 @@ void require_samples_for_all(const BatchSchedule& schedule) {
   const auto& shape = schedule.shape();
   const int64_t together = shape.ranks * shape.batch_size, left = shape.samples % together;
   if (shape.ranks == 1 || shape.drop_last || left == 0 || left > (shape.ranks - 1) * shape.batch_size) return;
-  throw UserError(fmt::format("data.drop_last: false leaves {} for {} ranks at an epoch's end, and some would have none; use drop_last: true, fewer ranks or a smaller "
-                              "data.batch_size: {} samples, {} × {} at once",
-                              counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
+  throw UserError(
+      fmt::format("data.drop_last: false leaves {} for {} ranks at an epoch's end, and some would have none; use "
+                  "drop_last: true, fewer ranks or a smaller "
+                  "data.batch_size: {} samples, {} × {} at once",
+                  counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
 /// What takes effect without any switch; the passes turn on what the recipe asks for.
@@ -78,11 +88,13 @@ std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per
 
 ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
   ModelPlan plan{.config = recipe.model, .input = input};
-  const Model shapes = make_model([&] {
-    ModelConfig config = recipe.model;
-    config.weights.reset();
-    return config;
-  }(), input, at::kMeta, 0);
+  const Model shapes = make_model(
+      [&] {
+        ModelConfig config = recipe.model;
+        config.weights.reset();
+        return config;
+      }(),
+      input, at::kMeta, 0);
   plan.parameters = shapes.parameter_count();
   plan.flops_per_sample = shapes.flops_per_sample();
   return plan;
@@ -90,7 +102,8 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
 
 void check_classes(const Dataset& dataset, int64_t model_classes) {
   if (dataset.num_classes() > model_classes)
-    throw UserError(fmt::format("model.num_classes must be at least the data's classes: {}, {}", model_classes, dataset.num_classes()));
+    throw UserError(fmt::format("model.num_classes must be at least the data's classes: {}, {}", model_classes,
+                                dataset.num_classes()));
 }
 
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
@@ -98,22 +111,26 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   auto dataset = open_evaluation_data(recipe.data, recipe.evaluation.path, training.dataset.get());
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
-      throw UserError(fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; name evaluation.path or put test_batch.bin beside the data: {}",
-                                  recipe.data.path.value_or("")));
+      throw UserError(
+          fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; name evaluation.path or put "
+                      "test_batch.bin beside the data: {}",
+                      recipe.data.path.value_or("")));
     return std::nullopt;
   }
   check_classes(*dataset, recipe.model.num_classes);
-  EvaluationPlan plan{.every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
+  EvaluationPlan plan{
+      .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
   plan.data.config.shuffle = false;
   plan.data.config.drop_last = false;
   plan.data.config.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
-  plan.data.config.transforms = recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
+  plan.data.config.transforms =
+      recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
   plan.data.options.accumulation = 1;
   const auto image = plan.data.image();
   if (!(image == training.image()))
-    throw UserError(fmt::format("evaluation.transforms must give images of the size that training's do: {}×{}, {}×{}", image.height, image.width,
-                                training.image().height, training.image().width));
+    throw UserError(fmt::format("evaluation.transforms must give images of the size that training's do: {}×{}, {}×{}",
+                                image.height, image.width, training.image().height, training.image().width));
   return plan;
 }
 

@@ -9,55 +9,70 @@ namespace {
 
 std::string device_text(const Plan& plan) {
   const Machine& m = plan.machine;
-  const std::string hardware = plan.device.is_cuda() ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm, human_bytes(static_cast<double>(m.gpu_memory_bytes)))
-                                                     : fmt::format("{}, {}", m.cpu, counted(plan.process.num_threads.value_or(m.cores), "thread"));
+  const std::string hardware =
+      plan.device.is_cuda()
+          ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm, human_bytes(static_cast<double>(m.gpu_memory_bytes)))
+          : fmt::format("{}, {}", m.cpu, counted(plan.process.num_threads.value_or(m.cores), "thread"));
   return fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason);
 }
 
 std::string human_flops(double operations) {
-  for (const auto& [unit, size] : {std::pair{"PFLOP", 1e15}, {"TFLOP", 1e12}, {"GFLOP", 1e9}, {"MFLOP", 1e6}, {"kFLOP", 1e3}})
+  for (const auto& [unit, size] :
+       {std::pair{"PFLOP", 1e15}, {"TFLOP", 1e12}, {"GFLOP", 1e9}, {"MFLOP", 1e6}, {"kFLOP", 1e3}})
     if (operations >= size) return fmt::format("{:.2f} {}", operations / size, unit);
   return fmt::format("{:.0f} FLOP", operations);
 }
 
 std::string model_text(const ModelPlan& model) {
-  return fmt::format("{}, {} parameters ({}), {} a sample forward", word_of(model.config.name), with_commas(model.parameters),
-                     human_bytes(4.0 * static_cast<double>(model.parameters)), human_flops(model.flops_per_sample));
+  return fmt::format("{}, {} parameters ({}), {} a sample forward", word_of(model.config.name),
+                     with_commas(model.parameters), human_bytes(4.0 * static_cast<double>(model.parameters)),
+                     human_flops(model.flops_per_sample));
 }
 
 std::string data_text(const DataPlan& data) {
   const auto image = data.image();
-  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.config.dataset), with_commas(data.samples()), image.channels, image.height, image.width);
+  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.config.dataset), with_commas(data.samples()),
+                     image.channels, image.height, image.width);
 }
 
 std::string batch_text(const DataPlan& data) {
   const auto schedule = data.schedule();
-  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"), counted(data.options.accumulation, "micro-batch", "es"),
-                     counted(data.options.ranks, "rank"), counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
+  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"),
+                     counted(data.options.accumulation, "micro-batch", "es"), counted(data.options.ranks, "rank"),
+                     counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
 }
 
 bool resident(const DataPlan& data) { return data.dataset && data.config.cache == CacheKind::device; }
-int64_t resident_bytes(const DataPlan& data) { return resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples()); }
+int64_t resident_bytes(const DataPlan& data) {
+  return resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples());
+}
 
 struct LoaderFacts {
   int64_t slots, bytes;
 };
 LoaderFacts loader_facts(const DataPlan& data) {
   const int64_t bytes = batch_bytes(buffer_format(data.config, *data.dataset, data.options), data.config.batch_size);
-  return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count), bytes};
+  return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count),
+          bytes};
 }
 
 std::string loader_text(const DataPlan& data, at::Device device) {
   if (!data.dataset) return "none: one batch is made on the device and used again and again";
-  const std::string readers = data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
+  const std::string readers =
+      data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
   if (resident(data))
-    return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}", counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(data))),
+    return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
+                       counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(data))),
                        data.config.num_workers == 0 ? "" : "by ", readers, type_name(data.options.compute_type));
   const auto facts = loader_facts(data);
-  const char* delivery = device.is_cpu() ? "read in place" : data.config.non_blocking ? "copied on a second stream" : "copied before the step";
-  const std::string finish = data.options.device_preprocess ? fmt::format(", finished on the device as {}", type_name(data.options.compute_type)) : "";
-  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers,
-                     facts.slots, data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
+  const char* delivery = device.is_cpu()            ? "read in place"
+                         : data.config.non_blocking ? "copied on a second stream"
+                                                    : "copied before the step";
+  const std::string finish = data.options.device_preprocess
+                                 ? fmt::format(", finished on the device as {}", type_name(data.options.compute_type))
+                                 : "";
+  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, facts.slots,
+                     data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
                      data.options.device_preprocess ? "uint8" : "float32", delivery, finish);
 }
 
@@ -70,7 +85,8 @@ std::string length_text(const Plan& plan) {
 std::string evaluation_text(const Plan& plan) {
   if (!plan.evaluation) return "none";
   std::string when = plan.evaluation->at_end ? "at the end" : "";
-  if (plan.evaluation->every_n_steps) when += fmt::format("{}every {} steps", when.empty() ? "" : " and ", *plan.evaluation->every_n_steps);
+  if (plan.evaluation->every_n_steps)
+    when += fmt::format("{}every {} steps", when.empty() ? "" : " and ", *plan.evaluation->every_n_steps);
   return fmt::format("{} samples, {}", with_commas(plan.evaluation->data.samples()), when.empty() ? "never" : when);
 }
 
@@ -79,32 +95,42 @@ std::string checkpoint_text(const Plan& plan) {
   std::string when = saving.every_n_steps ? fmt::format("every {}", counted(*saving.every_n_steps, "step")) : "";
   if (saving.at_end) when += when.empty() ? "at the end" : " and at the end";
   if (when.empty()) return "only when a signal stops the run or asks for one";
-  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "stays" : "stay", saving.background ? ", written in the background" : "");
+  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "stays" : "stay",
+                     saving.background ? ", written in the background" : "");
 }
 
 std::string nonfinite_text(const Plan& plan) {
   switch (plan.train.on_nonfinite) {
-    case OnNonfinite::abort: return "a loss that is not finite ends the run";
-    case OnNonfinite::skip: return fmt::format("a step that is not finite is left out, {} at most", plan.train.max_skipped_steps);
-    case OnNonfinite::rerun: return "a step that is not finite is repeated, to tell a hardware fault from data";
+    case OnNonfinite::abort:
+      return "a loss that is not finite ends the run";
+    case OnNonfinite::skip:
+      return fmt::format("a step that is not finite is left out, {} at most", plan.train.max_skipped_steps);
+    case OnNonfinite::rerun:
+      return "a step that is not finite is repeated, to tell a hardware fault from data";
   }
   return "";
 }
 
 std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
-  return {{plan.task.name(), plan.task.describe()},           {plan.precision.name(), plan.precision.describe()},
-          {plan.parameters.name(), plan.parameters.describe()}, {plan.optimizer.name(), plan.optimizer.describe()},
-          {plan.runner.name(), plan.runner.describe()},       {plan.average.name(), plan.average.describe()}};
+  return {{plan.task.name(), plan.task.describe()},
+          {plan.precision.name(), plan.precision.describe()},
+          {plan.parameters.name(), plan.parameters.describe()},
+          {plan.optimizer.name(), plan.optimizer.describe()},
+          {plan.runner.name(), plan.runner.describe()},
+          {plan.average.name(), plan.average.describe()}};
 }
 
 std::string schedule_text(const Plan& plan) {
   std::string text(word_of(plan.scheduler.name));
-  if (plan.scheduler.warmup_steps > 0) text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
-  if (plan.scheduler.name != ScheduleKind::constant) text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
+  if (plan.scheduler.warmup_steps > 0)
+    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
+  if (plan.scheduler.name != ScheduleKind::constant)
+    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
   return text;
 }
 
-constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3};
+constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2,
+                                            ShardingStrategy::zero3};
 
 ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
   return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.position.ranks));
@@ -112,12 +138,15 @@ ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
 
 /// What the ways of dividing the model would cost, the recipe's among them.
 std::string sharding_text(const Plan& plan) {
-  std::string text = fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n", plan.machine.position.ranks, "", "sends in a step",
-                                 "parameters", "gradients", "optimizer state");
+  std::string text =
+      fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
+                  plan.machine.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
   for (const auto strategy : kStrategies) {
     const ShardingCosts costs = costs_of(plan, strategy);
-    text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy), human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
-                        human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes), strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
+    text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
+                        human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
+                        human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes),
+                        strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
   }
   return text;
 }
@@ -126,7 +155,9 @@ std::string sharding_text(const Plan& plan) {
 
 std::string plan_text(const Plan& plan) {
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("  {:<18} {}\n", name, value); };
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {:<18} {}\n", name, value);
+  };
   text += fmt::format("plan of {}\n", plan.name);
   line("device", device_text(plan));
   line("model", model_text(plan.model));
@@ -141,7 +172,8 @@ std::string plan_text(const Plan& plan) {
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
-  for (const auto& entry : plan.switches) line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
+  for (const auto& entry : plan.switches)
+    line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
   if (plan.machine.position.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
@@ -151,19 +183,33 @@ Json plan_json(const Plan& plan) {
   const auto image = plan.data.image();
   const auto schedule = plan.data.schedule();
   Json json = {{"schema_version", 1}, {"name", plan.name}};
-  json["device"] = {{"name", plan.device.str()}, {"reason", plan.device_reason}, {"assumed", plan.machine.assumed}, {"gpus", plan.machine.gpus},
-                    {"sm", plan.machine.sm}, {"gpu_memory_bytes", plan.machine.gpu_memory_bytes}, {"cpu", plan.machine.cpu},
-                    {"threads", plan.process.num_threads.value_or(plan.machine.cores)}};
-  json["model"] = {{"name", word_of(plan.model.config.name)}, {"parameters", plan.model.parameters}, {"flops_per_sample", plan.model.flops_per_sample}};
-  json["data"] = {{"dataset", word_of(plan.data.config.dataset)}, {"samples", plan.data.samples()}, {"image", {image.channels, image.height, image.width}},
-                  {"batch_size", plan.data.config.batch_size}, {"gradient_accumulation_steps", plan.data.options.accumulation}, {"ranks", plan.data.options.ranks},
-                  {"global_batch_size", schedule.step_samples()}, {"steps_per_epoch", schedule.steps_per_epoch()}};
+  json["device"] = {
+      {"name", plan.device.str()},       {"reason", plan.device_reason},
+      {"assumed", plan.machine.assumed}, {"gpus", plan.machine.gpus},
+      {"sm", plan.machine.sm},           {"gpu_memory_bytes", plan.machine.gpu_memory_bytes},
+      {"cpu", plan.machine.cpu},         {"threads", plan.process.num_threads.value_or(plan.machine.cores)}};
+  json["model"] = {{"name", word_of(plan.model.config.name)},
+                   {"parameters", plan.model.parameters},
+                   {"flops_per_sample", plan.model.flops_per_sample}};
+  json["data"] = {{"dataset", word_of(plan.data.config.dataset)},
+                  {"samples", plan.data.samples()},
+                  {"image", {image.channels, image.height, image.width}},
+                  {"batch_size", plan.data.config.batch_size},
+                  {"gradient_accumulation_steps", plan.data.options.accumulation},
+                  {"ranks", plan.data.options.ranks},
+                  {"global_batch_size", schedule.step_samples()},
+                  {"steps_per_epoch", schedule.steps_per_epoch()}};
   if (resident(plan.data)) {
-    json["loader"] = {{"num_workers", plan.data.config.num_workers}, {"resident_samples", plan.data.samples()}, {"resident_bytes", resident_bytes(plan.data)}};
+    json["loader"] = {{"num_workers", plan.data.config.num_workers},
+                      {"resident_samples", plan.data.samples()},
+                      {"resident_bytes", resident_bytes(plan.data)}};
   } else if (plan.data.dataset) {
     const auto facts = loader_facts(plan.data);
-    json["loader"] = {{"num_workers", plan.data.config.num_workers}, {"buffers", facts.slots}, {"buffer_bytes", facts.bytes},
-                      {"pinned", plan.data.config.pin_memory}, {"non_blocking", plan.data.config.non_blocking}};
+    json["loader"] = {{"num_workers", plan.data.config.num_workers},
+                      {"buffers", facts.slots},
+                      {"buffer_bytes", facts.bytes},
+                      {"pinned", plan.data.config.pin_memory},
+                      {"non_blocking", plan.data.config.non_blocking}};
   }
   json["steps"] = plan.steps ? Json(*plan.steps) : Json();
   json["scheduler"] = schedule_text(plan);
@@ -174,12 +220,17 @@ Json plan_json(const Plan& plan) {
   for (const auto strategy : kStrategies) {
     if (plan.machine.position.ranks == 1) break;
     const ShardingCosts costs = costs_of(plan, strategy);
-    json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes}, {"parameter_bytes", costs.parameter_bytes}, {"gradient_bytes", costs.gradient_bytes},
+    json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
+                                                        {"parameter_bytes", costs.parameter_bytes},
+                                                        {"gradient_bytes", costs.gradient_bytes},
                                                         {"optimizer_bytes", costs.optimizer_bytes}};
   }
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)
-    json["switches"].push_back({{"name", entry.name}, {"requested", entry.requested}, {"effective", entry.outcome.has_effect}, {"text", entry.outcome.text}});
+    json["switches"].push_back({{"name", entry.name},
+                                {"requested", entry.requested},
+                                {"effective", entry.outcome.has_effect},
+                                {"text", entry.outcome.text}});
   json["notes"] = plan.notes;
   return json;
 }

@@ -8,7 +8,8 @@
 
 namespace trainopt {
 
-/// Several lines: what will run where, how data flows, what fills each slot, and what each switch does here or why it does nothing.
+/// Several lines: what will run where, how data flows, what fills each slot, and what each switch does here or why it
+/// does nothing.
 std::string plan_text(const Plan& plan);
 Json plan_json(const Plan& plan);
 

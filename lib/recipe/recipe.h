@@ -38,13 +38,16 @@ struct Recipe {
 template <class V>
 void describe(V& v, Recipe& c) {
   v.field("name", c.name, "Prefix of the run directory.", any(), alias("run_name"));
-  v.field("output_dir", c.output_dir, "Where run directories are made.", any(), alias("default_root_dir", "save_folder"));
+  v.field("output_dir", c.output_dir, "Where run directories are made.", any(),
+          alias("default_root_dir", "save_folder"));
   v.field("run_dir", c.run_dir, "Exactly this run directory.");
   v.field("seed", c.seed, "Of sample order, augmentation, fake data, initial weights and dropout.", in_range(0, 9e15));
-  v.field("deterministic", c.deterministic, "Only operations that give the same bits each time.", any(), alias("full_determinism"));
+  v.field("deterministic", c.deterministic, "Only operations that give the same bits each time.", any(),
+          alias("full_determinism"));
   v.field("strict", c.strict, "A switch without effect on this machine is an error.");
   v.field("device", c.device, "auto, cpu, cuda or cuda:N.");
-  v.field("num_threads", c.num_threads, "CPU threads for the maths; null: this rank's share of the allowed cores.", in_range(1, 4096));
+  v.field("num_threads", c.num_threads, "CPU threads for the maths; null: this rank's share of the allowed cores.",
+          in_range(1, 4096));
   v.section("model", c.model, "The network.");
   v.section("data", c.data, "The data and the loader.");
   v.section("train", c.train, "How long and how.");

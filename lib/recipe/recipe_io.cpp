@@ -29,9 +29,11 @@ std::string key_of_switch(const std::string& name) {
       if (option.path == section + name || option.path.starts_with(section + name + ".")) return section + name;
   std::vector<std::string_view> names;
   for (const auto& option : options)
-    if (option.path.starts_with("optimizations.") || option.path.starts_with("data.")) names.push_back(std::string_view(option.path).substr(option.path.find('.') + 1));
+    if (option.path.starts_with("optimizations.") || option.path.starts_with("data."))
+      names.push_back(std::string_view(option.path).substr(option.path.find('.') + 1));
   const std::string nearest = nearest_of(name, names);
-  throw UserError(fmt::format("no switch is called so{}: {}", nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
+  throw UserError(fmt::format("no switch is called so{}: {}",
+                              nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
 }
 
 std::string recipe_help(const std::string& section_or_key) {
@@ -45,7 +47,8 @@ std::string recipe_help(const std::string& section_or_key) {
     if (!option.bounds.empty()) text += fmt::format("  [{}]", option.bounds);
     text += fmt::format("\n{:<{}}  {}\n", "", path_width, option.help);
     if (!option.only_for.empty()) text += fmt::format("{:<{}}  only for {}\n", "", path_width, option.only_for);
-    if (!option.aliases.empty()) text += fmt::format("{:<{}}  also: {}\n", "", path_width, fmt::join(option.aliases, ", "));
+    if (!option.aliases.empty())
+      text += fmt::format("{:<{}}  also: {}\n", "", path_width, fmt::join(option.aliases, ", "));
   }
   return text;
 }

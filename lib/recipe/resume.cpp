@@ -9,15 +9,20 @@
 namespace trainopt {
 namespace {
 
-// A section stands for all its keys. data.path may change: whether it is the same data is seen when it is opened. model.weights are those to
-// begin with.
-const std::vector<std::string> kFixed{"model", "seed", "optimizer", "data.dataset", "data.size", "data.image_size", "data.shuffle", "data.drop_last",
-                                      "data.decode", "data.transforms"};
-const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator", "optimizations.cuda_graph"};
-const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "deterministic", "device", "num_threads"};
+// A section stands for all its keys. data.path may change: whether it is the same data is seen when it is opened.
+// model.weights are those to begin with.
+const std::vector<std::string> kFixed{
+    "model",           "seed",         "optimizer",      "data.dataset", "data.size",
+    "data.image_size", "data.shuffle", "data.drop_last", "data.decode",  "data.transforms"};
+const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator",
+                                     "optimizations.cuda_graph"};
+const std::vector<std::string> kNoted{"optimizations",       "scheduler",     "train.label_smoothing",
+                                      "train.max_grad_norm", "deterministic", "device",
+                                      "num_threads"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {
-  return std::any_of(keys.begin(), keys.end(), [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
 }
 
 struct Change {
@@ -55,22 +60,32 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
   std::string refused;
   std::vector<std::string> notes;
   const auto refuse = [&](const std::string& key, const Change& change) {
-    refused += fmt::format("{}{}: {} in the checkpoint, {} now", refused.empty() ? "" : "; ", key, change.before, change.now);
+    refused +=
+        fmt::format("{}{}: {} in the checkpoint, {} now", refused.empty() ? "" : "; ", key, change.before, change.now);
   };
   for (const auto& [key, change] : changes(stored, now)) {
     if (among(key, kFree)) continue;
-    if (among(key, kFixed)) refuse(key, change);
+    if (among(key, kFixed))
+      refuse(key, change);
     else if (among(key, kNoted))
-      notes.push_back(fmt::format("other than in the checkpoint, so numbers may differ from here on: {}: {}, was {}", key, change.now, change.before));
+      notes.push_back(fmt::format("other than in the checkpoint, so numbers may differ from here on: {}: {}, was {}",
+                                  key, change.now, change.before));
   }
   const int64_t before = global_batch(stored, stored_ranks), after = global_batch(now, ranks);
-  if (before != after) refuse("the global batch (ranks × train.gradient_accumulation_steps × data.batch_size)", {std::to_string(before), std::to_string(after)});
+  if (before != after)
+    refuse("the global batch (ranks × train.gradient_accumulation_steps × data.batch_size)",
+           {std::to_string(before), std::to_string(after)});
   else if (stored_ranks != ranks)
-    notes.push_back(fmt::format("the same global batch on another number of ranks ({}, was {}): sums round differently from here on", ranks, stored_ranks));
+    notes.push_back(fmt::format(
+        "the same global batch on another number of ranks ({}, was {}): sums round differently from here on", ranks,
+        stored_ranks));
   else if (stored.data.batch_size != now.data.batch_size)
-    notes.push_back(fmt::format("the same global batch in other pieces (data.batch_size {}, was {}): sums round differently from here on", now.data.batch_size,
-                                stored.data.batch_size));
-  if (!refused.empty()) throw UserError("a resumed run must train the same thing; set these back, or begin a new run: " + refused, ExitCode::checkpoint);
+    notes.push_back(fmt::format(
+        "the same global batch in other pieces (data.batch_size {}, was {}): sums round differently from here on",
+        now.data.batch_size, stored.data.batch_size));
+  if (!refused.empty())
+    throw UserError("a resumed run must train the same thing; set these back, or begin a new run: " + refused,
+                    ExitCode::checkpoint);
   return notes;
 }
 

@@ -47,39 +47,54 @@ void check_order(const std::vector<TransformConfig>& transforms, const std::stri
 
 void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
-    problems.push_back({"name", fmt::format("begins the run directory's name: it must not be empty and have no /: '{}'", recipe.name)});
+    problems.push_back({"name", fmt::format("begins the run directory's name: it must not be empty and have no /: '{}'",
+                                            recipe.name)});
   if (recipe.output_dir.empty()) problems.push_back({"output_dir", "must not be empty"});
-  if (recipe.checkpoint.resume.empty()) problems.push_back({"checkpoint.resume", "must be none, auto or the path of a checkpoint"});
-  if (recipe.checkpoint.resume == "auto" && !recipe.run_dir) problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir): whose newest checkpoint?"});
+  if (recipe.checkpoint.resume.empty())
+    problems.push_back({"checkpoint.resume", "must be none, auto or the path of a checkpoint"});
+  if (recipe.checkpoint.resume == "auto" && !recipe.run_dir)
+    problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir): whose newest checkpoint?"});
   if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
 }
 
 void check_data(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset);
-  if (reads_files(data.dataset) && !data.path) problems.push_back({"data.path", fmt::format("{} needs a folder here", name)});
+  if (reads_files(data.dataset) && !data.path)
+    problems.push_back({"data.path", fmt::format("{} needs a folder here", name)});
   if (!reads_files(data.dataset)) {
     if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files: leave this out", name)});
-    if (recipe.evaluation.path) problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+    if (recipe.evaluation.path)
+      problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on: leave this out", name)});
     if (recipe.evaluation.every_n_steps)
-      problems.push_back({"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+      problems.push_back(
+          {"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on: leave this out", name)});
   } else if (changed.contains("data.size")) {
-    problems.push_back({"data.size", fmt::format("only fake_cifar10 and synthetic have a size of their own; {} has the size of its files", name)});
+    problems.push_back(
+        {"data.size",
+         fmt::format("only fake_cifar10 and synthetic have a size of their own; {} has the size of its files", name)});
   }
   if (data.dataset == DatasetKind::image_folder && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
     problems.push_back({"evaluation.every_n_steps", "image_folder needs evaluation.path for this"});
   if (data.dataset == DatasetKind::synthetic) {
-    if (!data.transforms.empty()) problems.push_back({"data.transforms", "synthetic batches are made on the device at data.image_size: leave transforms out"});
+    if (!data.transforms.empty())
+      problems.push_back(
+          {"data.transforms", "synthetic batches are made on the device at data.image_size: leave transforms out"});
   } else if (changed.contains("data.image_size")) {
-    problems.push_back({"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
+    problems.push_back(
+        {"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
   }
   check_order(data.transforms, "data.transforms", problems);
   if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
   if (data.dataset != DatasetKind::image_folder) {
-    if (data.decode != DecodeKind::exact) problems.push_back({"data.decode", fmt::format("only image_folder decodes files; {} does not", name)});
-    if (data.cache == CacheKind::memory) problems.push_back({"data.cache", fmt::format("only image_folder reads files again and again; {} is in memory anyway", name)});
+    if (data.decode != DecodeKind::exact)
+      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; {} does not", name)});
+    if (data.cache == CacheKind::memory)
+      problems.push_back(
+          {"data.cache", fmt::format("only image_folder reads files again and again; {} is in memory anyway", name)});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
-    problems.push_back({"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
+    problems.push_back(
+        {"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
   }
   if (const auto refusal = device_cache_refusal(data.transforms); refusal && data.cache == CacheKind::device)
     problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
@@ -87,7 +102,8 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
     problems.push_back({"data.on_bad_sample", "synthetic has no bad samples: leave this out"});
   if (!reads_files(data.dataset)) {
     for (const char* key : {"evaluation.batch_size", "evaluation.transforms"})
-      if (changed.contains(key)) problems.push_back({key, fmt::format("{} has nothing to evaluate on: leave this out", name)});
+      if (changed.contains(key))
+        problems.push_back({key, fmt::format("{} has nothing to evaluate on: leave this out", name)});
   }
   if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
   if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
@@ -100,30 +116,39 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
   const auto& schedule = recipe.scheduler;
   const bool open_end = recipe.train.max_time && !recipe.train.max_steps && !recipe.train.epochs;
   if (schedule.name != ScheduleKind::constant && !schedule.total_steps && open_end)
-    problems.push_back({"scheduler.total_steps",
-                        fmt::format("{} needs this, or train.max_steps or train.epochs: with max_time alone its end is unknown", word_of(schedule.name))});
+    problems.push_back(
+        {"scheduler.total_steps",
+         fmt::format("{} needs this, or train.max_steps or train.epochs: with max_time alone its end is unknown",
+                     word_of(schedule.name))});
   if (schedule.name == ScheduleKind::constant && schedule.total_steps)
     problems.push_back({"scheduler.total_steps", "only linear and cosine have an end: leave this out"});
   if (recipe.model.name == ModelKind::mlp) {
     if (changed.contains("model.stem")) problems.push_back({"model.stem", "only resnets have a stem"});
   } else {
     for (const char* key : {"hidden", "dropout"})
-      if (changed.contains(fmt::format("model.{}", key))) problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
+      if (changed.contains(fmt::format("model.{}", key)))
+        problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
   }
   if (const auto& amp = recipe.optimizations.amp; amp.on && amp.options.dtype == amp::Type::bfloat16) {
     const amp::Config standard;
-    if (amp.options.init_scale != standard.init_scale) problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
-    if (amp.options.growth_interval != standard.growth_interval) problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
+    if (amp.options.init_scale != standard.init_scale)
+      problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
+    if (amp.options.growth_interval != standard.growth_interval)
+      problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
   }
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
-  if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty()) problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
+  if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())
+    problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
   if (recipe.optimizations.fused_kernels && recipe.parallel.sync_batch_norm)
-    problems.push_back({"optimizations.fused_kernels", "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
+    problems.push_back({"optimizations.fused_kernels",
+                        "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
   if (recipe.optimizations.cuda_graph && !recipe.optimizations.fused_optimizer)
-    problems.push_back({"optimizations.cuda_graph", "needs optimizations.fused_optimizer: true, whose learning rate is on the device"});
+    problems.push_back({"optimizations.cuda_graph",
+                        "needs optimizations.fused_optimizer: true, whose learning rate is on the device"});
   if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
-    problems.push_back({"optimizations.cudnn_benchmark", "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
+    problems.push_back({"optimizations.cudnn_benchmark",
+                        "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
 
 /// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
@@ -132,38 +157,53 @@ void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int
   const auto micros = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
   if (reads_files(data.dataset)) return;
-  const auto no_step = why_no_step({.samples = data.size, .batch_size = data.batch_size, .ranks = ranks, .accumulation = std::get<int64_t>(micros),
+  const auto no_step = why_no_step({.samples = data.size,
+                                    .batch_size = data.batch_size,
+                                    .ranks = ranks,
+                                    .accumulation = std::get<int64_t>(micros),
                                     .drop_last = data.drop_last});
   if (no_step) problems.push_back({changed.contains("data.size") ? "data.size" : "data.batch_size", *no_step});
 }
 
 void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   const ParallelConfig& parallel = recipe.parallel;
-  const bool sharded = parallel.sharding_strategy != ShardingStrategy::none, stale = parallel.async_updates.staleness > 0;
+  const bool sharded = parallel.sharding_strategy != ShardingStrategy::none,
+             stale = parallel.async_updates.staleness > 0;
   if (sharded && changed.contains("parallel.bucket_cap_mb"))
-    problems.push_back({"parallel.bucket_cap_mb", "only sharding_strategy none has buckets; zero sends what parallel.wrap joins"});
+    problems.push_back(
+        {"parallel.bucket_cap_mb", "only sharding_strategy none has buckets; zero sends what parallel.wrap joins"});
   if (!sharded && (changed.contains("parallel.wrap.policy") || changed.contains("parallel.wrap.min_parameters")))
     problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 join parameters"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
-  if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp) problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm"});
-  if (stale && sharded) problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
-  if (stale && changed.contains("parallel.bucket_cap_mb")) problems.push_back({"parallel.bucket_cap_mb", "async_updates sends all gradients at once, without buckets"});
-  if (stale && !parallel.overlap_comm) problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
+  if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
+    problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm"});
+  if (stale && sharded)
+    problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
+  if (stale && changed.contains("parallel.bucket_cap_mb"))
+    problems.push_back({"parallel.bucket_cap_mb", "async_updates sends all gradients at once, without buckets"});
+  if (stale && !parallel.overlap_comm)
+    problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
-    problems.push_back({"parallel.async_updates.staleness", "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
+    problems.push_back(
+        {"parallel.async_updates.staleness",
+         "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
   if (stale && recipe.optimizations.amp.on && recipe.optimizations.amp.options.dtype == amp::Type::float16)
-    problems.push_back({"parallel.async_updates.staleness", "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16"});
+    problems.push_back({"parallel.async_updates.staleness",
+                        "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16"});
   const auto& nccl = parallel.nccl;
-  if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas) problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
+  if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
+    problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")
     for (const auto& key : changed)
       if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this"});
-  if (parallel.backend == CommBackend::gloo && recipe.device.starts_with("cuda")) problems.push_back({"parallel.backend", "gloo is for CPUs; leave it out or use device: cpu"});
+  if (parallel.backend == CommBackend::gloo && recipe.device.starts_with("cuda"))
+    problems.push_back({"parallel.backend", "gloo is for CPUs; leave it out or use device: cpu"});
 }
 
 void check_device(const Recipe& recipe, Problems& problems) {
-  if (!known_device(recipe.device)) problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
+  if (!known_device(recipe.device))
+    problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ struct RecipeProblem {
   std::string key, message;
 };
 
-/// All of them at once. A key that this build or this data set would ignore is refused where it differs from its default.
-/// `ranks`: that will train; null where that is not known yet, and nothing is said about the global batch.
+/// All of them at once. A key that this build or this data set would ignore is refused where it differs from its
+/// default. `ranks`: that will train; null where that is not known yet, and nothing is said about the global batch.
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks = 1);
 
 }  // namespace trainopt

@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int kResamples = 999;   // (999 + 1)·0.025 is a whole number
+constexpr int kResamples = 999;  // (999 + 1)·0.025 is a whole number
 
 /// Autocovariances R(0) … R(lags).
 std::vector<double> autocovariances(std::span<const double> series, size_t lags) {
@@ -27,7 +27,8 @@ std::vector<double> autocovariances(std::span<const double> series, size_t lags)
   return result;
 }
 
-/// The smallest m after which `run` correlations in a row are insignificant; else the last significant lag (Politis and White, section 3.2).
+/// The smallest m after which `run` correlations in a row are insignificant; else the last significant lag (Politis and
+/// White, section 3.2).
 size_t correlated_lags(const std::vector<double>& covariances, size_t run, double significant) {
   size_t quiet = 0, last = 0;
   for (size_t lag = 1; lag < covariances.size(); ++lag) {
@@ -41,9 +42,10 @@ size_t correlated_lags(const std::vector<double>& covariances, size_t run, doubl
   return last;
 }
 
-/// The bootstrap's spread is too small in short series, and every cause depends on the share of the series that a block is. With the
-/// best length, blocks that are cut off lose the share sqrt(block) of the variance (the bias G / length of Politis and White, where
-/// length³ = (G/g(0))²·n); the mean is that of the same series: the share `block`; and the variance is as uncertain as one of 1/block values.
+/// The bootstrap's spread is too small in short series, and every cause depends on the share of the series that a block
+/// is. With the best length, blocks that are cut off lose the share sqrt(block) of the variance (the bias G / length of
+/// Politis and White, where length³ = (G/g(0))²·n); the mean is that of the same series: the share `block`; and the
+/// variance is as uncertain as one of 1/block values.
 double widening(double block, double tail) {
   const double student = student_quantile(tail, std::max(1 / block, 3.0)) / student_quantile(tail, INFINITY);
   return student / std::sqrt((1 - std::sqrt(block)) * (1 - block));
@@ -52,7 +54,8 @@ double widening(double block, double tail) {
 /// Draws resampled sums in O(number of blocks) each, from prefix sums over the series laid twice end to end.
 class StationaryBootstrap {
  public:
-  StationaryBootstrap(std::span<const Piece> pieces, double level) : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
+  StationaryBootstrap(std::span<const Piece> pieces, double level)
+      : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
     TRAINOPT_CHECK(count_ >= kFewestPieces && level > 0 && level < 1);
     for (size_t i = 0; i < 2 * count_; ++i) {
       const Piece& piece = pieces[i % count_];
@@ -79,7 +82,7 @@ class StationaryBootstrap {
       seconds += prefix_[end].seconds - prefix_[start].seconds;
       filled += end - start;
     }
-    return throughput_ * std::pow(samples / seconds / throughput_, widening_);   // widened as a ratio: never below 0
+    return throughput_ * std::pow(samples / seconds / throughput_, widening_);  // widened as a ratio: never below 0
   }
 
  private:
@@ -90,7 +93,8 @@ class StationaryBootstrap {
 
 Interval percentiles(std::vector<double>& draws, double level) {
   const auto outside = static_cast<std::ptrdiff_t>((1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9);
-  const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0), high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
+  const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0),
+             high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
   std::nth_element(draws.begin(), low, draws.end());
   Interval interval{.low = *low};
   std::nth_element(low, high, draws.end());
@@ -108,7 +112,7 @@ double mean_block_length(std::span<const double> series) {
   const std::vector<double> covariances = autocovariances(series, most_lags);
   if (covariances[0] <= 0) return 1;
   const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), most_lags);
-  double slope = 0, variance = covariances[0];   // G and g(0) of the paper, with its flat-top window
+  double slope = 0, variance = covariances[0];  // G and g(0) of the paper, with its flat-top window
   for (size_t lag = 1; lag <= window; ++lag) {
     const double weight = std::min(1.0, 2 * (1 - static_cast<double>(lag) / static_cast<double>(window)));
     slope += 2 * weight * static_cast<double>(lag) * covariances[lag];

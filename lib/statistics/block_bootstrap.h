@@ -10,21 +10,21 @@ namespace trainopt {
 
 /// A step, or several neighbouring ones.
 struct Piece {
-  double samples = 0;   ///< > 0
-  double seconds = 0;   ///< > 0
+  double samples = 0;  ///< > 0
+  double seconds = 0;  ///< > 0
 };
 
 /// With fewer pieces there is no telling noise from throughput.
 inline constexpr size_t kFewestPieces = 8;
 
-/// The mean block length (≥ 1) of the stationary bootstrap that gives the mean of `series` the best variance: D. N. Politis and
-/// H. White, "Automatic block-length selection for the dependent bootstrap", Econometric Reviews 23 (2004), with the correction of
-/// A. Patton, D. N. Politis and H. White, ibid. 28 (2009). About 1 for independent values.
+/// The mean block length (≥ 1) of the stationary bootstrap that gives the mean of `series` the best variance: D. N.
+/// Politis and H. White, "Automatic block-length selection for the dependent bootstrap", Econometric Reviews 23 (2004),
+/// with the correction of A. Patton, D. N. Politis and H. White, ibid. 28 (2009). About 1 for independent values.
 double mean_block_length(std::span<const double> series);
 
-/// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap (D. N. Politis and
-/// J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they ran, at least kFewestPieces,
-/// of about equal length. Approximate: README.md has its measured coverage.
+/// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap
+/// (D. N. Politis and J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they
+/// ran, at least kFewestPieces, of about equal length. Approximate: README.md has its measured coverage.
 Interval throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
 
 /// The same for B's throughput over A's, of two runs or parts of a run that were not paired.

@@ -21,14 +21,16 @@ size_t word_bits(size_t blocks, double error) {
   return std::min(blocks, static_cast<size_t>(std::clamp<double>(wanted, kFewestBits, kMostBits)));
 }
 
-/// Subset `word` holds element i where the words `word` and column(i) share an odd number of bits. Exclusive or of words is then
-/// symmetric difference of subsets; the first `bits` elements have a bit of their own, so no word but 0 gives the empty subset.
+/// Subset `word` holds element i where the words `word` and column(i) share an odd number of bits. Exclusive or of
+/// words is then symmetric difference of subsets; the first `bits` elements have a bit of their own, so no word but 0
+/// gives the empty subset.
 uint32_t column(size_t element, size_t bits, uint64_t key) {
   if (element < bits) return 1u << element;
   return 1 + static_cast<uint32_t>(PhiloxStream(key, element).next_below((uint64_t{1} << bits) - 1));
 }
 
-/// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard transform.
+/// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard
+/// transform.
 void walsh_hadamard(std::vector<double>& values) {
   for (size_t half = 1; half < values.size(); half *= 2)
     for (size_t begin = 0; begin < values.size(); begin += 2 * half)
@@ -48,7 +50,8 @@ std::vector<double> subset_means(std::span<const double> differences, size_t bit
     sums[place] += differences[i];
     counts[place] += 1;
   }
-  // An element is in the subset where its sign is −1, so (all − transformed) / 2 is the subset's sum, and likewise its count.
+  // An element is in the subset where its sign is −1, so (all − transformed) / 2 is the subset's sum, and likewise its
+  // count.
   walsh_hadamard(sums);
   walsh_hadamard(counts);
   for (size_t word = 1; word < sums.size(); ++word) sums[word] = (sums[0] - sums[word]) / (counts[0] - counts[word]);
@@ -63,9 +66,10 @@ std::optional<Interval> paired_interval(std::span<const double> differences, dou
   for (const double difference : differences) TRAINOPT_CHECK(std::isfinite(difference));
   const double error = 1 - level;
   const size_t bits = word_bits(differences.size(), error);
-  // The true mean is equally likely in each of the 2^bits gaps between subset means; `outside` gaps on each side may be given up.
-  // What is added makes up for the rounding of 1 − level alone.
-  const auto outside = static_cast<std::ptrdiff_t>(std::floor(error / 2 * std::ldexp(1.0, static_cast<int>(bits)) + 1e-9));
+  // The true mean is equally likely in each of the 2^bits gaps between subset means; `outside` gaps on each side may be
+  // given up. What is added makes up for the rounding of 1 − level alone.
+  const auto outside =
+      static_cast<std::ptrdiff_t>(std::floor(error / 2 * std::ldexp(1.0, static_cast<int>(bits)) + 1e-9));
   if (outside < 1) return std::nullopt;
   std::vector<double> means = subset_means(differences, bits, seed);
   const auto low = means.begin() + (outside - 1), high = means.end() - outside;

@@ -9,7 +9,7 @@ namespace trainopt {
 
 double student_quantile(double tail, double degrees) {
   TRAINOPT_CHECK(tail > 0 && tail <= 0.5 && degrees >= 2);
-  double low = 0, high = 40;   // of the normal distribution, by bisection
+  double low = 0, high = 40;  // of the normal distribution, by bisection
   for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
     (std::erfc(middle / std::numbers::sqrt2) / 2 > tail ? low : high) = middle;

@@ -11,8 +11,8 @@
 namespace trainopt {
 namespace {
 
-/// Share of what is left of the error budget that each look takes. At 95 % the first look gets 0.01, enough to decide with 8 blocks
-/// (all of one sign have probability 2/256), and the sixth, at 60 blocks, still 0.0033.
+/// Share of what is left of the error budget that each look takes. At 95 % the first look gets 0.01, enough to decide
+/// with 8 blocks (all of one sign have probability 2/256), and the sixth, at 60 blocks, still 0.0033.
 constexpr double kShare = 0.2;
 
 double left_before(int look) { return std::pow(1 - kShare, look); }
@@ -21,10 +21,14 @@ double left_before(int look) { return std::pow(1 - kShare, look); }
 
 std::string_view text(Verdict verdict) {
   switch (verdict) {
-    case Verdict::pays: return "pays";
-    case Verdict::costs: return "costs";
-    case Verdict::no_effect: return "no effect";
-    case Verdict::inconclusive: break;
+    case Verdict::pays:
+      return "pays";
+    case Verdict::costs:
+      return "costs";
+    case Verdict::no_effect:
+      return "no effect";
+    case Verdict::inconclusive:
+      break;
   }
   return "inconclusive";
 }
@@ -64,7 +68,8 @@ void SequentialVerdict::finish() {
 
 double SequentialVerdict::ratio() const {
   TRAINOPT_CHECK(!differences_.empty());
-  const double mean = std::accumulate(differences_.begin(), differences_.end(), 0.0) / static_cast<double>(differences_.size());
+  const double mean =
+      std::accumulate(differences_.begin(), differences_.end(), 0.0) / static_cast<double>(differences_.size());
   const double ratio = std::exp(mean);
   return interval_ ? std::clamp(ratio, interval_->low, interval_->high) : ratio;
 }
@@ -78,7 +83,8 @@ void SequentialVerdict::look(double error) {
     return;
   }
   const Interval both{std::max(interval_->low, now.low), std::min(interval_->high, now.high)};
-  // Two looks that exclude each other: one of them is wrong, within the budget. The older stands, as whoever acted on it expects.
+  // Two looks that exclude each other: one of them is wrong, within the budget. The older stands, as whoever acted on
+  // it expects.
   if (both.low <= both.high) interval_ = both;
 }
 

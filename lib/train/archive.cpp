@@ -19,15 +19,18 @@ int64_t ArchiveWriter::bytes_under(const std::string& prefix) const {
 }
 
 bool ArchiveWriter::has_under(const std::string& prefix) const {
-  return std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& entry) { return entry.first.starts_with(prefix); });
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [&](const auto& entry) { return entry.first.starts_with(prefix); });
 }
 
-ArchiveReader::ArchiveReader(std::filesystem::path where, NamedTensors tensors, Json values) : where_(std::move(where)), values_(std::move(values)) {
+ArchiveReader::ArchiveReader(std::filesystem::path where, NamedTensors tensors, Json values)
+    : where_(std::move(where)), values_(std::move(values)) {
   for (auto& [name, tensor] : tensors) tensors_.emplace(name, std::move(tensor));
 }
 
 void ArchiveReader::refuse(const std::string& why) const {
-  throw UserError(fmt::format("the checkpoint does not fit this run: {}; {}", where_.string(), why), ExitCode::checkpoint);
+  throw UserError(fmt::format("the checkpoint does not fit this run: {}; {}", where_.string(), why),
+                  ExitCode::checkpoint);
 }
 
 const at::Tensor& ArchiveReader::tensor(const std::string& name) const {
@@ -39,7 +42,8 @@ const at::Tensor& ArchiveReader::tensor(const std::string& name) const {
 void ArchiveReader::tensor(const std::string& name, at::Tensor& target) const {
   const at::Tensor& stored = tensor(name);
   if (stored.sizes() != target.sizes() || stored.scalar_type() != target.scalar_type())
-    refuse(fmt::format("the tensor {} has another shape or type: {}, expected {}", name, shape_text(stored), shape_text(target)));
+    refuse(fmt::format("the tensor {} has another shape or type: {}, expected {}", name, shape_text(stored),
+                       shape_text(target)));
   const at::NoGradGuard no_grad;
   target.copy_(stored);
 }
@@ -63,7 +67,8 @@ bool ArchiveReader::has_under(const std::string& prefix) const {
 void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart) const {
   constexpr size_t kMostShown = 10;
   const auto compared = [&](const std::string& name) {
-    return std::none_of(apart.begin(), apart.end(), [&](const std::string& prefix) { return name.starts_with(prefix); });
+    return std::none_of(apart.begin(), apart.end(),
+                        [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
   std::vector<std::string> differences;
   std::map<std::string, const at::Tensor*> wanted;
@@ -71,18 +76,23 @@ void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vecto
     if (compared(name)) wanted.emplace(name, &tensor);
   for (const auto& [name, tensor] : wanted) {
     const auto found = tensors_.find(name);
-    if (found == tensors_.end()) differences.push_back(fmt::format("{} is missing", name));
+    if (found == tensors_.end())
+      differences.push_back(fmt::format("{} is missing", name));
     else if (found->second.sizes() != tensor->sizes() || found->second.scalar_type() != tensor->scalar_type())
-      differences.push_back(fmt::format("{} is {} there and {} here", name, shape_text(found->second), shape_text(*tensor)));
+      differences.push_back(
+          fmt::format("{} is {} there and {} here", name, shape_text(found->second), shape_text(*tensor)));
   }
   for (const auto& [name, tensor] : tensors_)
     if (compared(name) && !wanted.contains(name)) differences.push_back(fmt::format("{} is not expected", name));
   if (differences.empty()) return;
   const size_t all = differences.size();
   differences.resize(std::min(all, kMostShown));
-  refuse(fmt::format("{}{}", fmt::join(differences, "; "), all > kMostShown ? fmt::format("; and {} more", all - kMostShown) : ""));
+  refuse(fmt::format("{}{}", fmt::join(differences, "; "),
+                     all > kMostShown ? fmt::format("; and {} more", all - kMostShown) : ""));
 }
 
-std::string shape_text(const at::Tensor& tensor) { return fmt::format("{} [{}]", type_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ", ")); }
+std::string shape_text(const at::Tensor& tensor) {
+  return fmt::format("{} [{}]", type_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
+}
 
 }  // namespace trainopt

@@ -1,5 +1,6 @@
-// Where every part puts what it must find again when a run resumes. Entries carry a logical name ("optimizer.momentum.conv1.weight"),
-// not a position, so that another number of ranks or another order of parts can load them.
+// Where every part puts what it must find again when a run resumes. Entries carry a logical name
+// ("optimizer.momentum.conv1.weight"), not a position, so that another number of ranks or another order of parts can
+// load them.
 #pragma once
 
 #include "base/json.h"
@@ -43,8 +44,8 @@ class ArchiveWriter {
   Json& values() { return values_; }
   const Json& values() const { return values_; }
   const Json& lists() const { return lists_; }
-  int64_t bytes() const;                                    ///< of all tensors
-  int64_t bytes_under(const std::string& prefix) const;     ///< of those whose name begins so
+  int64_t bytes() const;                                 ///< of all tensors
+  int64_t bytes_under(const std::string& prefix) const;  ///< of those whose name begins so
   bool has_under(const std::string& prefix) const;
 
  private:
@@ -59,7 +60,7 @@ class ArchiveReader {
   /// `where`: the folder, for messages.
   ArchiveReader(std::filesystem::path where, NamedTensors tensors, Json values);
 
-  bool has_under(const std::string& prefix) const;   ///< a tensor whose name begins so
+  bool has_under(const std::string& prefix) const;  ///< a tensor whose name begins so
   /// Copies the entry into `target`. Throws UserError(checkpoint) if it is absent or of another shape or type.
   void tensor(const std::string& name, at::Tensor& target) const;
   /// The entry itself. Throws UserError(checkpoint) if it is absent.
@@ -70,8 +71,8 @@ class ArchiveReader {
   const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
   const std::filesystem::path& where() const { return where_; }
 
-  /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types, unless it holds exactly the tensors that
-  /// `expected` does; those whose names begin with one of `apart` are not compared.
+  /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types, unless it holds exactly
+  /// the tensors that `expected` does; those whose names begin with one of `apart` are not compared.
   void require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart = {}) const;
 
  private:

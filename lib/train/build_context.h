@@ -18,12 +18,13 @@ struct Plan;
 struct BuildContext {
   const Plan& plan;
   at::Device device;
-  std::filesystem::path run_dir;          ///< where a part may write; empty if the run keeps nothing
-  Communicator* communicator = nullptr;   ///< of the job's ranks; one rank has one too
-  Model* model = nullptr;                 ///< built, on `device`
-  ParameterStore* parameters = nullptr;   ///< null while the store itself is being built
-  const int64_t* steps_done = nullptr;    ///< of the run, also before it was resumed; one less than the step that is running
-  std::optional<at::Generator> generator = std::nullopt;   ///< what the model draws from
+  std::filesystem::path run_dir;         ///< where a part may write; empty if the run keeps nothing
+  Communicator* communicator = nullptr;  ///< of the job's ranks; one rank has one too
+  Model* model = nullptr;                ///< built, on `device`
+  ParameterStore* parameters = nullptr;  ///< null while the store itself is being built
+  const int64_t* steps_done =
+      nullptr;  ///< of the run, also before it was resumed; one less than the step that is running
+  std::optional<at::Generator> generator = std::nullopt;  ///< what the model draws from
 };
 
 }  // namespace trainopt

@@ -9,7 +9,8 @@ constexpr int kStateVersion = 1;
 constexpr int64_t kMostStateBytes = int64_t{64} << 20;
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
-  throw UserError(fmt::format("not a checkpoint this program can read: {}; {}", file.string(), why), ExitCode::checkpoint);
+  throw UserError(fmt::format("not a checkpoint this program can read: {}; {}", file.string(), why),
+                  ExitCode::checkpoint);
 }
 
 const StoredFile& listed(const Manifest& manifest, const std::filesystem::path& folder, const std::string& name) {
@@ -40,28 +41,33 @@ std::string state_text(const Json& values) {
 ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
   const Manifest manifest = open_checkpoint(folder);
   Json state = Json::parse(read_verified(folder, manifest, kStateFile), nullptr, /*allow_exceptions=*/false);
-  if (!state.is_object() || !state.contains("schema_version")) refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
+  if (!state.is_object() || !state.contains("schema_version"))
+    refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
   if (state["schema_version"] != kStateVersion)
-    refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}", state["schema_version"].dump(), kStateVersion));
-  read_verified(folder, manifest, kRecipeFile);   // for whoever reads it next
+    refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}",
+                                            state["schema_version"].dump(), kStateVersion));
+  read_verified(folder, manifest, kRecipeFile);  // for whoever reads it next
   NamedTensors tensors;
   for (int64_t rank = 0; rank < manifest.world_size; ++rank)
-    for (auto& entry : load_tensors(folder / rank_file(rank), listed(manifest, folder, rank_file(rank)).xxh3)) tensors.push_back(std::move(entry));
+    for (auto& entry : load_tensors(folder / rank_file(rank), listed(manifest, folder, rank_file(rank)).xxh3))
+      tensors.push_back(std::move(entry));
   return {folder, std::move(tensors), std::move(state)};
 }
 
-std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root, const std::function<void(const std::string&)>& rejected) {
+std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root,
+                                                    const std::function<void(const std::string&)>& rejected) {
   const auto all = list_checkpoints(root);
   for (const auto& candidate : all) {
     try {
       return read_checkpoint(candidate.folder);
-    } catch (const UserError& error) {   // named recovery: the next older one
+    } catch (const UserError& error) {  // named recovery: the next older one
       rejected(error.what());
     }
   }
   if (!all.empty())
-    throw UserError(fmt::format("none of the {} checkpoints is whole; name another with checkpoint.resume, or remove them to begin again: {}", all.size(),
-                                root.string()),
+    throw UserError(fmt::format("none of the {} checkpoints is whole; name another with checkpoint.resume, or remove "
+                                "them to begin again: {}",
+                                all.size(), root.string()),
                     ExitCode::checkpoint);
   return std::nullopt;
 }

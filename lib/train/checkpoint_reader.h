@@ -19,8 +19,10 @@ std::string state_text(const Json& values);
 
 /// Reads a whole checkpoint, every file verified. Throws UserError(checkpoint).
 ArchiveReader read_checkpoint(const std::filesystem::path& folder);
-/// The newest checkpoint of `root` that is whole. `rejected` hears of each one that is not and why. nullopt if there is none at all;
-/// throws UserError(checkpoint) if there are some and none is whole: starting again from nothing would be a surprise.
-std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root, const std::function<void(const std::string&)>& rejected);
+/// The newest checkpoint of `root` that is whole. `rejected` hears of each one that is not and why. nullopt if there is
+/// none at all; throws UserError(checkpoint) if there are some and none is whole: starting again from nothing would be
+/// a surprise.
+std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path& root,
+                                                    const std::function<void(const std::string&)>& rejected);
 
 }  // namespace trainopt

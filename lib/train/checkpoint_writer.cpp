@@ -13,7 +13,6 @@
 
 #include <pthread.h>
 
-
 namespace trainopt {
 namespace {
 
@@ -22,7 +21,11 @@ void require_finite(const NamedTensors& tensors, int64_t step) {
   NamedTensors weights = tensors;
   std::erase_if(weights, [](const auto& entry) { return !entry.first.starts_with("model."); });
   if (const auto bad = first_not_finite(weights))
-    throw UserError(fmt::format("the weights are not finite, so they are not saved; a checkpoint before stays as it is: step {}, {}", step, *bad), ExitCode::diverged);
+    throw UserError(
+        fmt::format(
+            "the weights are not finite, so they are not saved; a checkpoint before stays as it is: step {}, {}", step,
+            *bad),
+        ExitCode::diverged);
 }
 
 void add_lists(Json& state, const Json& lists) {
@@ -72,7 +75,7 @@ CheckpointWriter::Snapshot CheckpointWriter::copy_of(const ArchiveWriter& archiv
 }
 
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
-  if (options_.requested) *options_.requested = false;   // before the copy: who asks from now on wants another one
+  if (options_.requested) *options_.requested = false;  // before the copy: who asks from now on wants another one
   wait_until_idle();
   Snapshot snapshot = copy_of(archive, step, options_.background);
   if (!options_.background) return write(snapshot);
@@ -84,20 +87,24 @@ void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
     busy_ = true;
   }
   wake_.notify_all();
-  if (earlier) std::rethrow_exception(earlier);   // only now: this state is saved although the one before could not be
+  if (earlier) std::rethrow_exception(earlier);  // only now: this state is saved although the one before could not be
 }
 
 void CheckpointWriter::write(const Snapshot& snapshot) {
   require_finite(snapshot.tensors, snapshot.step);
   ++written_;
-  if (options_.position.is_first()) write_whole(snapshot);
-  else write_part_of(snapshot);
+  if (options_.position.is_first())
+    write_whole(snapshot);
+  else
+    write_part_of(snapshot);
 }
 
 void CheckpointWriter::write_part_of(const Snapshot& snapshot) {
   const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
-  const StoredFile file = write_part(folder, rank_file(options_.position.rank), tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
-  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.position.rank), Json{file.bytes, file.xxh3, snapshot.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const StoredFile file = write_part(folder, rank_file(options_.position.rank),
+                                     tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
+  options_.put(fmt::format("checkpoint/{}/{}", written_, options_.position.rank),
+               Json{file.bytes, file.xxh3, snapshot.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void CheckpointWriter::write_whole(const Snapshot& snapshot) {
@@ -124,7 +131,7 @@ void CheckpointWriter::write_whole(const Snapshot& snapshot) {
   }
   try {
     prune_checkpoints(options_.root, options_.keep_last, options_.keep);
-  } catch (const FileError& error) {   // named recovery: the new one is safe, and old ones that stay do no harm
+  } catch (const FileError& error) {  // named recovery: the new one is safe, and old ones that stay do no harm
     spdlog::warn("an older checkpoint could not be removed and stays: {}", error.what());
   }
 }
@@ -141,7 +148,7 @@ void CheckpointWriter::run() {
     std::exception_ptr error;
     try {
       write(snapshot);
-    } catch (...) {   // a thread boundary: the training thread throws it at its next step
+    } catch (...) {  // a thread boundary: the training thread throws it at its next step
       error = std::current_exception();
     }
     lock.lock();

@@ -9,14 +9,15 @@ namespace trainopt {
 enum class OnNonfinite { abort, skip, rerun };
 template <>
 struct Choices<OnNonfinite> {
-  static constexpr std::array all = {Choice<OnNonfinite>{"abort", OnNonfinite::abort}, Choice<OnNonfinite>{"skip", OnNonfinite::skip},
+  static constexpr std::array all = {Choice<OnNonfinite>{"abort", OnNonfinite::abort},
+                                     Choice<OnNonfinite>{"skip", OnNonfinite::skip},
                                      Choice<OnNonfinite>{"rerun", OnNonfinite::rerun}};
 };
 
 struct TrainConfig {
   std::optional<int64_t> epochs, max_steps;
   std::optional<Duration> max_time;
-  std::optional<int64_t> gradient_accumulation_steps;   ///< null: 1, or what global_batch_size makes it
+  std::optional<int64_t> gradient_accumulation_steps;  ///< null: 1, or what global_batch_size makes it
   std::optional<double> max_grad_norm;
   double label_smoothing = 0.0;
   OnNonfinite on_nonfinite = OnNonfinite::abort;
@@ -24,18 +25,22 @@ struct TrainConfig {
 };
 template <class V>
 void describe(V& v, TrainConfig& c) {
-  v.field("epochs", c.epochs, "Passes over the data; the first limit reached ends the run, without any it is one epoch.", in_range(1, 1e9),
+  v.field("epochs", c.epochs,
+          "Passes over the data; the first limit reached ends the run, without any it is one epoch.", in_range(1, 1e9),
           alias("num_train_epochs", "max_epochs"));
   v.field("max_steps", c.max_steps, "Steps at most.", in_range(1, 1e15), alias("steps", "max_iters", "train_iters"));
   v.field("max_time", c.max_time, "Time at most, such as 90s, 15m or 2h.", above(0));
-  v.field("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches per update; null: 1, or what data.global_batch_size makes it.",
-          in_range(1, 1 << 24), alias("accumulate_grad_batches", "grad_accum_steps"));
+  v.field("gradient_accumulation_steps", c.gradient_accumulation_steps,
+          "Micro-batches per update; null: 1, or what data.global_batch_size makes it.", in_range(1, 1 << 24),
+          alias("accumulate_grad_batches", "grad_accum_steps"));
   v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
           alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
   v.field("label_smoothing", c.label_smoothing, "Share of the target spread over all classes.", in_range(0.0, 1.0));
   v.field("on_nonfinite", c.on_nonfinite,
-          "A loss or gradient that is not finite: abort ends the run, skip leaves the step out, rerun repeats it and tells a hardware fault from data.");
-  v.field("max_skipped_steps", c.max_skipped_steps, "How many steps on_nonfinite: skip may leave out before the run ends.", at_least(0));
+          "A loss or gradient that is not finite: abort ends the run, skip leaves the step out, rerun repeats it and "
+          "tells a hardware fault from data.");
+  v.field("max_skipped_steps", c.max_skipped_steps,
+          "How many steps on_nonfinite: skip may leave out before the run ends.", at_least(0));
 }
 
 struct SgdConfig {
@@ -64,7 +69,8 @@ void describe(V& v, AdamConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
   v.field("betas", c.betas, "Shares of the old first and second moment kept.", from_below(0.0, 1.0));
   v.field("eps", c.eps, "Added to the root of the second moment.", at_least(0));
-  v.field("weight_decay", c.weight_decay, "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
+  v.field("weight_decay", c.weight_decay,
+          "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
 }
 using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
 template <class V>
@@ -75,7 +81,8 @@ void describe(V& v, OptimizerConfig& c) {
 enum class ScheduleKind { constant, linear, cosine };
 template <>
 struct Choices<ScheduleKind> {
-  static constexpr std::array all = {Choice<ScheduleKind>{"constant", ScheduleKind::constant}, Choice<ScheduleKind>{"linear", ScheduleKind::linear},
+  static constexpr std::array all = {Choice<ScheduleKind>{"constant", ScheduleKind::constant},
+                                     Choice<ScheduleKind>{"linear", ScheduleKind::linear},
                                      Choice<ScheduleKind>{"cosine", ScheduleKind::cosine}};
 };
 struct SchedulerConfig {
@@ -86,9 +93,10 @@ struct SchedulerConfig {
 template <class V>
 void describe(V& v, SchedulerConfig& c) {
   v.field("name", c.name, "How the learning rate goes after warm-up.", any(), alias("lr_scheduler_type"));
-  v.field("warmup_steps", c.warmup_steps, "Steps over which the learning rate rises from 0.", in_range(0, 1e15), alias("num_warmup_steps"));
-  v.field("total_steps", c.total_steps, "Step at which linear and cosine reach 0; null: from max_steps or epochs.", in_range(1, 1e15),
-          alias("num_training_steps"));
+  v.field("warmup_steps", c.warmup_steps, "Steps over which the learning rate rises from 0.", in_range(0, 1e15),
+          alias("num_warmup_steps"));
+  v.field("total_steps", c.total_steps, "Step at which linear and cosine reach 0; null: from max_steps or epochs.",
+          in_range(1, 1e15), alias("num_training_steps"));
 }
 
 struct EvaluationConfig {
@@ -100,11 +108,13 @@ struct EvaluationConfig {
 };
 template <class V>
 void describe(V& v, EvaluationConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: none in between.", in_range(1, 1e15), alias("eval_steps"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: none in between.", in_range(1, 1e15),
+          alias("eval_steps"));
   v.field("at_end", c.at_end, "Evaluate after the last step.");
   v.field("path", c.path, "Data to evaluate on; null: cifar10 finds test_batch.bin, the others have none.");
   v.field("transforms", c.transforms, "null: training's without random flips and crops.");
-  v.field("batch_size", c.batch_size, "null: data.batch_size.", in_range(1, 1 << 24), alias("per_device_eval_batch_size"));
+  v.field("batch_size", c.batch_size, "null: data.batch_size.", in_range(1, 1 << 24),
+          alias("per_device_eval_batch_size"));
 }
 
 struct CheckpointConfig {
@@ -117,12 +127,17 @@ struct CheckpointConfig {
 };
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: none in between.", in_range(1, 1e15), alias("save_steps", "save_interval"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: none in between.", in_range(1, 1e15),
+          alias("save_steps", "save_interval"));
   v.field("at_end", c.at_end, "Save after the last step.");
-  v.field("keep_last", c.keep_last, "How many of the newest stay, and the one that the run went on from.", in_range(1, 1e6), alias("save_total_limit"));
+  v.field("keep_last", c.keep_last, "How many of the newest stay, and the one that the run went on from.",
+          in_range(1, 1e6), alias("save_total_limit"));
   v.field("background", c.background, "Write while training goes on.");
-  v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(), alias("resume_from_checkpoint"));
-  v.field("grace_period", c.grace_period, "Time for a stopped run to end its step and save; then it ends without. Schedulers often kill after 30s.", above(0));
+  v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(),
+          alias("resume_from_checkpoint"));
+  v.field("grace_period", c.grace_period,
+          "Time for a stopped run to end its step and save; then it ends without. Schedulers often kill after 30s.",
+          above(0));
 }
 
 struct BenchConfig {
@@ -130,7 +145,8 @@ struct BenchConfig {
 };
 template <class V>
 void describe(V& v, BenchConfig& c) {
-  v.field("warmup_steps", c.warmup_steps, "First steps left out of the summary; half the steps when there are fewer than twice as many.", at_least(0));
+  v.field("warmup_steps", c.warmup_steps,
+          "First steps left out of the summary; half the steps when there are fewer than twice as many.", at_least(0));
 }
 
 struct WatchdogConfig {

@@ -30,17 +30,22 @@ struct Gathered {
 
 class DumpingTask : public Task {
  public:
-  DumpingTask(std::unique_ptr<Task> inner, std::shared_ptr<Gathered> gathered) : inner_(std::move(inner)), gathered_(std::move(gathered)) {}
+  DumpingTask(std::unique_ptr<Task> inner, std::shared_ptr<Gathered> gathered)
+      : inner_(std::move(inner)), gathered_(std::move(gathered)) {}
 
-  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                  const ForwardContext& context) const override {
     auto output = inner_->loss(model, input, target, context);
     if (gathered_->wants(DumpKind::outputs)) gathered_->outputs.push_back(output.outputs.detach().to(at::kFloat));
     return output;
   }
-  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                             const ForwardContext& context) const override {
     return inner_->evaluation_loss(model, input, target, context);
   }
-  at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override { return inner_->correct(outputs, target); }
+  at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override {
+    return inner_->correct(outputs, target);
+  }
 
  private:
   std::unique_ptr<Task> inner_;
@@ -56,7 +61,8 @@ std::filesystem::path folder_of_rank(const BuildContext& context) {
 
 class DumpingParameters : public ParameterStore {
  public:
-  DumpingParameters(std::unique_ptr<ParameterStore> inner, const Model& model, std::filesystem::path folder, std::shared_ptr<Gathered> gathered)
+  DumpingParameters(std::unique_ptr<ParameterStore> inner, const Model& model, std::filesystem::path folder,
+                    std::shared_ptr<Gathered> gathered)
       : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
 
   const NamedTensors& parameters() const override { return inner_->parameters(); }
@@ -69,8 +75,12 @@ class DumpingParameters : public ParameterStore {
   bool is_local() const override { return inner_->is_local(); }
   void updated() override { inner_->updated(); }
   void agree(at::Tensor& flag) override { inner_->agree(flag); }
-  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override { inner_->save(archive, prefix, tensors); }
-  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override { inner_->load(archive, prefix, tensors); }
+  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
+    inner_->save(archive, prefix, tensors);
+  }
+  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
+    inner_->load(archive, prefix, tensors);
+  }
   void save_pending(ArchiveWriter& archive) const override { inner_->save_pending(archive); }
   void load_pending(const ArchiveReader& archive) override { inner_->load_pending(archive); }
   NamedTensors whole(const Model& model) const override { return inner_->whole(model); }
@@ -81,7 +91,9 @@ class DumpingParameters : public ParameterStore {
     if (gathered_->wants(DumpKind::gradients)) {
       const auto all = inner_->gradients();
       for (size_t i = 0; i < all.size(); ++i)
-        if (all[i].defined()) gathered_->tensors.emplace_back("gradients." + parameters()[i].first, passes()->values(all[i].detach()).clone());
+        if (all[i].defined())
+          gathered_->tensors.emplace_back("gradients." + parameters()[i].first,
+                                          passes()->values(all[i].detach()).clone());
     }
     return inner_->clip(max_norm);
   }
@@ -115,10 +127,12 @@ void add_dump(Plan& plan) {
   plan.task.wrap("logging.dump", "dumping outputs", [gathered](const BuildContext&, std::unique_ptr<Task> inner) {
     return std::make_unique<DumpingTask>(std::move(inner), gathered);
   });
-  plan.parameters.wrap("logging.dump", "dumping gradients and buffers", [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
-    gathered->steps_done = context.steps_done;   // the store is built before the task
-    return std::make_unique<DumpingParameters>(std::move(inner), *context.model, folder_of_rank(context), gathered);
-  });
+  plan.parameters.wrap("logging.dump", "dumping gradients and buffers",
+                       [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
+                         gathered->steps_done = context.steps_done;  // the store is built before the task
+                         return std::make_unique<DumpingParameters>(std::move(inner), *context.model,
+                                                                    folder_of_rank(context), gathered);
+                       });
 }
 
 }  // namespace trainopt

@@ -22,31 +22,42 @@ std::vector<int64_t> one_of(const at::Tensor& batch) {
 }  // namespace
 
 Json to_json(const EvaluationResult& result) {
-  return {{"loss", result.loss}, {"top1_pct", result.top1_pct}, {"top5_pct", result.top5_pct}, {"samples", result.samples}, {"wall_s", result.wall_s}};
+  return {{"loss", result.loss},
+          {"top1_pct", result.top1_pct},
+          {"top5_pct", result.top5_pct},
+          {"samples", result.samples},
+          {"wall_s", result.wall_s}};
 }
 
 EvaluationResult evaluation_from(const Json& json) {
-  const Json& loss = json.at("loss");   // null: it was not finite, for which JSON has no word
-  return {.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(), .top1_pct = json.at("top1_pct").get<double>(), .top5_pct = json.at("top5_pct").get<double>(),
-          .samples = json.at("samples").get<int64_t>(), .wall_s = json.at("wall_s").get<double>()};
+  const Json& loss = json.at("loss");  // null: it was not finite, for which JSON has no word
+  return {.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
+          .top1_pct = json.at("top1_pct").get<double>(),
+          .top5_pct = json.at("top5_pct").get<double>(),
+          .samples = json.at("samples").get<int64_t>(),
+          .wall_s = json.at("wall_s").get<double>()};
 }
 
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device, Communicator& communicator,
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data,
+                                         at::Device device, Communicator& communicator,
                                          const std::function<bool()>& stopped) {
   const at::NoGradGuard no_grad;
   const auto started = Clock::now();
   const auto schedule = data.schedule();
   const auto batches = data.open(device, schedule.steps_per_epoch());
-  // Loss, right at the first attempt, within five, samples. The sums stay on the device until the end; double, so that a million samples lose nothing.
+  // Loss, right at the first attempt, within five, samples. The sums stay on the device until the end; double, so that
+  // a million samples lose nothing.
   at::Tensor sums = at::zeros({4}, at::TensorOptions(device).dtype(at::kDouble));
   for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
     if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
-    const bool nothing = batch.items == 0;   // for this rank, of an epoch's last batch; it still takes part in what the model exchanges
+    const bool nothing =
+        batch.items == 0;  // for this rank, of an epoch's last batch; it still takes part in what the model exchanges
     const at::Tensor input = nothing ? batch.get("input").new_zeros(one_of(batch.get("input"))) : batch.get("input");
     const at::Tensor target = nothing ? batch.get("target").new_zeros({1}) : batch.get("target");
     const auto autocast = precision.autocast();
-    const auto output = task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});
+    const auto output =
+        task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});
     if (nothing) continue;
     sums[0] += output.loss.to(at::kDouble) * batch.items;
     sums.narrow(0, 1, 2) += task.correct(output.outputs, target);
@@ -55,8 +66,11 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   communicator.all_reduce(sums)->wait();
   const at::Tensor on_host = sums.to(at::kCPU);
   const double* found = on_host.const_data_ptr<double>();
-  return EvaluationResult{.loss = found[0] / found[3], .top1_pct = 100 * found[1] / found[3], .top5_pct = 100 * found[2] / found[3],
-                          .samples = static_cast<int64_t>(found[3]), .wall_s = seconds_since(started)};
+  return EvaluationResult{.loss = found[0] / found[3],
+                          .top1_pct = 100 * found[1] / found[3],
+                          .top5_pct = 100 * found[2] / found[3],
+                          .samples = static_cast<int64_t>(found[3]),
+                          .wall_s = seconds_since(started)};
 }
 
 }  // namespace trainopt

@@ -19,7 +19,7 @@ class Precision;
 struct DataPlan;
 
 struct EvaluationResult {
-  double loss = 0;            ///< mean over all samples
+  double loss = 0;  ///< mean over all samples
   double top1_pct = 0, top5_pct = 0;
   int64_t samples = 0;
   double wall_s = 0;
@@ -29,9 +29,10 @@ Json to_json(const EvaluationResult& result);
 /// Of what to_json() gave.
 EvaluationResult evaluation_from(const Json& json);
 
-/// Every sample of `data` once, by all ranks together. Waits for the device. `stopped` is asked before each batch and must say the same on
-/// every rank; nullopt if it said yes.
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data, at::Device device, Communicator& communicator,
+/// Every sample of `data` once, by all ranks together. Waits for the device. `stopped` is asked before each batch and
+/// must say the same on every rank; nullopt if it said yes.
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data,
+                                         at::Device device, Communicator& communicator,
                                          const std::function<bool()>& stopped);
 
 }  // namespace trainopt

@@ -1,5 +1,5 @@
-// What is done to all gradients of a step between backward and the update. The plain form does each thing at once, in a pass of its own; an optimizer that reads
-// the gradients anyway may bring another (ParameterStore::passes()).
+// What is done to all gradients of a step between backward and the update. The plain form does each thing at once, in a
+// pass of its own; an optimizer that reads the gradients anyway may bring another (ParameterStore::passes()).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,8 @@
 
 namespace trainopt {
 
-/// Gradients are those of a step, all of them in each call; factors and flags are 0-dim floats on their device. The host is never asked.
+/// Gradients are those of a step, all of them in each call; factors and flags are 0-dim floats on their device. The
+/// host is never asked.
 class GradientPasses {
  public:
   virtual ~GradientPasses() = default;

@@ -30,9 +30,10 @@ class FaultyRunner : public StepRunner {
     if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
     if (takes(InjectedFault::slow, micro)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (takes(InjectedFault::hang, micro))
-      while (true) ::pause();   // signals end a pause, not this
+      while (true) ::pause();  // signals end a pause, not this
     Batch fed = micro;
-    if (takes(InjectedFault::nan, micro)) fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN());
+    if (takes(InjectedFault::nan, micro))
+      fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN());
     const at::Tensor loss = inner_->micro_step(body, fed);
     if (takes(InjectedFault::gradient, micro)) {
       at::Tensor gradient = parameters_.gradients().front();
@@ -68,7 +69,8 @@ Injection parse_injection(const std::string& text) {
   Injection injection;
   const size_t at = text.find('@');
   const std::string name = text.substr(0, at);
-  const auto known = std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return name == fault.first; });
+  const auto known =
+      std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return name == fault.first; });
   bool fits = known != kFaults.end() && at != std::string::npos;
   if (fits) {
     std::string_view number = std::string_view(text).substr(at + 1);
@@ -78,15 +80,20 @@ Injection parse_injection(const std::string& text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), injection.step);
     fits = error == std::errc() && end == number.data() + number.size() && injection.step > 0;
   }
-  if (!fits) throw UserError(fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + for each time it is tried (nan@12, oom@3+): {}", text));
+  if (!fits)
+    throw UserError(
+        fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + for each time it "
+                    "is tried (nan@12, oom@3+): {}",
+                    text));
   return injection;
 }
 
 void inject(Plan& plan, const std::vector<Injection>& injections) {
   if (injections.empty()) return;
-  plan.runner.wrap("--inject", "with faults on purpose", [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
-    return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
-  });
+  plan.runner.wrap("--inject", "with faults on purpose",
+                   [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
+                     return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
+                   });
   plan.notes.push_back("faults are injected on purpose (--inject): numbers of this run mean nothing else");
 }
 

@@ -10,18 +10,19 @@ namespace trainopt {
 struct Plan;
 
 enum class InjectedFault {
-  nan,        ///< the step's input is not a number, and so its loss
-  gradient,   ///< a gradient is infinite although the loss is not
-  oom,        ///< memory runs out at the end of a micro-batch's backward
-  slow,       ///< the step takes 100 ms longer
-  hang,       ///< the step never ends
-  kill        ///< SIGKILL to this process
+  nan,       ///< the step's input is not a number, and so its loss
+  gradient,  ///< a gradient is infinite although the loss is not
+  oom,       ///< memory runs out at the end of a micro-batch's backward
+  slow,      ///< the step takes 100 ms longer
+  hang,      ///< the step never ends
+  kill       ///< SIGKILL to this process
 };
 
 struct Injection {
   InjectedFault fault = InjectedFault::nan;
   int64_t step = 1;
-  bool every_time = false;   ///< also when the step is tried again, as bad data would; otherwise once, as a fault of the hardware
+  bool every_time =
+      false;  ///< also when the step is tried again, as bad data would; otherwise once, as a fault of the hardware
 };
 
 /// "nan@12": once, in step 12; "oom@12+": each time it is tried. Throws UserError naming what is known.

@@ -52,7 +52,8 @@ Machine assume(Machine machine, const std::string& assumptions) {
     if (key == "gpus") {
       machine.gpus = static_cast<int>(whole_number(part, value));
     } else if (key == "arch") {
-      machine.sm = static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
+      machine.sm =
+          static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
     } else if (key == "memory_gib") {
       machine.gpu_memory_bytes = whole_number(part, value) << 30;
     } else if (key == "ranks") {
@@ -60,10 +61,11 @@ Machine assume(Machine machine, const std::string& assumptions) {
     } else if (key == "cores") {
       machine.cores = static_cast<int>(at_least_one(part, value));
     } else {
-      throw UserError(fmt::format("--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
+      throw UserError(fmt::format(
+          "--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
     }
   }
-  const int64_t all = ranks.value_or(std::max(1, machine.gpus));   // one on each GPU
+  const int64_t all = ranks.value_or(std::max(1, machine.gpus));  // one on each GPU
   machine.position = {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all};
   if (machine.gpus == 0) {
     machine.sm = 0;

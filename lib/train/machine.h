@@ -1,4 +1,5 @@
-// What a plan is made for: this machine, or one described on the command line (`plan --assume gpus=8,arch=sm_90,memory_gib=80`).
+// What a plan is made for: this machine, or one described on the command line (`plan --assume
+// gpus=8,arch=sm_90,memory_gib=80`).
 #pragma once
 
 #include "comm/rank_position.h"
@@ -11,14 +12,14 @@
 namespace trainopt {
 
 struct Machine {
-  std::string cpu;              ///< model name
-  int cores = 1;                ///< that this process may use
+  std::string cpu;  ///< model name
+  int cores = 1;    ///< that this process may use
   int gpus = 0;
-  std::string gpu;              ///< name of the one that facts are about
-  int sm = 0;                   ///< its compute capability, 90 for sm_90; 0 without a GPU
+  std::string gpu;  ///< name of the one that facts are about
+  int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
-  RankPosition position;                  ///< of this process among the job's ranks
-  bool assumed = false;         ///< described, not detected: nothing can be allocated on it
+  RankPosition position;  ///< of this process among the job's ranks
+  bool assumed = false;   ///< described, not detected: nothing can be allocated on it
 };
 
 /// With the facts of its first GPU, if there is one.
@@ -26,8 +27,8 @@ Machine detect_machine();
 /// The same machine with the facts of this GPU; unchanged for the CPU.
 Machine with_gpu_of(Machine machine, c10::Device device);
 
-/// `machine` with the assumptions "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64" put in; without `ranks` one on each GPU. Throws
-/// UserError for other words.
+/// `machine` with the assumptions "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64" put in; without `ranks` one on
+/// each GPU. Throws UserError for other words.
 Machine assume(Machine machine, const std::string& assumptions);
 
 }  // namespace trainopt

@@ -7,8 +7,8 @@
 
 namespace trainopt {
 
-/// The batch in `pieces` parts whose sizes differ by one at most, in order; fewer parts if they would have less than `fewest` samples. Views,
-/// nothing is copied. One piece: itself.
+/// The batch in `pieces` parts whose sizes differ by one at most, in order; fewer parts if they would have less than
+/// `fewest` samples. Views, nothing is copied. One piece: itself.
 std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest = 1);
 
 }  // namespace trainopt

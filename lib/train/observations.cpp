@@ -12,16 +12,23 @@ namespace trainopt {
 
 std::string type_name(c10::ScalarType type) {
   switch (type) {
-    case c10::kFloat: return "float32";
-    case c10::kDouble: return "float64";
-    case c10::kHalf: return "float16";
-    case c10::kBFloat16: return "bfloat16";
-    case c10::kByte: return "uint8";
-    default: return c10::toString(type);
+    case c10::kFloat:
+      return "float32";
+    case c10::kDouble:
+      return "float64";
+    case c10::kHalf:
+      return "float16";
+    case c10::kBFloat16:
+      return "bfloat16";
+    case c10::kByte:
+      return "uint8";
+    default:
+      return c10::toString(type);
   }
 }
 
-// libtorch's callbacks are plain functions; ThreadLocalDebugInfo carries our pointer to them, also onto backward's threads.
+// libtorch's callbacks are plain functions; ThreadLocalDebugInfo carries our pointer to them, also onto backward's
+// threads.
 struct StepObserver::Tap : c10::DebugInfoBase {
   explicit Tap(Observations& o) : seen(o) {}
 
@@ -31,14 +38,15 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     const std::string_view name = function.name();
     if (function.scope() == at::RecordScope::USER_SCOPE) return in_optimizer = name == kOptimizerLabel;
     if (depth++ == 0 && in_optimizer) ++seen.optimizer_operations;
-    const bool forward = name == kWinogradLabel || name == kFloat32ConvolutionLabel, gradient = name == kWinogradGradientLabel || name == kFloat32ConvolutionGradientLabel;
-    if (name == "aten::_convolution" || name == "aten::convolution_backward" || gradient || (forward && at::GradMode::is_enabled())) {
+    const bool forward = name == kWinogradLabel || name == kFloat32ConvolutionLabel,
+               gradient = name == kWinogradGradientLabel || name == kFloat32ConvolutionGradientLabel;
+    if (name == "aten::_convolution" || name == "aten::convolution_backward" || gradient ||
+        (forward && at::GradMode::is_enabled())) {
       convolution(function.inputs(), forward || name == "aten::_convolution");
       seen.computed_in_float32 += forward || gradient;
       seen.winograd_convolutions += name == kWinogradLabel;
       seen.winograd_gradients += name == kWinogradGradientLabel;
-    }
-    else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
+    } else if (name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm")
       product(function.inputs());
     else if (name == "aten::_to_copy")
       cast(function.inputs());
@@ -46,7 +54,8 @@ struct StepObserver::Tap : c10::DebugInfoBase {
       ++seen.gradient_measures;
     else if (name == kFusedUpdateLabel)
       fused_update(function.inputs());
-    else if (at::GradMode::is_enabled() || name.starts_with("trainopt::"))   // backward's operations have no gradients of their own
+    else if (at::GradMode::is_enabled() ||
+             name.starts_with("trainopt::"))  // backward's operations have no gradients of their own
       fused(name);
     return false;
   }
@@ -69,11 +78,16 @@ struct StepObserver::Tap : c10::DebugInfoBase {
     if (inputs.size() < 2 || !inputs[0].isTensor() || !inputs[1].isInt()) return;
     const at::Tensor& from = inputs[0].toTensor();
     const auto type = static_cast<at::ScalarType>(inputs[1].toInt());
-    seen.weights_cast += from.scalar_type() == at::kFloat && from.is_leaf() && from.requires_grad() && (type == at::kBFloat16 || type == at::kHalf);
+    seen.weights_cast += from.scalar_type() == at::kFloat && from.is_leaf() && from.requires_grad() &&
+                         (type == at::kBFloat16 || type == at::kHalf);
   }
   void fused_update(c10::ArrayRef<const c10::IValue> numbers) {
-    seen.fused_update = {.tensors = numbers.at(0).toInt(), .launches = numbers.at(1).toInt(), .copies = numbers.at(2).toInt(), .scaled = numbers.at(3).toBool(),
-                         .clipped = numbers.at(4).toBool(), .cleared = numbers.at(5).toBool()};
+    seen.fused_update = {.tensors = numbers.at(0).toInt(),
+                         .launches = numbers.at(1).toInt(),
+                         .copies = numbers.at(2).toInt(),
+                         .scaled = numbers.at(3).toBool(),
+                         .clipped = numbers.at(4).toBool(),
+                         .cleared = numbers.at(5).toBool()};
   }
   void product(c10::ArrayRef<const c10::IValue> inputs) {
     for (const auto& input : inputs)
@@ -88,9 +102,10 @@ struct StepObserver::Tap : c10::DebugInfoBase {
       std::string_view plain, forward, backward;
       FusedCounts Observations::*counts;
     };
-    static constexpr Counted kCounted[] = {{"aten::batch_norm", kFusedNormLabel, kFusedNormGradientLabel, &Observations::norms},
-                                           {"aten::adaptive_avg_pool2d", kFusedPoolLabel, kFusedPoolGradientLabel, &Observations::average_pools},
-                                           {"aten::cross_entropy_loss", kFusedLossLabel, kFusedLossGradientLabel, &Observations::losses}};
+    static constexpr Counted kCounted[] = {
+        {"aten::batch_norm", kFusedNormLabel, kFusedNormGradientLabel, &Observations::norms},
+        {"aten::adaptive_avg_pool2d", kFusedPoolLabel, kFusedPoolGradientLabel, &Observations::average_pools},
+        {"aten::cross_entropy_loss", kFusedLossLabel, kFusedLossGradientLabel, &Observations::losses}};
     for (const auto& [plain, forward, backward, counts] : kCounted) {
       (seen.*counts).plain += name == plain;
       (seen.*counts).fused += name == forward;

@@ -58,7 +58,11 @@ class LoopSgd : public Optimizer {
 class LoopAdam : public Optimizer {
  public:
   LoopAdam(const AdamConfig& config, bool decoupled, const ParameterStore& store)
-      : config_(config), decoupled_(decoupled), learning_rate_(config.lr), first_("exp_avg", store), second_("exp_avg_sq", store),
+      : config_(config),
+        decoupled_(decoupled),
+        learning_rate_(config.lr),
+        first_("exp_avg", store),
+        second_("exp_avg_sq", store),
         updates_(at::zeros({}, store.parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
@@ -76,7 +80,8 @@ class LoopAdam : public Optimizer {
       at::Tensor gradient = gradients[i];
       if (config_.weight_decay != 0 && !decoupled_) gradient = gradient.add(parameter, config_.weight_decay);
       commit(first_[i], overflow, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
-      commit(second_[i], overflow, [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
+      commit(second_[i], overflow,
+             [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
       commit(parameter, overflow, [&](at::Tensor& p) {
         if (config_.weight_decay != 0 && decoupled_) p.mul_(1 - learning_rate_ * config_.weight_decay);
         p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
@@ -107,7 +112,8 @@ class LoopAdam : public Optimizer {
 }  // namespace
 
 ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
-  for (const auto& [parameter_name, parameter] : store.parameters()) tensors_.push_back(at::zeros_like(parameter.detach()));
+  for (const auto& [parameter_name, parameter] : store.parameters())
+    tensors_.push_back(at::zeros_like(parameter.detach()));
 }
 
 std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store) {
@@ -133,13 +139,16 @@ void Optimizer::step(ParameterStore& parameters, const at::Tensor& overflow) {
 std::string describe_optimizer(const OptimizerConfig& config) {
   struct {
     std::string operator()(const SgdConfig& c) const {
-      return fmt::format("SGD, lr {}, momentum {}{}, weight decay {}", c.lr, c.momentum, c.nesterov ? " (Nesterov)" : "", c.weight_decay);
+      return fmt::format("SGD, lr {}, momentum {}{}, weight decay {}", c.lr, c.momentum,
+                         c.nesterov ? " (Nesterov)" : "", c.weight_decay);
     }
     std::string operator()(const AdamConfig& c) const {
-      return fmt::format("Adam, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps, c.weight_decay);
+      return fmt::format("Adam, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps,
+                         c.weight_decay);
     }
     std::string operator()(const AdamWConfig& c) const {
-      return fmt::format("AdamW, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps, c.weight_decay);
+      return fmt::format("AdamW, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps,
+                         c.weight_decay);
     }
   } text;
   return std::visit(text, config);

@@ -1,5 +1,5 @@
-// The update rules of torch.optim. LoopOptimizer is the plain part and the reference for faster ones: for each parameter in turn,
-// the operations of the published formula.
+// The update rules of torch.optim. LoopOptimizer is the plain part and the reference for faster ones: for each
+// parameter in turn, the operations of the published formula.
 #pragma once
 
 #include "train/archive.h"
@@ -21,12 +21,12 @@ class Optimizer {
   virtual ~Optimizer() = default;
   /// Where the schedule writes; used by the next step().
   virtual void set_learning_rate(double learning_rate) = 0;
-  /// Updates every parameter that has a gradient. Where `overflow` (a float on the device, may be undefined) is 1 nothing is written:
-  /// neither parameters nor state. The host is never asked.
+  /// Updates every parameter that has a gradient. Where `overflow` (a float on the device, may be undefined) is 1
+  /// nothing is written: neither parameters nor state. The host is never asked.
   void step(ParameterStore& parameters, const at::Tensor& overflow);
   virtual void save(ArchiveWriter& archive) const = 0;
   virtual void load(const ArchiveReader& archive) = 0;
-  virtual int64_t state_bytes() const = 0;   ///< held by this rank, one for each parameter
+  virtual int64_t state_bytes() const = 0;  ///< held by this rank, one for each parameter
 
  private:
   virtual void update(ParameterStore& parameters, const at::Tensor& overflow) = 0;
@@ -44,7 +44,7 @@ class ParameterState {
   int64_t bytes() const;
 
  private:
-  std::string prefix() const { return "optimizer." + name_ + "."; }   ///< of "optimizer.momentum.conv1.weight"
+  std::string prefix() const { return "optimizer." + name_ + "."; }  ///< of "optimizer.momentum.conv1.weight"
 
   std::string name_;
   const ParameterStore& store_;
@@ -63,7 +63,8 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
-/// `parameters` are those of the store, in its order; state is allocated now, zeroed, as float32 of the parameters' shape and layout.
+/// `parameters` are those of the store, in its order; state is allocated now, zeroed, as float32 of the parameters'
+/// shape and layout.
 std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters);
 
 }  // namespace trainopt

@@ -6,11 +6,13 @@
 
 namespace trainopt {
 
-void ParameterStore::save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const {
+void ParameterStore::save(ArchiveWriter& archive, const std::string& prefix,
+                          const std::vector<at::Tensor>& tensors) const {
   for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
 }
 
-void ParameterStore::load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const {
+void ParameterStore::load(const ArchiveReader& archive, const std::string& prefix,
+                          std::vector<at::Tensor>& tensors) const {
   for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
 }
 
@@ -41,7 +43,8 @@ int64_t ParameterStore::gradient_bytes() const {
   return bytes;
 }
 
-LocalParameters::LocalParameters(const Model& model, ClearGradients clear) : parameters_(model.parameters()), clear_(clear) {}
+LocalParameters::LocalParameters(const Model& model, ClearGradients clear)
+    : parameters_(model.parameters()), clear_(clear) {}
 
 std::vector<at::Tensor> LocalParameters::gradients() const {
   std::vector<at::Tensor> gradients;

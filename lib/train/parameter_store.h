@@ -50,12 +50,13 @@ class ParameterStore {
   virtual std::vector<at::Tensor> gradients() const = 0;
   /// Those of them that there are.
   std::vector<at::Tensor> present_gradients() const;
-  /// How they are gone through until they are cleared: the plain form, unless set_passes() was given another that is still there.
+  /// How they are gone through until they are cleared: the plain form, unless set_passes() was given another that is
+  /// still there.
   virtual std::shared_ptr<GradientPasses> passes() const;
   virtual void set_passes(std::weak_ptr<GradientPasses> passes) { passes_ = std::move(passes); }
-  /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns that norm as it was (0-dim, on the device;
-  /// the host is never asked). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm / (norm + 1e-6)). Null: does nothing, returns
-  /// an undefined tensor.
+  /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns that norm as it was (0-dim, on
+  /// the device; the host is never asked). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm / (norm + 1e-6)).
+  /// Null: does nothing, returns an undefined tensor.
   virtual at::Tensor clip(std::optional<double> max_norm) = 0;
   virtual void clear_gradients() = 0;
   /// Whether clear_gradients() writes zeros to memory.
@@ -69,8 +70,8 @@ class ParameterStore {
   /// `flag`, a float on the device, becomes 1 if it is on any rank: where ranks must decide alike.
   virtual void agree(at::Tensor&) {}
 
-  // Of each parameter's own tensors (the parameters themselves, momentum), one for each of parameters(), under `prefix` and its name.
-  // Archives hold them whole, whatever a rank has of them.
+  // Of each parameter's own tensors (the parameters themselves, momentum), one for each of parameters(), under `prefix`
+  // and its name. Archives hold them whole, whatever a rank has of them.
   virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
   virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
   /// The model's parameters and buffers, whole, on rank 0 (nothing elsewhere); every rank must call it.

@@ -1,5 +1,5 @@
-// A plan: a recipe made concrete for one machine. Facts, the slots with what fills them and why, and every switch with its outcome.
-// Printing it allocates nothing on the device.
+// A plan: a recipe made concrete for one machine. Facts, the slots with what fills them and why, and every switch with
+// its outcome. Printing it allocates nothing on the device.
 #pragma once
 
 #include "base/json.h"
@@ -35,29 +35,30 @@ RefusedSample refused_sample_from(const Json& json);
 
 struct ModelPlan {
   ModelConfig config;
-  InputShape input;                                              ///< of one sample
+  InputShape input;  ///< of one sample
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  std::shared_ptr<const BlockOperations> operations;             ///< null: the plain ones
-  std::shared_ptr<const ConvolutionKernel> convolutions;         ///< null: libtorch's alone
-  int64_t parameters = 0;                                        ///< how many numbers
-  double flops_per_sample = 0;                                   ///< forward; a multiply-add counts two
+  std::shared_ptr<const BlockOperations> operations;      ///< null: the plain ones
+  std::shared_ptr<const ConvolutionKernel> convolutions;  ///< null: libtorch's alone
+  int64_t parameters = 0;                                 ///< how many numbers
+  double flops_per_sample = 0;                            ///< forward; a multiply-add counts two
 
   /// Allocates on the device; initial weights from `seed` or from config.weights.
   std::unique_ptr<Model> build(at::Device device, uint64_t seed) const;
 };
 
 struct DataPlan {
-  DataConfig config;                                             ///< as it takes effect: switches without effect are off here
-  std::shared_ptr<const Dataset> dataset;                        ///< null for synthetic
+  DataConfig config;                       ///< as it takes effect: switches without effect are off here
+  std::shared_ptr<const Dataset> dataset;  ///< null for synthetic
   BatchesOptions options;
-  std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)> around;   ///< goes around what open() makes; empty: nothing does
+  std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)>
+      around;  ///< goes around what open() makes; empty: nothing does
 
-  int64_t samples() const;                                       ///< in an epoch
+  int64_t samples() const;  ///< in an epoch
   /// What must be the same for a run to resume.
   DataIdentity identity() const;
   /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
   void require_identity(const DataIdentity& stored) const;
-  InputShape image() const;                                      ///< as the model sees it
+  InputShape image() const;  ///< as the model sees it
   BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
   /// From step `first_step`, counted from 0, on; `refused`: bad samples met before.
   std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0,
@@ -67,7 +68,7 @@ struct DataPlan {
 struct EvaluationPlan {
   std::optional<int64_t> every_n_steps;
   bool at_end = true;
-  DataPlan data;                                                 ///< in index order, every sample
+  DataPlan data;  ///< in index order, every sample
 };
 
 struct Plan {
@@ -85,8 +86,8 @@ struct Plan {
   TrainConfig train;
   OptimizerConfig optimizer_config;
   SchedulerConfig scheduler;
-  std::optional<int64_t> steps;                                  ///< of this run, unless something ends it sooner; null: only time does
-  int64_t schedule_steps = 0;                                    ///< where linear and cosine reach 0
+  std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: only time does
+  int64_t schedule_steps = 0;    ///< where linear and cosine reach 0
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   LoggingConfig logging;
@@ -95,7 +96,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
-  std::optional<at::ScalarType> autocast_type;                   ///< what forward casts to; null: it does not
+  std::optional<at::ScalarType> autocast_type;  ///< what forward casts to; null: it does not
 
   // Slots
   Slot<Task> task;

@@ -4,7 +4,8 @@
 
 namespace trainopt {
 
-AutocastGuard::AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype) : device_(device), active_(dtype.has_value()) {
+AutocastGuard::AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype)
+    : device_(device), active_(dtype.has_value()) {
   if (!active_) return;
   was_enabled_ = at::autocast::is_autocast_enabled(device_);
   old_dtype_ = at::autocast::get_autocast_dtype(device_);

@@ -1,4 +1,5 @@
-// The number format of forward and backward. FullPrecision is the plain part: float32 throughout, nothing scaled, nothing overflows.
+// The number format of forward and backward. FullPrecision is the plain part: float32 throughout, nothing scaled,
+// nothing overflows.
 #pragma once
 
 #include "train/archive.h"
@@ -35,8 +36,8 @@ class Precision {
   /// Brings gradients back to scale. Returns a float on the device, 1 where a gradient is not finite and 0 otherwise;
   /// undefined if this precision does not look.
   virtual at::Tensor unscale(ParameterStore& parameters) = 0;
-  /// After the optimizer. Nothing of this precision's state changes where `held_back` (a float on the device, may be undefined) is 1: the step
-  /// will be taken back.
+  /// After the optimizer. Nothing of this precision's state changes where `held_back` (a float on the device, may be
+  /// undefined) is 1: the step will be taken back.
   virtual void update(const at::Tensor& overflow, const at::Tensor& held_back) = 0;
   /// The factor the loss was multiplied by in this step (0-dim, on the device); undefined without one.
   virtual at::Tensor loss_scale() const { return {}; }

@@ -9,7 +9,9 @@ std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, 
     if (!planned.outcome.has_effect)
       receipt = {.observed = "nothing", .effective = false, .reason = planned.outcome.text};
     else if (seen.step == 0)
-      receipt = {.observed = "nothing: no step was completed", .effective = false, .reason = "the run ended before a step could be observed"};
+      receipt = {.observed = "nothing: no step was completed",
+                 .effective = false,
+                 .reason = "the run ended before a step could be observed"};
     else
       receipt = planned.outcome.receipt(seen);
     all.push_back({planned.name, planned.requested, std::move(receipt)});
@@ -20,7 +22,10 @@ std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, 
 Json receipts_json(const std::vector<SwitchReceipt>& receipts) {
   Json json = Json::object();
   for (const auto& [name, requested, receipt] : receipts)
-    json[name] = {{"requested", requested}, {"observed", receipt.observed}, {"effective", receipt.effective}, {"reason", receipt.reason}};
+    json[name] = {{"requested", requested},
+                  {"observed", receipt.observed},
+                  {"effective", receipt.effective},
+                  {"reason", receipt.reason}};
   return json;
 }
 

@@ -12,17 +12,17 @@ namespace trainopt {
 
 /// What was seen of a switch in a run.
 struct Receipt {
-  std::string observed;      ///< in words and numbers
+  std::string observed;  ///< in words and numbers
   bool effective = true;
-  std::string reason;        ///< why not (wholly) effective; empty if it was
+  std::string reason;  ///< why not (wholly) effective; empty if it was
 };
 using MakeReceipt = std::function<Receipt(const Observations&)>;
 
 /// What applying a switch to a plan came to.
 struct Outcome {
   bool has_effect = true;
-  std::string text;          ///< what it does here, or why it does nothing here
-  MakeReceipt receipt;       ///< only with effect
+  std::string text;     ///< what it does here, or why it does nothing here
+  MakeReceipt receipt;  ///< only with effect
 
   static Outcome applied(std::string what, MakeReceipt receipt) { return {true, std::move(what), std::move(receipt)}; }
   static Outcome none(std::string why) { return {false, std::move(why), {}}; }
@@ -30,7 +30,7 @@ struct Outcome {
 
 /// A switch that the recipe turned on, in the order of the plan.
 struct PlannedSwitch {
-  std::string name, requested;   ///< "amp", "true"
+  std::string name, requested;  ///< "amp", "true"
   Outcome outcome;
 };
 

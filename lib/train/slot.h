@@ -11,7 +11,7 @@
 
 namespace trainopt {
 
-struct BuildContext;   // train/build_context.h: what parts are made from
+struct BuildContext;  // train/build_context.h: what parts are made from
 
 template <class Part>
 class Slot {
@@ -20,7 +20,8 @@ class Slot {
   using Wrap = std::function<std::unique_ptr<Part>(const BuildContext&, std::unique_ptr<Part>)>;
 
   /// `what` describes the plain part in a few words, for the printed plan.
-  Slot(std::string name, std::string what, Make plain) : name_(std::move(name)), what_(std::move(what)), make_(std::move(plain)) {}
+  Slot(std::string name, std::string what, Make plain)
+      : name_(std::move(name)), what_(std::move(what)), make_(std::move(plain)) {}
 
   /// Replaces the plain part. Throws UserError naming both if another optimization has already filled the slot.
   void fill(const std::string& by, std::string what, Make make) {
@@ -32,7 +33,9 @@ class Slot {
   }
 
   /// Puts a part around what is there; the last wrapper is outermost.
-  void wrap(const std::string& by, std::string what, Wrap wrap) { wrappers_.push_back({by, std::move(what), std::move(wrap)}); }
+  void wrap(const std::string& by, std::string what, Wrap wrap) {
+    wrappers_.push_back({by, std::move(what), std::move(wrap)});
+  }
 
   const std::string& name() const { return name_; }
 

@@ -10,13 +10,14 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;   // the host is never further behind
+constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;  // the host is never further behind
 
 at::Tensor not_finite(const at::Tensor& scalar) { return at::isfinite(scalar).logical_not().to(at::kFloat); }
 
 }  // namespace
 
-StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator generator, bool gates) : generator_(std::move(generator)) {
+StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator generator, bool gates)
+    : generator_(std::move(generator)) {
   const at::NoGradGuard no_grad;
   for (const auto type : {at::kFloat, at::kLong}) {
     NamedTensors chosen;
@@ -32,7 +33,7 @@ StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator gener
     for (auto& [name, buffer] : chosen) {
       const at::Tensor place = all.narrow(0, at, buffer.numel()).view(buffer.sizes());
       place.copy_(buffer);
-      buffer.set_(place);   // the same tensor for everyone who holds it, elsewhere in memory
+      buffer.set_(place);  // the same tensor for everyone who holds it, elsewhere in memory
       at += buffer.numel();
     }
     buffers_.push_back({all, all.clone()});
@@ -74,7 +75,8 @@ void StepGuard::settle_buffers() {
 }
 
 const StepStart* StepGuard::start_of(int64_t step) const {
-  const auto found = std::find_if(starts_.begin(), starts_.end(), [&](const StepStart& start) { return start.step == step; });
+  const auto found =
+      std::find_if(starts_.begin(), starts_.end(), [&](const StepStart& start) { return start.step == step; });
   return found == starts_.end() ? nullptr : &*found;
 }
 

@@ -1,7 +1,7 @@
-// What a step must be able to take back. At its start buffers (batch-norm's statistics), random state and counts are noted, so that a step
-// that ran out of memory can be tried again. With `gates`, a flag on the device is set by the first loss or gradient that is not finite, and
-// while it is set nothing is written (parameters, optimizer, loss scale, averages, buffers): the host learns of it a step or two later and
-// finds the state of the moment before.
+// What a step must be able to take back. At its start buffers (batch-norm's statistics), random state and counts are
+// noted, so that a step that ran out of memory can be tried again. With `gates`, a flag on the device is set by the
+// first loss or gradient that is not finite, and while it is set nothing is written (parameters, optimizer, loss scale,
+// averages, buffers): the host learns of it a step or two later and finds the state of the moment before.
 #pragma once
 
 #include "train/parameter_store.h"
@@ -19,10 +19,10 @@ class Model;
 
 /// A step's start, as the host knows it.
 struct StepStart {
-  int64_t step = 0;                    ///< counted from 1
-  int64_t samples = 0;                 ///< seen before it
-  at::Tensor random_state;             ///< of the model's generator
-  std::vector<int64_t> sample_ids;     ///< of the step, as far as its micro-batches have come
+  int64_t step = 0;                 ///< counted from 1
+  int64_t samples = 0;              ///< seen before it
+  at::Tensor random_state;          ///< of the model's generator
+  std::vector<int64_t> sample_ids;  ///< of the step, as far as its micro-batches have come
 };
 
 class StepGuard {
@@ -35,8 +35,8 @@ class StepGuard {
 
   // On the device, without asking the host; called in every step, gated or not.
   void watch(const at::Tensor& loss);
-  /// What holds this step's writes back: `overflow` (may be undefined), and the flag if there is one. Looks at the gradients unless
-  /// `overflow` stands for them: what a loss scale causes is its own business.
+  /// What holds this step's writes back: `overflow` (may be undefined), and the flag if there is one. Looks at the
+  /// gradients unless `overflow` stands for them: what a loss scale causes is its own business.
   at::Tensor decide(const at::Tensor& overflow, ParameterStore& parameters);
   /// Puts the buffers back if the flag is set.
   void settle_buffers();
@@ -48,12 +48,13 @@ class StepGuard {
   const StepStart* start_of(int64_t step) const;
   /// Buffers and random state as the step that is running found them.
   void rollback();
-  /// Random state as at the start of `step`, if it has begun. Clears the flag and forgets that step and what came after.
+  /// Random state as at the start of `step`, if it has begun. Clears the flag and forgets that step and what came
+  /// after.
   void rewind_to(int64_t step);
 
  private:
   struct Kept {
-    at::Tensor now, before;            ///< all buffers of one type; and as they were at the step's start
+    at::Tensor now, before;  ///< all buffers of one type; and as they were at the step's start
   };
 
   at::Generator generator_;

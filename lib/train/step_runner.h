@@ -13,8 +13,10 @@ struct Observations;
 
 /// The trainer's own code for the two halves, handed to the runner.
 struct StepBody {
-  std::function<at::Tensor(const Batch&)> micro_step;   ///< forward and backward; returns its share of the step's loss (0-dim, detached)
-  std::function<at::Tensor()> update_step;              ///< returns the gradients' norm before clipping (0-dim); undefined without clipping
+  std::function<at::Tensor(const Batch&)>
+      micro_step;  ///< forward and backward; returns its share of the step's loss (0-dim, detached)
+  std::function<at::Tensor()>
+      update_step;  ///< returns the gradients' norm before clipping (0-dim); undefined without clipping
 };
 
 class StepRunner {
@@ -22,7 +24,8 @@ class StepRunner {
   virtual ~StepRunner() = default;
   virtual at::Tensor micro_step(const StepBody& body, const Batch& micro) = 0;
   virtual at::Tensor update_step(const StepBody& body) = 0;
-  /// Memory ran out: what the runner keeps of earlier steps must go; with `for_good`, if there was something, nothing is kept again. False: it kept nothing.
+  /// Memory ran out: what the runner keeps of earlier steps must go; with `for_good`, if there was something, nothing
+  /// is kept again. False: it kept nothing.
   virtual bool forget(bool /*for_good*/) { return false; }
   /// What it has done in the run so far.
   virtual void report(Observations&) const {}

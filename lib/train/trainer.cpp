@@ -22,12 +22,13 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kObservedStep = 2;   // the first is full of one-off work
+constexpr int64_t kObservedStep = 2;  // the first is full of one-off work
 
 /// Draws of the model itself (dropout), apart from every other trainer's in this process.
 at::Generator model_generator(at::Device device, uint64_t seed) {
   if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
-  at::Generator generator = at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  at::Generator generator =
+      at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
 }
@@ -58,17 +59,25 @@ struct Trainer::Taken {
   int64_t samples = 0;
 };
 
-Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence,
-                 std::shared_ptr<Communicator> communicator)
-    : plan_(std::move(plan)), listener_(listener), stop_signal_(stop_signal), checkpoints_(persistence.checkpoints), communicator_(std::move(communicator)),
-      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps), async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
+Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
+                 Persistence persistence, std::shared_ptr<Communicator> communicator)
+    : plan_(std::move(plan)),
+      listener_(listener),
+      stop_signal_(stop_signal),
+      checkpoints_(persistence.checkpoints),
+      communicator_(std::move(communicator)),
+      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
+      async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
   ModelPlan model = plan_.model;
-  if (persistence.resume) model.config.weights.reset();   // those to begin with are not needed any more
+  if (persistence.resume) model.config.weights.reset();  // those to begin with are not needed any more
   model_ = model.build(plan_.device, plan_.seed);
-  training_ = {.training = true, .generator = model_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
-  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.train.on_nonfinite != OnNonfinite::abort);
-  BuildContext context{plan_, plan_.device, std::move(run_dir), communicator_.get(), model_.get(), nullptr, &outcome_.steps, training_.generator};
+  training_ = {.training = true,
+               .generator = model_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
+  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,
+                                       plan_.train.on_nonfinite != OnNonfinite::abort);
+  BuildContext context{plan_,        plan_.device, std::move(run_dir), communicator_.get(),
+                       model_.get(), nullptr,      &outcome_.steps,    training_.generator};
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
@@ -76,7 +85,8 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   optimizer_ = plan_.optimizer.build(context);
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
-  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); }, .update_step = [this] { return update_step(); }};
+  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
+           .update_step = [this] { return update_step(); }};
   outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
   if (persistence.resume) load(*persistence.resume);
   if (persistence.resume && !persistence.forks) saved_at_ = outcome_.steps;
@@ -86,31 +96,37 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
 
 void Trainer::open_batches() {
   if (batches_) bad_samples_ = bad_samples();
-  batches_.reset();   // its memory first
+  batches_.reset();  // its memory first
   batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps, bad_samples_);
 }
 
 std::vector<RefusedSample> Trainer::bad_samples() const {
-  return batches_ ? batches_->bad_samples() : bad_samples_;   // a source knows those from before
+  return batches_ ? batches_->bad_samples() : bad_samples_;  // a source knows those from before
 }
 
 void Trainer::run() {
   started_ = boundary_ = Clock::now();
   agree();
-  if (checkpoints_ && outcome_.resumed_from && !saved_at_) {   // a fork's own first one: from here on it can be resumed itself
+  if (checkpoints_ && outcome_.resumed_from &&
+      !saved_at_) {  // a fork's own first one: from here on it can be resumed itself
     save_checkpoint();
     checkpoints_->finish();
   }
-  if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();   // a stop had come between
+  if (outcome_.resumed_from && evaluation_due() && evaluated_at_ != outcome_.steps)
+    evaluate();  // a stop had come between
   do {
     while (!finished()) step();
-    deliver(async_reader_.flush());   // may find that the last steps must be taken again
+    deliver(async_reader_.flush());  // may find that the last steps must be taken again
   } while (!finished());
-  if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps && (plan_.checkpoint.at_end || agreed_.stop_signal != 0)) save_checkpoint();
+  if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
+      (plan_.checkpoint.at_end || agreed_.stop_signal != 0))
+    save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
-  if (plan_.evaluation && plan_.evaluation->at_end && agreed_.stop_signal == 0 && evaluated_at_ != outcome_.steps) evaluate();
+  if (plan_.evaluation && plan_.evaluation->at_end && agreed_.stop_signal == 0 && evaluated_at_ != outcome_.steps)
+    evaluate();
   agree();
-  if (checkpoints_ && agreed_.stop_signal != 0 && outcome_.steps > 0 && saved_at_ != outcome_.steps) save_checkpoint();   // it came meanwhile
+  if (checkpoints_ && agreed_.stop_signal != 0 && outcome_.steps > 0 && saved_at_ != outcome_.steps)
+    save_checkpoint();  // it came meanwhile
   if (checkpoints_) checkpoints_->finish();
   outcome_.stopped_by_signal = agreed_.stop_signal;
 }
@@ -132,7 +148,7 @@ void Trainer::step() {
   optimizer_->set_learning_rate(learning_rate);
 
   std::optional<Taken> taken;
-  while (!taken) taken = run_micro_batches(step);   // again where memory ran out: without recordings, then smaller
+  while (!taken) taken = run_micro_batches(step);  // again where memory ran out: without recordings, then smaller
   listener_.at("updating the weights", outcome_.steps);
   grad_norm_ = runner_->update_step(body_);
 
@@ -145,7 +161,8 @@ void Trainer::step() {
   after_step(std::move(taken->record), observer != nullptr);
 }
 
-/// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as before.
+/// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as
+/// before.
 std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
   Taken taken{.record = PendingRecord(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
@@ -155,7 +172,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
     for (bool last = false; !last;) {
       listener_.at("waiting for data", outcome_.steps);
       const Batch batch = batches_->next();
-      if (batch.is_first) taken.device_time->start.record(stream);   // waiting for data is not device time
+      if (batch.is_first) taken.device_time->start.record(stream);  // waiting for data is not device time
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
       for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {
@@ -165,7 +182,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
       taken.samples = batch.step_items;
       last = batch.is_last;
     }
-  } catch (const std::exception& error) {   // named recovery: out of memory
+  } catch (const std::exception& error) {  // named recovery: out of memory
     if (!is_out_of_memory(error)) throw;
     recover_memory(error);
     return std::nullopt;
@@ -173,13 +190,15 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   return taken;
 }
 
-/// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be recorded once and replayed.
+/// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be
+/// recorded once and replayed.
 at::Tensor Trainer::micro_step(const Batch& micro) {
-  const auto scope = parameters_->accumulate(micro.is_last);   // only the last micro-batch communicates
+  const auto scope = parameters_->accumulate(micro.is_last);  // only the last micro-batch communicates
   at::Tensor loss;
   {
     const auto autocast = precision_->autocast();
-    loss = task_->loss(*model_, micro.get("input"), micro.get("target"), training_).loss * micro.weight;   // a mean over the step however it is cut
+    loss = task_->loss(*model_, micro.get("input"), micro.get("target"), training_).loss *
+           micro.weight;  // a mean over the step however it is cut
   }
   precision_->backward(loss);
   guard_->watch(loss);
@@ -189,8 +208,8 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
 at::Tensor Trainer::update_step() {
   parameters_->passes()->begin();
   parameters_->finish_gradients();
-  const at::Tensor overflow = precision_->unscale(*parameters_);        // stays on the device
-  const at::Tensor hold = guard_->decide(overflow, *parameters_);       // 1: nothing below may be written
+  const at::Tensor overflow = precision_->unscale(*parameters_);   // stays on the device
+  const at::Tensor hold = guard_->decide(overflow, *parameters_);  // 1: nothing below may be written
   const at::Tensor norm = parameters_->clip(plan_.train.max_grad_norm);
   optimizer_->step(*parameters_, hold);
   precision_->update(overflow, guard_->flag());
@@ -219,14 +238,16 @@ void Trainer::after_step(PendingRecord record, bool observed) {
   const int64_t step = outcome_.steps;
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (agreed_.save || checkpoints_->due(step));
-  if (evaluates || saves) synchronize(plan_.device);   // both would wait for this work all the same; here it counts as the step's
+  if (evaluates || saves)
+    synchronize(plan_.device);  // both would wait for this work all the same; here it counts as the step's
   record.finish();
   async_reader_.submit(std::move(record));
   boundary_ = Clock::now();
-  // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to be sound.
+  // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to
+  // be sound.
   deliver(steps_here_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
-  if (outcome_.steps != step) return agree();   // taken back
+  if (outcome_.steps != step) return agree();  // taken back
   if (evaluates) evaluate();
   if (saves) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
@@ -237,10 +258,13 @@ bool Trainer::finished() const {
   return (plan_.steps && outcome_.steps >= *plan_.steps) || agreed_.stop_signal != 0 || agreed_.out_of_time;
 }
 
-/// What each rank sees for itself becomes what all of them do: the first rank's signal, anybody's wish for a checkpoint, rank 0's clock.
+/// What each rank sees for itself becomes what all of them do: the first rank's signal, anybody's wish for a
+/// checkpoint, rank 0's clock.
 void Trainer::agree() {
-  const bool late = plan_.train.max_time && outcome_.steps > 0 && wall_s_before_ + seconds_since(started_) >= plan_.train.max_time->seconds;
-  const std::array<double, 3> mine{static_cast<double>(stop_signal_.load()), checkpoints_ && checkpoints_->requested() ? 1.0 : 0.0, late ? 1.0 : 0.0};
+  const bool late = plan_.train.max_time && outcome_.steps > 0 &&
+                    wall_s_before_ + seconds_since(started_) >= plan_.train.max_time->seconds;
+  const std::array<double, 3> mine{static_cast<double>(stop_signal_.load()),
+                                   checkpoints_ && checkpoints_->requested() ? 1.0 : 0.0, late ? 1.0 : 0.0};
   const auto all = communicator_->gather(mine);
   agreed_ = {.stop_signal = 0, .save = false, .out_of_time = all[2] != 0};
   for (size_t at = 0; at < all.size(); at += mine.size()) {
@@ -254,11 +278,12 @@ bool Trainer::must_stop() {
   return agreed_.stop_signal != 0;
 }
 
-/// What batch-norm kept of its batches is rank 0's, as in torch's DistributedDataParallel; needed where it is used or kept.
+/// What batch-norm kept of its batches is rank 0's, as in torch's DistributedDataParallel; needed where it is used or
+/// kept.
 void Trainer::share_buffers() {
   if (communicator_->ranks() == 1) return;
   for (const auto& [name, buffer] : model_->buffers()) communicator_->broadcast(buffer, 0)->wait();
-  communicator_->take_traffic();   // no step's
+  communicator_->take_traffic();  // no step's
 }
 
 void Trainer::add_communication(PendingRecord& record) {
@@ -267,19 +292,23 @@ void Trainer::add_communication(PendingRecord& record) {
   record.set(Metric::optimizer_mib, mib(optimizer_->state_bytes()));
   if (communicator_->ranks() == 1) return;
   Traffic traffic = communicator_->take_traffic();
-  if (outcome_.observations.step == outcome_.steps) outcome_.observations.sent_bytes = traffic.wire_bytes(communicator_->ranks());
-  constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib, Metric::all_gather_mib, Metric::broadcast_mib};
+  if (outcome_.observations.step == outcome_.steps)
+    outcome_.observations.sent_bytes = traffic.wire_bytes(communicator_->ranks());
+  constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib,
+                                                 Metric::all_gather_mib, Metric::broadcast_mib};
   for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(traffic.bytes[i]));
   record.set(Metric::comm_exposed_ms, traffic.waited_ms);
   for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
 }
 
-/// The loss is a sum over the ranks' shares of the step's mean; everything else is rank 0's, and what may differ is there for each.
+/// The loss is a sum over the ranks' shares of the step's mean; everything else is rank 0's, and what may differ is
+/// there for each.
 StepRecord Trainer::over_ranks(const StepRecord& row) {
   if (communicator_->ranks() == 1) return row;
   const auto number = [&](Metric metric) { return row[metric].value_or(0); };
-  const std::array<double, 6> mine{number(Metric::loss), number(Metric::grad_norm), number(Metric::nonfinite), number(Metric::step_ms), number(Metric::data_wait_ms),
-                                   number(Metric::comm_exposed_ms)};
+  const std::array<double, 6> mine{number(Metric::loss),         number(Metric::grad_norm),
+                                   number(Metric::nonfinite),    number(Metric::step_ms),
+                                   number(Metric::data_wait_ms), number(Metric::comm_exposed_ms)};
   const auto all = communicator_->gather(mine);
   StepRecord merged = row;
   merged[Metric::loss] = 0;
@@ -302,9 +331,10 @@ bool Trainer::is_finite(const StepRecord& row) const {
 void Trainer::deliver(const std::vector<StepRecord>& rows) {
   for (const StepRecord& own : rows) {
     const StepRecord row = over_ranks(own);
-    if (!is_finite(row)) return handle_nonfinite(row);   // the rows behind it are of steps that wrote nothing
+    if (!is_finite(row)) return handle_nonfinite(row);  // the rows behind it are of steps that wrote nothing
     if (replayed_step_ == row.step())
-      throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from the same state with the same samples; "
+      throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from "
+                                  "the same state with the same samples; "
                                   "the newest checkpoint is from before it, go on elsewhere: {}, on {} of {}",
                                   numbers_of(row), plan_.device.str(), host_name()),
                       ExitCode::hardware);
@@ -312,16 +342,23 @@ void Trainer::deliver(const std::vector<StepRecord>& rows) {
   }
 }
 
-/// What train.on_nonfinite says. Only with skip or rerun is the state that of the moment before the step; then it goes on from there.
+/// What train.on_nonfinite says. Only with skip or rerun is the state that of the moment before the step; then it goes
+/// on from there.
 void Trainer::handle_nonfinite(const StepRecord& row) {
   const OnNonfinite policy = plan_.train.on_nonfinite;
   const bool again = replayed_step_ == row.step();
   const bool gradients = std::isfinite(*row[Metric::loss]);
   const bool budget_left = outcome_.skipped_steps < plan_.train.max_skipped_steps;
-  const std::string what = fmt::format("{} not finite: {}", gradients ? "the gradients are" : "loss is", numbers_of(row));
+  const std::string what =
+      fmt::format("{} not finite: {}", gradients ? "the gradients are" : "loss is", numbers_of(row));
   const StepStart *start = guard_->start_of(row.step()), *before = guard_->start_of(row.step() - 1);
-  NonfiniteStep event{.step = row.step(), .epoch = (row.step() - 1) / plan_.data.schedule().steps_per_epoch(), .loss = row[Metric::loss],
-                      .grad_norm = row[Metric::grad_norm], .sample_ids = start ? start->sample_ids : std::vector<int64_t>(), .sample_ids_before = {}, .action = ""};
+  NonfiniteStep event{.step = row.step(),
+                      .epoch = (row.step() - 1) / plan_.data.schedule().steps_per_epoch(),
+                      .loss = row[Metric::loss],
+                      .grad_norm = row[Metric::grad_norm],
+                      .sample_ids = start ? start->sample_ids : std::vector<int64_t>(),
+                      .sample_ids_before = {},
+                      .action = ""};
   // Nobody looked at the gradients: what spoilt this loss may have been the update before it.
   if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
   const auto tell = [&](std::string action) {
@@ -341,18 +378,22 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
   }
   tell("the run ends");
   if (again)
-    throw UserError(fmt::format("{}; it is so again when repeated, which speaks for data or recipe and against a hardware fault: look at its samples, lower "
+    throw UserError(fmt::format("{}; it is so again when repeated, which speaks for data or recipe and against a "
+                                "hardware fault: look at its samples, lower "
                                 "optimizer.lr or warm it up",
                                 what),
                     ExitCode::diverged);
   if (policy == OnNonfinite::skip)
-    throw UserError(fmt::format("{}; train.max_skipped_steps were left out already: {}", what, outcome_.skipped_steps), ExitCode::diverged);
-  throw UserError(fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step and the one before", what), ExitCode::diverged);
+    throw UserError(fmt::format("{}; train.max_skipped_steps were left out already: {}", what, outcome_.skipped_steps),
+                    ExitCode::diverged);
+  throw UserError(
+      fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step and the one before", what),
+      ExitCode::diverged);
 }
 
 /// The state on the device is that after `step` already; here the host follows.
 void Trainer::rewind_to(int64_t step) {
-  async_reader_.flush();   // of steps that will be taken again
+  async_reader_.flush();  // of steps that will be taken again
   if (const StepStart* next = guard_->start_of(step + 1)) outcome_.samples = next->samples;
   guard_->rewind_to(step + 1);
   outcome_.steps = step;
@@ -370,26 +411,33 @@ void Trainer::recover_memory(const std::exception& cause) {
   const bool recorded = runner_->forget(/*for_good=*/true);
   parameters_->clear_gradients();
   guard_->rollback();
-  if (recorded) {   // what recordings held may be all that was lacking, and without them the numbers stay the same
+  if (recorded) {  // what recordings held may be all that was lacking, and without them the numbers stay the same
     release_cached_memory(plan_.device);
     spdlog::warn("out of memory in step {}: it runs again, and from here on no step is recorded", outcome_.steps + 1);
     spdlog::debug("{}", cause.what());
     return open_batches();
   }
-  if (communicator_->ranks() > 1 || batch_size / (2 * pieces) < fewest_at_once()) {   // others wait in an exchange that cannot be taken back
+  if (communicator_->ranks() > 1 ||
+      batch_size / (2 * pieces) < fewest_at_once()) {  // others wait in an exchange that cannot be taken back
     const auto figures = memory_figures(plan_.device);
-    throw UserError(fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; the rest is activations and batches: a "
-                                "smaller model or image, 16-bit precision or more memory is needed",
-                                counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "", mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
-                                figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated), mib(figures->reserved))
-                                        : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
-                    ExitCode::memory);
+    throw UserError(
+        fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
+                    "the rest is activations and batches: a "
+                    "smaller model or image, 16-bit precision or more memory is needed",
+                    counted(largest(pieces), "sample"),
+                    fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "",
+                    mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
+                    figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated),
+                                          mib(figures->reserved))
+                            : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
+        ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;
   release_cached_memory(plan_.device);
-  spdlog::warn("out of memory in step {}: from here on {} at a time instead of {}, twice as often; the same global batch{}", outcome_.steps + 1,
-               counted(largest(2 * pieces), "sample"), largest(pieces),
-               model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once: other numbers than without this");
+  spdlog::warn(
+      "out of memory in step {}: from here on {} at a time instead of {}, twice as often; the same global batch{}",
+      outcome_.steps + 1, counted(largest(2 * pieces), "sample"), largest(pieces),
+      model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once: other numbers than without this");
   spdlog::debug("{}", cause.what());
   open_batches();
 }
@@ -406,11 +454,14 @@ void Trainer::evaluate() {
     listener_.at("evaluating", outcome_.steps);
     return must_stop();
   };
-  const auto evaluated = [&] { return trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_, stopped); };
+  const auto evaluated = [&] {
+    return trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_,
+                              stopped);
+  };
   std::optional<EvaluationResult> result;
   try {
     result = evaluated();
-  } catch (const std::exception& error) {   // named recovery: recordings hold memory that evaluation cannot use
+  } catch (const std::exception& error) {  // named recovery: recordings hold memory that evaluation cannot use
     if (!is_out_of_memory(error) || !runner_->forget(/*for_good=*/false)) throw;
     spdlog::warn("memory ran out in an evaluation: it runs again without the recorded steps, which are recorded anew");
     release_cached_memory(plan_.device);
@@ -421,7 +472,7 @@ void Trainer::evaluate() {
     evaluated_at_ = outcome_.steps;
     listener_.evaluated(outcome_.steps, *result);
   }
-  communicator_->take_traffic();   // no step's
+  communicator_->take_traffic();  // no step's
   boundary_ = Clock::now();
 }
 
@@ -433,7 +484,7 @@ void Trainer::save_checkpoint() {
   listener_.save(archive);
   checkpoints_->save(archive, outcome_.steps);
   saved_at_ = outcome_.steps;
-  communicator_->take_traffic();   // no step's
+  communicator_->take_traffic();  // no step's
   boundary_ = Clock::now();
 }
 
@@ -459,7 +510,7 @@ void Trainer::observe_input(const BatchSourceStats& stats) {
   seen.parameter_bytes = parameters_->parameter_bytes();
   seen.gradient_bytes = gradient_bytes_;
   seen.optimizer_bytes = optimizer_->state_bytes();
-  seen.step = outcome_.steps;   // only now: a step that failed was not observed
+  seen.step = outcome_.steps;  // only now: a step that failed was not observed
   seen.bytes_delivered = stats.bytes_delivered;
   seen.resident_bytes = stats.resident_bytes;
   seen.bytes_to_device = stats.bytes_copied;
@@ -477,9 +528,7 @@ void Trainer::save_model(ArchiveWriter& archive) const {
   for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
 }
 
-NamedTensors Trainer::weights() const {
-  return parameters_->whole(*model_);
-}
+NamedTensors Trainer::weights() const { return parameters_->whole(*model_); }
 
 void Trainer::save(ArchiveWriter& archive) const {
   save_model(archive);
@@ -511,7 +560,8 @@ void Trainer::load(const ArchiveReader& archive) {
   at::Tensor random_state = training_.generator->get_state();
   const std::string random = random_name(communicator_->rank());
   // A CPU's and a GPU's differ, and another number of ranks has others.
-  const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() && archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
+  const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() &&
+                              archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
   std::vector<std::string> apart{"random."};
   if (!same_precision) apart.push_back("precision.");
   archive.require_like(expected, apart);
@@ -522,27 +572,35 @@ void Trainer::load(const ArchiveReader& archive) {
   parameters_->load_pending(archive);
   for (auto [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
   optimizer_->load(archive);
-  if (same_precision) precision_->load(archive);
-  else spdlog::warn("the checkpoint was trained in another precision: {}", archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
+  if (same_precision)
+    precision_->load(archive);
+  else
+    spdlog::warn("the checkpoint was trained in another precision: {}",
+                 archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
   average_->load(archive);
   outcome_.steps = archive.integer("step");
   if (same_generator) {
     archive.tensor(random, random_state);
     training_.generator->set_state(random_state);
   } else {
-    spdlog::warn("the checkpoint was trained on another kind of device or number of ranks: what the model itself draws (dropout) starts anew");
+    spdlog::warn(
+        "the checkpoint was trained on another kind of device or number of ranks: what the model itself draws "
+        "(dropout) starts anew");
     training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps + communicator_->rank()));
   }
   outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");
   if (plan_.scheduler.name != ScheduleKind::constant && archive.integer("schedule_steps") != plan_.schedule_steps)
-    spdlog::warn("the learning rate goes to 0 at step {} now, at {} in the checkpoint: it jumps here; scheduler.total_steps would fix it", plan_.schedule_steps,
-                 archive.integer("schedule_steps"));
+    spdlog::warn(
+        "the learning rate goes to 0 at step {} now, at {} in the checkpoint: it jumps here; scheduler.total_steps "
+        "would fix it",
+        plan_.schedule_steps, archive.integer("schedule_steps"));
   for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
   outcome_.skipped_steps = archive.integer("skipped_steps");
   outcome_.micro_split = archive.integer("micro_split");
   outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();
-  if (const Json& evaluation = archive.value("evaluation"); !evaluation.is_null()) outcome_.evaluation = evaluation_from(evaluation);
+  if (const Json& evaluation = archive.value("evaluation"); !evaluation.is_null())
+    outcome_.evaluation = evaluation_from(evaluation);
   if (const Json& at = archive.value("evaluated_at"); !at.is_null()) evaluated_at_ = at.get<int64_t>();
 }
 

@@ -1,4 +1,5 @@
-// The one loop. Built from a plan; knows no option by name. Nothing in it is global, so that two trainers can take turns in one process.
+// The one loop. Built from a plan; knows no option by name. Nothing in it is global, so that two trainers can take
+// turns in one process.
 #pragma once
 
 #include "base/clock.h"
@@ -23,8 +24,8 @@ struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
   std::vector<int64_t> sample_ids;
-  std::vector<int64_t> sample_ids_before;         ///< of the step before, where only its effect on this one could be seen
-  std::string action;                             ///< what is done about it: "the step was left out"
+  std::vector<int64_t> sample_ids_before;  ///< of the step before, where only its effect on this one could be seen
+  std::string action;                      ///< what is done about it: "the step was left out"
 };
 
 /// Told what happens while it happens, on the trainer's thread.
@@ -36,28 +37,31 @@ class RunListener {
   virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
   /// A step whose loss or gradients were not finite; after its step_done().
   virtual void not_finite(const NonfiniteStep&) {}
-  /// What the trainer does from now on, "waiting for data", after `steps` whole ones. A literal. Called some times a step.
+  /// What the trainer does from now on, "waiting for data", after `steps` whole ones. A literal. Called some times a
+  /// step.
   virtual void at(const char* /*stage*/, int64_t /*steps*/) {}
-  /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the records need.
+  /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the
+  /// records need.
   virtual void save(ArchiveWriter&) {}
 };
 
 /// What a run keeps beyond its own process; both may be absent.
 struct Persistence {
-  CheckpointWriter* checkpoints = nullptr;        ///< where those that are due go
-  const ArchiveReader* resume = nullptr;          ///< the state to go on from; read in the constructor
-  bool forks = false;                             ///< it is another run's: this one has none of its own yet
+  CheckpointWriter* checkpoints = nullptr;  ///< where those that are due go
+  const ArchiveReader* resume = nullptr;    ///< the state to go on from; read in the constructor
+  bool forks = false;                       ///< it is another run's: this one has none of its own yet
 };
 
 struct RunOutcome {
-  int64_t steps = 0, samples = 0;                 ///< of the training, also before it was resumed
-  std::optional<int64_t> resumed_from;            ///< the step of the checkpoint
-  double wall_s = 0;                              ///< from the start of training, not of the process; the time before it was resumed included
-  std::optional<double> time_to_first_step_s;     ///< from this process's start of training to the end of its first step, its device work included
-  int64_t skipped_steps = 0;                      ///< left out because they were not finite
-  int64_t micro_split = 1;                        ///< pieces that each micro-batch is cut into since memory ran out
+  int64_t steps = 0, samples = 0;       ///< of the training, also before it was resumed
+  std::optional<int64_t> resumed_from;  ///< the step of the checkpoint
+  double wall_s = 0;  ///< from the start of training, not of the process; the time before it was resumed included
+  std::optional<double> time_to_first_step_s;  ///< from this process's start of training to the end of its first step,
+                                               ///< its device work included
+  int64_t skipped_steps = 0;                   ///< left out because they were not finite
+  int64_t micro_split = 1;                     ///< pieces that each micro-batch is cut into since memory ran out
   int stopped_by_signal = 0;
-  std::optional<EvaluationResult> evaluation;     ///< the last one
+  std::optional<EvaluationResult> evaluation;  ///< the last one
   Observations observations;
 };
 
@@ -66,16 +70,17 @@ class Trainer {
   /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step and between the
   /// batches of an evaluation, which is then dropped; not 0 ends the run there, on all ranks when it is so on one.
   /// Throws UserError: checkpoint or data if the state to resume from does not fit the plan.
-  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal, Persistence persistence = {},
-          std::shared_ptr<Communicator> communicator = make_single_communicator());
+  Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
+          Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator());
 
-  /// To the end of the plan, or to a stop. Throws UserError: diverged or hardware as train.on_nonfinite says, memory if one sample a
-  /// micro-batch is too much, and whatever parts throw; outcome() then says how far it came.
+  /// To the end of the plan, or to a stop. Throws UserError: diverged or hardware as train.on_nonfinite says, memory if
+  /// one sample a micro-batch is too much, and whatever parts throw; outcome() then says how far it came.
   void run();
 
   /// One step, for callers that let trainers take turns.
   void step();
-  /// Ends a turn: waits for the device, delivers the rows that are late, and keeps the loader still until the next step().
+  /// Ends a turn: waits for the device, delivers the rows that are late, and keeps the loader still until the next
+  /// step().
   void pause();
   bool finished() const;
 
@@ -129,22 +134,22 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
   std::unique_ptr<BatchSource> batches_;
-  std::vector<RefusedSample> bad_samples_;        ///< of sources before batches_
+  std::vector<RefusedSample> bad_samples_;  ///< of sources before batches_
   Schedule schedule_;
   AsyncReader async_reader_;
   ForwardContext training_;
   StepBody body_;
-  at::Tensor grad_norm_;                          ///< of the last update; undefined without clipping
-  std::optional<int64_t> replayed_step_;          ///< not finite the first time, running again
+  at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
+  std::optional<int64_t> replayed_step_;  ///< not finite the first time, running again
   std::optional<int64_t> evaluated_at_, saved_at_;
   struct {
     int stop_signal = 0;
     bool save = false, out_of_time = false;
-  } agreed_;                                      ///< by all ranks: only this decides what comes next
-  Clock::time_point started_, boundary_;          ///< of training; of the step that comes
-  double wall_s_before_ = 0;                      ///< of the training, before it was resumed
-  int64_t gradient_bytes_ = 0;                    ///< at the last update
-  int64_t steps_here_ = 0;                        ///< taken by this process
+  } agreed_;                              ///< by all ranks: only this decides what comes next
+  Clock::time_point started_, boundary_;  ///< of training; of the step that comes
+  double wall_s_before_ = 0;              ///< of the training, before it was resumed
+  int64_t gradient_bytes_ = 0;            ///< at the last update
+  int64_t steps_here_ = 0;                ///< taken by this process
   bool paused_ = false;
   RunOutcome outcome_;
 };

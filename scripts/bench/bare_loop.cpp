@@ -1,7 +1,7 @@
-// The least a training step can be with libtorch: an MLP's forward, backward and SGD with momentum on one batch that stays in
-// memory. No loader, no records, no slots. What trainopt takes beyond this is its own cost (bench_overhead.py).
-// Usage: bare_loop STEPS BATCH INPUTS HIDDEN CLASSES [THREADS]
-// Prints one JSON object: steps measured, mean, p50 and p95 of a step in ms.
+// The least a training step can be with libtorch: an MLP's forward, backward and SGD with momentum on one batch that
+// stays in memory. No loader, no records, no slots. What trainopt takes beyond this is its own cost
+// (bench_overhead.py). Usage: bare_loop STEPS BATCH INPUTS HIDDEN CLASSES [THREADS] Prints one JSON object: steps
+// measured, mean, p50 and p95 of a step in ms.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
   }
   constexpr double kLearningRate = 0.001, kMomentum = 0.9;
 
-  const Layer first{parameter({hidden, inputs}), parameter({hidden})}, second{parameter({classes, hidden}), parameter({classes})};
+  const Layer first{parameter({hidden, inputs}), parameter({hidden})},
+      second{parameter({classes, hidden}), parameter({classes})};
   const std::vector<at::Tensor> parameters{first.weight, first.bias, second.weight, second.bias};
   std::vector<at::Tensor> velocities;
   for (const at::Tensor& each : parameters) {
@@ -64,7 +65,7 @@ int main(int argc, char** argv) {
         data.mutable_grad().reset();
       }
     }
-    checksum += loss.item<double>();   // trainopt records every loss too
+    checksum += loss.item<double>();  // trainopt records every loss too
     const auto now = Clock::now();
     milliseconds.push_back(std::chrono::duration<double, std::milli>(now - before).count());
     before = now;
@@ -77,8 +78,8 @@ int main(int argc, char** argv) {
     sum += each;
   }
   std::sort(milliseconds.begin(), milliseconds.end());
-  std::printf("{\"steps\": %zu, \"mean\": %.6f, \"p50\": %.6f, \"p95\": %.6f, \"checksum\": %.3f}\n", milliseconds.size(),
-              sum / static_cast<double>(milliseconds.size()), at_share(milliseconds, 0.5), at_share(milliseconds, 0.95),
-              checksum);
+  std::printf("{\"steps\": %zu, \"mean\": %.6f, \"p50\": %.6f, \"p95\": %.6f, \"checksum\": %.3f}\n",
+              milliseconds.size(), sum / static_cast<double>(milliseconds.size()), at_share(milliseconds, 0.5),
+              at_share(milliseconds, 0.95), checksum);
   return 0;
 }

@@ -1,6 +1,7 @@
 // What checkpoints cost, for bench_checkpoint.py; prints one JSON object a pair of blocks, in seconds.
-//   checkpoint_speed beside RECIPE FOLDER PAIRS STEPS   STEPS training steps with one checkpoint written beside them, against as many without
-//   checkpoint_speed disk RECIPE FOLDER PAIRS           saving and loading the state of this training, against write + fsync and read of its bytes
+//   checkpoint_speed beside RECIPE FOLDER PAIRS STEPS   STEPS training steps with one checkpoint written beside them,
+//   against as many without checkpoint_speed disk RECIPE FOLDER PAIRS           saving and loading the state of this
+//   training, against write + fsync and read of its bytes
 #include "base/files.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
@@ -31,7 +32,7 @@ class PauseClock : public RunListener {
     if (const auto began = std::exchange(saving_since_, std::nullopt)) last_s = seconds_since(*began);
     if (std::string_view(stage) == "saving a checkpoint") saving_since_ = Clock::now();
   }
-  double last_s = 0;   ///< training stood still for the last checkpoint
+  double last_s = 0;  ///< training stood still for the last checkpoint
 
  private:
   std::optional<Clock::time_point> saving_since_;
@@ -54,8 +55,10 @@ double seconds_of(const Work& work) {
 
 template <class One, class Other>
 void in_turn(int64_t number, const One& one, const Other& other) {
-  if (number % 2 == 0) one(), other();
-  else other(), one();
+  if (number % 2 == 0)
+    one(), other();
+  else
+    other(), one();
 }
 
 void show(const Json& json) {
@@ -72,16 +75,18 @@ void beside(const char* recipe, const std::filesystem::path& folder, int64_t pai
   double waited_s = 0;
   const auto block = [&](bool saves) {
     return seconds_of([&] {
-      requested = saves;   // taken at the end of the first step
+      requested = saves;  // taken at the end of the first step
       for (int64_t i = 0; i < steps; ++i) trainer.step();
       waited_s = seconds_of([&] { writer.finish(); });
     });
   };
   for (int i = 0; i < kWarmupSteps; ++i) trainer.step();
-  for (int i = 0; i < 3; ++i) block(true);   // from now on one is pruned for each that comes
+  for (int i = 0; i < 3; ++i) block(true);  // from now on one is pruned for each that comes
   for (int64_t number = 0; number < pairs; ++number) {
     Json pair;
-    in_turn(number, [&] { pair["with_s"] = block(true), pair["pause_s"] = pause.last_s, pair["waited_s"] = waited_s; }, [&] { pair["without_s"] = block(false); });
+    in_turn(
+        number, [&] { pair["with_s"] = block(true), pair["pause_s"] = pause.last_s, pair["waited_s"] = waited_s; },
+        [&] { pair["without_s"] = block(false); });
     show(pair);
   }
 }
@@ -103,7 +108,7 @@ void write_plainly(const std::filesystem::path& path, const std::string& bytes) 
 }
 
 std::unique_ptr<char[]> read_plainly(const std::filesystem::path& path, size_t bytes) {
-  std::unique_ptr<char[]> memory(new char[bytes]);   // not filled
+  std::unique_ptr<char[]> memory(new char[bytes]);  // not filled
   const int fd = ::open(path.c_str(), O_RDONLY);
   require(fd >= 0, "open");
   for (size_t done = 0; done < bytes;) {
@@ -116,10 +121,11 @@ std::unique_ptr<char[]> read_plainly(const std::filesystem::path& path, size_t b
 }
 
 void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs) {
-  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);   // as in a process that begins: it does not load into pages that it had before
+  ::mallopt(M_MMAP_THRESHOLD,
+            128 << 10);  // as in a process that begins: it does not load into pages that it had before
   PauseClock listener;
   Trainer trainer(plan_of(recipe), {}, listener, never_stopped);
-  trainer.step();   // now there is momentum
+  trainer.step();  // now there is momentum
   ArchiveWriter archive;
   trainer.save(archive);
   const auto root = folder / "checkpoints", plain = folder / "plain", whole = folder / "whole";
@@ -140,12 +146,14 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
     Json pair = {{"bytes", bytes.size()}};
     remove_folder(root);
     remove_file(plain);
-    in_turn(number, [&] { pair["save_s"] = seconds_of(save); }, [&] { pair["write_s"] = seconds_of([&] { write_plainly(plain, bytes); }); });
+    in_turn(
+        number, [&] { pair["save_s"] = seconds_of(save); },
+        [&] { pair["write_s"] = seconds_of([&] { write_plainly(plain, bytes); }); });
     pair["whole_save_s"] = seconds_of([&] { writer.save(archive, number + 2); });
     in_turn(
         number,
         [&] {
-          std::optional<ArchiveReader> loaded;   // given back after the clock was read
+          std::optional<ArchiveReader> loaded;  // given back after the clock was read
           pair["load_s"] = seconds_of([&] { loaded = read_checkpoint(root / checkpoint_name(1)); });
         },
         [&] {

@@ -1,5 +1,6 @@
-// How much of a plain copy's bandwidth each pass of the fused kernels and of the fused optimizer reaches. Prints a JSON object a line: pass, type, bytes that it must move,
-// its bandwidth ÷ the copy's. Pass and copy take turns; the median of the turns' ratios counts.
+// How much of a plain copy's bandwidth each pass of the fused kernels and of the fused optimizer reaches. Prints a JSON
+// object a line: pass, type, bytes that it must move, its bandwidth ÷ the copy's. Pass and copy take turns; the median
+// of the turns' ratios counts.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -26,7 +27,7 @@ namespace {
 
 struct Pass {
   std::string name;
-  double tensors;   ///< of x's size that it must read or write
+  double tensors;  ///< of x's size that it must read or write
   std::function<void()> run;
 };
 
@@ -43,11 +44,12 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
   at::Tensor copied = at::empty_like(x);
   const auto copy = [&] {
     if (!device.is_cpu()) return void(copied.copy_(x));
-    const int64_t threads = at::get_num_threads();   // within parallel_for it is another number
+    const int64_t threads = at::get_num_threads();  // within parallel_for it is another number
     at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
       const auto bytes = static_cast<int64_t>(x.nbytes());
       const int64_t first = bytes * begin / threads, last = bytes * end / threads;
-      std::memcpy(static_cast<char*>(copied.mutable_data_ptr()) + first, static_cast<const char*>(x.const_data_ptr()) + first, static_cast<size_t>(last - first));
+      std::memcpy(static_cast<char*>(copied.mutable_data_ptr()) + first,
+                  static_cast<const char*>(x.const_data_ptr()) + first, static_cast<size_t>(last - first));
     });
   };
   for (const Pass& pass : passes) {
@@ -55,60 +57,101 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
     seconds_of(pass.run, device);
     seconds_of(copy, device);
     for (int turn = 0; turn < turns; ++turn) {
-      const double before = seconds_of(copy, device), ours = seconds_of(pass.run, device), after = seconds_of(copy, device);
+      const double before = seconds_of(copy, device), ours = seconds_of(pass.run, device),
+                   after = seconds_of(copy, device);
       const double of_copy = 2 / ((before + after) / 2);
       ratios.push_back(pass.tensors / ours / of_copy);
       copies.push_back(of_copy * static_cast<double>(x.nbytes()));
     }
-    std::cout << Json{{"pass", pass.name}, {"device", device.str()}, {"type", c10::toString(x.scalar_type())}, {"mib", pass.tensors * static_cast<double>(x.nbytes()) / 0x1p20}, {"of_copy", percentile(ratios, 0.5)},
-                      {"copy_gb_per_s", percentile(copies, 0.5) / 1e9}}.dump() << std::endl;
+    std::cout << Json{{"pass", pass.name},
+                      {"device", device.str()},
+                      {"type", c10::toString(x.scalar_type())},
+                      {"mib", pass.tensors * static_cast<double>(x.nbytes()) / 0x1p20},
+                      {"of_copy", percentile(ratios, 0.5)},
+                      {"copy_gb_per_s", percentile(copies, 0.5) / 1e9}}
+                     .dump()
+              << std::endl;
   }
 }
 
-/// Updates of one tensor of x's size, which stays what it is: the learning rate is 0. What is in `[…]` is libtorch's own.
+/// Updates of one tensor of x's size, which stays what it is: the learning rate is 0. What is in `[…]` is libtorch's
+/// own.
 void report_updates(const fused_optimizer::UpdateKernels& kernels, const at::Tensor& x, int turns) {
-  const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x), second = at::zeros_like(x);
-  const auto scalar = [&](double value, at::ScalarType type) { return at::full({}, value, x.options().dtype(type).memory_format(at::MemoryFormat::Contiguous)); };
+  const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x),
+                   second = at::zeros_like(x);
+  const auto scalar = [&](double value, at::ScalarType type) {
+    return at::full({}, value, x.options().dtype(type).memory_format(at::MemoryFormat::Contiguous));
+  };
   const at::Tensor updates = scalar(0, at::kDouble), count = scalar(1, at::kFloat);
-  const auto given = [&](bool clears) { return fused_optimizer::Settings{.learning_rate = scalar(0, at::kFloat), .factor = scalar(1, at::kFloat), .hold = scalar(0, at::kFloat), .clears = clears}; };
+  const auto given = [&](bool clears) {
+    return fused_optimizer::Settings{.learning_rate = scalar(0, at::kFloat),
+                                     .factor = scalar(1, at::kFloat),
+                                     .hold = scalar(0, at::kFloat),
+                                     .clears = clears};
+  };
   const auto keep = given(false), clear = given(true);
   const fused_optimizer::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
-  const fused_optimizer::AdamRule adamw{.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.01f, .decoupled = true};
+  const fused_optimizer::AdamRule adamw{
+      .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.01f, .decoupled = true};
   const std::vector<at::Tensor> p{parameter}, g{gradient}, m{first}, v{second}, c{at::empty_like(x, at::kBFloat16)};
-  report({{"measure", 1, [&] { kernels.measure(g, parameter); }},
-          {"sgd, momentum", 5, [&] { kernels.sgd(sgd, {p, g, m, {}}, keep); }},
-          {"[sgd, momentum]", 5, [&] { at::_fused_sgd_(p, g, m, 0.01, 0.9, 0.0, 0.0, false, false, false); }},
-          {"sgd, momentum, clears", 6, [&] { kernels.sgd(sgd, {p, g, m, {}}, clear); }},
-          {"adamw", 7, [&] { kernels.adam(adamw, updates, {p, g, m, v}, keep); }},
-          {"[adamw]", 7, [&] { at::_fused_adamw_(p, g, m, v, {}, {count}, 0.0, 0.9, 0.999, 0.01, 1e-8, false, false); }},
-          {"adamw, clears", 8, [&] { kernels.adam(adamw, updates, {p, g, m, v}, clear); }},
-          {"adamw, clears, bfloat16 copy", 8.5, [&] { kernels.adam(adamw, updates, {p, g, m, v, c}, clear); }}},
-         x, turns);
+  report(
+      {{"measure", 1, [&] { kernels.measure(g, parameter); }},
+       {"sgd, momentum", 5,
+        [&] {
+          kernels.sgd(sgd, {p, g, m, {}}, keep);
+        }},
+       {"[sgd, momentum]", 5, [&] { at::_fused_sgd_(p, g, m, 0.01, 0.9, 0.0, 0.0, false, false, false); }},
+       {"sgd, momentum, clears", 6,
+        [&] {
+          kernels.sgd(sgd, {p, g, m, {}}, clear);
+        }},
+       {"adamw", 7,
+        [&] {
+          kernels.adam(adamw, updates, {p, g, m, v}, keep);
+        }},
+       {"[adamw]", 7, [&] { at::_fused_adamw_(p, g, m, v, {}, {count}, 0.0, 0.9, 0.999, 0.01, 1e-8, false, false); }},
+       {"adamw, clears", 8,
+        [&] {
+          kernels.adam(adamw, updates, {p, g, m, v}, clear);
+        }},
+       {"adamw, clears, bfloat16 copy", 8.5,
+        [&] {
+          kernels.adam(adamw, updates, {p, g, m, v, c}, clear);
+        }}},
+      x, turns);
 }
 
 }  // namespace
 
-/// Arguments: turns, images, device (cpu or cuda); 64 channels of 112 × 112 each, as behind a ResNet's first convolution. The average pool has as many numbers, as 512 channels of
-/// 7 × 7, and the loss 1024 rows of 1000 classes an image. On a GPU take so many images that a launch's
-/// microseconds do not count.
+/// Arguments: turns, images, device (cpu or cuda); 64 channels of 112 × 112 each, as behind a ResNet's first
+/// convolution. The average pool has as many numbers, as 512 channels of 7 × 7, and the loss 1024 rows of 1000 classes
+/// an image. On a GPU take so many images that a launch's microseconds do not count.
 int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
   const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
   const at::NoGradGuard no_grad;
-  if (!device.is_cpu() && cuda_kernels() == nullptr) throw UserError("this build has no kernels for a GPU: configure it with TRAINOPT_CUDA=ON");
-  install_caching_allocator(/*huge_pages=*/true);   // no page faults in the results: a pass is measured, not malloc
+  if (!device.is_cpu() && cuda_kernels() == nullptr)
+    throw UserError("this build has no kernels for a GPU: configure it with TRAINOPT_CUDA=ON");
+  install_caching_allocator(/*huge_pages=*/true);  // no page faults in the results: a pass is measured, not malloc
   const NormKernels& kernels = device.is_cpu() ? cpu_kernels() : *cuda_kernels();
   const HeadKernels& head_kernels = device.is_cpu() ? cpu_head_kernels() : *cuda_head_kernels();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    const auto tensor = [&](int64_t side) { return at::randn({images, 64, side, side}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast); };
+    const auto tensor = [&](int64_t side) {
+      return at::randn({images, 64, side, side}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+    };
     const at::Tensor x = tensor(112), gradient = tensor(112), y = tensor(112), of_pool = tensor(56);
-    const at::Tensor scale = (at::rand({64}) + 0.5).to(device), shift = at::randn({64}).to(device), middle = at::randn({64}).to(device);
+    const at::Tensor scale = (at::rand({64}) + 0.5).to(device), shift = at::randn({64}).to(device),
+                     middle = at::randn({64}).to(device);
     const Pooled pooled = kernels.pool(x, scale, shift);
     const double places = 0.25 / static_cast<double>(x.element_size());
-    const at::Tensor deep = at::randn({images * 32, 512, 7, 7}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast), mean = head_kernels.mean(deep);
-    const at::Tensor logits = at::randn({images * 1024, 1000}, device).to(type), target = at::randint(1000, {images * 1024}, at::TensorOptions(device).dtype(at::kLong));
-    const at::Tensor upstream = at::full({}, static_cast<double>(images * 1024) * kept_scale(type)).to(device);   // so that numbers stay as they are, however often
+    const at::Tensor
+        deep = at::randn({images * 32, 512, 7, 7}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast),
+        mean = head_kernels.mean(deep);
+    const at::Tensor logits = at::randn({images * 1024, 1000}, device).to(type),
+                     target = at::randint(1000, {images * 1024}, at::TensorOptions(device).dtype(at::kLong));
+    const at::Tensor upstream = at::full({}, static_cast<double>(images * 1024) * kept_scale(type))
+                                    .to(device);  // so that numbers stay as they are, however often
     const double of_logits = static_cast<double>(logits.numel()) / static_cast<double>(x.numel());
     CrossEntropy loss = head_kernels.cross_entropy(logits, target, 0.1);
     at::Tensor g;
@@ -118,19 +161,23 @@ int main(int argc, char** argv) {
         {"apply, add, relu", 3, [&] { kernels.apply(x, scale, shift, y, true); }},
         {"sums through relu", 2, [&] { kernels.sums_through_relu(gradient, x, middle, scale, shift); }},
         {"sums through output", 4, [&] { kernels.sums_through_output(gradient, y, x, middle, g); }},
-        {"input gradient through relu", 3, [&] { kernels.input_gradient_through_relu(gradient, x, scale, shift, middle, scale, shift); }},
+        {"input gradient through relu", 3,
+         [&] { kernels.input_gradient_through_relu(gradient, x, scale, shift, middle, scale, shift); }},
         {"input gradient", 3, [&] { kernels.input_gradient(gradient, x, scale, shift, middle); }},
         {"pool", 1.5 + places, [&] { kernels.pool(x, scale, shift); }},
         {"sums through pool", 0.5 + places, [&] { kernels.sums_through_pool(of_pool, pooled, middle); }},
-        {"input gradient through pool", 2.25 + places, [&] { kernels.input_gradient_through_pool(of_pool, pooled.places, x, scale, shift, middle); }},
+        {"input gradient through pool", 2.25 + places,
+         [&] { kernels.input_gradient_through_pool(of_pool, pooled.places, x, scale, shift, middle); }},
         {"average pool", 1 + 1.0 / 49, [&] { head_kernels.mean(deep); }},
         {"average pool, gradient", 1 + 1.0 / 49, [&] { head_kernels.mean_gradient(mean, 7, 7); }},
         {"cross entropy", 2 * of_logits, [&] { head_kernels.cross_entropy(logits, target, 0); }},
         {"cross entropy, smoothed", 2 * of_logits, [&] { head_kernels.cross_entropy(logits, target, 0.1); }},
-        {"cross entropy, gradient finished", 2 * of_logits, [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
+        {"cross entropy, gradient finished", 2 * of_logits,
+         [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
     };
     report(passes, x, turns);
-    if (type == at::kFloat) report_updates(device.is_cpu() ? fused_optimizer::cpu_kernels() : *fused_optimizer::cuda_kernels(), x, turns);
+    if (type == at::kFloat)
+      report_updates(device.is_cpu() ? fused_optimizer::cpu_kernels() : *fused_optimizer::cuda_kernels(), x, turns);
   }
   return 0;
 }

@@ -1,9 +1,13 @@
-// A training that saves after every step, to be killed (kill_saves.py). Loading libtorch takes longer than the training does, so this process only
-// loads it and forks for each training; it computes nothing itself. Commands come one a line, answers go out one a line:
-//   run FOLDER STEPS [quietly]   trains to STEPS in FOLDER as `trainopt run` does, from its newest checkpoint; quietly: saves only at the end.
-//                                "process N", "resumed S" (0: from nothing), "saving S" before each copy, "saved S" once one is on the disk, and at the
-//                                end "ended N": the exit code, or 128 and the signal. The process's number is not given to another before the next command.
-//   check FOLDER                 "whole S..." of all checkpoints, oldest first, "latest S", "drafts N" left by the dead; or "broken: why".
+// A training that saves after every step, to be killed (kill_saves.py). Loading libtorch takes longer than the training
+// does, so this process only loads it and forks for each training; it computes nothing itself. Commands come one a
+// line, answers go out one a line:
+//   run FOLDER STEPS [quietly]   trains to STEPS in FOLDER as `trainopt run` does, from its newest checkpoint; quietly:
+//   saves only at the end.
+//                                "process N", "resumed S" (0: from nothing), "saving S" before each copy, "saved S"
+//                                once one is on the disk, and at the end "ended N": the exit code, or 128 and the
+//                                signal. The process's number is not given to another before the next command.
+//   check FOLDER                 "whole S..." of all checkpoints, oldest first, "latest S", "drafts N" left by the
+//   dead; or "broken: why".
 #include "base/files.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/store.h"
@@ -62,7 +66,8 @@ void train(const std::filesystem::path& folder, int64_t steps, bool quietly) {
   CheckpointWriter writer({.root = checkpoints, .every_n_steps = quietly ? std::nullopt : std::optional<int64_t>(1)});
   Teller teller;
   teller.writer = &writer;
-  Trainer trainer(plan_of(steps), {}, teller, never_stopped(), {.checkpoints = &writer, .resume = state ? &*state : nullptr});
+  Trainer trainer(plan_of(steps), {}, teller, never_stopped(),
+                  {.checkpoints = &writer, .resume = state ? &*state : nullptr});
   trainer.run();
   if (writer.saved_step()) say(fmt::format("saved {}", *writer.saved_step()));
 }
@@ -70,7 +75,8 @@ void train(const std::filesystem::path& folder, int64_t steps, bool quietly) {
 void check(const std::filesystem::path& folder) {
   const auto root = folder / "checkpoints";
   std::string steps;
-  for (const auto& checkpoint : list_checkpoints(root)) steps = fmt::format(" {}{}", verify_checkpoint(checkpoint.folder).step, steps);
+  for (const auto& checkpoint : list_checkpoints(root))
+    steps = fmt::format(" {}{}", verify_checkpoint(checkpoint.folder).step, steps);
   const int64_t latest = verify_checkpoint(root / kLatest).step;
   int64_t drafts = 0;
   for (const auto& name : names_in_folder(root, ExitCode::storage)) drafts += name.starts_with('.');
@@ -93,7 +99,7 @@ int guarded(const Work& work) {
 int serve() {
   pid_t child = 0;
   for (std::string line; std::getline(std::cin, line);) {
-    if (child > 0) ::waitpid(std::exchange(child, 0), nullptr, 0);   // only now may its number be somebody else's
+    if (child > 0) ::waitpid(std::exchange(child, 0), nullptr, 0);  // only now may its number be somebody else's
     std::istringstream words(line);
     std::string command, folder, quietly;
     int64_t steps = 0;
@@ -119,6 +125,6 @@ int serve() {
 }  // namespace trainopt::test
 
 int main() {
-  spdlog::set_level(spdlog::level::warn);   // stdout is for answers
+  spdlog::set_level(spdlog::level::warn);  // stdout is for answers
   return trainopt::test::serve();
 }

@@ -13,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_CHECK(!images.labels.empty() && images.labels.size() * (1 + kCifarImageBytes) == size);
     FUZZ_CHECK(images.pixels.size() == images.labels.size() * kCifarImageBytes);
     const size_t last = size - 1 - kCifarImageBytes;
-    FUZZ_CHECK(images.labels.back() == data[last] && images.pixels[images.pixels.size() - 2] == data[last + 2 * kCifarPixels]);
+    FUZZ_CHECK(images.labels.back() == data[last] &&
+               images.pixels[images.pixels.size() - 2] == data[last + 2 * kCifarPixels]);
   } catch (const UserError& error) {
     FUZZ_CHECK(error.code() == ExitCode::data);
   }

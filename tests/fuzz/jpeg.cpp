@@ -1,5 +1,5 @@
-// JPEG: the header's limits, and a part of an image that has the pixels of the whole. Large images are left at their header, so that all
-// the rest stays fast; a unit test bounds their memory.
+// JPEG: the header's limits, and a part of an image that has the pixels of the whole. Large images are left at their
+// header, so that all the rest stays fast; a unit test bounds their memory.
 #include "data/image/jpeg.h"
 #include "support.h"
 
@@ -46,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     JpegReader reader(file);
     const ImageSize announced = reader.size();
-    FUZZ_CHECK(announced.height >= 1 && announced.height <= kMostImageSide && announced.width >= 1 && announced.width <= kMostImageSide);
+    FUZZ_CHECK(announced.height >= 1 && announced.height <= kMostImageSide && announced.width >= 1 &&
+               announced.width <= kMostImageSide);
     FUZZ_CHECK(announced.height * announced.width <= kMostImagePixels);
     if (announced.height * announced.width > kMostPixels) return 0;
     full = announced;
@@ -63,7 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Rect part = part_of(whole, hash);
   if (!read_part(file, part, reduction, buffer, region) || reduction > 1 || all.size().height == 0) return 0;
   for (int64_t y = part.top; y < part.bottom(); ++y)
-    FUZZ_CHECK(std::memcmp(all.row(y) + part.left * 3, region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+    FUZZ_CHECK(std::memcmp(all.row(y) + part.left * 3,
+                           region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
                            static_cast<size_t>(part.width * 3)) == 0);
   return 0;
 }

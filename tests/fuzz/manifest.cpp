@@ -1,4 +1,5 @@
-// Manifests: as they are, and with a hash that fits, since a fuzzer cannot guess it. What is accepted is the one text of that manifest.
+// Manifests: as they are, and with a hash that fits, since a fuzzer cannot guess it. What is accepted is the one text
+// of that manifest.
 #include "checkpoint/manifest.h"
 
 #include "base/checksum.h"

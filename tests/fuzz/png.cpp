@@ -1,4 +1,5 @@
-// PNG: every kind decodes to an image of the announced size or is refused. Checksums are put right first, since a fuzzer cannot guess them.
+// PNG: every kind decodes to an image of the announced size or is refused. Checksums are put right first, since a
+// fuzzer cannot guess them.
 #include "data/image/png.h"
 #include "support.h"
 
@@ -12,10 +13,12 @@ using namespace trainopt;
 
 namespace {
 
-constexpr size_t kSignature = 8, kAroundChunk = 12;   // length and name before, checksum behind
+constexpr size_t kSignature = 8, kAroundChunk = 12;  // length and name before, checksum behind
 constexpr int64_t kMostPixels = 1 << 18;
 
-uint32_t number_at(const uint8_t* bytes) { return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3]; }
+uint32_t number_at(const uint8_t* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
+}
 
 /// Also finds the header, which libpng takes from behind other chunks too; nullopt if there is none.
 std::optional<ImageSize> repair_checksums(std::vector<uint8_t>& file) {
@@ -23,7 +26,8 @@ std::optional<ImageSize> repair_checksums(std::vector<uint8_t>& file) {
   for (size_t at = kSignature; at + kAroundChunk <= file.size();) {
     const size_t length = number_at(&file[at]);
     if (length > file.size() - at - kAroundChunk) break;
-    if (!announced && length >= 8 && std::memcmp(&file[at + 4], "IHDR", 4) == 0) announced = {number_at(&file[at + 12]), number_at(&file[at + 8])};
+    if (!announced && length >= 8 && std::memcmp(&file[at + 4], "IHDR", 4) == 0)
+      announced = {number_at(&file[at + 12]), number_at(&file[at + 8])};
     const auto sum = static_cast<uint32_t>(crc32(0, &file[at + 4], static_cast<uInt>(length + 4)));
     for (size_t i = 0; i < 4; ++i) file[at + 8 + length + i] = static_cast<uint8_t>(sum >> (24 - 8 * i));
     at += kAroundChunk + length;
@@ -40,7 +44,8 @@ bool is_within_limits(ImageSize size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint8_t> file(data, data + size);
   const std::optional<ImageSize> announced = repair_checksums(file);
-  if (announced && is_within_limits(*announced) && announced->height * announced->width > kMostPixels) return 0;   // slow
+  if (announced && is_within_limits(*announced) && announced->height * announced->width > kMostPixels)
+    return 0;  // slow
   ImageU8 image;
   try {
     decode_png(file, image);

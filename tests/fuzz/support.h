@@ -1,5 +1,6 @@
-// What the targets share. A reader may refuse its input with its own error and nothing else: any other exception, a failed check below, a
-// sanitizer's report and an allocation beyond the limits of scripts/fuzz end the target, and libFuzzer keeps the input.
+// What the targets share. A reader may refuse its input with its own error and nothing else: any other exception, a
+// failed check below, a sanitizer's report and an allocation beyond the limits of scripts/fuzz end the target, and
+// libFuzzer keeps the input.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,9 @@
 
 namespace trainopt {
 
-inline std::string_view as_text(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+inline std::string_view as_text(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
 
 /// The bytes as a file that never touches a disk.
 class MemoryFile {

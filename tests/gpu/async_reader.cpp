@@ -14,7 +14,8 @@ TEST_CASE("rows come late, but in order and never more than two behind") {
     PendingRecord record;
     record.set_position(step, step * 32, 32, 320);
     record.add(Metric::loss, at::full({}, static_cast<double>(step), gpu));
-    record.add(Metric::grad_norm, at::full({1}, 2.0 * static_cast<double>(step), at::TensorOptions().device(gpu).dtype(at::kBFloat16)));
+    record.add(Metric::grad_norm,
+               at::full({1}, 2.0 * static_cast<double>(step), at::TensorOptions().device(gpu).dtype(at::kBFloat16)));
     record.finish();
     reader.submit(std::move(record));
     CHECK(reader.in_flight() <= AsyncReader::kMostInFlight);

@@ -32,7 +32,7 @@ Recipe repeatable_mlp() {
 Left train_left(Recipe recipe, bool recorded) {
   recipe.optimizations.cuda_graph = recorded;
   const Plan plan = make_plan(recipe, detect_machine());
-  apply(plan.process);   // the workspace of cuBLAS
+  apply(plan.process);  // the workspace of cuBLAS
   return train_part(plan);
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("recorded micro-batches and short steps have the bits of eager ones") 
   Recipe recipe = repeatable();
   recipe.data.batch_size = 8;
   recipe.train.gradient_accumulation_steps = 3;
-  recipe.data.drop_last = false;   // steps of 24, 24 and 8 + 8 samples
+  recipe.data.drop_last = false;  // steps of 24, 24 and 8 + 8 samples
   recipe.optimizations.set_to_none = GENERATE(false, true);
   check_same_bits(recipe, 20 - 3 - 6 + 3);
 }
@@ -81,7 +81,7 @@ TEST_CASE("dropout draws anew in each replay, as in eager steps") {
   Recipe recipe = repeatable_mlp();
   recipe.scheduler = {};
   recipe.optimizer = SgdConfig{.lr = 0};
-  recipe.data.size = recipe.data.batch_size;   // the same batch in each step: only dropout differs
+  recipe.data.size = recipe.data.batch_size;  // the same batch in each step: only dropout differs
   recipe.data.shuffle = false;
   const Left recorded = train_left(recipe, true);
   CHECK(std::set<double>(recorded.losses.begin(), recorded.losses.end()).size() > 15);
@@ -114,7 +114,8 @@ TEST_CASE("a graph does its work when it is replayed, on what is there then") {
   CHECK_FALSE(drawn.equal(second));
   CHECK(result.equal(drawn * 2));
   generator.set_current_seed(7);
-  for (const at::Tensor& replayed : {first, second, drawn.clone()}) CHECK(at::empty_like(drawn).bernoulli_(0.5, generator).equal(replayed));
+  for (const at::Tensor& replayed : {first, second, drawn.clone()})
+    CHECK(at::empty_like(drawn).bernoulli_(0.5, generator).equal(replayed));
 
   const auto neighbour = make_graph(generator, graph.get());
   const auto fails = [&] {
@@ -122,7 +123,7 @@ TEST_CASE("a graph does its work when it is replayed, on what is there then") {
     throw std::runtime_error("on purpose");
   };
   CHECK_THROWS_WITH(neighbour->record(fails), "on purpose");
-  CHECK(sum.item<float>() == 4000);   // the stream is an ordinary one again
+  CHECK(sum.item<float>() == 4000);  // the stream is an ordinary one again
   work();
   CHECK(sum.item<float>() == 6000);
 }

@@ -14,7 +14,7 @@ TEST_CASE("facts of a GPU") {
   CHECK(facts.sm_major >= 7);
   CHECK(facts.memory_bytes > int64_t{1} << 30);
   CHECK(facts.multiprocessors > 0);
-  CHECK(facts.pci_bus_id.size() == 16);   // 00000000:1B:00.0
+  CHECK(facts.pci_bus_id.size() == 16);  // 00000000:1B:00.0
   CHECK(with_index(at::kCUDA).has_index());
 }
 

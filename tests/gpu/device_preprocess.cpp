@@ -51,7 +51,9 @@ TEST_CASE("the GPU scales and normalises to the host's bits") {
 
 TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations") {
   REQUIRE(cuda::finish_on_cuda() != nullptr);
-  test::check_finish([](const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) { return finish(images, placement); }, at::Device(at::kCUDA, 0));
+  test::check_finish([](const ImageFinish& finish, const at::Tensor& images,
+                        const at::Tensor& placement) { return finish(images, placement); },
+                     at::Device(at::kCUDA, 0));
 }
 
 TEST_CASE("the GPU resizes to the host's bits") {
@@ -70,7 +72,8 @@ TEST_CASE("a GPU finishes more than 2³¹ numbers") {
   const int64_t count = 15000, side = 224;
   const at::Tensor images = at::randint(0, 256, {2, side, side, 3}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const ImageFinish finish({}, {}, {{side, side}, at::kBFloat16}, at::Device(at::kCUDA, 0));
-  const at::Tensor placement = at::arange(count, at::TensorOptions(at::kCUDA).dtype(at::kInt)).remainder(2).view({1, count});
+  const at::Tensor placement =
+      at::arange(count, at::TensorOptions(at::kCUDA).dtype(at::kInt)).remainder(2).view({1, count});
   const at::Tensor all = finish(images, placement), two = finish(images, {});
   REQUIRE(all.numel() > int64_t{1} << 31);
   CHECK(all[0].equal(two[0]));
@@ -83,7 +86,9 @@ TEST_CASE("a data set on the GPU gives the host's batches") {
       DataConfig data;
       data.batch_size = 16;
       data.num_workers = 2;
-      if (random) data.transforms = {RandomCropConfig{32, 30, 4}, RandomHorizontalFlipConfig{}, NormalizeConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
+      if (random)
+        data.transforms = {RandomCropConfig{32, 30, 4}, RandomHorizontalFlipConfig{},
+                           NormalizeConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
       BatchesOptions options;
       options.memory_format = format;
       const auto host = inputs(data, options);

@@ -29,7 +29,9 @@ TEST_CASE("fused kernels let through what is not a number") { check_not_a_number
 
 TEST_CASE("the pool chooses the first of equals on a GPU") { check_pool_choices(on_gpu(), kGpu); }
 
-TEST_CASE("fused block operations and their gradients are those of libtorch") { check_block_operations(on_gpu(), kGpu); }
+TEST_CASE("fused block operations and their gradients are those of libtorch") {
+  check_block_operations(on_gpu(), kGpu);
+}
 
 TEST_CASE("fused block operations in 16 bits") { check_16_bits(on_gpu(), kGpu); }
 
@@ -45,7 +47,8 @@ TEST_CASE("the fused head and its gradients are those of libtorch") { check_head
 
 TEST_CASE("the fused loss of a target that is no class is NaN, and the same each time") {
   const at::Tensor logits = random_logits(64, 1001, at::kBFloat16, kGpu), target = random_targets(64, 1001, kGpu);
-  const CrossEntropy once = head_on_gpu().cross_entropy(logits, target, 0.1), again = head_on_gpu().cross_entropy(logits, target, 0.1);
+  const CrossEntropy once = head_on_gpu().cross_entropy(logits, target, 0.1),
+                     again = head_on_gpu().cross_entropy(logits, target, 0.1);
   CHECK(once.loss.equal(again.loss));
   CHECK(once.gradient.equal(again.gradient));
   target[3] = 1001;
@@ -69,26 +72,33 @@ TEST_CASE("fused sums are the same each time, and on the stream that is current"
 }
 
 TEST_CASE("elements are counted in 64 bits") {
-  constexpr int64_t kImages = 5, kSide = 2700;   // 2.3 · 10⁹ elements, 4.7 GB
+  constexpr int64_t kImages = 5, kSide = 2700;  // 2.3 · 10⁹ elements, 4.7 GB
   if (device_facts(kGpu).memory_bytes < int64_t{20} << 30) {
     WARN("this GPU has too little memory for more than 2³¹ elements");
     return;
   }
   {
-    constexpr int64_t kRows = 30001, kClasses = 100000;   // 3 · 10⁹ logits, 6 GB, and as many gradients
-    const at::Tensor logits = at::zeros({kRows, kClasses}, at::TensorOptions(kGpu).dtype(at::kBFloat16)), target = at::full({kRows}, kClasses - 1, at::TensorOptions(kGpu).dtype(at::kLong));
+    constexpr int64_t kRows = 30001, kClasses = 100000;  // 3 · 10⁹ logits, 6 GB, and as many gradients
+    const at::Tensor logits = at::zeros({kRows, kClasses}, at::TensorOptions(kGpu).dtype(at::kBFloat16)),
+                     target = at::full({kRows}, kClasses - 1, at::TensorOptions(kGpu).dtype(at::kLong));
     const CrossEntropy got = head_on_gpu().cross_entropy(logits, target, 0);
     CHECK(got.loss.item<double>() == Approx(std::log(1e5)).epsilon(1e-6));
-    check_near(got.gradient[kRows - 1].to(at::kFloat).slice(0, kClasses - 2), at::tensor({1e-5f, -1.0f}).to(kGpu), epsilon(at::kBFloat16));
+    check_near(got.gradient[kRows - 1].to(at::kFloat).slice(0, kClasses - 2), at::tensor({1e-5f, -1.0f}).to(kGpu),
+               epsilon(at::kBFloat16));
   }
-  at::Tensor x = at::zeros({kImages, kSide, kSide, 64}, at::TensorOptions(kGpu).dtype(at::kBFloat16)).permute({0, 3, 1, 2});
+  at::Tensor x =
+      at::zeros({kImages, kSide, kSide, 64}, at::TensorOptions(kGpu).dtype(at::kBFloat16)).permute({0, 3, 1, 2});
   x[kImages - 1].fill_(1);
   const ByChannel by(64, kGpu);
   const Moments moments = on_gpu().moments(x);
   CHECK(moments.mean.sub(1.0 / kImages).abs().max().item<double>() < 1e-6);
-  const auto last = [](const at::Tensor& tensor) { return tensor.slice(0, kImages - 1).slice(2, tensor.size(2) - 3).contiguous(at::MemoryFormat::ChannelsLast); };
-  check_near(last(on_gpu().apply(x, by.scale, by.shift, {}, true)), reference_kernels().apply(last(x), by.scale, by.shift, {}, true), 2 * epsilon(at::kBFloat16));
-  check_near(last(on_gpu().pool(x, by.scale, by.shift).values).slice(3, 0, 1), at::relu(by.scale + by.shift).to(at::kBFloat16).view({1, 64, 1, 1}).expand({1, 64, 3, 1}),
+  const auto last = [](const at::Tensor& tensor) {
+    return tensor.slice(0, kImages - 1).slice(2, tensor.size(2) - 3).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  check_near(last(on_gpu().apply(x, by.scale, by.shift, {}, true)),
+             reference_kernels().apply(last(x), by.scale, by.shift, {}, true), 2 * epsilon(at::kBFloat16));
+  check_near(last(on_gpu().pool(x, by.scale, by.shift).values).slice(3, 0, 1),
+             at::relu(by.scale + by.shift).to(at::kBFloat16).view({1, 64, 1, 1}).expand({1, 64, 3, 1}),
              2 * epsilon(at::kBFloat16));
 }
 
@@ -99,8 +109,10 @@ TEST_CASE("fused kernels train as plain ones do, and the receipt says so") {
   const auto plain = train(recipe).rows.losses();
   recipe.optimizations.fused_kernels = true;
   const Finished fused = train(recipe);
-  for (size_t step = 0; step < plain.size(); ++step) CHECK(fused.rows.losses()[step] == Approx(plain[step]).epsilon(1e-3));
-  const auto own = std::find_if(fused.receipts.begin(), fused.receipts.end(), [](const auto& receipt) { return receipt.name == "fused_kernels"; });
+  for (size_t step = 0; step < plain.size(); ++step)
+    CHECK(fused.rows.losses()[step] == Approx(plain[step]).epsilon(1e-3));
+  const auto own = std::find_if(fused.receipts.begin(), fused.receipts.end(),
+                                [](const auto& receipt) { return receipt.name == "fused_kernels"; });
   REQUIRE(own != fused.receipts.end());
   INFO(own->receipt.observed);
   CHECK(own->receipt.effective);

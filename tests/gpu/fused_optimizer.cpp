@@ -27,7 +27,9 @@ TEST_CASE("the measure of gradients on a GPU is that of the plain form") { check
 
 TEST_CASE("16-bit copies on a GPU have the bits of libtorch's cast") { check_copies(on_gpu(), kGpu); }
 
-TEST_CASE("updates on a GPU refuse gradients that lie otherwise than their parameters") { check_layouts(on_gpu(), kGpu); }
+TEST_CASE("updates on a GPU refuse gradients that lie otherwise than their parameters") {
+  check_layouts(on_gpu(), kGpu);
+}
 
 TEST_CASE("numbers of a parameter are counted in 64 bits") {
   constexpr int64_t kSize = (int64_t{1} << 31) + 5;
@@ -35,9 +37,11 @@ TEST_CASE("numbers of a parameter are counted in 64 bits") {
     WARN("this GPU has too little memory for two tensors of more than 2³¹ numbers");
     return;
   }
-  const at::Tensor parameter = at::zeros({kSize}, at::TensorOptions(kGpu).dtype(at::kFloat)), gradient = at::ones_like(parameter);
+  const at::Tensor parameter = at::zeros({kSize}, at::TensorOptions(kGpu).dtype(at::kFloat)),
+                   gradient = at::ones_like(parameter);
   CHECK(on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
-  on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}}, {.learning_rate = on(kGpu, 2), .factor = {}, .hold = {}, .clears = true});
+  on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}},
+               {.learning_rate = on(kGpu, 2), .factor = {}, .hold = {}, .clears = true});
   CHECK((parameter == -2).all().item<bool>());
   CHECK_FALSE(gradient.any().item<bool>());
 }

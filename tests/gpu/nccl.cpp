@@ -14,12 +14,15 @@ TEST_CASE("NCCL carries every collective, and what its stream waited for is seen
   const c10::Device gpu(at::kCUDA, 0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto data = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
-  data->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::NCCL, make_nccl(store, 0, 1, {.timeout_s = 60, .min_ctas = 1, .max_ctas = 4}));
+  data->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
+                   make_nccl(store, 0, 1, {.timeout_s = 60, .min_ctas = 1, .max_ctas = 4}));
   data->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
-  C10dCommunicator one({.rank = 0, .ranks = 1, .local_rank = 0, .local_ranks = 1}, data, make_gloo(c10::make_intrusive<c10d::PrefixStore>("host", store), 0, 1, "127.0.0.1", 60));
+  C10dCommunicator one({.rank = 0, .ranks = 1, .local_rank = 0, .local_ranks = 1}, data,
+                       make_gloo(c10::make_intrusive<c10d::PrefixStore>("host", store), 0, 1, "127.0.0.1", 60));
 
   const at::Tensor numbers = at::arange(1 << 16, at::TensorOptions(gpu).dtype(at::kFloat));
-  at::Tensor summed = numbers.clone(), part = at::empty_like(numbers), all = at::empty_like(numbers), sent = numbers.to(at::kBFloat16);
+  at::Tensor summed = numbers.clone(), part = at::empty_like(numbers), all = at::empty_like(numbers),
+             sent = numbers.to(at::kBFloat16);
   one.all_reduce(summed)->wait();
   one.reduce_scatter(part, numbers.clone())->wait();
   one.all_gather(all, numbers)->wait();

@@ -30,7 +30,8 @@ TEST_CASE("page-locked batches are copied beside the step") {
   CHECK(finished.seen.pinned_bytes_to_device > 0);
   CHECK(finished.seen.pinned_bytes_to_device == finished.seen.bytes_to_device);
   CHECK(finished.seen.copies_beside_step > 0);
-  CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(), [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
+  CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(),
+                    [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }
 
 TEST_CASE("without the switches nothing is page-locked and nothing is beside the step") {

@@ -13,7 +13,8 @@ inline Recipe small_recipe(const std::string& device) {
   recipe.model.stem = StemKind::cifar;
   recipe.data.size = 64;
   recipe.data.batch_size = 16;
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 16},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 10;
   return recipe;
 }

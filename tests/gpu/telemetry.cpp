@@ -20,7 +20,7 @@ TEST_CASE("NVML and GPM measure a GPU at work, or say why not") {
   for (const Metric metric : kGpuMetrics) {
     const std::string name(info(metric).name);
     INFO(name);
-    CHECK((values[metric].has_value() || reasons.contains(name)));   // a container may hide some of them
+    CHECK((values[metric].has_value() || reasons.contains(name)));  // a container may hide some of them
   }
   REQUIRE(values[Metric::gpu_memory_used_mib].has_value());
   CHECK(*values[Metric::gpu_memory_used_mib] > 1);

@@ -7,7 +7,8 @@ using namespace trainopt::test;
 
 TEST_CASE("ten steps in float32 have the losses of the CPU") {
   Recipe recipe = small_recipe("cpu");
-  recipe.optimizer = SgdConfig{.lr = 1e-4};   // batch-norm over so few samples makes last digits grow; slow steps keep them at 1e-5
+  recipe.optimizer =
+      SgdConfig{.lr = 1e-4};  // batch-norm over so few samples makes last digits grow; slow steps keep them at 1e-5
   const auto cpu = train(recipe).rows.losses();
   recipe.device = "cuda";
   const auto gpu = train(recipe).rows.losses();

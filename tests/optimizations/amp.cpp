@@ -46,22 +46,25 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
     return overflow.item<float>();
   };
   CHECK(step(3.0) == 0);
-  CHECK(weight.grad().equal(at::full_like(weight, 3.0)));                 // back at its own scale
+  CHECK(weight.grad().equal(at::full_like(weight, 3.0)));  // back at its own scale
   CHECK(part->loss_scale().item<float>() == 8);
   CHECK(step(std::numeric_limits<double>::infinity()) == 1);
-  CHECK(part->loss_scale().item<float>() == 8);                           // the one this step used
+  CHECK(part->loss_scale().item<float>() == 8);  // the one this step used
   CHECK(step(1.0) == 0);
-  CHECK(part->loss_scale().item<float>() == 4);                           // halved
+  CHECK(part->loss_scale().item<float>() == 4);  // halved
   CHECK(step(1.0) == 0);
   CHECK(step(1.0) == 0);
-  CHECK(part->loss_scale().item<float>() == 8);                           // doubled after two good steps
+  CHECK(part->loss_scale().item<float>() == 8);  // doubled after two good steps
 }
 
 TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's give, and their gradients") {
   at::manual_seed(6);
   for (const auto type : {at::kBFloat16, at::kHalf})
-    for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1}, {.in = 5, .out = 7, .kernel = 1}, {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3}}) {
-      const at::Tensor x = at::randn({2, shape.in, 11, 9}).requires_grad_(), w = at::randn({shape.out, shape.in, shape.kernel, shape.kernel}).requires_grad_();
+    for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1},
+                              {.in = 5, .out = 7, .kernel = 1},
+                              {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3}}) {
+      const at::Tensor x = at::randn({2, shape.in, 11, 9}).requires_grad_(),
+                       w = at::randn({shape.out, shape.in, shape.kernel, shape.kernel}).requires_grad_();
       const auto with = [&](const auto& convolve) {
         const AutocastGuard autocast(at::kCPU, type);
         const at::Tensor y = convolve();
@@ -70,11 +73,13 @@ TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's 
         return std::vector<at::Tensor>{y, gradients[0], gradients[1]};
       };
       const auto kernel = amp::make_float32_convolutions(nullptr);
-      const auto ours = with([&] { return kernel->forward(shape, x, w); }), theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
+      const auto ours = with([&] { return kernel->forward(shape, x, w); }),
+                 theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
       for (size_t i = 0; i < ours.size(); ++i) {
         CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
         const at::Tensor wanted = theirs[i].to(at::kFloat);
-        CHECK((ours[i].to(at::kFloat) - wanted).norm().item<double>() < 1e-2 * wanted.norm().item<double>());   // some roundings to bfloat16
+        CHECK((ours[i].to(at::kFloat) - wanted).norm().item<double>() <
+              1e-2 * wanted.norm().item<double>());  // some roundings to bfloat16
       }
     }
 }

@@ -1,4 +1,5 @@
-// A run whose steps are recorded and replayed against the run that executes each: the same bits, whatever the host decides between the steps.
+// A run whose steps are recorded and replayed against the run that executes each: the same bits, whatever the host
+// decides between the steps.
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/fused_optimizer/update_kernels.h"
@@ -26,7 +27,8 @@ Recipe small_recipe() {
   recipe.model = {.name = ModelKind::mlp, .hidden = {12}, .dropout = 0.2};
   recipe.data.size = 48;
   recipe.data.batch_size = 8;
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, RandomHorizontalFlipConfig{}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, RandomHorizontalFlipConfig{},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.optimizer = SgdConfig{.lr = 0.05};
   recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4};
   recipe.optimizations.fused_optimizer = true;
@@ -39,11 +41,13 @@ Plan eager_plan(const Recipe& recipe) { return make_plan(recipe, kMachine); }
 /// The CPU's updates: launches, as a recording of a GPU's has them.
 class UpdatesOnTape : public fused_optimizer::UpdateKernels {
  public:
-  int64_t sgd(const fused_optimizer::SgdRule& rule, const fused_optimizer::Tensors& tensors, const fused_optimizer::Settings& settings) const override {
+  int64_t sgd(const fused_optimizer::SgdRule& rule, const fused_optimizer::Tensors& tensors,
+              const fused_optimizer::Settings& settings) const override {
     on_tape([=] { fused_optimizer::cpu_kernels().sgd(rule, tensors, settings); });
     return 1;
   }
-  int64_t adam(const fused_optimizer::AdamRule& rule, const at::Tensor& updates, const fused_optimizer::Tensors& tensors, const fused_optimizer::Settings& settings) const override {
+  int64_t adam(const fused_optimizer::AdamRule& rule, const at::Tensor& updates,
+               const fused_optimizer::Tensors& tensors, const fused_optimizer::Settings& settings) const override {
     on_tape([=] { fused_optimizer::cpu_kernels().adam(rule, updates, tensors, settings); });
     return 1;
   }
@@ -61,19 +65,23 @@ class UpdatesOnTape : public fused_optimizer::UpdateKernels {
 /// What the switch does on a GPU, on a tape.
 using GraphsFor = std::function<MakeGraph(const BuildContext&)>;
 
-Plan recorded_plan(const Recipe& recipe, const GraphsFor& graphs = [](const BuildContext&) { return make_tape_graph; }) {
+Plan recorded_plan(
+    const Recipe& recipe, const GraphsFor& graphs = [](const BuildContext&) { return make_tape_graph; }) {
   Plan plan = eager_plan(recipe);
   if (recipe.optimizations.fused_optimizer)
-    plan.optimizer.wrap("cuda_graph", "whose launches are on a tape", [](const BuildContext& context, std::unique_ptr<Optimizer>) {
-      static const UpdatesOnTape kernels;
-      return fused_optimizer::make_fused_optimizer(kernels, context);
-    });
-  plan.runner.fill("cuda_graph", "recorded on a tape", [graphs](const BuildContext& context) { return std::make_unique<cuda_graph::GraphRunner>(context, graphs(context)); });
+    plan.optimizer.wrap("cuda_graph", "whose launches are on a tape",
+                        [](const BuildContext& context, std::unique_ptr<Optimizer>) {
+                          static const UpdatesOnTape kernels;
+                          return fused_optimizer::make_fused_optimizer(kernels, context);
+                        });
+  plan.runner.fill("cuda_graph", "recorded on a tape", [graphs](const BuildContext& context) {
+    return std::make_unique<cuda_graph::GraphRunner>(context, graphs(context));
+  });
   return plan;
 }
 
 struct Result {
-  std::vector<std::vector<std::optional<double>>> numbers;   ///< of each step told, also of those that were taken back
+  std::vector<std::vector<std::optional<double>>> numbers;  ///< of each step told, also of those that were taken back
   NamedTensors state;
   RunOutcome outcome;
 };
@@ -85,7 +93,8 @@ Result train(Plan plan, const std::string& faults = "", const std::filesystem::p
   trainer.run();
   Result result{.numbers = {}, .state = {}, .outcome = trainer.outcome()};
   for (const StepRecord& row : rows.rows)
-    result.numbers.push_back({row[Metric::step], row[Metric::loss], row[Metric::grad_norm], row[Metric::loss_scale], row[Metric::nonfinite], row[Metric::learning_rate]});
+    result.numbers.push_back({row[Metric::step], row[Metric::loss], row[Metric::grad_norm], row[Metric::loss_scale],
+                              row[Metric::nonfinite], row[Metric::learning_rate]});
   ArchiveWriter archive;
   trainer.save(archive);
   for (const auto& [name, tensor] : archive.tensors()) result.state.emplace_back(name, tensor.detach().clone());
@@ -112,34 +121,50 @@ const std::vector<Case> kCases = {
     {"sgd", [](Recipe&) {}},
     {"sgd without momentum", [](Recipe& r) { r.optimizer = SgdConfig{.lr = 0.05, .momentum = 0}; }},
     {"adam", [](Recipe& r) { r.optimizer = AdamConfig{.lr = 0.01}; }},
-    {"adamw, gradients dropped", [](Recipe& r) {
+    {"adamw, gradients dropped",
+     [](Recipe& r) {
        AdamWConfig adamw;
        adamw.weight_decay = 0.1;
        r.optimizer = adamw, r.optimizations.set_to_none = true;
      }},
     {"gradients dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }},
-    {"three micro-batches", [](Recipe& r) { r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3; }},
-    {"three micro-batches, gradients dropped", [](Recipe& r) {
-       r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3, r.optimizations.set_to_none = true;
+    {"three micro-batches",
+     [](Recipe& r) { r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3; }},
+    {"three micro-batches, gradients dropped",
+     [](Recipe& r) {
+       r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3,
+       r.optimizations.set_to_none = true;
      }},
     // Steps of 8, 8, 6: the short one is another kind, of which the fourth is replayed.
     {"short steps", [](Recipe& r) { r.data.drop_last = false, r.data.size = 22; }, (8 - kEager) + (4 - kEager)},
     // Of 4 + 4 and 4 + 2.
-    {"short micro-batches", [](Recipe& r) {
-       r.data.drop_last = false, r.data.size = 14, r.data.batch_size = 4, r.train.gradient_accumulation_steps = 2, r.optimizations.set_to_none = true;
-     }, (6 - kEager) + (6 - kEager)},
+    {"short micro-batches",
+     [](Recipe& r) {
+       r.data.drop_last = false, r.data.size = 14, r.data.batch_size = 4, r.train.gradient_accumulation_steps = 2,
+       r.optimizations.set_to_none = true;
+     },
+     (6 - kEager) + (6 - kEager)},
     {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.1; }},
-    {"clipping, short steps", [](Recipe& r) { r.train.max_grad_norm = 0.1, r.data.drop_last = false, r.data.size = 22; }, (8 - kEager) + (4 - kEager)},
-    {"a loss scale that overflows", [](Recipe& r) {
+    {"clipping, short steps",
+     [](Recipe& r) { r.train.max_grad_norm = 0.1, r.data.drop_last = false, r.data.size = 22; },
+     (8 - kEager) + (4 - kEager)},
+    {"a loss scale that overflows",
+     [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
        r.optimizer = AdamConfig{.lr = 0.01};
      }},
     {"bfloat16", [](Recipe& r) { r.optimizations.amp.on = true; }},
-    {"a loss that is not finite, left out", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }, kSteps - kEager, "nan@7"},
-    {"a gradient that is not finite, left out", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip, r.optimizations.set_to_none = true; }, kSteps - kEager,
+    {"a loss that is not finite, left out", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; },
+     kSteps - kEager, "nan@7"},
+    {"a gradient that is not finite, left out",
+     [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip, r.optimizations.set_to_none = true; }, kSteps - kEager,
      "gradient@7"},
     // The scale takes care of it.
-    {"a gradient that overflows", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, kSteps - kEager, "gradient@8"},
+    {"a gradient that overflows",
+     [](Recipe& r) {
+       r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
+     },
+     kSteps - kEager, "gradient@8"},
     // Recorded in halves.
     {"memory that runs out", [](Recipe& r) { r.optimizations.set_to_none = true; }, 11 - kEager, "oom@2"},
     {"memory that runs out, gradients kept", [](Recipe&) {}, 11 - kEager, "oom@2"},
@@ -210,7 +235,8 @@ TEST_CASE("a tape asks the tensors again, never the host") {
   graph->replay();
   CHECK(sum.item<float>() == 18);
   CHECK(doubled.equal(at::full({3}, 10.0f)));
-  CHECK_THROWS_WITH(make_tape_graph(at::Generator(), nullptr)->record([&] { (void)sum.item<float>(); }), ContainsSubstring("the host reads"));
+  CHECK_THROWS_WITH(make_tape_graph(at::Generator(), nullptr)->record([&] { (void)sum.item<float>(); }),
+                    ContainsSubstring("the host reads"));
 }
 
 TEST_CASE("a recorded step for which memory runs out runs again whole, and none is recorded from there on") {
@@ -225,11 +251,13 @@ TEST_CASE("a recorded step for which memory runs out runs again whole, and none 
 
 TEST_CASE("where memory runs out while a half is recorded the step goes on without") {
   struct Full : Graph {
-    Full(std::unique_ptr<Graph> tape, const ParameterStore& store, bool is_full) : inner(std::move(tape)), parameters(store), full(is_full) {}
+    Full(std::unique_ptr<Graph> tape, const ParameterStore& store, bool is_full)
+        : inner(std::move(tape)), parameters(store), full(is_full) {}
     void record(const std::function<void()>& work) override {
       if (!full) return inner->record(work);
       // What a recording that breaks off leaves: gradients nobody has computed.
-      for (const auto& [name, parameter] : parameters.parameters()) parameter.mutable_grad() = at::full_like(parameter, std::numeric_limits<double>::quiet_NaN());
+      for (const auto& [name, parameter] : parameters.parameters())
+        parameter.mutable_grad() = at::full_like(parameter, std::numeric_limits<double>::quiet_NaN());
       // And what the host was told to do to them.
       at::Tensor not_finite = at::zeros({});
       parameters.passes()->scale(parameters.present_gradients(), at::full({}, 0.5f), not_finite);
@@ -243,8 +271,9 @@ TEST_CASE("where memory runs out while a half is recorded the step goes on witho
   Recipe recipe = small_recipe();
   recipe.optimizations.set_to_none = GENERATE(false, true);
   recipe.data.drop_last = false;
-  recipe.data.size = 22;   // steps of 8, 8, 6
-  const auto [failing, replayed] = GENERATE(std::pair(1, 0), std::pair(2, 0), std::pair(3, 5));   // the third recording is of the short step: the twelfth
+  recipe.data.size = 22;  // steps of 8, 8, 6
+  const auto [failing, replayed] = GENERATE(std::pair(1, 0), std::pair(2, 0),
+                                            std::pair(3, 5));  // the third recording is of the short step: the twelfth
   INFO("recording " << failing);
   int recordings = 0;
   Plan plan = recorded_plan(recipe, [&, failing = failing](const BuildContext& context) {
@@ -273,7 +302,7 @@ TEST_CASE("when memory runs out no recording stays") {
   recipe.train.max_steps = 7;
   Plan plan = recorded_plan(recipe, [&alive](const BuildContext&) {
     return [&alive](const at::Generator& generator, const Graph* neighbour) {
-      CHECK((neighbour != nullptr) == (alive > 0));   // all of a run share memory
+      CHECK((neighbour != nullptr) == (alive > 0));  // all of a run share memory
       return std::make_unique<Counted>(make_tape_graph(generator, nullptr), alive);
     };
   });
@@ -288,7 +317,8 @@ TEST_CASE("when memory runs out no recording stays") {
 TEST_CASE("an evaluation for which recordings leave no memory runs again without them") {
   struct FullOnce : Rows {
     void at(const char* stage, int64_t) override {
-      if (std::string_view(stage) == "evaluating" && full && !std::exchange(was_full, true)) C10_THROW_ERROR(OutOfMemoryError, "tried to allocate a lot. ");
+      if (std::string_view(stage) == "evaluating" && full && !std::exchange(was_full, true))
+        C10_THROW_ERROR(OutOfMemoryError, "tried to allocate a lot. ");
     }
     bool full = true, was_full = false;
   };
@@ -302,9 +332,10 @@ TEST_CASE("an evaluation for which recordings leave no memory runs again without
   };
   FullOnce recorded, eager;
   eager.full = false;
-  const RunOutcome again = trained(recorded_plan(small_recipe()), recorded), once = trained(eager_plan(small_recipe()), eager);
+  const RunOutcome again = trained(recorded_plan(small_recipe()), recorded),
+                   once = trained(eager_plan(small_recipe()), eager);
   CHECK(recorded.was_full);
-  CHECK(again.observations.replayed_steps == kSteps - 2 * kEager);   // three more eager ones after step 6
+  CHECK(again.observations.replayed_steps == kSteps - 2 * kEager);  // three more eager ones after step 6
   CHECK(again.evaluation->loss == once.evaluation->loss);
   FullOnce nothing_to_give_up;
   CHECK_THROWS(trained(eager_plan(small_recipe()), nothing_to_give_up));
@@ -314,7 +345,8 @@ TEST_CASE("what is dumped is gathered by a step that runs") {
   const TemporaryFolder folder;
   Recipe recipe = small_recipe();
   recipe.logging.dump = {.steps = {2, 8}, .what = {DumpKind::outputs, DumpKind::gradients}};
-  const Result eager = train(eager_plan(recipe), "", folder / "eager"), recorded = train(recorded_plan(recipe), "", folder / "recorded");
+  const Result eager = train(eager_plan(recipe), "", folder / "eager"),
+               recorded = train(recorded_plan(recipe), "", folder / "recorded");
   for (const char* step : {"dump/step-00000002.safetensors", "dump/step-00000008.safetensors"})
     CHECK(first_difference(load_tensors(folder / "recorded" / step), load_tensors(folder / "eager" / step)) == "");
   CHECK(recorded.outcome.observations.replayed_steps == kSteps - kEager - 1);
@@ -334,19 +366,26 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
   CHECK(seen.eager_step_ms > 0);
   CHECK(seen.replayed_step_ms > 0);
 
-  if (fused_optimizer::cuda_kernels() == nullptr) return;   // it could not be planned for a GPU
+  if (fused_optimizer::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
   recipe.optimizations.cuda_graph = true;
   recipe.device = "cuda";
   const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40")).switches.back();
   REQUIRE(planned.name == "cuda_graph");
   REQUIRE(planned.outcome.has_effect);
   const auto receipt = [&](Observations of) { return planned.outcome.receipt(of); };
-  CHECK(receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 1.5}).observed ==
-        "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, 1.50 ms replayed)");
-  CHECK_THAT(receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 6}).observed, ContainsSubstring("does not pay"));
+  CHECK(
+      receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 1.5})
+          .observed ==
+      "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, 1.50 "
+      "ms replayed)");
+  CHECK_THAT(
+      receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 6})
+          .observed,
+      ContainsSubstring("does not pay"));
   CHECK_FALSE(receipt({.eager_steps = 3}).effective);
   CHECK_THAT(receipt({.eager_steps = 12, .recording_ended = true}).reason, ContainsSubstring("memory ran out"));
-  CHECK_THAT(receipt({.eager_steps = 3, .replayed_steps = 9, .recording_ended = true}).observed, ContainsSubstring("until memory ran out"));
+  CHECK_THAT(receipt({.eager_steps = 3, .replayed_steps = 9, .recording_ended = true}).observed,
+             ContainsSubstring("until memory ran out"));
 }
 
 TEST_CASE("where steps cannot be recorded the plan says why") {

@@ -1,4 +1,5 @@
-// Fused kernels of the CPU against the plain form of each pass, and against libtorch's own operations and their gradients.
+// Fused kernels of the CPU against the plain form of each pass, and against libtorch's own operations and their
+// gradients.
 #include "support/head_kernel_checks.h"
 
 #include <ATen/Parallel.h>
@@ -10,7 +11,9 @@ TEST_CASE("every pass gives what its plain form gives, in every type and shape")
   for (const NormKernels* width : all_cpu_kernels()) check_every_pass(*width, at::kCPU);
 }
 
-TEST_CASE("values that are large beside their differences keep their variance") { check_large_values(cpu_kernels(), at::kCPU); }
+TEST_CASE("values that are large beside their differences keep their variance") {
+  check_large_values(cpu_kernels(), at::kCPU);
+}
 
 TEST_CASE("what is not a number stays visible") {
   for (const NormKernels* width : all_cpu_kernels()) check_not_a_number(*width, at::kCPU);
@@ -36,16 +39,22 @@ TEST_CASE("block operations and their gradients are those of libtorch") {
   check_block_operations(reference_kernels(), at::kCPU);
 }
 
-TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") { check_16_bits(cpu_kernels(), at::kCPU); }
+TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") {
+  check_16_bits(cpu_kernels(), at::kCPU);
+}
 
 TEST_CASE("gradients of the formulas are those of finite differences, in float64") {
-  // The formulas of the reference, without its roundings: y = weight · (x − mean) / √(variance + ε) + bias, through ReLU.
+  // The formulas of the reference, without its roundings: y = weight · (x − mean) / √(variance + ε) + bias, through
+  // ReLU.
   at::manual_seed(7);
-  const at::Tensor x = at::randn({2, 3, 3, 3}, at::kDouble), weight = at::randn({3}, at::kDouble), bias = at::randn({3}, at::kDouble), seed = at::randn({2, 3, 3, 3}, at::kDouble);
+  const at::Tensor x = at::randn({2, 3, 3, 3}, at::kDouble), weight = at::randn({3}, at::kDouble),
+                   bias = at::randn({3}, at::kDouble), seed = at::randn({2, 3, 3, 3}, at::kDouble);
   const auto view = [](const at::Tensor& by_channel) { return by_channel.view({1, 3, 1, 1}); };
   const auto loss = [&](const at::Tensor& at_x) {
     const auto [variance, mean] = at::var_mean(at_x, {0, 2, 3}, 0);
-    return (((at_x - view(mean)) * view(weight / (variance + 1e-5).sqrt()) + view(bias)).relu() * seed).sum().item<double>();
+    return (((at_x - view(mean)) * view(weight / (variance + 1e-5).sqrt()) + view(bias)).relu() * seed)
+        .sum()
+        .item<double>();
   };
   const auto [variance, mean] = at::var_mean(x, {0, 2, 3}, 0);
   const at::Tensor inverse = (variance + 1e-5).rsqrt(), scale = weight * inverse, shift = bias - mean * scale;
@@ -57,7 +66,8 @@ TEST_CASE("gradients of the formulas are those of finite differences, in float64
     at::Tensor above = x.clone(), below = x.clone();
     above.view(-1)[at] += 1e-6;
     below.view(-1)[at] -= 1e-6;
-    CHECK(gradient.view(-1)[at].item<double>() == Approx((loss(above) - loss(below)) / 2e-6).epsilon(1e-5).margin(1e-7));
+    CHECK(gradient.view(-1)[at].item<double>() ==
+          Approx((loss(above) - loss(below)) / 2e-6).epsilon(1e-5).margin(1e-7));
   }
 }
 
@@ -87,15 +97,19 @@ TEST_CASE("exponentials are within 3e-7 of their value, from the largest to thos
   // Two classes: the first's probability is e^−d ÷ (1 + e^−d), its gradient the same.
   constexpr int64_t kRows = 20001;
   for (const HeadKernels* width : all_cpu_head_kernels()) {
-    const at::Tensor below = -at::linspace(0, 86, kRows, at::kFloat), logits = at::stack({below, at::zeros({kRows})}, 1);
-    const at::Tensor gradient = width->cross_entropy(logits, at::ones({kRows}, at::kLong), 0).gradient.select(1, 0).to(at::kDouble), e = below.to(at::kDouble).exp();
+    const at::Tensor below = -at::linspace(0, 86, kRows, at::kFloat),
+                     logits = at::stack({below, at::zeros({kRows})}, 1);
+    const at::Tensor
+        gradient = width->cross_entropy(logits, at::ones({kRows}, at::kLong), 0).gradient.select(1, 0).to(at::kDouble),
+        e = below.to(at::kDouble).exp();
     CHECK((gradient * (1 + e) / e - 1).abs().max().item<double>() < 3e-7);
   }
 }
 
 TEST_CASE("no result of the head or the loss depends on the number of threads") {
   at::manual_seed(25);
-  const at::Tensor x = random({9, 70, 19, 23}, at::kFloat), logits = random_logits(129, 1001, at::kHalf, at::kCPU), target = random_targets(129, 1001, at::kCPU);
+  const at::Tensor x = random({9, 70, 19, 23}, at::kFloat), logits = random_logits(129, 1001, at::kHalf, at::kCPU),
+                   target = random_targets(129, 1001, at::kCPU);
   const auto all = [&] {
     CrossEntropy loss = cpu_head_kernels().cross_entropy(logits, target, 0.1);
     cpu_head_kernels().finish_gradient(loss.gradient, at::full({}, 3, at::kFloat));
@@ -130,7 +144,8 @@ TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and
   const auto got = gradients(fused, target), wanted = gradients(plain, target);
   CHECK(got[1].equal(wanted[1]));
   for (size_t i = 0; i < got.size(); ++i) check_near(got[i], wanted[i], 1e-6);
-  CHECK(fused.evaluation_loss(model, input, target, {}).loss.equal(plain.evaluation_loss(model, input, target, {}).loss));
+  CHECK(
+      fused.evaluation_loss(model, input, target, {}).loss.equal(plain.evaluation_loss(model, input, target, {}).loss));
   // What is no class is refused in the same words, and nothing is read there.
   for (const int64_t none : {7, -1}) {
     const at::Tensor wrong = target.clone();
@@ -142,7 +157,8 @@ TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and
 }
 
 TEST_CASE("the loss's gradient is finished in place, and so only once") {
-  const at::Tensor logits = at::randn({4, 5}).requires_grad_(), loss = fused_cross_entropy(logits, at::zeros({4}, at::kLong), 0, cpu_head_kernels());
+  const at::Tensor logits = at::randn({4, 5}).requires_grad_(),
+                   loss = fused_cross_entropy(logits, at::zeros({4}, at::kLong), 0, cpu_head_kernels());
   loss.backward({}, /*retain_graph=*/true);
   const at::Tensor once = logits.grad().clone();
   CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("modified by an inplace operation"));

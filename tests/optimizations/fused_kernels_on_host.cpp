@@ -33,15 +33,21 @@ const HeadKernels& head_on_host() {
 
 }  // namespace
 
-TEST_CASE("a GPU's passes give what their plain forms give, in every type and shape") { check_every_pass(on_host(), at::kCPU); }
+TEST_CASE("a GPU's passes give what their plain forms give, in every type and shape") {
+  check_every_pass(on_host(), at::kCPU);
+}
 
-TEST_CASE("on a GPU values that are large beside their differences keep their variance") { check_large_values(on_host(), at::kCPU); }
+TEST_CASE("on a GPU values that are large beside their differences keep their variance") {
+  check_large_values(on_host(), at::kCPU);
+}
 
 TEST_CASE("on a GPU what is not a number stays visible") { check_not_a_number(on_host(), at::kCPU); }
 
 TEST_CASE("on a GPU the pool chooses the first of equals") { check_pool_choices(on_host(), at::kCPU); }
 
-TEST_CASE("on a GPU block operations and their gradients are those of libtorch") { check_block_operations(on_host(), at::kCPU); }
+TEST_CASE("on a GPU block operations and their gradients are those of libtorch") {
+  check_block_operations(on_host(), at::kCPU);
+}
 
 TEST_CASE("on a GPU 16-bit outputs are within one rounding of float32's") { check_16_bits(on_host(), at::kCPU); }
 
@@ -65,7 +71,8 @@ TEST_CASE("blocks go on to further rows, and no result depends on the order of t
   const auto all = [&] {
     const Moments moments = on_host().moments(x);
     const GradientSums sums = on_host().sums_through_relu(gradient, x, by.mean, by.scale, by.shift);
-    return std::vector<at::Tensor>{moments.mean, moments.variance, sums.gradient, sums.product, on_host().apply(x, by.scale, by.shift, gradient, true)};
+    return std::vector<at::Tensor>{moments.mean, moments.variance, sums.gradient, sums.product,
+                                   on_host().apply(x, by.scale, by.shift, gradient, true)};
   };
   const auto forwards = all();
   grid_on_host.backwards = true;
@@ -76,20 +83,27 @@ TEST_CASE("blocks go on to further rows, and no result depends on the order of t
   check_near(forwards[4], reference_kernels().apply(x, by.scale, by.shift, gradient, true), 2 * epsilon(at::kBFloat16));
 }
 
-TEST_CASE("on a GPU means over pixels and their gradients are those of their plain forms") { check_means(head_on_host(), at::kCPU); }
+TEST_CASE("on a GPU means over pixels and their gradients are those of their plain forms") {
+  check_means(head_on_host(), at::kCPU);
+}
 
-TEST_CASE("on a GPU the loss and its gradient are those of their plain forms") { check_losses(head_on_host(), at::kCPU); }
+TEST_CASE("on a GPU the loss and its gradient are those of their plain forms") {
+  check_losses(head_on_host(), at::kCPU);
+}
 
 TEST_CASE("on a GPU the loss's gradient is that of float64") { check_loss_gradients(head_on_host(), at::kCPU); }
 
 TEST_CASE("on a GPU extreme logits give what libtorch gives") { check_extreme_logits(head_on_host(), at::kCPU); }
 
-TEST_CASE("on a GPU the head and its gradients are those of libtorch") { check_head(head_on_host(), on_host(), at::kCPU); }
+TEST_CASE("on a GPU the head and its gradients are those of libtorch") {
+  check_head(head_on_host(), on_host(), at::kCPU);
+}
 
 TEST_CASE("on a GPU a target that is no class makes its row NaN and no other") {
   at::manual_seed(11);
   for (const int64_t classes : {10, 1000}) {
-    const at::Tensor logits = random_logits(4, classes, at::kFloat, at::kCPU), target = at::tensor({0, -1, 3, 1}, at::kLong);
+    const at::Tensor logits = random_logits(4, classes, at::kFloat, at::kCPU),
+                     target = at::tensor({0, -1, 3, 1}, at::kLong);
     target[3] = classes;
     const CrossEntropy got = head_on_host().cross_entropy(logits, target, 0.1);
     CHECK(got.loss.isnan().item<bool>());
@@ -100,7 +114,8 @@ TEST_CASE("on a GPU a target that is no class makes its row NaN and no other") {
 
 TEST_CASE("no result of the head or the loss depends on the order of threads") {
   at::manual_seed(12);
-  const at::Tensor x = random({5, 130, 9, 11}, at::kBFloat16), logits = random_logits(37, 1001, at::kFloat, at::kCPU), target = random_targets(37, 1001, at::kCPU);
+  const at::Tensor x = random({5, 130, 9, 11}, at::kBFloat16), logits = random_logits(37, 1001, at::kFloat, at::kCPU),
+                   target = random_targets(37, 1001, at::kCPU);
   const auto all = [&] {
     CrossEntropy loss = head_on_host().cross_entropy(logits, target, 0.1);
     const at::Tensor kept = loss.gradient.clone(), mean = head_on_host().mean(x);
@@ -151,7 +166,12 @@ TEST_CASE("the host's grid finds kernels that a GPU would not forgive") {
   CHECK_THROWS_AS(grid_on_host.run(1, 2048, [] {}), BrokenKernel);
   CHECK_THROWS_AS(grid_on_host.run(0, 32, [] {}), BrokenKernel);
   const std::array<float, 8> floats{};
-  CHECK_THROWS_AS(grid_on_host.run(1, 32, [&] { passes::read<passes::Pack<float, 4>>(floats.data() + (reinterpret_cast<uintptr_t>(floats.data()) % 16 == 0)); }), BrokenKernel);
+  CHECK_THROWS_AS(grid_on_host.run(1, 32,
+                                   [&] {
+                                     passes::read<passes::Pack<float, 4>>(
+                                         floats.data() + (reinterpret_cast<uintptr_t>(floats.data()) % 16 == 0));
+                                   }),
+                  BrokenKernel);
   // Each thread of each block runs once; behind a barrier all have written.
   std::multiset<unsigned> seen;
   bool all_wrote = true;

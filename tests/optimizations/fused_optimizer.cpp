@@ -1,4 +1,5 @@
-// The fused updates against their obvious twins: the kernels' plain form, the loop over parameters, and passes over gradients that are done at once.
+// The fused updates against their obvious twins: the kernels' plain form, the loop over parameters, and passes over
+// gradients that are done at once.
 #include "optimizations/fused_optimizer/deferred_passes.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
@@ -31,7 +32,8 @@ Recipe small_recipe() {
   recipe.model = {.name = ModelKind::mlp, .hidden = {16}, .dropout = 0.25};
   recipe.data.size = 96;
   recipe.data.batch_size = 8;
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 8},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 10;
   recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
   recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 3};
@@ -45,14 +47,16 @@ struct Result {
   Observations seen;
   std::optional<EvaluationResult> evaluation;
 };
-Result train(const Recipe& recipe, const std::function<void(Plan&)>& change = [](Plan&) {}) {
+Result train(
+    const Recipe& recipe, const std::function<void(Plan&)>& change = [](Plan&) {}) {
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
   change(plan);
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   Result result{rows.rows, {}, {}, trainer.outcome().observations, trainer.outcome().evaluation};
-  for (const auto& [name, tensor] : trainer.model().parameters()) result.weights.emplace_back(name, tensor.detach().clone());
+  for (const auto& [name, tensor] : trainer.model().parameters())
+    result.weights.emplace_back(name, tensor.detach().clone());
   for (const auto& entry : receipts(plan.switches, result.seen))
     if (entry.name == "fused_optimizer") {
       CHECK(entry.receipt.effective);
@@ -65,7 +69,9 @@ Result train(const Recipe& recipe, const std::function<void(Plan&)>& change = []
 
 TEST_CASE("updates are those of the plain form, whatever rides along") { check_every_rule(cpu_kernels(), at::kCPU); }
 
-TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") { check_many_tensors(cpu_kernels(), at::kCPU); }
+TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") {
+  check_many_tensors(cpu_kernels(), at::kCPU);
+}
 
 TEST_CASE("updates with gradients that are hardly numbers") { check_odd_gradients(cpu_kernels(), at::kCPU); }
 
@@ -73,7 +79,9 @@ TEST_CASE("the measure of gradients is that of the plain form") { check_measures
 
 TEST_CASE("16-bit copies have the bits of libtorch's cast") { check_copies(cpu_kernels(), at::kCPU); }
 
-TEST_CASE("updates refuse gradients that lie otherwise than their parameters") { check_layouts(cpu_kernels(), at::kCPU); }
+TEST_CASE("updates refuse gradients that lie otherwise than their parameters") {
+  check_layouts(cpu_kernels(), at::kCPU);
+}
 
 TEST_CASE("updates and measures do not depend on the number of threads") {
   const int threads = at::get_num_threads();
@@ -81,10 +89,12 @@ TEST_CASE("updates and measures do not depend on the number of threads") {
     at::set_num_threads(count);
     UnderRule trained(rule, {300000, 7, 70001}, false, at::kCPU);
     at::manual_seed(1);
-    for (auto* placed : {&trained.parameters, &trained.gradients}) placed->set([](int64_t numbers) { return at::randn({numbers}); });
+    for (auto* placed : {&trained.parameters, &trained.gradients})
+      placed->set([](int64_t numbers) { return at::randn({numbers}); });
     auto all = trained.parameters.tensors;
     all.push_back(cpu_kernels().measure(trained.gradients.tensors, trained.updates).square_sum);
-    rule.step(cpu_kernels(), trained.updates, trained.all(), {.learning_rate = on(at::kCPU, 0.1f), .factor = {}, .hold = {}, .clears = true});
+    rule.step(cpu_kernels(), trained.updates, trained.all(),
+              {.learning_rate = on(at::kCPU, 0.1f), .factor = {}, .hold = {}, .clears = true});
     return all;
   };
   for (const RuleCase& rule : kRules) {
@@ -99,8 +109,10 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
   adamw.weight_decay = 0.1;
   AdamConfig adam;
   adam.weight_decay = 0.1;
-  const auto config = GENERATE_COPY(OptimizerConfig(SgdConfig{.lr = 0.1, .momentum = 0}), OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01}),
-                                    OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01, .nesterov = true}), OptimizerConfig(adam), OptimizerConfig(adamw));
+  const auto config = GENERATE_COPY(OptimizerConfig(SgdConfig{.lr = 0.1, .momentum = 0}),
+                                    OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01}),
+                                    OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01, .nesterov = true}),
+                                    OptimizerConfig(adam), OptimizerConfig(adamw));
   const bool scaled = GENERATE(false, true);
   auto slow = some_parameters(), fast = some_parameters();
   const auto loop = make_loop_optimizer(config, slow);
@@ -113,13 +125,13 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
     for (auto* store : {&slow, &fast}) {
       set_gradients(*store, static_cast<uint64_t>(step));
       if (overflows) store->gradients()[1].fill_(std::numeric_limits<float>::quiet_NaN());
-      if (step == 6) store->parameters()[0].second.mutable_grad().reset();   // backward may not reach all
+      if (step == 6) store->parameters()[0].second.mutable_grad().reset();  // backward may not reach all
     }
     loop->step(slow, overflow);
     one->step(fast, overflow);
     CHECK(largest_difference(slow, fast) < 2e-6);
   }
-  CHECK(largest_difference(slow, some_parameters()) > 1e-3);   // something happened at all
+  CHECK(largest_difference(slow, some_parameters()) > 1e-3);  // something happened at all
 }
 
 TEST_CASE("fused SGD keeps a tensor for each parameter only for momentum") {
@@ -149,7 +161,8 @@ TEST_CASE("passes over gradients that wait for the update say what those say tha
   later.scale(waiting, at::full({}, 0.25f), bad_later);
   CHECK(bad.equal(bad_later));
   CHECK(bad.item<float>() == (spoilt ? 1 : 0));
-  const at::Tensor norm = at::linalg_vector_norm(at_once.norms(done)), norm_later = at::linalg_vector_norm(later.norms(waiting));
+  const at::Tensor norm = at::linalg_vector_norm(at_once.norms(done)),
+                   norm_later = at::linalg_vector_norm(later.norms(waiting));
   CHECK(norm_later.scalar_type() == at::kFloat);
   CHECK(at::allclose(norm_later, norm, 1e-6));
   at_once.shorten(done, at::full({}, 0.5f));
@@ -162,12 +175,12 @@ TEST_CASE("passes over gradients that wait for the update say what those say tha
   const auto pending = later.take(/*clears=*/true);
   CHECK(pending.factor.item<float>() == 0.125f);
   CHECK((pending.scaled && pending.clipped));
-  later.clear(waiting);   // the update's business
+  later.clear(waiting);  // the update's business
   CHECK(waiting[0].equal(untouched[0]));
-  later.clear(waiting);   // a step's that had no update
+  later.clear(waiting);  // a step's that had no update
   CHECK_FALSE(waiting[0].any().item<bool>());
   CHECK_FALSE(later.take(false).factor.defined());
-  CHECK(later.norms({at::ones({4})}).item<float>() == 2);   // the next step's own
+  CHECK(later.norms({at::ones({4})}).item<float>() == 2);  // the next step's own
 }
 
 TEST_CASE("a run with fused updates is one without, whatever rides along, and its receipt says what did") {
@@ -179,9 +192,16 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
   const std::vector<Way> ways = {
       {"plain", [](Recipe&) {}, "1 launch, cleared"},
       {"dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }, "1 launch"},
-      {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.3; }, "1 launch, clipped, cleared; 1 measure of all gradients before it"},
-      {"skipping", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }, "1 launch, cleared; 1 measure of all gradients before it"},
-      {"loss scale", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }, "1 launch, unscaled, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast in the step"},
+      {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.3; },
+       "1 launch, clipped, cleared; 1 measure of all gradients before it"},
+      {"skipping", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; },
+       "1 launch, cleared; 1 measure of all gradients before it"},
+      {"loss scale",
+       [](Recipe& r) {
+         r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+       },
+       "1 launch, unscaled, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast "
+       "in the step"},
       {"everything",
        [](Recipe& r) {
          r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
@@ -190,7 +210,8 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
          r.train.gradient_accumulation_steps = 2;
          r.optimizer = AdamWConfig();
        },
-       "1 launch, unscaled, clipped, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast in the step"},
+       "1 launch, unscaled, clipped, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters "
+       "kept, 0 cast in the step"},
   };
   for (const Way& way : ways) {
     DYNAMIC_SECTION(way.name) {
@@ -205,11 +226,13 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
         CHECK(*with.rows[i][Metric::loss] == Approx(*plain.rows[i][Metric::loss]).epsilon(1e-4));
         CHECK(with.rows[i][Metric::loss_scale] == plain.rows[i][Metric::loss_scale]);
         REQUIRE(with.rows[i][Metric::grad_norm].has_value() == plain.rows[i][Metric::grad_norm].has_value());
-        const double norm = plain.rows[i][Metric::grad_norm].value_or(0), fused_norm = with.rows[i][Metric::grad_norm].value_or(0);
+        const double norm = plain.rows[i][Metric::grad_norm].value_or(0),
+                     fused_norm = with.rows[i][Metric::grad_norm].value_or(0);
         CHECK(std::isfinite(fused_norm) == std::isfinite(norm));
         if (std::isfinite(norm)) CHECK(fused_norm == Approx(norm).epsilon(2e-3));
       }
-      for (size_t i = 0; i < plain.weights.size(); ++i) CHECK(at::allclose(with.weights[i].second, plain.weights[i].second, 1e-3, 1e-4));
+      for (size_t i = 0; i < plain.weights.size(); ++i)
+        CHECK(at::allclose(with.weights[i].second, plain.weights[i].second, 1e-3, 1e-4));
     }
   }
 }
@@ -222,15 +245,31 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
   };
   const std::vector<Way> ways = {
       {"mlp, bfloat16", [](Recipe& r) { r.optimizations.amp.on = true; }, ""},
-      {"mlp, float16", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }, ""},
-      {"three micro-batches, adamw", [](Recipe& r) { r.optimizations.amp.on = true, r.train.gradient_accumulation_steps = 3, r.optimizer = AdamWConfig(), r.data.batch_size = 4; }, ""},
-      {"a step left out", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::skip; }, "nan@4"},
-      {"a step repeated", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::abort, r.optimizations.set_to_none = true; }, "oom@4"},
-      {"resnet18", [](Recipe& r) {
+      {"mlp, float16",
+       [](Recipe& r) {
+         r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+       },
+       ""},
+      {"three micro-batches, adamw",
+       [](Recipe& r) {
+         r.optimizations.amp.on = true, r.train.gradient_accumulation_steps = 3, r.optimizer = AdamWConfig(),
+         r.data.batch_size = 4;
+       },
+       ""},
+      {"a step left out", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::skip; },
+       "nan@4"},
+      {"a step repeated",
+       [](Recipe& r) {
+         r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::abort, r.optimizations.set_to_none = true;
+       },
+       "oom@4"},
+      {"resnet18",
+       [](Recipe& r) {
          r.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
          r.optimizations.amp.on = r.optimizations.channels_last = true;
          r.train.max_steps = 4;
-       }, ""},
+       },
+       ""},
   };
   for (const Way& way : ways) {
     DYNAMIC_SECTION(way.name) {
@@ -248,7 +287,7 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       };
       const Result with = run(true), without = run(false);
       const auto losses = [](const Result& result) {
-        std::string text;   // in which one NaN is another
+        std::string text;  // in which one NaN is another
         for (const StepRecord& row : result.rows) text += fmt::format("{:.17g} ", *row[Metric::loss]);
         return text;
       };
@@ -258,7 +297,8 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       CHECK(with.evaluation->loss == without.evaluation->loss);
       CHECK(with.seen.weights_cast == 0);
       CHECK(with.seen.fused_update.copies > 0);
-      CHECK(without.seen.weights_cast == with.seen.fused_update.copies * recipe.train.gradient_accumulation_steps.value_or(1));
+      CHECK(without.seen.weights_cast ==
+            with.seen.fused_update.copies * recipe.train.gradient_accumulation_steps.value_or(1));
       CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
       CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
     }

@@ -18,9 +18,13 @@ const UpdateKernels& on_host() {
 
 }  // namespace
 
-TEST_CASE("a GPU's updates are those of the plain form, whatever rides along") { check_every_rule(on_host(), at::kCPU); }
+TEST_CASE("a GPU's updates are those of the plain form, whatever rides along") {
+  check_every_rule(on_host(), at::kCPU);
+}
 
-TEST_CASE("a GPU's updates of more tensors than a launch takes, and of none") { check_many_tensors(on_host(), at::kCPU); }
+TEST_CASE("a GPU's updates of more tensors than a launch takes, and of none") {
+  check_many_tensors(on_host(), at::kCPU);
+}
 
 TEST_CASE("a GPU's updates with gradients that are hardly numbers") { check_odd_gradients(on_host(), at::kCPU); }
 
@@ -28,7 +32,9 @@ TEST_CASE("a GPU's measure of gradients is that of the plain form") { check_meas
 
 TEST_CASE("a GPU's 16-bit copies have the bits of libtorch's cast") { check_copies(on_host(), at::kCPU); }
 
-TEST_CASE("a GPU's updates refuse gradients that lie otherwise than their parameters") { check_layouts(on_host(), at::kCPU); }
+TEST_CASE("a GPU's updates refuse gradients that lie otherwise than their parameters") {
+  check_layouts(on_host(), at::kCPU);
+}
 
 TEST_CASE("a launch for every table, and no measure depends on the order of threads") {
   const auto launches_of = [](size_t parameters) {
@@ -37,7 +43,8 @@ TEST_CASE("a launch for every table, and no measure depends on the order of thre
       tensors.parameters.push_back(at::zeros({1}));
       tensors.gradients.push_back(at::ones({1}));
     }
-    return on_host().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, tensors, {.learning_rate = on(at::kCPU, 1), .factor = {}, .hold = {}, .clears = false});
+    return on_host().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, tensors,
+                         {.learning_rate = on(at::kCPU, 1), .factor = {}, .hold = {}, .clears = false});
   };
   CHECK(launches_of(0) == 0);
   CHECK(launches_of(kMostParts) == 1);

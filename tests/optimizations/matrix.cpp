@@ -20,16 +20,18 @@ struct Entry {
   std::string name;
   std::function<void(Recipe&)> turn_on;
   Exactness exactness;
-  double tolerance = 0;      ///< of each loss, relative
-  bool effective = true;     ///< on a CPU
-  std::function<void(Recipe&)> both = [](Recipe&) {};   ///< done to the plain recipe too
+  double tolerance = 0;                                ///< of each loss, relative
+  bool effective = true;                               ///< on a CPU
+  std::function<void(Recipe&)> both = [](Recipe&) {};  ///< done to the plain recipe too
 };
 
 /// So that nothing but the resize moves.
 void flip_first(Recipe& recipe) { std::swap(recipe.data.transforms.at(0), recipe.data.transforms.at(1)); }
 
 /// The usual augmentation of CIFAR-10.
-void crop_too(Recipe& recipe) { recipe.data.transforms.insert(recipe.data.transforms.begin() + 1, RandomCropConfig{16, 16, 2}); }
+void crop_too(Recipe& recipe) {
+  recipe.data.transforms.insert(recipe.data.transforms.begin() + 1, RandomCropConfig{16, 16, 2});
+}
 
 void use_mlp(Recipe& recipe) { recipe.model = {.name = ModelKind::mlp, .hidden = {32}}; }
 
@@ -38,7 +40,8 @@ void smooth_labels(Recipe& recipe) { recipe.train.label_smoothing = 0.1; }
 /// The usual augmentation of ImageNet.
 void resized_crop(Recipe& recipe) { recipe.data.transforms.at(0) = RandomResizedCropConfig{16, 16}; }
 
-/// The device then writes the type that the step computes in. With mean and deviation 0.5 all levels would be nearly numbers of bfloat16, rounded well or badly.
+/// The device then writes the type that the step computes in. With mean and deviation 0.5 all levels would be nearly
+/// numbers of bfloat16, rounded well or badly.
 void in_16_bits(Recipe& recipe, const amp::Config& amp) {
   recipe.optimizations.amp = {true, amp};
   recipe.data.transforms.back() = NormalizeConfig{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
@@ -58,34 +61,59 @@ void with_weight_copies(Recipe& recipe) {
 const std::vector<Entry> kMatrix = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
     {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }, Exactness::same_bits},
-    {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }, Exactness::same_bits},
+    {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; },
+     Exactness::same_bits},
     {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
     {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
     {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, Exactness::same_bits, 0, true, crop_too},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, Exactness::same_bits, 0,
+     true, crop_too},
     {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }, Exactness::same_math, 1e-3},
     {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3, true, smooth_labels},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 5e-2, true, in_float16},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-5, true, use_mlp},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3, true,
+     smooth_labels},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 5e-2, true,
+     in_float16},
+    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-5, true,
+     use_mlp},
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 1e-3},
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_bfloat16},
     {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_float16},
-    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, with_weight_copies},
+    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true,
+     with_weight_copies},
     {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
     {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
     {"cuda_graph", [](Recipe& r) { r.optimizations.cuda_graph = true; }, Exactness::same_bits, 0, false},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},
-    {"amp", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, Exactness::same_math, 5e-2},
+    {"amp",
+     [](Recipe& r) {
+       r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
+     },
+     Exactness::same_math, 5e-2},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, Exactness::same_bits},
     {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, in_bfloat16},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_bfloat16},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_float16},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true, in_bfloat16_nhwc},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, flip_first},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, crop_too},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess = {true, {.resize = true}}; }, Exactness::same_bits, 0, true, resized_crop},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
+     in_bfloat16},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
+     in_float16},
+    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
+     in_bfloat16_nhwc},
+    {"device_preprocess",
+     [](Recipe& r) {
+       r.optimizations.device_preprocess = {true, {.resize = true}};
+     },
+     Exactness::same_bits, 0, true, flip_first},
+    {"device_preprocess",
+     [](Recipe& r) {
+       r.optimizations.device_preprocess = {true, {.resize = true}};
+     },
+     Exactness::same_bits, 0, true, crop_too},
+    {"device_preprocess",
+     [](Recipe& r) {
+       r.optimizations.device_preprocess = {true, {.resize = true}};
+     },
+     Exactness::same_bits, 0, true, resized_crop},
     {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, resized_crop},
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, Exactness::same_math, 1e-4},
 };
@@ -98,8 +126,9 @@ Recipe small_recipe() {
   recipe.data.batch_size = 8;
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
-  recipe.train.max_steps = 8;   // more than an epoch, which has six
-  recipe.optimizer = SgdConfig{.lr = 1e-4};   // larger steps of a fresh ResNet multiply rounding tenfold each: sums in another order would be another training
+  recipe.train.max_steps = 8;                // more than an epoch, which has six
+  recipe.optimizer = SgdConfig{.lr = 1e-4};  // larger steps of a fresh ResNet multiply rounding tenfold each: sums in
+                                             // another order would be another training
   return recipe;
 }
 
@@ -115,7 +144,8 @@ Result train(const Recipe& recipe) {
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   Result result{rows.losses(), receipts(plan.switches, trainer.outcome().observations), {}};
-  for (const auto& [name, tensor] : trainer.model().parameters()) result.weights.emplace_back(name, tensor.detach().clone());
+  for (const auto& [name, tensor] : trainer.model().parameters())
+    result.weights.emplace_back(name, tensor.detach().clone());
   return result;
 }
 
@@ -138,7 +168,8 @@ TEST_CASE("the matrix has every switch that a plan can have") {
   recipe.data.batch_size = 6;
   recipe.optimizations.host_allocator.on = true;
   for (const Entry& entry : kMatrix) entry.turn_on(recipe);
-  std::set<std::string> in_matrix{"batch_size", "host_allocator"};   // other numbers by intention; a setting of the process: tests/cli
+  std::set<std::string> in_matrix{"batch_size",
+                                  "host_allocator"};  // other numbers by intention; a setting of the process: tests/cli
   for (const Entry& entry : kMatrix) in_matrix.insert(entry.name);
   std::set<std::string> in_plan;
   for (const auto& entry : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches) in_plan.insert(entry.name);
@@ -148,7 +179,8 @@ TEST_CASE("the matrix has every switch that a plan can have") {
 TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
   static const Result usual = train(small_recipe());
   for (const Entry& entry : kMatrix) {
-    DYNAMIC_SECTION(entry.name << ", entry " << &entry - kMatrix.data()) {   // of sections with the same name only the first would run
+    DYNAMIC_SECTION(entry.name << ", entry "
+                               << &entry - kMatrix.data()) {  // of sections with the same name only the first would run
       Recipe recipe = small_recipe();
       entry.both(recipe);
       const bool as_usual = recipe_yaml(recipe) == recipe_yaml(small_recipe());
@@ -158,7 +190,8 @@ TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
       CHECK_THAT(text, ContainsSubstring(entry.name));
 
       const Result switched = train(recipe);
-      const auto receipt = std::find_if(switched.receipts.begin(), switched.receipts.end(), [&](const auto& r) { return r.name == entry.name; });
+      const auto receipt = std::find_if(switched.receipts.begin(), switched.receipts.end(),
+                                        [&](const auto& r) { return r.name == entry.name; });
       REQUIRE(receipt != switched.receipts.end());
       INFO(receipt->receipt.observed << " / " << receipt->receipt.reason);
       CHECK(receipt->receipt.effective == entry.effective);
@@ -168,7 +201,8 @@ TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
         CHECK(switched.losses == plain.losses);
         CHECK(same_bits(switched.weights, plain.weights));
       } else {
-        for (size_t i = 0; i < plain.losses.size(); ++i) CHECK(switched.losses[i] == Approx(plain.losses[i]).epsilon(entry.tolerance));
+        for (size_t i = 0; i < plain.losses.size(); ++i)
+          CHECK(switched.losses[i] == Approx(plain.losses[i]).epsilon(entry.tolerance));
       }
     }
   }
@@ -179,12 +213,13 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   Recipe recipe = small_recipe();
   recipe.optimizations.amp.on = true;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  plan.precision = Slot<Precision>("precision", "float32", [](const BuildContext&) { return std::make_unique<FullPrecision>(); });
+  plan.precision =
+      Slot<Precision>("precision", "float32", [](const BuildContext&) { return std::make_unique<FullPrecision>(); });
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   const auto all = receipts(plan.switches, trainer.outcome().observations);
-  REQUIRE(all.size() == 2);   // and the batch size
+  REQUIRE(all.size() == 2);  // and the batch size
   CHECK(all[1].name == "amp");
   CHECK_FALSE(all[1].receipt.effective);
   CHECK_THAT(all[1].receipt.observed, ContainsSubstring("0 of"));
@@ -204,7 +239,8 @@ TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated besi
   const auto own = std::find_if(all.begin(), all.end(), [](const auto& r) { return r.name == "fused_kernels"; });
   REQUIRE(own != all.end());
   CHECK(own->receipt.observed ==
-        "20 of 20 batch-norms fused, 20 of their gradients; 1 of 1 average pools fused, 1 of their gradients; 1 of 1 losses fused, 1 of their gradients");
+        "20 of 20 batch-norms fused, 20 of their gradients; 1 of 1 average pools fused, 1 of their gradients; 1 of 1 "
+        "losses fused, 1 of their gradients");
   CHECK(own->receipt.effective);
   CHECK(own->receipt.reason.empty());
 }
@@ -254,6 +290,8 @@ TEST_CASE("a plan for an assumed GPU turns on what the GPU has") {
   CHECK(ampere.device.is_cuda());
   for (const auto& entry : ampere.switches) CHECK(entry.outcome.has_effect);
   const Plan turing = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_75"));
-  CHECK_FALSE(std::find_if(turing.switches.begin(), turing.switches.end(), [](const auto& e) { return e.name == "tf32"; })->outcome.has_effect);
+  CHECK_FALSE(std::find_if(turing.switches.begin(), turing.switches.end(), [](const auto& e) {
+                return e.name == "tf32";
+              })->outcome.has_effect);
   CHECK_THROWS_WITH(assume(Machine{}, "gpu=1"), ContainsSubstring("--assume knows"));
 }

@@ -1,5 +1,5 @@
-// A run that was stopped after any step and goes on from its checkpoint ends with the bits of the run that was never stopped: every kind of
-// data set, every part that has state of its own.
+// A run that was stopped after any step and goes on from its checkpoint ends with the bits of the run that was never
+// stopped: every kind of data set, every part that has state of its own.
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 #include "support/catch.h"
@@ -15,7 +15,7 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr int64_t kSteps = 12;   // two epochs: six steps are one
+constexpr int64_t kSteps = 12;  // two epochs: six steps are one
 
 /// Small files of both kinds, made once.
 const TemporaryFolder& files() {
@@ -28,10 +28,12 @@ const TemporaryFolder& files() {
       for (int byte = 0; byte < 3072; ++byte) batch.put(static_cast<char>(record * 37 + byte * (1 + record % 5)));
     }
     // Twenty-four images in three classes.
-    const std::vector<std::string> images{"420.jpg", "422.jpg", "grey.jpg", "icc.jpg", "progressive.jpg", "rgba.png", "rgb16.png", "smooth.jpg"};
+    const std::vector<std::string> images{"420.jpg",         "422.jpg",  "grey.jpg",  "icc.jpg",
+                                          "progressive.jpg", "rgba.png", "rgb16.png", "smooth.jpg"};
     for (const char* name : {"a", "b", "c"}) {
       std::filesystem::create_directories(folder / "images" / name);
-      for (const auto& image : images) std::filesystem::copy_file(std::filesystem::path(IMAGE_FILES) / image, folder / "images" / name / image);
+      for (const auto& image : images)
+        std::filesystem::copy_file(std::filesystem::path(IMAGE_FILES) / image, folder / "images" / name / image);
     }
     return true;
   }();
@@ -55,7 +57,8 @@ Recipe small_recipe(DatasetKind dataset) {
     recipe.data.image_size = 8;
     return recipe;
   }
-  recipe.data.transforms = {ResizeConfig{.exact = {10, 10}}, RandomCropConfig{.height = 8, .width = 8}, RandomHorizontalFlipConfig{},
+  recipe.data.transforms = {ResizeConfig{.exact = {10, 10}}, RandomCropConfig{.height = 8, .width = 8},
+                            RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   if (dataset == DatasetKind::cifar10) recipe.data.path = (files() / "cifar").string();
   if (dataset == DatasetKind::image_folder) recipe.data.path = (files() / "images").string();
@@ -70,13 +73,17 @@ struct Feature {
 const std::vector<Feature> kFeatures = {
     {"dropout and augmentation", [](Recipe&) {}},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }},
-    {"amp with a loss scale", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}}; }},
+    {"amp with a loss scale",
+     [](Recipe& r) {
+       r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
+     }},
     {"accumulation", [](Recipe& r) { r.data.batch_size = 2, r.train.gradient_accumulation_steps = 2; }},
     {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.1; }},
     {"schedule", [](Recipe& r) { r.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4}; }},
     {"fused optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig(); }},
-    {"fused adam, a loss scale and clipping", [](Recipe& r) {
+    {"fused adam, a loss scale and clipping",
+     [](Recipe& r) {
        r.optimizer = AdamConfig();
        r.optimizations.fused_optimizer = true;
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
@@ -115,9 +122,10 @@ std::vector<int64_t> every_step() {
 
 TEST_CASE("stopped after any step, a run ends with the bits of the one that was never stopped") {
   at::set_num_threads(1);
-  for (const DatasetKind dataset : {DatasetKind::fake_cifar10, DatasetKind::synthetic, DatasetKind::cifar10, DatasetKind::image_folder})
+  for (const DatasetKind dataset :
+       {DatasetKind::fake_cifar10, DatasetKind::synthetic, DatasetKind::cifar10, DatasetKind::image_folder})
     for (const Feature& feature : kFeatures) {
-      if (feature.needs_files && dataset == DatasetKind::synthetic) continue;   // nothing is loaded
+      if (feature.needs_files && dataset == DatasetKind::synthetic) continue;  // nothing is loaded
       DYNAMIC_SECTION(word_of(dataset) << ", " << feature.name) {
         Recipe recipe = small_recipe(dataset);
         feature.turn_on(recipe);
@@ -130,7 +138,7 @@ TEST_CASE("batch-norm's statistics and convolutions resume to the bit") {
   const bool all_on = GENERATE(false, true);
   Recipe recipe = small_recipe(DatasetKind::fake_cifar10);
   recipe.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
-  recipe.train.max_steps = 5;   // eleven million parameters
+  recipe.train.max_steps = 5;  // eleven million parameters
   if (all_on) {
     recipe.optimizations.channels_last = recipe.optimizations.fused_optimizer = recipe.optimizations.amp.on = true;
     recipe.train.on_nonfinite = OnNonfinite::rerun;
@@ -144,7 +152,8 @@ TEST_CASE("another number of workers, another prefetching: the same bits") {
     other.data.num_workers = workers;
     recipe.data.num_workers = 2;
     const Left whole = train_part(plan_of(recipe));
-    for (const int64_t k : {2, 6, 9}) CHECK(first_difference(train_in_two(plan_of(recipe), plan_of(other), k).state, whole.state) == "");
+    for (const int64_t k : {2, 6, 9})
+      CHECK(first_difference(train_in_two(plan_of(recipe), plan_of(other), k).state, whole.state) == "");
   }
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kGlobalBatch = 16;
 
-const std::vector<ShardingStrategy> kStrategies{ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3};
+const std::vector<ShardingStrategy> kStrategies{ShardingStrategy::none, ShardingStrategy::zero1,
+                                                ShardingStrategy::zero2, ShardingStrategy::zero3};
 
 /// No batch-norm and no dropout: the same samples give the same losses however they are spread.
 Recipe mlp_recipe() {
@@ -22,7 +23,8 @@ Recipe mlp_recipe() {
   recipe.model.hidden = {40, 24};
   recipe.data.size = 64;
   recipe.data.batch_size = kGlobalBatch;
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 8},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.optimizer = SgdConfig{.lr = 0.05};
   recipe.train.max_steps = 20;
   return recipe;
@@ -60,7 +62,7 @@ TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
       check_close(several.losses, one.losses, 1e-5);
       check_close(several.weights, one.weights, 1e-5);
       REQUIRE(several.receipts.back().name == "parallel.sharding_strategy");
-      CHECK(several.receipts.back().receipt.reason == "");   // bytes sent and held are those of the formulas
+      CHECK(several.receipts.back().receipt.reason == "");  // bytes sent and held are those of the formulas
     }
   }
 }
@@ -81,7 +83,11 @@ const std::vector<Variant> kVariants = {
     {"fused adam", [](Recipe& r) { r.optimizer = AdamConfig{}, r.optimizations.fused_optimizer = true; }},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, 2e-2},
-    {"amp float16", [](Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }, 2e-2},
+    {"amp float16",
+     [](Recipe& r) {
+       r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
+     },
+     2e-2},
     {"skip of steps that are not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
     {"no overlap", [](Recipe& r) { r.parallel.overlap_comm = false; }},
     {"small buckets", [](Recipe& r) { r.parallel.bucket_cap_mb = 0.001; }},
@@ -91,8 +97,7 @@ const std::vector<Variant> kVariants = {
 }  // namespace
 
 TEST_CASE("every strategy goes with what else a step may do") {
-  for (const Variant& variant : kVariants)
-    DYNAMIC_SECTION(variant.name) {
+  for (const Variant& variant : kVariants) DYNAMIC_SECTION(variant.name) {
       Recipe recipe = mlp_recipe();
       recipe.train.max_steps = 6;
       variant.change(recipe);
@@ -120,7 +125,8 @@ TEST_CASE("gradients are dropped only where no strategy keeps them") {
     for (const int64_t ranks : {1, 2}) {
       INFO(strategy_name(strategy) << " " << ranks);
       const Plan plan = plan_of(recipe, ranks);
-      const auto planned = std::find_if(plan.switches.begin(), plan.switches.end(), [](const PlannedSwitch& one) { return one.name == "set_to_none"; });
+      const auto planned = std::find_if(plan.switches.begin(), plan.switches.end(),
+                                        [](const PlannedSwitch& one) { return one.name == "set_to_none"; });
       REQUIRE(planned != plan.switches.end());
       CHECK(planned->outcome.has_effect == (ranks == 1 || strategy == ShardingStrategy::none));
     }
@@ -128,20 +134,22 @@ TEST_CASE("gradients are dropped only where no strategy keeps them") {
   recipe.parallel = {};
   recipe.parallel.async_updates.staleness = 1;
   const Plan stale = plan_of(recipe, 2);
-  CHECK(std::none_of(stale.switches.begin(), stale.switches.end(), [](const PlannedSwitch& one) { return one.name == "set_to_none" && one.outcome.has_effect; }));
+  CHECK(std::none_of(stale.switches.begin(), stale.switches.end(),
+                     [](const PlannedSwitch& one) { return one.name == "set_to_none" && one.outcome.has_effect; }));
 }
 
 TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.model.stem = StemKind::cifar;
-  recipe.data.size = 47;   // an epoch's last step has 15 samples: 8 on one rank and 7 on the other
+  recipe.data.size = 47;  // an epoch's last step has 15 samples: 8 on one rank and 7 on the other
   recipe.data.drop_last = false;
   recipe.data.batch_size = 16;
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 16},
+                            NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 5;
-  // A fresh ResNet with batch-norm multiplies rounding tenfold in a step of the usual size: one rank differs that much from itself on a CPU
-  // that sums in another order. Small steps train the same way and leave the rounding small.
+  // A fresh ResNet with batch-norm multiplies rounding tenfold in a step of the usual size: one rank differs that much
+  // from itself on a CPU that sums in another order. Small steps train the same way and leave the rounding small.
   recipe.optimizer = SgdConfig{.lr = 1e-4, .momentum = 0};
   static const Trained one = train_as(1, recipe);
   recipe.data.batch_size = 8;
@@ -168,7 +176,7 @@ TEST_CASE("updates that are a step late are those of one rank which uses its gra
   Recipe usual = mlp_recipe();
   usual.optimizer = recipe.optimizer;
   const Trained one = train_as(1, usual);
-  CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));   // the same weights, no update so far
+  CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));  // the same weights, no update so far
   CHECK(stale.losses[2] != Approx(one.losses[2]).epsilon(1e-6));
   CHECK(stale.losses.back() < stale.losses.front());
   CHECK(stale.receipts.back().receipt.reason == "");

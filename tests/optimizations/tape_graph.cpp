@@ -12,9 +12,9 @@
 namespace trainopt::test {
 namespace {
 
-constexpr auto kKey = c10::DispatchKey::Fake;   // between autograd and the kernels, and used by nobody else
+constexpr auto kKey = c10::DispatchKey::Fake;  // between autograd and the kernels, and used by nobody else
 
-std::vector<std::function<void()>>* tape = nullptr;   ///< being recorded
+std::vector<std::function<void()>>* tape = nullptr;  ///< being recorded
 
 std::vector<at::Tensor> tensors_of(const std::vector<c10::IValue>& values) {
   std::vector<at::Tensor> tensors;
@@ -32,16 +32,19 @@ struct Operation {
     handle.callBoxed(stack);
     const auto now = tensors_of(stack), then = tensors_of(outputs);
     for (size_t i = 0; i < now.size(); ++i)
-      if (now[i].defined() && !now[i].storage().is_alias_of(then[i].storage())) then[i].copy_(now[i]);   // neither a view nor in place
+      if (now[i].defined() && !now[i].storage().is_alias_of(then[i].storage()))
+        then[i].copy_(now[i]);  // neither a view nor in place
   }
   c10::OperatorHandle handle;
   std::vector<c10::IValue> inputs, outputs;
 };
 
 void note(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard nested(kKey);   // what an operation calls is its own business
-  if (handle.schema().name() == "aten::_local_scalar_dense") throw std::logic_error("the host reads a value in what is being recorded");
-  Operation operation{handle, {stack->end() - static_cast<std::ptrdiff_t>(handle.schema().arguments().size()), stack->end()}, {}};
+  const c10::impl::ExcludeDispatchKeyGuard nested(kKey);  // what an operation calls is its own business
+  if (handle.schema().name() == "aten::_local_scalar_dense")
+    throw std::logic_error("the host reads a value in what is being recorded");
+  Operation operation{
+      handle, {stack->end() - static_cast<std::ptrdiff_t>(handle.schema().arguments().size()), stack->end()}, {}};
   handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
   operation.outputs.assign(stack->end() - static_cast<std::ptrdiff_t>(handle.schema().returns().size()), stack->end());
   tape->push_back(std::move(operation));
@@ -61,7 +64,7 @@ class TapeGraph : public Graph {
   }
 
   void replay() override {
-    if (!std::exchange(done_, true)) return;   // recording here did the work: the first replay has happened
+    if (!std::exchange(done_, true)) return;  // recording here did the work: the first replay has happened
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (const auto& operation : operations_) operation();
   }

@@ -1,4 +1,5 @@
-// Winograd's convolution against libtorch's, in every type and shape, and its loops against themselves in other vectors.
+// Winograd's convolution against libtorch's, in every type and shape, and its loops against themselves in other
+// vectors.
 #include "optimizations/winograd/convolution.h"
 #include "optimizations/winograd/cpu/product_loops.h"
 #include "optimizations/winograd/cpu/tile_loops.h"
@@ -25,10 +26,15 @@ namespace {
 struct Case {
   int64_t images, in, out, height, width;
 };
-/// Whole tiles, tiles over either border, fewer pixels than a tile has; channels of one vector and several, as many as rows of products are or not; two blocks of tiles, the second shorter.
-const std::vector<Case> kCases = {{1, 16, 16, 4, 4}, {2, 16, 48, 8, 8}, {3, 48, 16, 7, 7}, {1, 32, 80, 5, 9}, {2, 16, 16, 1, 1}, {5, 16, 32, 1, 13}, {2, 32, 32, 14, 3}, {1, 64, 64, 56, 56}, {33, 272, 16, 9, 6}, {64, 16, 528, 7, 5}, {40, 16, 512, 13, 9}};
+/// Whole tiles, tiles over either border, fewer pixels than a tile has; channels of one vector and several, as many as
+/// rows of products are or not; two blocks of tiles, the second shorter.
+const std::vector<Case> kCases = {{1, 16, 16, 4, 4},   {2, 16, 48, 8, 8},   {3, 48, 16, 7, 7},   {1, 32, 80, 5, 9},
+                                  {2, 16, 16, 1, 1},   {5, 16, 32, 1, 13},  {2, 32, 32, 14, 3},  {1, 64, 64, 56, 56},
+                                  {33, 272, 16, 9, 6}, {64, 16, 528, 7, 5}, {40, 16, 512, 13, 9}};
 
-at::Tensor random(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape, at::kDouble).to(type).contiguous(at::MemoryFormat::ChannelsLast); }
+at::Tensor random(at::IntArrayRef shape, at::ScalarType type) {
+  return at::randn(shape, at::kDouble).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+}
 
 /// ‖a − b‖ ÷ ‖b‖
 double distance(const at::Tensor& a, const at::Tensor& b) {
@@ -41,7 +47,8 @@ struct Gradients {
 };
 Gradients gradients_of_libtorch(const at::Tensor& g, const at::Tensor& x, const at::Tensor& w) {
   const auto [of_input, of_weight, of_bias] =
-      at::convolution_backward(g.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble), std::nullopt, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1, {true, true, false});
+      at::convolution_backward(g.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble), std::nullopt, {1, 1}, {1, 1},
+                               {1, 1}, false, {0, 0}, 1, {true, true, false});
   return {of_input, of_weight};
 }
 
@@ -56,17 +63,29 @@ struct Emulated {
       for (size_t i = 0; i < all.v.size(); ++i) all.v[i] = of(i);
       return all;
     }
-    friend Numbers operator+(const Numbers& a, const Numbers& b) { return each([&](size_t i) { return a.v[i] + b.v[i]; }); }
-    friend Numbers operator-(const Numbers& a, const Numbers& b) { return each([&](size_t i) { return a.v[i] - b.v[i]; }); }
-    friend Numbers operator*(const Numbers& a, const Numbers& b) { return each([&](size_t i) { return a.v[i] * b.v[i]; }); }
+    friend Numbers operator+(const Numbers& a, const Numbers& b) {
+      return each([&](size_t i) { return a.v[i] + b.v[i]; });
+    }
+    friend Numbers operator-(const Numbers& a, const Numbers& b) {
+      return each([&](size_t i) { return a.v[i] - b.v[i]; });
+    }
+    friend Numbers operator*(const Numbers& a, const Numbers& b) {
+      return each([&](size_t i) { return a.v[i] * b.v[i]; });
+    }
   };
   static constexpr int64_t kLanes = 16;
 
-  static Numbers load(const float* from) { return Numbers::each([&](size_t i) { return from[i]; }); }
+  static Numbers load(const float* from) {
+    return Numbers::each([&](size_t i) { return from[i]; });
+  }
   static void store(float* to, const Numbers& values) { std::copy(values.v.begin(), values.v.end(), to); }
   static Numbers zero() { return of(0); }
-  static Numbers of(float number) { return Numbers::each([&](size_t) { return number; }); }
-  static Numbers multiply_add(const Numbers& a, const Numbers& b, const Numbers& c) { return Numbers::each([&](size_t i) { return std::fma(a.v[i], b.v[i], c.v[i]); }); }
+  static Numbers of(float number) {
+    return Numbers::each([&](size_t) { return number; });
+  }
+  static Numbers multiply_add(const Numbers& a, const Numbers& b, const Numbers& c) {
+    return Numbers::each([&](size_t i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
+  }
 };
 
 struct Width {
@@ -86,10 +105,12 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   std::vector<std::vector<float>> rooms;
   const auto room = [&](int64_t rows, int64_t channels) {
     rooms.emplace_back(static_cast<size_t>(kPlaces * (rows * channels + kPanel)));
-    return Transformed<float>{.at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
+    return Transformed<float>{
+        .at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
   };
   rooms.reserve(8);
-  const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out), products = room(tiles, in), sums = room(out, in);
+  const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out),
+             products = room(tiles, in), sums = room(out, in);
   width.tiles.inputs(image.data(), grid, 0, 0, tiles, inputs);
   width.tiles.output_gradients(gradient.data(), grid, 0, 0, tiles, gradients);
   width.tiles.weights(weight.data(), false, 0, out, weights);
@@ -114,10 +135,12 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
 TEST_CASE("Winograd's convolution and its gradients are libtorch's, in every type and shape") {
   at::manual_seed(1);
   // Of float32 about ten roundings, of 16 bits the one of the result, which is computed in float32.
-  for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-13), {at::kFloat, 5e-6}, {at::kHalf, 5e-4}, {at::kBFloat16, 4e-3}})
+  for (const auto& [type, tolerance] :
+       {std::pair(at::kDouble, 1e-13), {at::kFloat, 5e-6}, {at::kHalf, 5e-4}, {at::kBFloat16, 4e-3}})
     for (const auto& [images, in, out, height, width] : kCases) {
       INFO(type << ": " << images << " images, " << in << " to " << out << " channels, " << height << " × " << width);
-      const at::Tensor x = random({images, in, height, width}, type), w = random({out, in, 3, 3}, type), g = random({images, out, height, width}, type);
+      const at::Tensor x = random({images, in, height, width}, type), w = random({out, in, 3, 3}, type),
+                       g = random({images, out, height, width}, type);
       const auto [of_input, of_weight] = gradients_of_libtorch(g, x, w);
       const at::Tensor y = convolution(x, w);
       CHECK(y.scalar_type() == type);
@@ -130,7 +153,8 @@ TEST_CASE("Winograd's convolution and its gradients are libtorch's, in every typ
 
 TEST_CASE("weights may be float32 beside images of 16 bits, and either stored as NCHW") {
   at::manual_seed(2);
-  const at::Tensor x = at::randn({2, 32, 8, 8}).to(at::kBFloat16), w = at::randn({16, 32, 3, 3}), g = at::randn({2, 16, 8, 8}).to(at::kBFloat16);
+  const at::Tensor x = at::randn({2, 32, 8, 8}).to(at::kBFloat16), w = at::randn({16, 32, 3, 3}),
+                   g = at::randn({2, 16, 8, 8}).to(at::kBFloat16);
   const auto [of_input, of_weight] = gradients_of_libtorch(g, x, w);
   CHECK(distance(convolution(x, w), at::conv2d(x.to(at::kDouble), w.to(at::kDouble), {}, 1, 1)) < 4e-3);
   CHECK(distance(input_gradient(g, w), of_input) < 4e-3);
@@ -139,7 +163,8 @@ TEST_CASE("weights may be float32 beside images of 16 bits, and either stored as
 
 TEST_CASE("Winograd's gradients are those of finite differences, in float64") {
   at::manual_seed(4);
-  at::Tensor x = at::randn({1, 16, 5, 6}, at::kDouble).requires_grad_(), w = at::randn({16, 16, 3, 3}, at::kDouble).requires_grad_();
+  at::Tensor x = at::randn({1, 16, 5, 6}, at::kDouble).requires_grad_(),
+             w = at::randn({16, 16, 3, 3}, at::kDouble).requires_grad_();
   const at::Tensor g = at::randn({1, 16, 5, 6}, at::kDouble);
   const auto kernel = make_convolutions();
   const auto gradients = torch::autograd::grad({(kernel->forward({}, x, w) * g).sum()}, {x, w});
@@ -153,7 +178,8 @@ TEST_CASE("Winograd's gradients are those of finite differences, in float64") {
         numbers[at] -= moved;
         return result;
       };
-      CHECK(gradients[of].reshape(-1)[at].item<double>() == Approx((loss(1e-5) - loss(-1e-5)) / 2e-5).epsilon(1e-6).margin(1e-7));
+      CHECK(gradients[of].reshape(-1)[at].item<double>() ==
+            Approx((loss(1e-5) - loss(-1e-5)) / 2e-5).epsilon(1e-6).margin(1e-7));
     }
   }
 }
@@ -171,7 +197,8 @@ TEST_CASE("vectors of any width give the same bits") {
 
 TEST_CASE("Winograd's numbers do not depend on the number of threads") {
   at::manual_seed(5);
-  const at::Tensor x = random({17, 64, 21, 18}, at::kFloat), w = random({512, 64, 3, 3}, at::kFloat), g = random({17, 512, 21, 18}, at::kFloat);
+  const at::Tensor x = random({17, 64, 21, 18}, at::kFloat), w = random({512, 64, 3, 3}, at::kFloat),
+                   g = random({17, 512, 21, 18}, at::kFloat);
   const int threads = at::get_num_threads();
   std::vector<std::vector<at::Tensor>> results;
   for (const int count : {1, 2, 3}) {
@@ -210,17 +237,19 @@ TEST_CASE("what is not a number stays visible, and within its tiles") {
   x[0][3][9][9] = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor y = convolution(x, w), wanted = at::conv2d(x, w, {}, 1, 1);
   CHECK(y.isnan().logical_or(wanted.isnan().logical_not()).all().item<bool>());
-  CHECK_FALSE(y.slice(2, 0, 4).isnan().any().item<bool>());   // no tile of the first row reads it
+  CHECK_FALSE(y.slice(2, 0, 4).isnan().any().item<bool>());  // no tile of the first row reads it
   CHECK(weight_gradient(y, x, at::kFloat).isnan().all().item<bool>());
 }
 
 TEST_CASE("Winograd takes what pays") {
   const auto kernel = make_convolutions();
-  const auto takes = [&](const Conv2d::Shape& shape, at::IntArrayRef input) { return kernel->takes(shape, at::empty(input)); };
+  const auto takes = [&](const Conv2d::Shape& shape, at::IntArrayRef input) {
+    return kernel->takes(shape, at::empty(input));
+  };
   const Conv2d::Shape usual{.in = 64, .out = 64, .kernel = 3, .stride = 1, .padding = 1};
   CHECK(takes(usual, {4, 64, 16, 16}));
-  CHECK_FALSE(takes(usual, {1, 64, 16, 16}));                                                             // few tiles
-  CHECK_FALSE(takes(usual, {64, 64, 1, 1}));                                                              // tiles that are mostly border
+  CHECK_FALSE(takes(usual, {1, 64, 16, 16}));  // few tiles
+  CHECK_FALSE(takes(usual, {64, 64, 1, 1}));   // tiles that are mostly border
   CHECK_FALSE(takes({.in = 64, .out = 64, .kernel = 3, .stride = 2, .padding = 1}, {4, 64, 16, 16}));
   CHECK_FALSE(takes({.in = 64, .out = 64, .kernel = 1, .stride = 1, .padding = 0}, {4, 64, 16, 16}));
   CHECK_FALSE(takes({.in = 64, .out = 64, .kernel = 3, .stride = 1, .padding = 0}, {4, 64, 16, 16}));
@@ -229,7 +258,8 @@ TEST_CASE("Winograd takes what pays") {
 }
 
 TEST_CASE("kernels of the CPU run on as many threads as libtorch's") {
-  // The library is asked, not at::parallel_for here: that is compiled into whoever calls it. Threads stay until they are wanted again.
+  // The library is asked, not at::parallel_for here: that is compiled into whoever calls it. Threads stay until they
+  // are wanted again.
   const auto all = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
   const at::Tensor x = random({17, 16, 21, 18}, at::kFloat), w = random({16, 16, 3, 3}, at::kFloat);
   const int threads = at::get_num_threads();

@@ -1,6 +1,6 @@
-// CUDA kernels as functions of the host: on_device.cuh's twin, to be included before the kernels. Each thread of a block is a fiber that runs until a barrier or its
-// end; then the next one's turn comes. Indices out of bounds are real ones here, so that AddressSanitizer finds them; ThreadSanitizer
-// knows no fibers. One thread of the host at a time.
+// CUDA kernels as functions of the host: on_device.cuh's twin, to be included before the kernels. Each thread of a
+// block is a fiber that runs until a barrier or its end; then the next one's turn comes. Indices out of bounds are real
+// ones here, so that AddressSanitizer finds them; ThreadSanitizer knows no fibers. One thread of the host at a time.
 #pragma once
 
 #include "kernels/numbers.h"
@@ -33,13 +33,15 @@ class BrokenKernel : public std::logic_error {
 
 class GridOnHost {
  public:
-  /// From the last block and the last thread to the first. A kernel whose result changes lacks a barrier, or has blocks that wait for each other.
+  /// From the last block and the last thread to the first. A kernel whose result changes lacks a barrier, or has blocks
+  /// that wait for each other.
   bool backwards = false;
   unsigned block = 0, thread = 0;
 
   void run(int64_t blocks, int threads, const std::function<void()>& kernel) {
     constexpr int kMostThreads = 1024;
-    if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMostThreads) throw BrokenKernel("a grid that no GPU has");
+    if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMostThreads)
+      throw BrokenKernel("a grid that no GPU has");
     for (int64_t i = 0; i < blocks; ++i) {
       block = static_cast<unsigned>(backwards ? blocks - 1 - i : i);
       run_block(threads, kernel);
@@ -112,7 +114,7 @@ class GridOnHost {
   size_t shared_bytes_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t scheduler_{};
-  std::exception_ptr thrown_;   ///< by a fiber: it cannot leave its stack
+  std::exception_ptr thrown_;  ///< by a fiber: it cannot leave its stack
 };
 
 inline GridOnHost grid_on_host;
@@ -124,7 +126,7 @@ inline void GridOnHost::enter() {
     grid_on_host.thrown_ = std::current_exception();
   }
   grid_on_host.fibers_[grid_on_host.thread]->done = true;
-  grid_on_host.back_to_scheduler();   // for good
+  grid_on_host.back_to_scheduler();  // for good
 }
 
 struct BlockIndex {
@@ -156,7 +158,8 @@ inline void narrow(float number, BFloat16& to) { to.bits = c10::BFloat16(number)
 inline void narrow(float number, Float16& to) { to.bits = c10::Half(number).x; }
 
 inline void check_aligned(const void* pointer, size_t bytes) {
-  if (reinterpret_cast<uintptr_t>(pointer) % bytes != 0) throw test::BrokenKernel("a pack at an address that is no multiple of its size");
+  if (reinterpret_cast<uintptr_t>(pointer) % bytes != 0)
+    throw test::BrokenKernel("a pack at an address that is no multiple of its size");
 }
 template <class P>
 P read(const void* from) {

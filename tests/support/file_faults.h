@@ -22,17 +22,18 @@ namespace trainopt {
 
 /// Calls are counted from 1.
 enum class FaultKind {
-  once,         ///< call k fails
-  from_then_on, ///< all calls from k on fail
-  short_write,  ///< call k writes half of what it should, if it writes, and the next write fails
-  kill,         ///< the process ends before call k
-  short_kill,   ///< call k writes half of what it should, and the process ends before the next call
+  once,          ///< call k fails
+  from_then_on,  ///< all calls from k on fail
+  short_write,   ///< call k writes half of what it should, if it writes, and the next write fails
+  kill,          ///< the process ends before call k
+  short_kill,    ///< call k writes half of what it should, and the process ends before the next call
 };
 
 /// Does nothing but count until call `at`.
 class FaultAt : public FileFaults {
  public:
-  explicit FaultAt(int64_t at = 0, FaultKind kind = FaultKind::once, int error = EIO) : at_(at), kind_(kind), error_(error) {}
+  explicit FaultAt(int64_t at = 0, FaultKind kind = FaultKind::once, int error = EIO)
+      : at_(at), kind_(kind), error_(error) {}
   int64_t calls() const { return calls_; }
 
   int before(FileCall call, const std::filesystem::path&, size_t& bytes) override {
@@ -40,13 +41,16 @@ class FaultAt : public FileFaults {
     if (at_ == 0 || calls_ < at_) return 0;
     const bool here = calls_ == at_;
     switch (kind_) {
-      case FaultKind::once: return here ? error_ : 0;
-      case FaultKind::from_then_on: return error_;
+      case FaultKind::once:
+        return here ? error_ : 0;
+      case FaultKind::from_then_on:
+        return error_;
       case FaultKind::short_write:
         if (call == FileCall::write && shortened_) return std::exchange(shortened_, false) ? error_ : 0;
         shortened_ = shortened_ || shorten(here, call, bytes);
         return 0;
-      case FaultKind::kill: ::_exit(kKilled);
+      case FaultKind::kill:
+        ::_exit(kKilled);
       case FaultKind::short_kill:
         if (!here) ::_exit(kKilled);
         shorten(here, call, bytes);
@@ -71,16 +75,16 @@ class FaultAt : public FileFaults {
   bool shortened_ = false;
 };
 
-/// What of the names in a folder outlives the power: those that were there at its last fsync, or all that a running system would see. A disk may
-/// have written more than it was told to, folder by folder and name by name. A file's bytes outlive it up to its last fsync and half of what
-/// came later.
+/// What of the names in a folder outlives the power: those that were there at its last fsync, or all that a running
+/// system would see. A disk may have written more than it was told to, folder by folder and name by name. A file's
+/// bytes outlive it up to its last fsync and half of what came later.
 struct Survival {
   bool synced_names_in_root, synced_names_below;
-  bool all_links = false;   ///< links as a running system would see them, whatever becomes of other names
+  bool all_links = false;  ///< links as a running system would see them, whatever becomes of other names
 };
 
-/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. Folders are all in `root`. Before that
-/// the fsync number `failing_sync`, counted from 1, fails.
+/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. Folders are
+/// all in `root`. Before that the fsync number `failing_sync`, counted from 1, fails.
 class PowerFailure : public FileFaults {
  public:
   PowerFailure(const std::filesystem::path& root, const std::filesystem::path& after, Survival survival, int64_t at,
@@ -101,8 +105,8 @@ class PowerFailure : public FileFaults {
  private:
   struct Entry {
     ino_t node;
-    char kind;                      ///< f, d, l
-    std::filesystem::path target;   ///< of a link
+    char kind;                     ///< f, d, l
+    std::filesystem::path target;  ///< of a link
   };
   using Names = std::map<std::string, Entry>;
   struct State {
@@ -128,7 +132,8 @@ class PowerFailure : public FileFaults {
     Names names;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const char kind = entry.is_symlink() ? 'l' : entry.is_directory() ? 'd' : 'f';
-      names[entry.path().filename()] = {node_of(entry.path()), kind, kind == 'l' ? std::filesystem::read_symlink(entry) : ""};
+      names[entry.path().filename()] = {node_of(entry.path()), kind,
+                                        kind == 'l' ? std::filesystem::read_symlink(entry) : ""};
     }
     return names;
   }
@@ -147,8 +152,10 @@ class PowerFailure : public FileFaults {
   }
 
   void remember(const std::filesystem::path& path) {
-    if (std::filesystem::is_directory(path)) synced_.names[node_of(path)] = names_of(path);
-    else synced_.bytes[node_of(path)] = bytes_of(path);
+    if (std::filesystem::is_directory(path))
+      synced_.names[node_of(path)] = names_of(path);
+    else
+      synced_.bytes[node_of(path)] = bytes_of(path);
   }
 
   void write_down() {
@@ -156,21 +163,23 @@ class PowerFailure : public FileFaults {
     for (const auto& [node, names] : now.names)
       for (const auto& [name, entry] : names)
         if (entry.kind == 'l' && survival_.all_links) synced_.names[node][name] = entry;
-    const std::function<void(ino_t, const std::filesystem::path&, bool)> build = [&](ino_t node, const std::filesystem::path& to, bool synced) {
-      std::filesystem::create_directory(to);
-      for (const auto& [name, entry] : (synced ? synced_ : now).names[node]) {
-        if (entry.kind == 'd') build(entry.node, to / name, survival_.synced_names_below);
-        if (entry.kind == 'l') std::filesystem::create_symlink(entry.target, to / name);
-        if (entry.kind == 'f') std::ofstream(to / name, std::ios::binary) << survivor(now, entry.node);
-      }
-    };
+    const std::function<void(ino_t, const std::filesystem::path&, bool)> build =
+        [&](ino_t node, const std::filesystem::path& to, bool synced) {
+          std::filesystem::create_directory(to);
+          for (const auto& [name, entry] : (synced ? synced_ : now).names[node]) {
+            if (entry.kind == 'd') build(entry.node, to / name, survival_.synced_names_below);
+            if (entry.kind == 'l') std::filesystem::create_symlink(entry.target, to / name);
+            if (entry.kind == 'f') std::ofstream(to / name, std::ios::binary) << survivor(now, entry.node);
+          }
+        };
     build(node_of(root_), after_, survival_.synced_names_in_root);
   }
 
   std::string survivor(State& now, ino_t node) {
     const std::string& synced = synced_.bytes[node];
     const std::string& written = now.bytes[node];
-    return written.size() > synced.size() ? written.substr(0, synced.size() + (written.size() - synced.size()) / 2) : synced;
+    return written.size() > synced.size() ? written.substr(0, synced.size() + (written.size() - synced.size()) / 2)
+                                          : synced;
   }
 
   std::filesystem::path root_, after_;
@@ -196,8 +205,10 @@ bool killed(const std::function<Faults()>& make_faults, const Work& work) {
     ::_exit(1);
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != FaultAt::kKilled)) throw std::runtime_error("a child failed");
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != FaultAt::kKilled))
+    throw std::runtime_error("a child failed");
   return WEXITSTATUS(status) == FaultAt::kKilled;
 }
 

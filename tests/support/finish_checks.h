@@ -1,4 +1,5 @@
-// What every form of ImageFinish must give: the bits of the tensor operations, in every type, layout, resize and kind of placement. On any device.
+// What every form of ImageFinish must give: the bits of the tensor operations, in every type, layout, resize and kind
+// of placement. On any device.
 #pragma once
 
 #include "data/image_finish.h"
@@ -14,23 +15,31 @@
 
 namespace trainopt::test {
 
-using Finish = std::function<at::Tensor(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement)>;
+using Finish =
+    std::function<at::Tensor(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement)>;
 
 inline const std::vector<at::ScalarType> kFinishTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-inline const std::vector<at::MemoryFormat> kFinishFormats = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast};
+inline const std::vector<at::MemoryFormat> kFinishFormats = {at::MemoryFormat::Contiguous,
+                                                             at::MemoryFormat::ChannelsLast};
 
 /// As the usual recipe has it; as is; out of float16's range, and of float32's.
 inline std::vector<Normalization> normalizations() {
-  return {{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}}, {}, {{1.5f, -3.0f, 0.5f}, {1e-5f, 1e-6f, 1e4f}}, {{0.5f, 1e30f, 0.0f}, {1e-39f, 1e-20f, 1e38f}}};
+  return {{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+          {},
+          {{1.5f, -3.0f, 0.5f}, {1e-5f, 1e-6f, 1e4f}},
+          {{0.5f, 1e30f, 0.0f}, {1e-39f, 1e-20f, 1e38f}}};
 }
 
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto bits = a.element_size() == 2 ? at::kShort : at::kInt;
-  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.contiguous().view(bits).equal(b.contiguous().view(bits));
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         a.contiguous().view(bits).equal(b.contiguous().view(bits));
 }
 
-/// Windows of `size` on `count` of so many images; some reach outside, some are wholly outside, of some a part is black that the image would have.
-inline at::Tensor some_placement(int64_t images, ImageSize image, ImageSize size, int64_t count, const std::optional<ImageResize>& resize = std::nullopt) {
+/// Windows of `size` on `count` of so many images; some reach outside, some are wholly outside, of some a part is black
+/// that the image would have.
+inline at::Tensor some_placement(int64_t images, ImageSize image, ImageSize size, int64_t count,
+                                 const std::optional<ImageResize>& resize = std::nullopt) {
   const auto [height, width] = resize ? resize->to : image;
   at::Tensor placement = at::zeros({resize && resize->boxed ? kBoxRows : kWindowRows, count}, at::kInt);
   const auto draw = [&](int64_t from, int64_t to) { return at::randint(from, to + 1, {count}, at::kInt); };
@@ -48,12 +57,14 @@ inline at::Tensor some_placement(int64_t images, ImageSize image, ImageSize size
 }
 
 /// Smaller, larger, one side only, to a pixel, by much, and by a whole factor.
-inline const std::vector<std::pair<ImageSize, ImageSize>> kResizes = {{{9, 8}, {5, 4}}, {{9, 8}, {18, 20}}, {{9, 8}, {9, 3}},   {{9, 8}, {13, 8}}, {{6, 7}, {1, 1}},
-                                                                      {{1, 1}, {4, 8}}, {{53, 70}, {7, 9}}, {{12, 10}, {4, 5}}, {{3, 90}, {6, 4}}};
+inline const std::vector<std::pair<ImageSize, ImageSize>> kResizes = {
+    {{9, 8}, {5, 4}}, {{9, 8}, {18, 20}}, {{9, 8}, {9, 3}},   {{9, 8}, {13, 8}}, {{6, 7}, {1, 1}},
+    {{1, 1}, {4, 8}}, {{53, 70}, {7, 9}}, {{12, 10}, {4, 5}}, {{3, 90}, {6, 4}}};
 
 inline void check_finish(const Finish& run, at::Device device) {
   at::manual_seed(1);
-  const auto agree = [&](const std::optional<ImageResize>& resize, const Normalization& normalization, const ImageFinish::Result& result, const at::Tensor& images, at::Tensor placement) {
+  const auto agree = [&](const std::optional<ImageResize>& resize, const Normalization& normalization,
+                         const ImageFinish::Result& result, const at::Tensor& images, at::Tensor placement) {
     if (placement.defined()) placement = placement.to(device);
     const ImageFinish finish(resize, normalization, result, device);
     const at::Tensor got = run(finish, images, placement), wanted = finish.reference(images, placement);
@@ -62,7 +73,9 @@ inline void check_finish(const Finish& run, at::Device device) {
     REQUIRE(got.is_contiguous(result.memory_format));
     CHECK(same_bits(got, wanted));
   };
-  const auto images_of = [&](int64_t count, ImageSize size) { return at::randint(0, 256, {count, size.height, size.width, 3}, at::kByte).to(device); };
+  const auto images_of = [&](int64_t count, ImageSize size) {
+    return at::randint(0, 256, {count, size.height, size.width, 3}, at::kByte).to(device);
+  };
   const Normalization usual = normalizations().front();
   for (const auto type : kFinishTypes)
     for (const auto format : kFinishFormats) {
@@ -78,7 +91,8 @@ inline void check_finish(const Finish& run, at::Device device) {
         for (const int64_t count : {1, 7}) {
           const at::Tensor images = images_of(count, size);
           agree({}, usual, {size, type, format}, images, {});
-          for (const ImageSize window : {ImageSize{1, 1}, {4, 8}, {6, 7}, {2, 20}}) agree({}, usual, {window, type, format}, images, some_placement(count, size, window, 9));
+          for (const ImageSize window : {ImageSize{1, 1}, {4, 8}, {6, 7}, {2, 20}})
+            agree({}, usual, {window, type, format}, images, some_placement(count, size, window, 9));
         }
       for (const auto& [from, to] : kResizes)
         for (const int64_t count : {1, 5}) {

@@ -1,4 +1,5 @@
-// What every form of NormKernels must give: the plain form's results, in every type and shape, and libtorch's gradients. On any device.
+// What every form of NormKernels must give: the plain form's results, in every type and shape, and libtorch's
+// gradients. On any device.
 #pragma once
 
 #include "model/builder.h"
@@ -12,21 +13,25 @@ namespace trainopt::test {
 
 using namespace trainopt::fused_kernels;
 
-inline const std::vector<std::vector<int64_t>> kNormShapes = {{1, 1, 1, 1}, {2, 3, 5, 7},  {1, 64, 8, 8}, {3, 65, 4, 6},  {2, 130, 7, 5},  {9, 256, 1, 1},
-                                                              {1, 7, 1, 9}, {4, 16, 33, 31}, {1, 13, 1, 1}, {2, 64, 7, 7}, {5, 24, 13, 1}, {1, 8, 2, 2}};
+inline const std::vector<std::vector<int64_t>> kNormShapes = {
+    {1, 1, 1, 1}, {2, 3, 5, 7},    {1, 64, 8, 8}, {3, 65, 4, 6}, {2, 130, 7, 5}, {9, 256, 1, 1},
+    {1, 7, 1, 9}, {4, 16, 33, 31}, {1, 13, 1, 1}, {2, 64, 7, 7}, {5, 24, 13, 1}, {1, 8, 2, 2}};
 inline const std::vector<at::ScalarType> kNormTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
 /// One rounding to the type.
 inline double epsilon(at::ScalarType type) { return type == at::kFloat ? 1.2e-7 : type == at::kBFloat16 ? 8e-3 : 1e-3; }
 
-inline at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type, at::Device device = at::kCPU, double scale = 1, double offset = 0) {
+inline at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type, at::Device device = at::kCPU,
+                         double scale = 1, double offset = 0) {
   return (at::randn(shape) * scale + offset).to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 /// What a pass needs by channel.
 struct ByChannel {
   explicit ByChannel(int64_t channels, at::Device device = at::kCPU)
-      : scale(at::randn({channels}).to(device)), shift(at::randn({channels}).to(device)), mean(at::randn({channels}).to(device)) {}
+      : scale(at::randn({channels}).to(device)),
+        shift(at::randn({channels}).to(device)),
+        mean(at::randn({channels}).to(device)) {}
   at::Tensor scale, shift, mean;
 };
 
@@ -34,7 +39,8 @@ inline void check_near(const at::Tensor& got, const at::Tensor& wanted, double t
   REQUIRE(got.sizes() == wanted.sizes());
   REQUIRE(got.scalar_type() == wanted.scalar_type());
   const at::Tensor a = got.to(at::kDouble), b = wanted.to(at::kDouble);
-  CHECK(at::allclose(a, b, tolerance, tolerance * std::max(1.0, b.abs().nan_to_num(0, 0, 0).max().item<double>()), /*equal_nan=*/true));
+  CHECK(at::allclose(a, b, tolerance, tolerance * std::max(1.0, b.abs().nan_to_num(0, 0, 0).max().item<double>()),
+                     /*equal_nan=*/true));
 }
 inline void check_near(const GradientSums& got, const GradientSums& wanted, double tolerance) {
   check_near(got.gradient, wanted.gradient, tolerance);
@@ -54,21 +60,29 @@ inline void check_passes(const NormKernels& fast, const at::Tensor& x) {
   check_near(moments.variance, plain_moments.variance, 3e-6);
   for (const bool relu : {false, true}) {
     check_near(fast.apply(x, by.scale, by.shift, {}, relu), plain.apply(x, by.scale, by.shift, {}, relu), once);
-    check_near(fast.apply(x, by.scale, by.shift, residual, relu), plain.apply(x, by.scale, by.shift, residual, relu), once);
+    check_near(fast.apply(x, by.scale, by.shift, residual, relu), plain.apply(x, by.scale, by.shift, residual, relu),
+               once);
   }
   check_near(fast.sums(gradient, x, by.mean), plain.sums(gradient, x, by.mean), 1e-5);
-  check_near(fast.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), plain.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), 1e-5);
+  check_near(fast.sums_through_relu(gradient, x, by.mean, by.scale, by.shift),
+             plain.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), 1e-5);
   at::Tensor g, plain_g;
-  check_near(fast.sums_through_output(gradient, residual, x, by.mean, g), plain.sums_through_output(gradient, residual, x, by.mean, plain_g), 1e-5);
+  check_near(fast.sums_through_output(gradient, residual, x, by.mean, g),
+             plain.sums_through_output(gradient, residual, x, by.mean, plain_g), 1e-5);
   CHECK(g.equal(plain_g));
-  check_near(fast.input_gradient(gradient, x, by.scale, by.shift, by.mean), plain.input_gradient(gradient, x, by.scale, by.shift, by.mean), once);
+  check_near(fast.input_gradient(gradient, x, by.scale, by.shift, by.mean),
+             plain.input_gradient(gradient, x, by.scale, by.shift, by.mean), once);
   check_near(fast.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift),
              plain.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift), once);
   const Pooled pooled = fast.pool(x, by.scale, by.shift), wanted = plain.pool(x, by.scale, by.shift);
   check_near(pooled.values, wanted.values, once);
   const at::Tensor same = pooled.places == wanted.places;
-  CHECK(same.to(at::kDouble).mean().item<double>() > 0.999);   // two values may be equal but for rounding
-  CHECK((pooled.chosen == wanted.chosen).logical_or(same.logical_not()).logical_or(wanted.places == 9).all().item<bool>());
+  CHECK(same.to(at::kDouble).mean().item<double>() > 0.999);  // two values may be equal but for rounding
+  CHECK((pooled.chosen == wanted.chosen)
+            .logical_or(same.logical_not())
+            .logical_or(wanted.places == 9)
+            .all()
+            .item<bool>());
   const at::Tensor of_pool = random(pooled.values.sizes().vec(), type, x.device());
   check_near(fast.sums_through_pool(of_pool, pooled, by.mean), plain.sums_through_pool(of_pool, pooled, by.mean), 1e-5);
   check_near(fast.input_gradient_through_pool(of_pool, pooled.places, x, by.scale, by.shift, by.mean),
@@ -89,7 +103,8 @@ inline void check_large_values(const NormKernels& fast, at::Device device) {
   at::manual_seed(4);
   for (const double size : {1e3, 1e4}) {
     const at::Tensor x = random({8, 5, 16, 16}, at::kFloat, device, 1e-5 * size, size);
-    check_near(fast.moments(x).variance / (1e-10 * size * size), reference_kernels().moments(x).variance / (1e-10 * size * size), 1e-4);
+    check_near(fast.moments(x).variance / (1e-10 * size * size),
+               reference_kernels().moments(x).variance / (1e-10 * size * size), 1e-4);
   }
 }
 
@@ -106,37 +121,47 @@ inline void check_not_a_number(const NormKernels& fast, at::Device device) {
       at::Tensor finite = at::ones({channels}, at::kBool);
       finite[1] = finite[2] = false;
       CHECK(fast.moments(x).mean.isfinite().cpu().equal(finite));
-      check_near(fast.apply(x, by.scale, by.shift, {}, true), reference_kernels().apply(x, by.scale, by.shift, {}, true), 2 * epsilon(type));
+      check_near(fast.apply(x, by.scale, by.shift, {}, true),
+                 reference_kernels().apply(x, by.scale, by.shift, {}, true), 2 * epsilon(type));
       const Pooled pooled = fast.pool(x, by.scale, by.shift), plain = reference_kernels().pool(x, by.scale, by.shift);
       CHECK(pooled.values.isnan().equal(plain.values.isnan()));
       CHECK((pooled.places == plain.places).logical_or(plain.values.isnan()).all().item<bool>());
     }
-  const at::Tensor huge = at::full({1, 17, 2, 2}, 3.39e38).to(device, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor huge =
+      at::full({1, 17, 2, 2}, 3.39e38).to(device, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
   CHECK(fast.apply(huge, at::ones({17}, device), at::zeros({17}, device), {}, false).equal(huge));
 }
 
-/// Of equal values the pool chooses the first, whatever the sign of the scale and of zeros; NaN of either sign passes; a scale of 0 makes all equal.
+/// Of equal values the pool chooses the first, whatever the sign of the scale and of zeros; NaN of either sign passes;
+/// a scale of 0 makes all equal.
 inline void check_pool_choices(const NormKernels& fast, at::Device device) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor levels = at::tensor({-1.0f, -0.0f, 0.0f, 0.5f, 1.0f});
   struct Case {
     const char* name;
-    float scale, shift;   // of one channel; of the others ±1 and 1
+    float scale, shift;  // of one channel; of the others ±1 and 1
   };
   at::manual_seed(11);
   for (const auto type : kNormTypes)
     for (const int64_t channels : {5, 35, 64, 75})
-      for (const Case& one : {Case{"ordinary", 2, 0}, {"negative", -0.5, 0.25}, {"zero", 0, 1}, {"infinite", kInfinite, 0}, {"no number", kNan, 0}, {"shifted far", 1, kInfinite},
+      for (const Case& one : {Case{"ordinary", 2, 0},
+                              {"negative", -0.5, 0.25},
+                              {"zero", 0, 1},
+                              {"infinite", kInfinite, 0},
+                              {"no number", kNan, 0},
+                              {"shifted far", 1, kInfinite},
                               {"shifted nowhere", -1, kNan}})
         for (const float guest : {0.5f, kNan, -kNan, kInfinite, -kInfinite}) {
           INFO(type << " " << channels << " " << one.name << " " << guest);
-          at::Tensor x = levels.index_select(0, at::randint(5, {2 * channels * 9 * 8}, at::kLong)).view({2, channels, 9, 8});
+          at::Tensor x =
+              levels.index_select(0, at::randint(5, {2 * channels * 9 * 8}, at::kLong)).view({2, channels, 9, 8});
           x[1][2][4][3] = guest;
           x[0][channels - 1][5][5] = guest;
           x = x.to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
           at::Tensor scale = at::randint(2, {channels}, at::kFloat) * 2 - 1, shift = at::ones({channels});
           scale[2] = one.scale, shift[2] = one.shift;
-          const Pooled pooled = fast.pool(x, scale.to(device), shift.to(device)), plain = reference_kernels().pool(x, scale.to(device), shift.to(device));
+          const Pooled pooled = fast.pool(x, scale.to(device), shift.to(device)),
+                       plain = reference_kernels().pool(x, scale.to(device), shift.to(device));
           const at::Tensor number = plain.values.isnan().logical_not();
           CHECK(pooled.values.isnan().logical_not().equal(number));
           CHECK(pooled.values.masked_select(number).equal(plain.values.masked_select(number)));
@@ -164,8 +189,10 @@ struct Ran {
 
 enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
 
-inline Ran run(const BlockOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& residual, bool training) {
-  const at::Tensor x = input.detach().clone().requires_grad_(training), added = residual.detach().clone().requires_grad_(training);
+inline Ran run(const BlockOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input,
+               const at::Tensor& residual, bool training) {
+  const at::Tensor x = input.detach().clone().requires_grad_(training),
+                   added = residual.detach().clone().requires_grad_(training);
   {
     const at::NoGradGuard no_grad;
     norm.running_mean.fill_(0.5);
@@ -176,10 +203,18 @@ inline Ran run(const BlockOperations& operations, Operation operation, const Bat
   const ForwardContext context{.training = training};
   Ran ran;
   switch (operation) {
-    case Operation::norm: ran.output = operations.batch_norm(x, norm, context); break;
-    case Operation::norm_relu: ran.output = operations.batch_norm_relu(x, norm, context); break;
-    case Operation::norm_add_relu: ran.output = operations.batch_norm_add_relu(x, norm, added, context); break;
-    case Operation::stem_pool: ran.output = operations.stem_pool(x, norm, context); break;
+    case Operation::norm:
+      ran.output = operations.batch_norm(x, norm, context);
+      break;
+    case Operation::norm_relu:
+      ran.output = operations.batch_norm_relu(x, norm, context);
+      break;
+    case Operation::norm_add_relu:
+      ran.output = operations.batch_norm_add_relu(x, norm, added, context);
+      break;
+    case Operation::stem_pool:
+      ran.output = operations.stem_pool(x, norm, context);
+      break;
   }
   ran.running_mean = norm.running_mean.clone();
   ran.running_var = norm.running_var.clone();
@@ -208,10 +243,12 @@ inline void check_block_operations(const NormKernels& kernels, at::Device device
       for (const bool training : {true, false})
         for (const bool channels_last : {true, false}) {
           INFO(channels << " " << static_cast<int>(operation) << " " << training << " " << channels_last);
-          at::Tensor input = (at::randn({4, channels, 9, 11}) * 3 + 1).to(device), residual = at::randn({4, channels, 9, 11}).to(device);
+          at::Tensor input = (at::randn({4, channels, 9, 11}) * 3 + 1).to(device),
+                     residual = at::randn({4, channels, 9, 11}).to(device);
           if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
           const BatchNorm2d norm = norm_of(channels, device);
-          const Ran wanted = run(plain, operation, norm, input, residual, training), got = run(*fused, operation, norm, input, residual, training);
+          const Ran wanted = run(plain, operation, norm, input, residual, training),
+                    got = run(*fused, operation, norm, input, residual, training);
           check_near(got.output, wanted.output, 1e-5);
           check_near(got.running_mean, wanted.running_mean, 1e-6);
           check_near(got.running_var, wanted.running_var, 1e-6);

@@ -32,13 +32,16 @@ class GivenParameters : public ParameterStore {
 /// Three tensors of different shapes, the same numbers at each call.
 inline GivenParameters some_parameters() {
   const auto generator = at::detail::createCPUGenerator(7);
-  return GivenParameters({{"a", at::randn({3, 5}, generator)}, {"b", at::randn({7}, generator)}, {"c", at::randn({2, 3, 2, 2}, generator)}});
+  return GivenParameters({{"a", at::randn({3, 5}, generator)},
+                          {"b", at::randn({7}, generator)},
+                          {"c", at::randn({2, 3, 2, 2}, generator)}});
 }
 
 /// Gradients of step `step`, the same numbers at each call.
 inline void set_gradients(const ParameterStore& store, uint64_t step) {
   const auto generator = at::detail::createCPUGenerator(100 + step);
-  for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
+  for (const auto& [name, parameter] : store.parameters())
+    parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
 }
 
 /// How many tensors an optimizer keeps from step to step.

@@ -12,7 +12,8 @@
 
 namespace trainopt {
 
-/// c10d's flight recorder is one for the process and takes no lock in one of its maps: it must be off where ranks are threads.
+/// c10d's flight recorder is one for the process and takes no lock in one of its maps: it must be off where ranks are
+/// threads.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
 inline MeetingPoint place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
@@ -32,10 +33,11 @@ inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        Job job(place_of_thread(folder, rank, ranks, timeout_s), {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
+        Job job(place_of_thread(folder, rank, ranks, timeout_s),
+                {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
         const auto communicator = job.make_communicator();
         work(job, *communicator);
-        communicator->gather({});   // nobody leaves while another still reads from it
+        communicator->gather({});  // nobody leaves while another still reads from it
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
       }

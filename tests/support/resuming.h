@@ -1,4 +1,5 @@
-// A training cut in two by a stop, its state carried over by a checkpoint on the disk, and what is left of it at the end.
+// A training cut in two by a stop, its state carried over by a checkpoint on the disk, and what is left of it at the
+// end.
 #pragma once
 
 #include "support/plans.h"
@@ -27,13 +28,13 @@ class StopAfter : public Rows {
 struct Left {
   std::vector<double> losses;
   std::vector<int64_t> steps;
-  NamedTensors state;            ///< of every part, copied
+  NamedTensors state;  ///< of every part, copied
   RunOutcome outcome;
 };
 
 /// Trains, from `resume` if given, until `stop_after` if given; saves at the end if `writer` is given.
-inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std::nullopt, CheckpointWriter* writer = nullptr,
-                       const ArchiveReader* resume = nullptr) {
+inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std::nullopt,
+                       CheckpointWriter* writer = nullptr, const ArchiveReader* resume = nullptr) {
   StopAfter rows(stop_after.value_or(-1));
   Trainer trainer(plan, {}, rows, rows.stop, {.checkpoints = writer, .resume = resume});
   trainer.run();
@@ -60,7 +61,8 @@ inline Left train_in_two(const Plan& first, const Plan& second, int64_t k, bool 
     CheckpointWriter writer({.root = folder / "checkpoints", .background = background});
     left = train_part(first, k, &writer);
   }
-  const auto state = read_newest_checkpoint(folder / "checkpoints", [](const std::string& why) { throw std::runtime_error(why); });
+  const auto state =
+      read_newest_checkpoint(folder / "checkpoints", [](const std::string& why) { throw std::runtime_error(why); });
   Left rest = train_part(second, std::nullopt, nullptr, &state.value());
   rest.losses.insert(rest.losses.begin(), left.losses.begin(), left.losses.end());
   rest.steps.insert(rest.steps.begin(), left.steps.begin(), left.steps.end());

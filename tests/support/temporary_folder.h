@@ -22,8 +22,11 @@ class TemporaryFolder {
     path_ = name;
   }
   ~TemporaryFolder() {
-    // Not std::filesystem::remove_all: libtorch.so exports an incomplete one of its own, which is found first and crashes.
-    nftw(path_.c_str(), [](const char* name, const struct stat*, int, FTW*) { return std::remove(name); }, 8, FTW_DEPTH | FTW_PHYS);
+    // Not std::filesystem::remove_all: libtorch.so exports an incomplete one of its own, which is found first and
+    // crashes.
+    nftw(
+        path_.c_str(), [](const char* name, const struct stat*, int, FTW*) { return std::remove(name); }, 8,
+        FTW_DEPTH | FTW_PHYS);
   }
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
@@ -38,10 +41,12 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// In memory where the machine has such a folder: for tests that fsync thousands of times, which takes minutes on a busy disk.
+/// In memory where the machine has such a folder: for tests that fsync thousands of times, which takes minutes on a
+/// busy disk.
 class MemoryFolder : public TemporaryFolder {
  public:
-  MemoryFolder() : TemporaryFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
+  MemoryFolder()
+      : TemporaryFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
 };
 
 }  // namespace trainopt

@@ -10,7 +10,7 @@
 namespace trainopt::test {
 
 struct Trained {
-  std::vector<double> losses;                ///< as rank 0 tells them
+  std::vector<double> losses;  ///< as rank 0 tells them
   std::vector<EvaluationResult> evaluations;
   NamedTensors weights;
   Observations observations;
@@ -23,7 +23,9 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
   const auto train = [&](const RankPosition& place, std::shared_ptr<Communicator> communicator) {
     const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .position = place});
     Rows rows;
-    Trainer trainer(plan, {}, rows, never_stopped(), position.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true}, communicator);
+    Trainer trainer(plan, {}, rows, never_stopped(),
+                    position.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true},
+                    communicator);
     trainer.run();
     const auto weights = trainer.weights();
     if (!position.is_first()) return;
@@ -38,7 +40,8 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
     return result;
   }
   // Once for all threads: each trainer's own guard then finds nothing to change in what they share.
-  const BackendGuard settings(make_plan(recipe, Machine{.cpu = "test", .position = {.ranks = ranks, .local_ranks = ranks}}).backend);
+  const BackendGuard settings(
+      make_plan(recipe, Machine{.cpu = "test", .position = {.ranks = ranks, .local_ranks = ranks}}).backend);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
     train(communicator.position(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
   });

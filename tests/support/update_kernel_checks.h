@@ -1,4 +1,5 @@
-// What every form of UpdateKernels must give: the plain form's results, for every rule and whatever rides along. On any device.
+// What every form of UpdateKernels must give: the plain form's results, for every rule and whatever rides along. On any
+// device.
 #pragma once
 
 #include "base/error.h"
@@ -15,16 +16,19 @@ namespace trainopt::test {
 
 using namespace trainopt::fused_optimizer;
 
-/// Tensors of these sizes that begin where packs do, or `misaligned`, one number behind, amid memory that nobody may write to.
+/// Tensors of these sizes that begin where packs do, or `misaligned`, one number behind, amid memory that nobody may
+/// write to.
 class Placed {
  public:
   Placed(const std::vector<int64_t>& sizes, bool misaligned, at::Device device) : begin_(misaligned ? 1 : 0) {
-    for (const int64_t size : sizes) memory_.push_back(at::full({size + kAround}, kUntouched, at::TensorOptions(device).dtype(at::kFloat)));
+    for (const int64_t size : sizes)
+      memory_.push_back(at::full({size + kAround}, kUntouched, at::TensorOptions(device).dtype(at::kFloat)));
     for (const auto& memory : memory_) tensors.push_back(memory.slice(0, begin_, begin_ + memory.numel() - kAround));
   }
   bool kept_to_itself() const {
     return std::all_of(memory_.begin(), memory_.end(), [&](const at::Tensor& memory) {
-      return (memory.slice(0, 0, begin_) == kUntouched).all().item<bool>() && (memory.slice(0, begin_ + memory.numel() - kAround) == kUntouched).all().item<bool>();
+      return (memory.slice(0, 0, begin_) == kUntouched).all().item<bool>() &&
+             (memory.slice(0, begin_ + memory.numel() - kAround) == kUntouched).all().item<bool>();
     });
   }
   void set(const std::function<at::Tensor(int64_t)>& values) {
@@ -42,14 +46,19 @@ class Placed {
 /// A rule with all that it keeps.
 struct RuleCase {
   const char* name;
-  int states;   ///< tensors beside each parameter
+  int states;  ///< tensors beside each parameter
   std::function<int64_t(const UpdateKernels&, const at::Tensor& updates, const Tensors&, const Settings&)> step;
 };
 inline RuleCase sgd_case(const char* name, const SgdRule& rule) {
-  return {name, rule.momentum == 0 ? 0 : 1, [rule](const UpdateKernels& kernels, const at::Tensor&, const Tensors& tensors, const Settings& settings) { return kernels.sgd(rule, tensors, settings); }};
+  return {name, rule.momentum == 0 ? 0 : 1,
+          [rule](const UpdateKernels& kernels, const at::Tensor&, const Tensors& tensors, const Settings& settings) {
+            return kernels.sgd(rule, tensors, settings);
+          }};
 }
 inline RuleCase adam_case(const char* name, const AdamRule& rule) {
-  return {name, 2, [rule](const UpdateKernels& kernels, const at::Tensor& updates, const Tensors& tensors, const Settings& settings) { return kernels.adam(rule, updates, tensors, settings); }};
+  return {name, 2,
+          [rule](const UpdateKernels& kernels, const at::Tensor& updates, const Tensors& tensors,
+                 const Settings& settings) { return kernels.adam(rule, updates, tensors, settings); }};
 }
 inline const std::vector<RuleCase> kRules = {
     sgd_case("sgd", {.momentum = 0, .weight_decay = 0, .nesterov = false}),
@@ -58,22 +67,32 @@ inline const std::vector<RuleCase> kRules = {
     sgd_case("sgd, nesterov", {.momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}),
     adam_case("adam", {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.1f, .decoupled = false}),
     adam_case("adamw", {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6f, .weight_decay = 0.1f, .decoupled = true}),
-    adam_case("adam that remembers nothing", {.beta1 = 0, .beta2 = 0, .epsilon = 1e-8f, .weight_decay = 0, .decoupled = false}),
+    adam_case("adam that remembers nothing",
+              {.beta1 = 0, .beta2 = 0, .epsilon = 1e-8f, .weight_decay = 0, .decoupled = false}),
 };
 
 /// Parameters, gradients and states of one trainer; with 16-bit copies of two parameters in three if a type is given.
 struct UnderRule {
-  UnderRule(const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device, std::optional<at::ScalarType> copied_as = std::nullopt)
-      : parameters(sizes, misaligned, device), gradients(sizes, misaligned, device), first(rule.states > 0 ? sizes : std::vector<int64_t>(), false, device),
-        second(rule.states > 1 ? sizes : std::vector<int64_t>(), misaligned, device), updates(at::zeros({}, at::TensorOptions(device).dtype(at::kDouble))) {
+  UnderRule(const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device,
+            std::optional<at::ScalarType> copied_as = std::nullopt)
+      : parameters(sizes, misaligned, device),
+        gradients(sizes, misaligned, device),
+        first(rule.states > 0 ? sizes : std::vector<int64_t>(), false, device),
+        second(rule.states > 1 ? sizes : std::vector<int64_t>(), misaligned, device),
+        updates(at::zeros({}, at::TensorOptions(device).dtype(at::kDouble))) {
     const auto zeros = [](int64_t count) { return at::zeros({count}); };
     first.set(zeros);
     second.set(zeros);
     for (size_t i = 0; copied_as && i < sizes.size(); ++i)
-      copies.push_back(i % 3 == 1 ? at::Tensor() : at::full({sizes[i] + 1}, 5, at::TensorOptions(device).dtype(*copied_as)).slice(0, misaligned ? 1 : 0, sizes[i] + (misaligned ? 1 : 0)));
+      copies.push_back(i % 3 == 1 ? at::Tensor()
+                                  : at::full({sizes[i] + 1}, 5, at::TensorOptions(device).dtype(*copied_as))
+                                        .slice(0, misaligned ? 1 : 0, sizes[i] + (misaligned ? 1 : 0)));
   }
   Tensors all() const { return {parameters.tensors, gradients.tensors, first.tensors, second.tensors, copies}; }
-  bool kept_to_itself() const { return parameters.kept_to_itself() && gradients.kept_to_itself() && first.kept_to_itself() && second.kept_to_itself(); }
+  bool kept_to_itself() const {
+    return parameters.kept_to_itself() && gradients.kept_to_itself() && first.kept_to_itself() &&
+           second.kept_to_itself();
+  }
   Placed parameters, gradients, first, second;
   std::vector<at::Tensor> copies;
   at::Tensor updates;
@@ -88,8 +107,10 @@ inline void check_updated(const char* what, const std::vector<at::Tensor>& got, 
 }
 
 /// Four steps by `fast` and by the reference; the gradients of step k are gradients(k, how many).
-inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device, const Settings& settings,
-                        const std::function<at::Tensor(int, int64_t)>& gradients, std::optional<at::ScalarType> copied_as = std::nullopt) {
+inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const std::vector<int64_t>& sizes,
+                        bool misaligned, at::Device device, const Settings& settings,
+                        const std::function<at::Tensor(int, int64_t)>& gradients,
+                        std::optional<at::ScalarType> copied_as = std::nullopt) {
   UnderRule ours(rule, sizes, misaligned, device, copied_as), plain(rule, sizes, misaligned, device);
   for (auto* trained : {&ours, &plain}) {
     at::manual_seed(3);
@@ -114,13 +135,17 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
       if (held) CHECK(ours.parameters.tensors[i].equal(before[i]));
     }
     for (size_t i = 0; i < ours.copies.size(); ++i)
-      if (ours.copies[i].defined()) CHECK(ours.copies[i].equal(held ? at::full_like(ours.copies[i], 5) : ours.parameters.tensors[i].to(*copied_as)));
+      if (ours.copies[i].defined())
+        CHECK(
+            ours.copies[i].equal(held ? at::full_like(ours.copies[i], 5) : ours.parameters.tensors[i].to(*copied_as)));
     CHECK(ours.updates.item<double>() == (rule.states == 2 && !held ? step + 1 : 0));
   }
   CHECK(ours.kept_to_itself());
 }
 
-inline at::Tensor on(at::Device device, float value) { return at::full({}, value, at::TensorOptions(device).dtype(at::kFloat)); }
+inline at::Tensor on(at::Device device, float value) {
+  return at::full({}, value, at::TensorOptions(device).dtype(at::kFloat));
+}
 
 inline const std::vector<int64_t> kUpdateSizes = {1, 3, 0, 17, 4097, 4096, 5, 20011};
 
@@ -132,10 +157,14 @@ inline void check_every_rule(const UpdateKernels& fast, at::Device device) {
       for (const float factor : {1.0f, 0.25f})
         for (const int hold : {-1, 0, 1}) {
           INFO(rule.name << ", misaligned " << misaligned << ", factor " << factor << ", hold " << hold);
-          const Settings settings{.learning_rate = on(device, 0.1f), .factor = factor == 1 ? at::Tensor() : on(device, factor),
-                                  .hold = hold < 0 ? at::Tensor() : on(device, static_cast<float>(hold)), .clears = misaligned == (hold == 1)};
+          const Settings settings{.learning_rate = on(device, 0.1f),
+                                  .factor = factor == 1 ? at::Tensor() : on(device, factor),
+                                  .hold = hold < 0 ? at::Tensor() : on(device, static_cast<float>(hold)),
+                                  .clears = misaligned == (hold == 1)};
           check_steps(fast, rule, kUpdateSizes, misaligned, device, settings, normal);
-          if (factor == 1) check_steps(fast, rule, kUpdateSizes, misaligned, device, settings, normal, hold < 0 ? at::kBFloat16 : at::kHalf);
+          if (factor == 1)
+            check_steps(fast, rule, kUpdateSizes, misaligned, device, settings, normal,
+                        hold < 0 ? at::kBFloat16 : at::kHalf);
         }
 }
 
@@ -145,28 +174,38 @@ inline void check_many_tensors(const UpdateKernels& fast, at::Device device) {
   for (int64_t i = 0; i < 1030; ++i) sizes.push_back(1 + i % 7);
   const Settings settings{.learning_rate = on(device, 0.1f), .factor = on(device, 0.5f), .hold = {}, .clears = true};
   for (const RuleCase& rule : kRules)
-    for (const auto& some : {sizes, std::vector<int64_t>()}) check_steps(fast, rule, some, false, device, settings, [](int, int64_t count) { return at::randn({count}); });
+    for (const auto& some : {sizes, std::vector<int64_t>()})
+      check_steps(fast, rule, some, false, device, settings, [](int, int64_t count) { return at::randn({count}); });
 }
 
 /// What is not a number stays visible, and stays where it was.
 inline void check_odd_gradients(const UpdateKernels& fast, at::Device device) {
   for (const RuleCase& rule : kRules)
-    for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e30f, 1e-40f})
+    for (const float odd :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e30f, 1e-40f})
       for (const int hold : {0, 1}) {
         INFO(rule.name << " " << odd << ", hold " << hold);
-        check_steps(fast, rule, {37, 5}, false, device, {.learning_rate = on(device, 0.1f), .factor = {}, .hold = on(device, static_cast<float>(hold)), .clears = true}, [&](int, int64_t count) {
-          at::Tensor gradient = at::randn({count});
-          gradient[count / 2] = odd;
-          return gradient;
-        });
+        check_steps(fast, rule, {37, 5}, false, device,
+                    {.learning_rate = on(device, 0.1f),
+                     .factor = {},
+                     .hold = on(device, static_cast<float>(hold)),
+                     .clears = true},
+                    [&](int, int64_t count) {
+                      at::Tensor gradient = at::randn({count});
+                      gradient[count / 2] = odd;
+                      return gradient;
+                    });
       }
 }
 
 inline void check_measure(const UpdateKernels& fast, const std::vector<at::Tensor>& gradients, at::Device device) {
-  const Measured got = fast.measure(gradients, on(device, 0)), wanted = reference_kernels().measure(gradients, on(device, 0));
+  const Measured got = fast.measure(gradients, on(device, 0)),
+                 wanted = reference_kernels().measure(gradients, on(device, 0));
   CHECK(got.not_finite.item<float>() == wanted.not_finite.item<float>());
-  if (wanted.not_finite.item<float>() == 0) CHECK(got.square_sum.item<double>() == Approx(wanted.square_sum.item<double>()).epsilon(2e-6));
-  else CHECK_FALSE(std::isfinite(got.square_sum.item<double>()));
+  if (wanted.not_finite.item<float>() == 0)
+    CHECK(got.square_sum.item<double>() == Approx(wanted.square_sum.item<double>()).epsilon(2e-6));
+  else
+    CHECK_FALSE(std::isfinite(got.square_sum.item<double>()));
 }
 
 inline void check_measures(const UpdateKernels& fast, at::Device device) {
@@ -178,7 +217,8 @@ inline void check_measures(const UpdateKernels& fast, at::Device device) {
       gradients.set([&](int64_t count) { return at::randn({count}) * scale; });
       check_measure(fast, gradients.tensors, device);
     }
-    for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+    for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()})
       for (const size_t tensor : {0, 3, 4, 7}) {
         INFO("misaligned " << misaligned << ", " << odd << " in tensor " << tensor);
         gradients.set([&](int64_t count) { return at::randn({count}); });
@@ -195,15 +235,20 @@ inline void check_measures(const UpdateKernels& fast, at::Device device) {
 /// A copy has the bits of libtorch's own cast, whatever the parameter.
 inline void check_copies(const UpdateKernels& fast, at::Device device) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
-    at::Tensor numbers = at::cat({at::randn({1000}), at::randn({1000}) * 1e-7, at::randn({1000}) * 1e5, at::randn({1000}) * 1e38, at::arange(4096) / 2048 + 1});
-    for (const float odd : {0.0f, -0.0f, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), 65519.9f, 65520.0f, 3.4e38f, 1e-45f, 1.00390625f, 1.01171875f})
+    at::Tensor numbers = at::cat({at::randn({1000}), at::randn({1000}) * 1e-7, at::randn({1000}) * 1e5,
+                                  at::randn({1000}) * 1e38, at::arange(4096) / 2048 + 1});
+    for (const float odd :
+         {0.0f, -0.0f, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), 65519.9f,
+          65520.0f, 3.4e38f, 1e-45f, 1.00390625f, 1.01171875f})
       numbers = at::cat({numbers, at::full({1}, odd)});
-    const at::Tensor parameter = numbers.to(device), gradient = at::zeros_like(parameter), copy = at::empty_like(parameter, type);
+    const at::Tensor parameter = numbers.to(device), gradient = at::zeros_like(parameter),
+                     copy = at::empty_like(parameter, type);
     const auto write = [&] {
-      fast.sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}, {copy}}, {.learning_rate = on(device, 0), .factor = {}, .hold = {}, .clears = false});
+      fast.sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}, {copy}},
+               {.learning_rate = on(device, 0), .factor = {}, .hold = {}, .clears = false});
     };
     write();
-    const at::Tensor cast = parameter.to(type), odd = cast.isnan();   // weight decay 0 makes NaN of infinity
+    const at::Tensor cast = parameter.to(type), odd = cast.isnan();  // weight decay 0 makes NaN of infinity
     CHECK(copy.view(at::kShort).masked_select(~odd).equal(cast.view(at::kShort).masked_select(~odd)));
     CHECK(copy.isnan().equal(odd));
     parameter[3] = std::numeric_limits<float>::quiet_NaN();

@@ -5,25 +5,26 @@
 
 namespace trainopt::cuda {
 
-/// Weights of one axis, for lines of shortest, shortest + 1, … samples: [lines, output], [lines, output] and [lines, output, taps]. See resample_table.h.
+/// Weights of one axis, for lines of shortest, shortest + 1, … samples: [lines, output], [lines, output] and [lines,
+/// output, taps]. See resample_table.h.
 struct ResizedLines {
   const int32_t *first, *count, *coefficients;
   int32_t shortest, output, taps;
 };
 
 struct FinishOperands {
-  const uint8_t* images;                  ///< [n, image_height, image_width, 3]
+  const uint8_t* images;  ///< [n, image_height, image_width, 3]
   int32_t image_height, image_width;
-  const int32_t* placement;               ///< [placement_rows, items], see placement_rows.h; null: image i is item i, whole
+  const int32_t* placement;  ///< [placement_rows, items], see placement_rows.h; null: image i is item i, whole
   int64_t placement_rows;
-  bool resizes;                           ///< by `rows` and `columns`, before the window is cut out
+  bool resizes;  ///< by `rows` and `columns`, before the window is cut out
   ResizedLines rows, columns;
   int64_t items;
-  int32_t height, width;                  ///< of what comes out
-  const void* levels;                     ///< [3, 256]: what becomes of each grey level, by channel; bits of the output's type
-  int level_bytes;                        ///< of one of them: 2 or 4
-  bool interleaved;                       ///< out is [items, height, width, 3], otherwise [items, 3, height, width]
-  void* out;                              ///< at a multiple of 16 bytes
+  int32_t height, width;  ///< of what comes out
+  const void* levels;     ///< [3, 256]: what becomes of each grey level, by channel; bits of the output's type
+  int level_bytes;        ///< of one of them: 2 or 4
+  bool interleaved;       ///< out is [items, height, width, 3], otherwise [items, 3, height, width]
+  void* out;              ///< at a multiple of 16 bytes
 };
 
 /// Queues it. `queue`: a cudaStream_t of the current device, where all memory is.

@@ -1,5 +1,5 @@
-// Files to pixels: JPEG and PNG, as Pillow's Image.open(file).convert("RGB") has them; EXIF rotation and colour profiles are
-// ignored.
+// Files to pixels: JPEG and PNG, as Pillow's Image.open(file).convert("RGB") has them; EXIF rotation and colour
+// profiles are ignored.
 #pragma once
 
 #include "data/image/image.h"
@@ -20,7 +20,8 @@ enum class ImageKind { jpeg, png };
 /// By the first bytes. Throws BadSample for anything else.
 ImageKind image_kind(std::span<const uint8_t> file);
 
-/// The whole image. Throws BadSample for what cannot be decoded, is cut off or is damaged as far as the decoder can tell.
+/// The whole image. Throws BadSample for what cannot be decoded, is cut off or is damaged as far as the decoder can
+/// tell.
 void decode_image(std::span<const uint8_t> file, ImageU8& out);
 
 }  // namespace trainopt

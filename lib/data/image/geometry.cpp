@@ -28,17 +28,18 @@ void check(const TransformConfig& transform) {
     check_side("random_crop", crop->height);
     check_side("random_crop", crop->width);
     if (crop->padding < 0 || crop->padding > kMostImageSide)
-      throw UserError(fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMostImageSide, crop->padding));
+      throw UserError(
+          fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMostImageSide, crop->padding));
   } else if (const auto* random = std::get_if<RandomResizedCropConfig>(&transform)) {
     check_side("random_resized_crop", random->height);
     check_side("random_resized_crop", random->width);
     const auto& [scale, ratio] = std::pair(random->scale, random->ratio);
     if (!(scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1])))
-      throw UserError(
-          fmt::format("transform random_resized_crop: scale must be two rising shares above 0: {}, {}", scale[0], scale[1]));
+      throw UserError(fmt::format("transform random_resized_crop: scale must be two rising shares above 0: {}, {}",
+                                  scale[0], scale[1]));
     if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && std::isfinite(ratio[1])))
-      throw UserError(
-          fmt::format("transform random_resized_crop: ratio must be two rising numbers above 0: {}, {}", ratio[0], ratio[1]));
+      throw UserError(fmt::format("transform random_resized_crop: ratio must be two rising numbers above 0: {}, {}",
+                                  ratio[0], ratio[1]));
   } else if (const auto* flip = std::get_if<RandomHorizontalFlipConfig>(&transform)) {
     if (!(flip->p >= 0 && flip->p <= 1))
       throw UserError(fmt::format("transform random_horizontal_flip: p must be from 0 to 1: {}", flip->p));
@@ -105,7 +106,7 @@ class Stages {
     const bool untouched = stage.resized == ImageSize{stage.source.height, stage.source.width};
     const bool unpadded = intersection(stage.valid, stage.window) == stage.window;
     Stage next = whole(size());
-    if (untouched && unpadded && !stage.flip) {   // the crop so far becomes what is resized
+    if (untouched && unpadded && !stage.flip) {  // the crop so far becomes what is resized
       next.source = {stage.source.top + stage.window.top, stage.source.left + stage.window.left, stage.window.height,
                      stage.window.width};
       stages_.pop_back();
@@ -135,8 +136,8 @@ struct Applier {
     const ImageSize to = resized_size(config, stages.size());
     // A line of one pixel's width would grow without bounds.
     if (to.height * to.width > kMostImagePixels)
-      throw BadSample(fmt::format("resize would make it {}x{} pixels (height x width), over the limit of {}", to.height, to.width,
-                                  kMostImagePixels));
+      throw BadSample(fmt::format("resize would make it {}x{} pixels (height x width), over the limit of {}", to.height,
+                                  to.width, kMostImagePixels));
     stages.resize(to);
   }
 
@@ -151,10 +152,12 @@ struct Applier {
 
   void operator()(const RandomCropConfig& config) {
     const auto [height, width] = stages.size();
-    const int64_t room_y = height + 2 * config.padding - config.height, room_x = width + 2 * config.padding - config.width;
+    const int64_t room_y = height + 2 * config.padding - config.height,
+                  room_x = width + 2 * config.padding - config.width;
     if (room_y < 0 || room_x < 0)
-      throw BadSample(fmt::format("random_crop to {}x{} is larger than the image with its padding, {}x{} (height x width)",
-                                  config.height, config.width, height + 2 * config.padding, width + 2 * config.padding));
+      throw BadSample(
+          fmt::format("random_crop to {}x{} is larger than the image with its padding, {}x{} (height x width)",
+                      config.height, config.width, height + 2 * config.padding, width + 2 * config.padding));
     const int64_t top = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_y + 1)));
     const int64_t left = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_x + 1)));
     stages.crop({top - config.padding, left - config.padding, config.height, config.width});
@@ -176,13 +179,15 @@ struct Applier {
 
 int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_place) : transforms_(std::move(transforms)), first_place_(first_place) {
+Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_place)
+    : transforms_(std::move(transforms)), first_place_(first_place) {
   for (const TransformConfig& transform : transforms_) check(transform);
 }
 
 std::vector<Stage> Geometry::stages(ImageSize input, uint64_t sample_key) const {
   Stages stages(input);
-  for (size_t i = 0; i < transforms_.size(); ++i) std::visit(Applier{stages, PhiloxStream(sample_key, first_place_ + i)}, transforms_[i]);
+  for (size_t i = 0; i < transforms_.size(); ++i)
+    std::visit(Applier{stages, PhiloxStream(sample_key, first_place_ + i)}, transforms_[i]);
   return stages.take();
 }
 

@@ -10,13 +10,13 @@ namespace trainopt {
 
 class Geometry {
  public:
-  /// `first_place`: of the first of these in the whole list, where others come before it elsewhere. Throws UserError for a size below 1 or
-  /// another parameter out of its range.
+  /// `first_place`: of the first of these in the whole list, where others come before it elsewhere. Throws UserError
+  /// for a size below 1 or another parameter out of its range.
   explicit Geometry(std::vector<TransformConfig> transforms, size_t first_place = 0);
 
-  /// Crops, flips and pads join the resize before them where that gives the same pixels, so there is nearly always one stage; at
-  /// least one. Each stage's input is the one before's window. Draws depend on `sample_key` and the transform's place in the list
-  /// alone. Throws BadSample if the image is too small for a random crop.
+  /// Crops, flips and pads join the resize before them where that gives the same pixels, so there is nearly always one
+  /// stage; at least one. Each stage's input is the one before's window. Draws depend on `sample_key` and the
+  /// transform's place in the list alone. Throws BadSample if the image is too small for a random crop.
   std::vector<Stage> stages(ImageSize input, uint64_t sample_key) const;
 
   /// The size that comes out, nullopt if it varies with the sample. `input`: nullopt if that varies.

@@ -11,8 +11,8 @@
 
 namespace trainopt {
 
-// libjpeg is C and leaves by longjmp when it fails. So the functions here that call it through guarded() hold nothing with a
-// destructor, and the reason waits in `reason` until we are back in C++.
+// libjpeg is C and leaves by longjmp when it fails. So the functions here that call it through guarded() hold nothing
+// with a destructor, and the reason waits in `reason` until we are back in C++.
 struct JpegReader::State {
   jpeg_decompress_struct info{};
   jpeg_error_mgr error{};
@@ -32,7 +32,8 @@ struct JpegReader::State {
   }
 
   void open();
-  /// Whether a progressive image ends before all of its coefficients are there in full; libjpeg then smooths what it has.
+  /// Whether a progressive image ends before all of its coefficients are there in full; libjpeg then smooths what it
+  /// has.
   bool is_unfinished() const;
   /// Rows up to `height` of the output, beginning at the next; each `width` pixels wide.
   void read_rows(ImageU8& out);
@@ -141,8 +142,8 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(reduction);
 
-  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a little
-  // more.
+  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a
+  // little more.
   constexpr int64_t kMargin = 2;
   int64_t top = std::max<int64_t>(part.top - kMargin, 0);
   const int64_t bottom = std::min(part.bottom() + kMargin, whole.height);
@@ -151,7 +152,7 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   state_->guarded([&] {
     jpeg_start_decompress(&info);
     if (state_->is_unfinished()) top = left = 0, width = info.output_width;   // smoothing looks further than the margin
-    if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);   // moves both outwards to whole blocks
+    if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);  // moves both outwards to whole blocks
     if (top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(top));
   });
   buffer.set_size({bottom - top, info.output_width});
@@ -160,7 +161,8 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   const auto& file = state_->file;
   const bool ends_well = file.size() >= 2 && file[file.size() - 2] == 0xFF && file[file.size() - 1] == JPEG_EOI;
   if (!ends_well && bottom < whole.height) {
-    // Probably cut off: look at the rest too, so that the verdict does not depend on the crop. Skipping alone would not look.
+    // Probably cut off: look at the rest too, so that the verdict does not depend on the crop. Skipping alone would not
+    // look.
     ImageU8 last;
     last.set_size({1, info.output_width});
     state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(whole.height - bottom - 1)); });

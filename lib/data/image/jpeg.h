@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo: slow integer DCT and smooth chroma upsampling, as Pillow uses it; whole, in part, or at reduced
-// size.
+// JPEG through libjpeg-turbo: slow integer DCT and smooth chroma upsampling, as Pillow uses it; whole, in part, or at
+// reduced size.
 #pragma once
 
 #include "data/image/decode.h"
@@ -21,11 +21,12 @@ class JpegReader {
 
   /// Call one of these, once.
   void read_all(ImageU8& out);
-  /// Decodes at least `part` of the reduced image into `buffer` and returns where it lies. At reduction 1 the pixels of `part`
-  /// are those of read_all(); rows below are not looked at, and damage there goes unseen, if the file ends as a JPEG should.
+  /// Decodes at least `part` of the reduced image into `buffer` and returns where it lies. At reduction 1 the pixels of
+  /// `part` are those of read_all(); rows below are not looked at, and damage there goes unseen, if the file ends as a
+  /// JPEG should.
   InputRegion read(const Rect& part, int reduction, ImageU8& buffer);
 
-  struct State;   // libjpeg's
+  struct State;  // libjpeg's
 
  private:
   std::unique_ptr<State> state_;

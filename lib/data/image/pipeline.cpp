@@ -15,7 +15,8 @@ Normalization normalization_of(const std::vector<TransformConfig>& transforms) {
   for (size_t i = 0; i < transforms.size(); ++i) {
     const auto* config = std::get_if<NormalizeConfig>(&transforms[i]);
     if (!config) continue;
-    if (i + 1 != transforms.size()) throw UserError("transforms: normalize must be the last, and there can be one only");
+    if (i + 1 != transforms.size())
+      throw UserError("transforms: normalize must be the last, and there can be one only");
     for (int channel = 0; channel < 3; ++channel) {
       normalization.mean[channel] = static_cast<float>(config->mean[channel]);
       normalization.std[channel] = static_cast<float>(config->std[channel]);
@@ -30,7 +31,8 @@ Normalization normalization_of(const std::vector<TransformConfig>& transforms) {
 /// The largest reduction that leaves the part to be resized at least as large as what it becomes.
 int reduction_for(const Stage& stage) {
   for (const int reduction : {8, 4, 2})
-    if (stage.source.height / reduction >= stage.resized.height && stage.source.width / reduction >= stage.resized.width)
+    if (stage.source.height / reduction >= stage.resized.height &&
+        stage.source.width / reduction >= stage.resized.width)
       return reduction;
   return 1;
 }
@@ -38,7 +40,8 @@ int reduction_for(const Stage& stage) {
 /// `source` in the coordinates of the reduced image, to whole pixels.
 Rect reduced(const Rect& source, int reduction, ImageSize image) {
   const auto scale = [&](int64_t value) { return (value + reduction / 2) / reduction; };
-  const int64_t top = std::min(scale(source.top), image.height - 1), left = std::min(scale(source.left), image.width - 1);
+  const int64_t top = std::min(scale(source.top), image.height - 1),
+                left = std::min(scale(source.left), image.width - 1);
   return {top, left, std::clamp<int64_t>(scale(source.bottom()) - top, 1, image.height - top),
           std::clamp<int64_t>(scale(source.right()) - left, 1, image.width - left)};
 }
@@ -48,12 +51,13 @@ Rect reduced(const Rect& source, int reduction, ImageSize image) {
 Pipeline::Pipeline(const std::vector<TransformConfig>& transforms)
     : geometry_(transforms), normalization_(normalization_of(transforms)) {}
 
-void Pipeline::run(const ImageView& image, uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const {
+void Pipeline::run(const ImageView& image, uint64_t sample_key, const Destination& destination,
+                   PipelineScratch& scratch) const {
   run_stages({image, 0, 0}, geometry_.stages({image.height, image.width}, sample_key), destination, scratch);
 }
 
-void Pipeline::run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key, const Destination& destination,
-                           PipelineScratch& scratch) const {
+void Pipeline::run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
+                           const Destination& destination, PipelineScratch& scratch) const {
   if (image_kind(file) != ImageKind::jpeg) {
     decode_image(file, scratch.decoded);
     return run(scratch.decoded.view(), sample_key, destination, scratch);
@@ -71,13 +75,13 @@ void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, c
                           PipelineScratch& scratch) const {
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
-    throw OtherSize(fmt::format("the image is {}x{} after the transforms where {}x{} is needed (height x width)", last.height,
-                                last.width, destination.height, destination.width));
+    throw OtherSize(fmt::format("the image is {}x{} after the transforms where {}x{} is needed (height x width)",
+                                last.height, last.width, destination.height, destination.width));
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ImageU8& between = scratch.between[i % 2];
     between.set_size({stages[i].window.height, stages[i].window.width});
-    resample(input, stages[i], normalization_, {PixelFormat::u8_hwc, between.row(0), between.size().height, between.size().width},
-             scratch.resample);
+    resample(input, stages[i], normalization_,
+             {PixelFormat::u8_hwc, between.row(0), between.size().height, between.size().width}, scratch.resample);
     input = {between.view(), 0, 0};
   }
   resample(input, stages.back(), normalization_, destination, scratch.resample);

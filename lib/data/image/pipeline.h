@@ -29,13 +29,15 @@ class Pipeline {
   /// What float destinations get after scaling to [0, 1]; mean 0 and std 1 without a normalize.
   const Normalization& normalization() const { return normalization_; }
 
-  /// Writes the transformed image to `destination`. `sample_key`: a mix of seed, epoch and sample; all randomness follows from
-  /// it. Throws BadSample if the image is too small for a random crop or does not come out in the destination's size.
+  /// Writes the transformed image to `destination`. `sample_key`: a mix of seed, epoch and sample; all randomness
+  /// follows from it. Throws BadSample if the image is too small for a random crop or does not come out in the
+  /// destination's size.
   void run(const ImageView& image, uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const;
 
-  /// The same from a JPEG or PNG file; a JPEG is decoded where the transforms look only. Throws BadSample for a bad file too.
-  void run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key, const Destination& destination,
-                   PipelineScratch& scratch) const;
+  /// The same from a JPEG or PNG file; a JPEG is decoded where the transforms look only. Throws BadSample for a bad
+  /// file too.
+  void run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
+                   const Destination& destination, PipelineScratch& scratch) const;
 
  private:
   void run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,

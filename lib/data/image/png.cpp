@@ -19,7 +19,7 @@ struct PngReader {
   char reason[160] = {};
   png_structp png = nullptr;
   png_infop info = nullptr;
-  std::vector<uint8_t> grey16;       // big-endian
+  std::vector<uint8_t> grey16;  // big-endian
   std::vector<uint8_t*> rows;
 
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
@@ -59,8 +59,8 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
   TRAINOPT_CHECK(info != nullptr);
   reader.guarded([&] {
     png_set_read_fn(png, &reader, read_bytes);
-    png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);   // check_image_size() says it better
-    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);   // text, profiles, times: not even unpacked
+    png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);                       // check_image_size() says it better
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // text, profiles, times: not even unpacked
     png_read_info(png, info);
   });
   const ImageSize size{png_get_image_height(png, info), png_get_image_width(png, info)};
@@ -81,7 +81,8 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
 
   out.set_size(size);
   if (grey16) reader.grey16.resize(static_cast<size_t>(size.height * size.width * 2));
-  for (int64_t y = 0; y < size.height; ++y) reader.rows.push_back(grey16 ? &reader.grey16[y * size.width * 2] : out.row(y));
+  for (int64_t y = 0; y < size.height; ++y)
+    reader.rows.push_back(grey16 ? &reader.grey16[y * size.width * 2] : out.row(y));
   reader.guarded([&] {
     png_read_image(png, reader.rows.data());
     png_read_end(png, nullptr);

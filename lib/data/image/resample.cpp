@@ -29,10 +29,15 @@ bool is_empty(const Rect& rect) { return rect.height <= 0 || rect.width <= 0; }
 class RowRing {
  public:
   RowRing(const InputRegion& input, const Stage& stage, const Rect& inside, bool planar, ResampleScratch& scratch)
-      : input_(input), stage_(stage), inside_(inside), planar_(planar), scratch_(scratch),
+      : input_(input),
+        stage_(stage),
+        inside_(inside),
+        planar_(planar),
+        scratch_(scratch),
         columns_(scratch.tables.get(stage.source.width, stage.resized.width)),
         rows_(scratch.tables.get(stage.source.height, stage.resized.height)),
-        plane_(stage.window.width + kRowSlack), row_bytes_(planar ? plane_ * 3 : stage.window.width * 3 + kRowSlack),
+        plane_(stage.window.width + kRowSlack),
+        row_bytes_(planar ? plane_ * 3 : stage.window.width * 3 + kRowSlack),
         ring_size_(rows_->taps + 1) {
     // One row more than the ring, for the zeros. Columns outside the valid part are never written and stay zero too.
     scratch_.rows.assign(static_cast<size_t>((ring_size_ + 1) * row_bytes_), 0);
@@ -59,8 +64,8 @@ class RowRing {
   void make(int64_t y) {
     const Rect& window = stage_.window;
     const int64_t before = stage_.flip ? window.right() - inside_.right() : inside_.left - window.left;
-    const RowRequest request{source_row(y), first_column_, stage_.flip ? inside_.right() - 1 : inside_.left, stage_.flip ? -1 : 1,
-                             inside_.width};
+    const RowRequest request{source_row(y), first_column_, stage_.flip ? inside_.right() - 1 : inside_.left,
+                             stage_.flip ? -1 : 1, inside_.width};
     if (planar_) {
       resize_row_planar(*columns_, request, ring_row(y) + before, plane_);
     } else {
@@ -92,7 +97,8 @@ class RowRing {
   int64_t made_ = 0;  // rows below are in the ring or no longer needed
 };
 
-void write_row(RowSum sum, int64_t y, int64_t plane, const Normalization& normalization, const Destination& destination) {
+void write_row(RowSum sum, int64_t y, int64_t plane, const Normalization& normalization,
+               const Destination& destination) {
   const int64_t width = destination.width;
   switch (destination.format) {
     case PixelFormat::u8_hwc:
@@ -115,7 +121,9 @@ void write_zeros(const Normalization& normalization, const Destination& destinat
   const int64_t pixels = destination.height * destination.width;
   float* const floats = static_cast<float*>(destination.data);
   switch (destination.format) {
-    case PixelFormat::u8_hwc: std::memset(destination.data, 0, static_cast<size_t>(pixels * 3)); break;
+    case PixelFormat::u8_hwc:
+      std::memset(destination.data, 0, static_cast<size_t>(pixels * 3));
+      break;
     case PixelFormat::f32_hwc:
       for (int64_t i = 0; i < pixels * 3; ++i) floats[i] = normalization.apply(0, static_cast<int>(i % 3));
       break;
@@ -130,13 +138,15 @@ void write_zeros(const Normalization& normalization, const Destination& destinat
 Rect needed_input(const Stage& stage, ResampleTableCache& tables) {
   const Rect inside = intersection(stage.window, stage.valid);
   if (is_empty(inside)) return {stage.source.top, stage.source.left, 0, 0};
-  const auto [top, height] = used_samples(*tables.get(stage.source.height, stage.resized.height), inside.top, inside.height);
-  const auto [left, width] = used_samples(*tables.get(stage.source.width, stage.resized.width), inside.left, inside.width);
+  const auto [top, height] =
+      used_samples(*tables.get(stage.source.height, stage.resized.height), inside.top, inside.height);
+  const auto [left, width] =
+      used_samples(*tables.get(stage.source.width, stage.resized.width), inside.left, inside.width);
   return {stage.source.top + top, stage.source.left + left, height, width};
 }
 
-void resample(const InputRegion& input, const Stage& stage, const Normalization& normalization, const Destination& destination,
-              ResampleScratch& scratch) {
+void resample(const InputRegion& input, const Stage& stage, const Normalization& normalization,
+              const Destination& destination, ResampleScratch& scratch) {
   TRAINOPT_CHECK_EQUAL(destination.height, stage.window.height);
   TRAINOPT_CHECK_EQUAL(destination.width, stage.window.width);
   const Rect inside = intersection(stage.window, stage.valid);

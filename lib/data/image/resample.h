@@ -20,7 +20,8 @@ struct Destination {
   int64_t height = 0, width = 0;
 };
 
-/// One resampling of an image, in the order crop to `source`, resize, cut to `valid`, pad with zeros and cut to `window`, mirror.
+/// One resampling of an image, in the order crop to `source`, resize, cut to `valid`, pad with zeros and cut to
+/// `window`, mirror.
 struct Stage {
   Rect source;        ///< of the input image, inside it
   ImageSize resized;  ///< what `source` becomes
@@ -44,10 +45,10 @@ struct ResampleScratch {
   std::vector<uint8_t> padded_row;  ///< a source row with room behind it
 };
 
-/// Writes the stage's window to `destination`, which has its size. Pillow's rounding: to 8 bits after the horizontal pass and
-/// again after the vertical one. `normalization` is not used for u8_hwc.
-void resample(const InputRegion& input, const Stage& stage, const Normalization& normalization, const Destination& destination,
-              ResampleScratch& scratch);
+/// Writes the stage's window to `destination`, which has its size. Pillow's rounding: to 8 bits after the horizontal
+/// pass and again after the vertical one. `normalization` is not used for u8_hwc.
+void resample(const InputRegion& input, const Stage& stage, const Normalization& normalization,
+              const Destination& destination, ResampleScratch& scratch);
 
 /// The obvious twin of resample(), for tests: a pixel at a time, one pass after the other.
 void resample_reference(const InputRegion& input, const Stage& stage, const Normalization& normalization,

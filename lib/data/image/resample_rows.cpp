@@ -13,26 +13,27 @@ constexpr int32_t kHalf = 1 << (kResampleBits - 1);
 
 inline __m128i load_16(const uint8_t* bytes) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)); }
 
-/// Two input pixels (bytes 0-5 of both halves of `pixels`, or 6-11) times their coefficients: int32 (R, G, B, 0) in either half.
+/// Two input pixels (bytes 0-5 of both halves of `pixels`, or 6-11) times their coefficients: int32 (R, G, B, 0) in
+/// either half.
 template <int kFrom>
 inline __m256i weigh_two(__m256i pixels, const int32_t* coefficients) {
   constexpr char k = kFrom, _ = -1;
   const __m256i spread = _mm256_setr_epi8(k + 0, _, _, _, k + 1, _, _, _, k + 2, _, _, _, _, _, _, _,  //
                                           k + 3, _, _, _, k + 4, _, _, _, k + 5, _, _, _, _, _, _, _);
-  const __m256i weights =
-      _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(coefficients))),
-                                  _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+  const __m256i weights = _mm256_permutevar8x32_epi32(
+      _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(coefficients))),
+      _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
   return _mm256_mullo_epi32(_mm256_shuffle_epi8(pixels, spread), weights);
 }
 
-/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0 is the table's number of taps, known to
-/// the compiler.
+/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0 is the table's number of taps,
+/// known to the compiler.
 template <int kTaps>
 inline __m128i weigh_pixel(const uint8_t* pixel, const int32_t* coefficient, int64_t table_taps) {
   const int64_t taps = kTaps > 0 ? kTaps : table_taps;
   __m256i sum = _mm256_setr_epi32(kHalf, kHalf, kHalf, kHalf, 0, 0, 0, 0);
   int64_t tap = 0;
-  for (; tap + 4 <= taps; tap += 4) {                 // 16 bytes hold four pixels
+  for (; tap + 4 <= taps; tap += 4) {  // 16 bytes hold four pixels
     const __m256i pixels = _mm256_broadcastsi128_si256(load_16(pixel + tap * 3));
     sum = _mm256_add_epi32(
         sum, _mm256_add_epi32(weigh_two<0>(pixels, coefficient + tap), weigh_two<6>(pixels, coefficient + tap + 2)));
@@ -71,10 +72,14 @@ inline void for_each_pixel(const ResampleTable& table, const RowRequest& request
 template <class Four, class One>
 void for_each_pixel_of(const ResampleTable& table, const RowRequest& request, const Four& four, const One& one) {
   switch (table.taps) {
-    case 2: return for_each_pixel<2>(table, request, four, one);
-    case 4: return for_each_pixel<4>(table, request, four, one);
-    case 6: return for_each_pixel<6>(table, request, four, one);
-    default: return for_each_pixel<0>(table, request, four, one);
+    case 2:
+      return for_each_pixel<2>(table, request, four, one);
+    case 4:
+      return for_each_pixel<4>(table, request, four, one);
+    case 6:
+      return for_each_pixel<6>(table, request, four, one);
+    default:
+      return for_each_pixel<0>(table, request, four, one);
   }
 }
 
@@ -107,8 +112,8 @@ inline void sum_bytes(const RowSum& sum, int64_t at, __m256i (&totals)[kVectors]
   for (int i = 0; i < kVectors; ++i) totals[i] = _mm256_srai_epi32(totals[i], kResampleBits);
 }
 
-/// (value / 255 - mean) / std with every operation rounded as float32 is. The quotient by 255 comes from a product and a
-/// correction step (Markstein), which is exact for the 256 values there are; a test compares them all.
+/// (value / 255 - mean) / std with every operation rounded as float32 is. The quotient by 255 comes from a product and
+/// a correction step (Markstein), which is exact for the 256 values there are; a test compares them all.
 inline __m256 normalize_eight(__m256i values, const Channels& channels) {
   const __m256 reciprocal = _mm256_set1_ps(1.0f / 255.0f);
   const __m256 value = _mm256_cvtepi32_ps(values);
@@ -124,7 +129,8 @@ void sum_rows_f32(const RowSum& sum, const Channels (&channels)[3], float* out) 
     __m256i totals[3];
     sum_bytes<kTaps>(sum, at, totals);
 #pragma GCC unroll 3
-    for (int part = 0; part < 3; ++part) _mm256_storeu_ps(out + at + part * 8, normalize_eight(totals[part], channels[part]));
+    for (int part = 0; part < 3; ++part)
+      _mm256_storeu_ps(out + at + part * 8, normalize_eight(totals[part], channels[part]));
   }
   for (int part = 0; at < sum.length; ++part, at += 8) {
     __m256i totals[1];
@@ -137,9 +143,12 @@ void sum_rows_f32(const RowSum& sum, const Channels (&channels)[3], float* out) 
 
 void sum_rows_f32(const RowSum& sum, const Channels (&channels)[3], float* out) {
   switch (sum.taps) {
-    case 1: return sum_rows_f32<1>(sum, channels, out);
-    case 2: return sum_rows_f32<2>(sum, channels, out);
-    default: return sum_rows_f32<0>(sum, channels, out);
+    case 1:
+      return sum_rows_f32<1>(sum, channels, out);
+    case 2:
+      return sum_rows_f32<2>(sum, channels, out);
+    default:
+      return sum_rows_f32<0>(sum, channels, out);
   }
 }
 
@@ -168,7 +177,8 @@ void resize_row_planar(const ResampleTable& table, const RowRequest& request, ui
         store_4(out + x + plane * 2, _mm_extract_epi32(bytes, 2));
       },
       [&](int64_t x, uint32_t pixel) {
-        for (int channel = 0; channel < 3; ++channel) out[x + plane * channel] = static_cast<uint8_t>(pixel >> (8 * channel));
+        for (int channel = 0; channel < 3; ++channel)
+          out[x + plane * channel] = static_cast<uint8_t>(pixel >> (8 * channel));
       });
 }
 

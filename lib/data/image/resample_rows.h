@@ -6,8 +6,8 @@
 
 namespace trainopt {
 
-/// Columns `index`, `index + step`, ... of a resized row, `count` of them. `row` is interleaved and begins at input sample
-/// `row_begin`; 3 × taps + 16 bytes behind the last sample used must be readable (their values do not matter).
+/// Columns `index`, `index + step`, ... of a resized row, `count` of them. `row` is interleaved and begins at input
+/// sample `row_begin`; 3 × taps + 16 bytes behind the last sample used must be readable (their values do not matter).
 struct RowRequest {
   const uint8_t* row;
   int64_t row_begin;

@@ -7,12 +7,12 @@
 
 namespace trainopt {
 
-// Every line of arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs): the fixed-point weights, and
-// so the pixels, come out with the same bits.
+// Every line of arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs): the fixed-point
+// weights, and so the pixels, come out with the same bits.
 ResampleTable make_resample_table(int64_t input, int64_t output) {
   TRAINOPT_CHECK(input >= 1 && output >= 1);
   const double scale = static_cast<double>(input) / static_cast<double>(output);
-  const double support = std::max(scale, 1.0);     // the triangle reaches this far to both sides, in input samples
+  const double support = std::max(scale, 1.0);  // the triangle reaches this far to both sides, in input samples
   const double inverse_support = 1.0 / support;
   const int64_t room = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
 

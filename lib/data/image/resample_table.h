@@ -10,10 +10,11 @@
 
 namespace trainopt {
 
-/// Output sample i = (sum over t < count[i] of coefficients[i * taps + t] × input[first[i] + t] + half) >> kResampleBits.
+/// Output sample i = (sum over t < count[i] of coefficients[i * taps + t] × input[first[i] + t] + half) >>
+/// kResampleBits.
 struct ResampleTable {
   int64_t output = 0;
-  int64_t taps = 0;                   ///< coefficients an output sample has room for; even; those beyond count[i] are zero
+  int64_t taps = 0;  ///< coefficients an output sample has room for; even; those beyond count[i] are zero
   std::vector<int32_t> first, count;  ///< [output]; count ≥ 1; first never decreases
   std::vector<int32_t> coefficients;  ///< [output × taps]
 };

@@ -20,8 +20,9 @@ std::string text_of(const std::exception_ptr& error) {
 
 class CudaGraph : public Graph {
  public:
-  CudaGraph(const at::Generator& generator, const CudaGraph* neighbour) : pool_(neighbour ? neighbour->pool_ : c10::MempoolId_t{0, 0}) {
-    graph_.register_generator_state(generator);   // the default one registers itself
+  CudaGraph(const at::Generator& generator, const CudaGraph* neighbour)
+      : pool_(neighbour ? neighbour->pool_ : c10::MempoolId_t{0, 0}) {
+    graph_.register_generator_state(generator);  // the default one registers itself
   }
 
   void record(const std::function<void()>& work) override {
@@ -30,7 +31,7 @@ class CudaGraph : public Graph {
     std::exception_ptr failed;
     try {
       work();
-    } catch (...) {   // the stream must not stay a recording one
+    } catch (...) {  // the stream must not stay a recording one
       failed = std::current_exception();
     }
     try {
@@ -39,10 +40,14 @@ class CudaGraph : public Graph {
       if (!failed) failed = std::current_exception();
     }
     try {
-      pool_ = graph_.pool();   // throws unless the recording has ended
+      pool_ = graph_.pool();  // throws unless the recording has ended
     } catch (...) {
-      // libtorch's allocator and generators still take it for under way. Not to be mistaken for an error that smaller pieces could avoid.
-      throw std::runtime_error("a CUDA graph's recording could not be ended, after which this process can neither record nor free a GPU's memory: " + text_of(failed));
+      // libtorch's allocator and generators still take it for under way. Not to be mistaken for an error that smaller
+      // pieces could avoid.
+      throw std::runtime_error(
+          "a CUDA graph's recording could not be ended, after which this process can neither record nor free a GPU's "
+          "memory: " +
+          text_of(failed));
     }
     if (failed) std::rethrow_exception(failed);
   }

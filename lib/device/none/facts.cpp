@@ -4,6 +4,8 @@
 
 namespace trainopt {
 
-DeviceFacts gpu_facts(int index) { throw UserError(fmt::format("this build has no GPU support, so cuda:{} cannot be used", index)); }
+DeviceFacts gpu_facts(int index) {
+  throw UserError(fmt::format("this build has no GPU support, so cuda:{} cannot be used", index));
+}
 
 }  // namespace trainopt

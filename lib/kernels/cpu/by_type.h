@@ -11,16 +11,21 @@ namespace trainopt {
 template <class F>
 auto by_type(const at::Tensor& x, const F& work) {
   switch (x.scalar_type()) {
-    case at::kFloat: return work(float());
-    case at::kBFloat16: return work(c10::BFloat16());
-    case at::kHalf: return work(c10::Half());
-    default: throw BrokenInvariant("kernels take float32, bfloat16 and float16");
+    case at::kFloat:
+      return work(float());
+    case at::kBFloat16:
+      return work(c10::BFloat16());
+    case at::kHalf:
+      return work(c10::Half());
+    default:
+      throw BrokenInvariant("kernels take float32, bfloat16 and float16");
   }
 }
 
 /// Whether this CPU has the instructions that files for sixteen numbers are compiled with.
 inline bool has_sixteen() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
 }  // namespace trainopt

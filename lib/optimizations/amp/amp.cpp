@@ -24,10 +24,12 @@ class Autocast : public Precision {
   at::ScalarType type_;
 };
 
-/// The gradient scaler of torch.amp, with scale, growth counter and overflow on the device: the host never waits for any of them.
+/// The gradient scaler of torch.amp, with scale, growth counter and overflow on the device: the host never waits for
+/// any of them.
 class ScaledAutocast : public Autocast {
  public:
-  ScaledAutocast(at::Device device, const Config& config) : Autocast(device, at::kHalf), growth_interval_(config.growth_interval) {
+  ScaledAutocast(at::Device device, const Config& config)
+      : Autocast(device, at::kHalf), growth_interval_(config.growth_interval) {
     const auto on_device = at::TensorOptions(device);
     scale_ = at::full({}, config.init_scale, on_device.dtype(at::kFloat));
     growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
@@ -48,7 +50,8 @@ class ScaledAutocast : public Autocast {
   }
 
   void update(const at::Tensor& overflow, const at::Tensor& held_back) override {
-    const at::Tensor scale = held_back.defined() ? scale_.clone() : scale_, growth_tracker = held_back.defined() ? growth_tracker_.clone() : growth_tracker_;
+    const at::Tensor scale = held_back.defined() ? scale_.clone() : scale_,
+                     growth_tracker = held_back.defined() ? growth_tracker_.clone() : growth_tracker_;
     at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_);
     if (!held_back.defined()) return;
     scale_.copy_(at::where(held_back > 0, scale, scale_));
@@ -75,9 +78,12 @@ Receipt receipt(const Observations& seen, at::ScalarType type) {
   const std::string wanted = type_name(type);
   auto calls = seen.convolution_types;
   for (const auto& [name, count] : seen.product_types) calls[name] += count;
-  const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0}, [](int64_t sum, const auto& c) { return sum + c.second; });
+  const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0},
+                                      [](int64_t sum, const auto& c) { return sum + c.second; });
   const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
-  const std::string computed = seen.computed_in_float32 > 0 ? fmt::format("; {} convolutions computed in float32", seen.computed_in_float32) : "";
+  const std::string computed = seen.computed_in_float32 > 0
+                                   ? fmt::format("; {} convolutions computed in float32", seen.computed_in_float32)
+                                   : "";
   return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
@@ -91,18 +97,19 @@ Outcome apply(Plan& plan, const Config& config) {
     return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
   plan.autocast_type = plan.data.options.compute_type = type;
   if (type == at::kHalf)
-    plan.precision.fill("amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
-                        [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });
+    plan.precision.fill(
+        "amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
+        [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });
   else
-    plan.precision.fill("amp", "bfloat16 autocast",
-                        [](const BuildContext& context) { return std::make_unique<Autocast>(context.device, at::kBFloat16); });
+    plan.precision.fill("amp", "bfloat16 autocast", [](const BuildContext& context) {
+      return std::make_unique<Autocast>(context.device, at::kBFloat16);
+    });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
   if (plan.device.is_cpu() && plan.model.config.name != ModelKind::mlp && !cpu_convolves(type)) {
     plan.model.convolutions = make_float32_convolutions(plan.model.convolutions);
     what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
   }
-  return Outcome::applied(what,
-                          [type](const Observations& seen) { return receipt(seen, type); });
+  return Outcome::applied(what, [type](const Observations& seen) { return receipt(seen, type); });
 }
 
 }  // namespace trainopt::amp

@@ -1,4 +1,5 @@
-// Mixed precision: convolutions and matrix products in 16 bits, parameters and sums in float32 (Micikevicius et al. 2018).
+// Mixed precision: convolutions and matrix products in 16 bits, parameters and sums in float32 (Micikevicius et al.
+// 2018).
 #pragma once
 
 #include "config/describe.h"
@@ -6,7 +7,7 @@
 namespace trainopt {
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::amp {
 
@@ -24,8 +25,9 @@ Outcome apply(Plan& plan, const Config& config);
 
 template <>
 struct trainopt::Choices<trainopt::amp::Type> {
-  static constexpr std::array all = {Choice<amp::Type>{"bfloat16", amp::Type::bfloat16}, Choice<amp::Type>{"float16", amp::Type::float16},
-                                     Choice<amp::Type>{"bf16", amp::Type::bfloat16},     Choice<amp::Type>{"fp16", amp::Type::float16}};
+  static constexpr std::array all = {
+      Choice<amp::Type>{"bfloat16", amp::Type::bfloat16}, Choice<amp::Type>{"float16", amp::Type::float16},
+      Choice<amp::Type>{"bf16", amp::Type::bfloat16}, Choice<amp::Type>{"fp16", amp::Type::float16}};
 };
 
 namespace trainopt::amp {
@@ -34,7 +36,8 @@ template <class V>
 void describe(V& v, Config& c) {
   v.field("dtype", c.dtype, "bfloat16 needs no scaling; float16 scales the loss so that small gradients survive.");
   v.field("init_scale", c.init_scale, "float16: first factor of the loss.", above(0));
-  v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the factor doubles.", in_range(1, 1e9));
+  v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the factor doubles.",
+          in_range(1, 1e9));
 }
 
 }  // namespace trainopt::amp

@@ -15,12 +15,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Convolution : torch::autograd::Function<Convolution> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, int64_t stride, int64_t padding) {
-    const at::DisableRecordFunctionGuard unseen;   // as float32, which is our own matter
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, int64_t stride,
+                            int64_t padding) {
+    const at::DisableRecordFunctionGuard unseen;  // as float32, which is our own matter
     context->save_for_backward({input, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
-    return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1).to(input.scalar_type());
+    return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {stride, stride}, {padding, padding},
+                           {1, 1}, false, {0, 0}, 1)
+        .to(input.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -30,9 +33,12 @@ struct Convolution : torch::autograd::Function<Convolution> {
     const at::DisableRecordFunctionGuard unseen;
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
     const auto [of_input, of_weight, of_bias] =
-        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), std::nullopt, {stride, stride}, {padding, padding}, {1, 1}, false,
-                                 {0, 0}, 1, {context->needs_input_grad(0), context->needs_input_grad(1), false});
-    const auto as = [](const at::Tensor& gradient, const at::Tensor& of) { return gradient.defined() ? gradient.to(of.scalar_type()) : gradient; };
+        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), std::nullopt,
+                                 {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1,
+                                 {context->needs_input_grad(0), context->needs_input_grad(1), false});
+    const auto as = [](const at::Tensor& gradient, const at::Tensor& of) {
+      return gradient.defined() ? gradient.to(of.scalar_type()) : gradient;
+    };
     return {as(of_input, input), as(of_weight, weight), {}, {}};
   }
 };
@@ -41,19 +47,23 @@ class Float32Convolutions : public ConvolutionKernel {
  public:
   explicit Float32Convolutions(std::shared_ptr<const ConvolutionKernel> other) : other_(std::move(other)) {}
 
-  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override { return at::autocast::is_autocast_enabled(at::kCPU) || asks_other(shape, input); }
+  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
+    return at::autocast::is_autocast_enabled(at::kCPU) || asks_other(shape, input);
+  }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
     if (asks_other(shape, input)) return other_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
-    const at::Tensor x = input.to(type), w = weight.to(type);   // rounded as by autocast, with a copy or without
+    const at::Tensor x = input.to(type), w = weight.to(type);  // rounded as by autocast, with a copy or without
     RECORD_FUNCTION(kFloat32ConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
     return Convolution::apply(x, w, shape.stride, shape.padding);
   }
 
  private:
-  bool asks_other(const Conv2d::Shape& shape, const at::Tensor& input) const { return other_ && other_->takes(shape, input); }
+  bool asks_other(const Conv2d::Shape& shape, const at::Tensor& input) const {
+    return other_ && other_->takes(shape, input);
+  }
 
   std::shared_ptr<const ConvolutionKernel> other_;
 };
@@ -61,7 +71,9 @@ class Float32Convolutions : public ConvolutionKernel {
 }  // namespace
 
 bool cpu_convolves(at::ScalarType type) {
-  const char* const question = type == at::kHalf ? "mkldnn::_is_mkldnn_fp16_supported" : "mkldnn::_is_mkldnn_bf16_supported";   // libtorch's own, before each convolution
+  const char* const question = type == at::kHalf
+                                   ? "mkldnn::_is_mkldnn_fp16_supported"
+                                   : "mkldnn::_is_mkldnn_bf16_supported";  // libtorch's own, before each convolution
   return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
 }
 

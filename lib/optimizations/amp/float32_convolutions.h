@@ -5,10 +5,12 @@
 
 namespace trainopt::amp {
 
-/// Whether libtorch gives convolutions of this type (bfloat16, float16) to oneDNN on this CPU. Where it does not, its own loops take ten or more times as long as float32.
+/// Whether libtorch gives convolutions of this type (bfloat16, float16) to oneDNN on this CPU. Where it does not, its
+/// own loops take ten or more times as long as float32.
 bool cpu_convolves(at::ScalarType type);
 
-/// Convolutions under autocast: images of its type in and out, products and sums as float32. `other`, which may be null, is asked first.
+/// Convolutions under autocast: images of its type in and out, products and sums as float32. `other`, which may be
+/// null, is asked first.
 std::shared_ptr<const ConvolutionKernel> make_float32_convolutions(std::shared_ptr<const ConvolutionKernel> other);
 
 }  // namespace trainopt::amp

@@ -7,12 +7,16 @@ namespace trainopt::channels_last {
 Outcome apply(Plan& plan) {
   if (plan.model.config.name == ModelKind::mlp) return Outcome::none("the mlp has no convolutions");
   plan.model.memory_format = at::MemoryFormat::ChannelsLast;
-  plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;   // the loader writes NHWC at once, nothing is converted later
+  plan.data.options.memory_format =
+      at::MemoryFormat::ChannelsLast;  // the loader writes NHWC at once, nothing is converted later
   return Outcome::applied("weights, activations and batches as NHWC", [](const Observations& seen) {
     const bool all = seen.convolution_inputs > 0 && seen.channels_last_inputs == seen.convolution_inputs;
-    return Receipt{.observed = fmt::format("{} of {} convolutions read NHWC", seen.channels_last_inputs, seen.convolution_inputs),
-                   .effective = seen.channels_last_inputs > 0,
-                   .reason = all ? "" : seen.convolution_inputs == 0 ? "the step had no convolution" : "some activations were stored as NCHW"};
+    return Receipt{
+        .observed = fmt::format("{} of {} convolutions read NHWC", seen.channels_last_inputs, seen.convolution_inputs),
+        .effective = seen.channels_last_inputs > 0,
+        .reason = all                            ? ""
+                  : seen.convolution_inputs == 0 ? "the step had no convolution"
+                                                 : "some activations were stored as NCHW"};
   });
 }
 

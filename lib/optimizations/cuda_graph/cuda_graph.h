@@ -4,7 +4,7 @@
 namespace trainopt {
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::cuda_graph {
 

@@ -15,8 +15,14 @@
 namespace trainopt::cuda_graph {
 
 GraphRunner::GraphRunner(const BuildContext& context, MakeGraph make_graph)
-    : device_(context.device), parameters_(*context.parameters), generator_(context.generator.value()), steps_done_(*context.steps_done),
-      dumped_steps_(context.plan.logging.dump.steps), make_graph_(std::move(make_graph)), side_(Stream::side(device_, /*urgent=*/true)), reached_(device_) {}
+    : device_(context.device),
+      parameters_(*context.parameters),
+      generator_(context.generator.value()),
+      steps_done_(*context.steps_done),
+      dumped_steps_(context.plan.logging.dump.steps),
+      make_graph_(std::move(make_graph)),
+      side_(Stream::side(device_, /*urgent=*/true)),
+      reached_(device_) {}
 
 GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
   Key key{std::bit_cast<int64_t>(micro.weight), micro.is_last};
@@ -35,15 +41,15 @@ at::Tensor GraphRunner::micro_step(const StepBody& body, const Batch& micro) {
     if (!replaying_) return body.micro_step(micro);
     Key key = key_of(micro);
     const Batch& placed = in_its_place(key, micro);
-    key.push_back(has_gradients());   // adds to them, or makes them
-    return recorded(kind_->micro_steps[key], [&] { return body.micro_step(placed); }).clone();   // the next micro-batch of the step may come through the same recording
+    key.push_back(has_gradients());  // adds to them, or makes them
+    return recorded(kind_->micro_steps[key], [&] { return body.micro_step(placed); })
+        .clone();  // the next micro-batch of the step may come through the same recording
   });
 }
 
 at::Tensor GraphRunner::update_step(const StepBody& body) {
-  const at::Tensor norm = aside([&] {
-    return replaying_ ? recorded(kind_->update, body.update_step) : body.update_step();
-  });
+  const at::Tensor norm =
+      aside([&] { return replaying_ ? recorded(kind_->update, body.update_step) : body.update_step(); });
   ++(replaying_ ? kind_->replayed_steps : kind_->eager_steps);
   ++(replaying_ ? replayed_steps_ : eager_steps_);
   if (timed_since_) {
@@ -84,7 +90,7 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
   const auto gradients = parameters_.gradients();
   try {
     recording = record(half);
-  } catch (const std::exception& error) {   // named recovery: nothing of the half has run yet
+  } catch (const std::exception& error) {  // named recovery: nothing of the half has run yet
     if (!is_out_of_memory(error)) throw;
     spdlog::warn("memory ran out while a step was recorded: from here on no step is");
     spdlog::debug("{}", error.what());
@@ -97,7 +103,7 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
 
 GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& half) {
   const auto began = Clock::now();
-  release_cached_memory(device_);   // a recording cannot use what the allocator keeps, and must not fail for it
+  release_cached_memory(device_);  // a recording cannot use what the allocator keeps, and must not fail for it
   Recording recording{make_graph_(generator_, neighbour_), {}, {}};
   recording.graph->record([&] { recording.result = half(); });
   recording.gradients = parameters_.gradients();
@@ -108,7 +114,7 @@ GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& ha
 
 at::Tensor GraphRunner::replay(const Recording& recording) {
   recording.graph->replay();
-  set_gradients(recording.gradients);   // which there are is the host's to know
+  set_gradients(recording.gradients);  // which there are is the host's to know
   return recording.result;
 }
 
@@ -118,7 +124,7 @@ void GraphRunner::set_gradients(const std::vector<at::Tensor>& gradients) {
 
 /// In the middle of a step too, whose batch keeps its place.
 void GraphRunner::stop_recording() {
-  synchronize(device_);   // replays may be on their way
+  synchronize(device_);  // replays may be on their way
   for (auto& [key, kind] : kinds_) {
     kind.micro_steps.clear();
     kind.update = {};
@@ -149,13 +155,15 @@ void GraphRunner::order(const Stream& first, const Stream& then) {
 
 bool GraphRunner::has_gradients() const {
   const auto& parameters = parameters_.parameters();
-  return std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) { return parameter.second.grad().defined(); });
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const auto& parameter) { return parameter.second.grad().defined(); });
 }
 
 bool GraphRunner::forget(bool for_good) {
   const bool recorded = neighbour_ != nullptr;
   if (recorded && for_good) records_ = false;
-  synchronize(device_);   // the micro-step that failed may have queued a part of itself, and nothing waits for the side stream
+  synchronize(
+      device_);  // the micro-step that failed may have queued a part of itself, and nothing waits for the side stream
   kind_ = nullptr;
   neighbour_ = nullptr;
   kinds_.clear();

@@ -1,5 +1,5 @@
-// Runs both halves of a step from recordings. A step whose shapes are new runs as it is written, on the stream that will be recorded; from
-// the fourth of its kind on it is recorded, each half when it first comes, and replayed.
+// Runs both halves of a step from recordings. A step whose shapes are new runs as it is written, on the stream that
+// will be recorded; from the fourth of its kind on it is recorded, each half when it first comes, and replayed.
 #pragma once
 
 #include "device/graph.h"
@@ -15,7 +15,8 @@ namespace trainopt::cuda_graph {
 
 class GraphRunner : public StepRunner {
  public:
-  /// Of each kind: libraries load their kernels and choose their algorithms, gradients find their place, and the last one is timed.
+  /// Of each kind: libraries load their kernels and choose their algorithms, gradients find their place, and the last
+  /// one is timed.
   static constexpr int64_t kEagerSteps = 3;
 
   GraphRunner(const BuildContext& context, MakeGraph make_graph);
@@ -28,10 +29,10 @@ class GraphRunner : public StepRunner {
  private:
   struct Recording {
     std::unique_ptr<Graph> graph;
-    at::Tensor result;                     ///< gets its value with each replay
-    std::vector<at::Tensor> gradients;     ///< of all parameters, as they are afterwards
+    at::Tensor result;                  ///< gets its value with each replay
+    std::vector<at::Tensor> gradients;  ///< of all parameters, as they are afterwards
   };
-  using Key = std::vector<int64_t>;        ///< all that a recording fixes of a micro-batch
+  using Key = std::vector<int64_t>;  ///< all that a recording fixes of a micro-batch
   /// Steps that begin with the same micro-batch, up to its numbers.
   struct Kind {
     int64_t eager_steps = 0, replayed_steps = 0;
@@ -60,12 +61,12 @@ class GraphRunner : public StepRunner {
   MakeGraph make_graph_;
   Stream side_;
   Event reached_;
-  std::map<Key, Batch> places_;            ///< what recordings read their batch from
+  std::map<Key, Batch> places_;  ///< what recordings read their batch from
   std::map<Key, Kind> kinds_;
-  Kind* kind_ = nullptr;                   ///< of the step that is running
-  const Graph* neighbour_ = nullptr;       ///< one of the recorded graphs
-  bool replaying_ = false;                 ///< the step that is running
-  bool records_ = true;                    ///< until memory runs out
+  Kind* kind_ = nullptr;              ///< of the step that is running
+  const Graph* neighbour_ = nullptr;  ///< one of the recorded graphs
+  bool replaying_ = false;            ///< the step that is running
+  bool records_ = true;               ///< until memory runs out
   std::optional<Clock::time_point> timed_since_;
   int64_t eager_steps_ = 0, replayed_steps_ = 0;
   double recording_ms_ = 0;

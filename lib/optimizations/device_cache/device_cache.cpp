@@ -7,23 +7,30 @@
 namespace trainopt::device_cache {
 
 Outcome apply(Plan& plan) {
-  if (plan.data.config.dataset == DatasetKind::synthetic) return Outcome::none("synthetic batches are on the device already");
+  if (plan.data.config.dataset == DatasetKind::synthetic)
+    return Outcome::none("synthetic batches are on the device already");
   plan.data.config.cache = CacheKind::device;
-  plan.data.options.device_preprocess = true;   // evaluation, which is loaded, crosses as uint8 too
+  plan.data.options.device_preprocess = true;  // evaluation, which is loaded, crosses as uint8 too
   plan.data.options.resident = std::make_shared<DeviceDataset>();
   const ImageSize size = buffer_format(plan.data.config, *plan.data.dataset, plan.data.options).size;
   const int64_t samples = plan.data.samples();
-  const auto reason = plan.device.is_cpu() ? why_no_room(size, samples, plan.data.config.memory_limit.count, "data.memory_limit")
-                                           : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
+  const auto reason = plan.device.is_cpu()
+                          ? why_no_room(size, samples, plan.data.config.memory_limit.count, "data.memory_limit")
+                          : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
   if (reason) throw UserError(*reason);
   return Outcome::applied(
-      fmt::format("data set on the device: {}, {}; batches are drawn there by index", counted(samples, "sample"), human_bytes(static_cast<double>(resident_bytes(size, samples)))),
+      fmt::format("data set on the device: {}, {}; batches are drawn there by index", counted(samples, "sample"),
+                  human_bytes(static_cast<double>(resident_bytes(size, samples)))),
       [](const Observations& seen) {
         const bool effective = seen.resident_bytes > 0 && seen.input_type.empty();
-        return Receipt{.observed = fmt::format("{} lie on the device; {} a step say which images, {} were copied there; batches were made as {}", human_bytes(static_cast<double>(seen.resident_bytes)),
-                                               human_bytes(static_cast<double>(seen.bytes_delivered)), human_bytes(static_cast<double>(seen.bytes_to_device)), seen.finished_type),
-                       .effective = effective,
-                       .reason = effective ? "" : "batches came from a loader"};
+        return Receipt{
+            .observed = fmt::format(
+                "{} lie on the device; {} a step say which images, {} were copied there; batches were made as {}",
+                human_bytes(static_cast<double>(seen.resident_bytes)),
+                human_bytes(static_cast<double>(seen.bytes_delivered)),
+                human_bytes(static_cast<double>(seen.bytes_to_device)), seen.finished_type),
+            .effective = effective,
+            .reason = effective ? "" : "batches came from a loader"};
       });
 }
 

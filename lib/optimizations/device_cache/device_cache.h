@@ -1,10 +1,11 @@
-// The whole data set lies on the device as uint8, and batches are drawn from it by index: nothing is loaded or copied beside the training.
+// The whole data set lies on the device as uint8, and batches are drawn from it by index: nothing is loaded or copied
+// beside the training.
 #pragma once
 
 namespace trainopt {
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::device_cache {
 

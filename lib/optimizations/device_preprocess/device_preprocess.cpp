@@ -5,22 +5,29 @@
 namespace trainopt::device_preprocess {
 
 Outcome apply(Plan& plan, const Config& config) {
-  if (plan.data.config.dataset == DatasetKind::synthetic) return Outcome::none("synthetic batches are on the device already");
-  if (plan.data.config.cache == CacheKind::device) return Outcome::none("data.cache: device keeps images as uint8 and finishes them there anyway");
+  if (plan.data.config.dataset == DatasetKind::synthetic)
+    return Outcome::none("synthetic batches are on the device already");
+  if (plan.data.config.cache == CacheKind::device)
+    return Outcome::none("data.cache: device keeps images as uint8 and finishes them there anyway");
   if (config.resize) {
     if (const auto refusal = device_resize_refusal(plan.data.config.transforms)) return Outcome::none(*refusal);
     plan.data.options.device_resize = true;
   }
   plan.data.options.device_preprocess = true;
   const std::string wanted = type_name(plan.data.options.compute_type);
-  return Outcome::applied(fmt::format("uint8 batches; {} on the device, to {}", config.resize ? "resized and what follows, crops and flips included," : "scaled and normalised", wanted),
-                          [wanted](const Observations& seen) {
-                            const bool effective = seen.input_type == "uint8" && seen.finished_type == wanted;
-                            return Receipt{.observed = fmt::format("batches left the loader as {}, {} a step, and were finished on the device as {}", seen.input_type,
-                                                                   human_bytes(static_cast<double>(seen.bytes_delivered)), seen.finished_type.empty() ? "nothing else" : seen.finished_type),
-                                           .effective = effective,
-                                           .reason = effective ? "" : fmt::format("batches were not uint8 and then {}", wanted)};
-                          });
+  return Outcome::applied(
+      fmt::format("uint8 batches; {} on the device, to {}",
+                  config.resize ? "resized and what follows, crops and flips included," : "scaled and normalised",
+                  wanted),
+      [wanted](const Observations& seen) {
+        const bool effective = seen.input_type == "uint8" && seen.finished_type == wanted;
+        return Receipt{
+            .observed = fmt::format("batches left the loader as {}, {} a step, and were finished on the device as {}",
+                                    seen.input_type, human_bytes(static_cast<double>(seen.bytes_delivered)),
+                                    seen.finished_type.empty() ? "nothing else" : seen.finished_type),
+            .effective = effective,
+            .reason = effective ? "" : fmt::format("batches were not uint8 and then {}", wanted)};
+      });
 }
 
 }  // namespace trainopt::device_preprocess

@@ -1,4 +1,5 @@
-// Images cross to the device as uint8, a quarter of float32's bytes; scaling and normalising (and, if asked, resizing) happen there.
+// Images cross to the device as uint8, a quarter of float32's bytes; scaling and normalising (and, if asked, resizing)
+// happen there.
 #pragma once
 
 #include "config/describe.h"
@@ -6,7 +7,7 @@
 namespace trainopt {
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::device_preprocess {
 

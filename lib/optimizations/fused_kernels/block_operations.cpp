@@ -17,7 +17,7 @@ at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryF
 
 /// Batch-norm as it is known before, from its running statistics.
 Line known(const BatchNorm2d& norm) {
-  TRAINOPT_CHECK(!at::GradMode::is_enabled());   // no gradient would pass
+  TRAINOPT_CHECK(!at::GradMode::is_enabled());  // no gradient would pass
   return line_of(norm, norm.running_mean, norm.running_var);
 }
 
@@ -29,7 +29,8 @@ enum Kept : size_t { kX, kMean, kInverse, kScale, kShift, kY, kPlaces = kShift, 
 
 class Normalize : public torch::autograd::Function<Normalize> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/, const at::Tensor& /*bias*/, const std::optional<at::Tensor>& residual,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
+                            const at::Tensor& /*bias*/, const std::optional<at::Tensor>& residual,
                             const BatchNorm2d* norm, bool relu, const NormKernels* kernels) {
     RECORD_FUNCTION(kFusedNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
@@ -37,7 +38,8 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const Line line = kernels->line(moments, count_of(x), *norm);
     const at::Tensor y = kernels->apply(x, line.scale, line.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
     // Without a residual the mask follows from x again; y is then the next operation's to keep.
-    context->save_for_backward({x, moments.mean, line.inverse, line.scale, line.shift, residual && relu ? y : at::Tensor()});
+    context->save_for_backward(
+        {x, moments.mean, line.inverse, line.scale, line.shift, residual && relu ? y : at::Tensor()});
     context->saved_data["relu"] = relu;
     context->saved_data["adds"] = residual.has_value();
     keep_kernels(context, *kernels);
@@ -51,11 +53,12 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const bool relu = context->saved_data["relu"].toBool(), adds = context->saved_data["adds"].toBool();
     const at::Tensor &x = kept[kX], gradient = nhwc(gradients[0]);
     at::Tensor g = gradient;
-    const GradientSums sums = !relu ? kernels.sums(gradient, x, kept[kMean])
+    const GradientSums sums = !relu  ? kernels.sums(gradient, x, kept[kMean])
                               : adds ? kernels.sums_through_output(gradient, kept[kY], x, kept[kMean], g)
                                      : kernels.sums_through_relu(gradient, x, kept[kMean], kept[kScale], kept[kShift]);
     const Coefficients by = kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
-    const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, kept[kScale], by.of_x, by.rest, kept[kScale], kept[kShift])
+    const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, kept[kScale], by.of_x,
+                                                                                    by.rest, kept[kScale], kept[kShift])
                                               : kernels.input_gradient(g, x, kept[kScale], by.of_x, by.rest);
     return {of_input, by.of_weight, sums.gradient, adds ? g : at::Tensor(), {}, {}, {}};
   }
@@ -63,8 +66,8 @@ class Normalize : public torch::autograd::Function<Normalize> {
 
 class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/, const at::Tensor& /*bias*/, const BatchNorm2d* norm,
-                            const NormKernels* kernels) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
+                            const at::Tensor& /*bias*/, const BatchNorm2d* norm, const NormKernels* kernels) {
     RECORD_FUNCTION(kFusedNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
     const Moments moments = kernels->moments(x);
@@ -80,9 +83,14 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
     const auto kept = context->get_saved_variables();
     const auto& kernels = kept_kernels<NormKernels>(context);
     const at::Tensor &x = kept[kX], &places = kept[kPlaces], gradient = nhwc(gradients[0]);
-    const GradientSums sums = kernels.sums_through_pool(gradient, {.values = {}, .places = places, .chosen = kept[kChosen]}, kept[kMean]);
+    const GradientSums sums =
+        kernels.sums_through_pool(gradient, {.values = {}, .places = places, .chosen = kept[kChosen]}, kept[kMean]);
     const Coefficients by = kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
-    return {kernels.input_gradient_through_pool(gradient, places, x, kept[kScale], by.of_x, by.rest), by.of_weight, sums.gradient, {}, {}};
+    return {kernels.input_gradient_through_pool(gradient, places, x, kept[kScale], by.of_x, by.rest),
+            by.of_weight,
+            sums.gradient,
+            {},
+            {}};
   }
 };
 
@@ -99,21 +107,27 @@ class AveragePool : public torch::autograd::Function<AveragePool> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     RECORD_FUNCTION(kFusedPoolGradientLabel, std::vector<c10::IValue>());
     const auto& kernels = kept_kernels<HeadKernels>(context);
-    return {kernels.mean_gradient(gradients[0].contiguous(), context->saved_data["height"].toInt(), context->saved_data["width"].toInt()), {}};
+    return {kernels.mean_gradient(gradients[0].contiguous(), context->saved_data["height"].toInt(),
+                                  context->saved_data["width"].toInt()),
+            {}};
   }
 };
 
 class FusedBlockOperations : public BlockOperations {
  public:
-  FusedBlockOperations(const NormKernels& kernels, const HeadKernels& head_kernels) : kernels_(kernels), head_kernels_(head_kernels) {}
+  FusedBlockOperations(const NormKernels& kernels, const HeadKernels& head_kernels)
+      : kernels_(kernels), head_kernels_(head_kernels) {}
 
-  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
+  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
+                        const ForwardContext& context) const override {
     return normalized(input, norm, std::nullopt, false, context);
   }
-  at::Tensor batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
+  at::Tensor batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                             const ForwardContext& context) const override {
     return normalized(input, norm, std::nullopt, true, context);
   }
-  at::Tensor batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm, const at::Tensor& residual, const ForwardContext& context) const override {
+  at::Tensor batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm, const at::Tensor& residual,
+                                 const ForwardContext& context) const override {
     return normalized(input, norm, residual, true, context);
   }
   at::Tensor stem_pool(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
@@ -122,11 +136,13 @@ class FusedBlockOperations : public BlockOperations {
     return kernels_.pool(nhwc(input), line.scale, line.shift).values;
   }
   at::Tensor head(const at::Tensor& input, const Linear& linear, const ForwardContext& context) const override {
-    return linear.forward(context.training ? AveragePool::apply(input, &head_kernels_) : head_kernels_.mean(nhwc(input)));
+    return linear.forward(context.training ? AveragePool::apply(input, &head_kernels_)
+                                           : head_kernels_.mean(nhwc(input)));
   }
 
  private:
-  at::Tensor normalized(const at::Tensor& input, const BatchNorm2d& norm, const std::optional<at::Tensor>& residual, bool relu, const ForwardContext& context) const {
+  at::Tensor normalized(const at::Tensor& input, const BatchNorm2d& norm, const std::optional<at::Tensor>& residual,
+                        bool relu, const ForwardContext& context) const {
     if (context.training) return Normalize::apply(input, norm.weight, norm.bias, residual, &norm, relu, &kernels_);
     const Line line = known(norm);
     return kernels_.apply(nhwc(input), line.scale, line.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
@@ -138,7 +154,8 @@ class FusedBlockOperations : public BlockOperations {
 
 }  // namespace
 
-std::shared_ptr<const BlockOperations> make_fused_block_operations(const NormKernels& kernels, const HeadKernels& head_kernels) {
+std::shared_ptr<const BlockOperations> make_fused_block_operations(const NormKernels& kernels,
+                                                                   const HeadKernels& head_kernels) {
   return std::make_shared<FusedBlockOperations>(kernels, head_kernels);
 }
 

@@ -9,8 +9,9 @@
 
 namespace trainopt::fused_kernels {
 
-/// Inputs that are not channels-last are converted. In evaluation batch-norm is a scale and a shift known before, each operation one pass, and
-/// gradients must be off.
-std::shared_ptr<const BlockOperations> make_fused_block_operations(const NormKernels& kernels, const HeadKernels& head_kernels);
+/// Inputs that are not channels-last are converted. In evaluation batch-norm is a scale and a shift known before, each
+/// operation one pass, and gradients must be off.
+std::shared_ptr<const BlockOperations> make_fused_block_operations(const NormKernels& kernels,
+                                                                   const HeadKernels& head_kernels);
 
 }  // namespace trainopt::fused_kernels

@@ -9,11 +9,15 @@ namespace {
 
 Receipt receipt(const Observations& seen) {
   Receipt receipt{.observed = "", .effective = true, .reason = ""};
-  for (const auto& [counts, name] : {std::pair(seen.norms, "batch-norms"), std::pair(seen.average_pools, "average pools"), std::pair(seen.losses, "losses")}) {
+  for (const auto& [counts, name] :
+       {std::pair(seen.norms, "batch-norms"), std::pair(seen.average_pools, "average pools"),
+        std::pair(seen.losses, "losses")}) {
     const int64_t all = counts.fused + counts.plain;
-    if (all == 0) continue;   // this network has none
-    receipt.observed += fmt::format("{}{} of {} {} fused, {} of their gradients", receipt.observed.empty() ? "" : "; ", counts.fused, all, name, counts.gradients);
-    if (counts.plain > 0) receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", name);
+    if (all == 0) continue;  // this network has none
+    receipt.observed += fmt::format("{}{} of {} {} fused, {} of their gradients", receipt.observed.empty() ? "" : "; ",
+                                    counts.fused, all, name, counts.gradients);
+    if (counts.plain > 0)
+      receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", name);
   }
   receipt.effective = seen.norms.fused + seen.average_pools.fused + seen.losses.fused > 0;
   if (!receipt.effective) receipt.reason = "the step had no fused kernel";
@@ -24,18 +28,25 @@ Receipt receipt(const Observations& seen) {
 
 Outcome apply(Plan& plan) {
   const bool on_cpu = plan.device.is_cpu();
-  const NormKernels* kernels = on_cpu ? &cpu_kernels() : cuda_kernels();   // asks no device: plans are also made for machines elsewhere
+  const NormKernels* kernels =
+      on_cpu ? &cpu_kernels() : cuda_kernels();  // asks no device: plans are also made for machines elsewhere
   const HeadKernels* head_kernels = on_cpu ? &cpu_head_kernels() : cuda_head_kernels();
-  if (kernels == nullptr || head_kernels == nullptr) return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
-  plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass", [head_kernels](const BuildContext& context) {
-    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head_kernels);
-  });
-  if (plan.model.config.name == ModelKind::mlp) return Outcome::applied("the loss with its gradient in one pass; the mlp has no batch-norm", receipt);
+  if (kernels == nullptr || head_kernels == nullptr)
+    return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
+  plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
+                 [head_kernels](const BuildContext& context) {
+                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head_kernels);
+                 });
+  if (plan.model.config.name == ModelKind::mlp)
+    return Outcome::applied("the loss with its gradient in one pass; the mlp has no batch-norm", receipt);
   plan.model.operations = make_fused_block_operations(*kernels, *head_kernels);
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;   // the kernels' own: otherwise the first one would convert
+  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // the kernels' own: otherwise the first one would convert
   plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
-  return Outcome::applied("batch-norm with addition, ReLU and the stem's max-pool in two passes forward and two backward, the average pool in one and one, the loss with its gradient in "
-                          "one; activations as NHWC", receipt);
+  return Outcome::applied(
+      "batch-norm with addition, ReLU and the stem's max-pool in two passes forward and two backward, the average pool "
+      "in one and one, the loss with its gradient in "
+      "one; activations as NHWC",
+      receipt);
 }
 
 }  // namespace trainopt::fused_kernels

@@ -7,13 +7,16 @@
 namespace trainopt::fused_kernels {
 
 /// The mean over the batch, with a gradient by `logits`: no second one, and once (libtorch refuses another backward).
-at::Tensor fused_cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing, const HeadKernels& kernels);
+at::Tensor fused_cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing,
+                               const HeadKernels& kernels);
 
 /// As ClassificationTask, which it is in evaluation.
 class FusedClassificationTask : public ClassificationTask {
  public:
-  FusedClassificationTask(double label_smoothing, const HeadKernels& kernels) : ClassificationTask(label_smoothing), label_smoothing_(label_smoothing), kernels_(kernels) {}
-  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override;
+  FusedClassificationTask(double label_smoothing, const HeadKernels& kernels)
+      : ClassificationTask(label_smoothing), label_smoothing_(label_smoothing), kernels_(kernels) {}
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                  const ForwardContext& context) const override;
 
  private:
   double label_smoothing_;

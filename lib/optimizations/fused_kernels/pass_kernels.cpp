@@ -22,9 +22,12 @@ Shape shape_of(const at::Tensor& x) {
 /// Values by channel, on one device.
 class Channels {
  public:
-  explicit Channels(const at::Tensor& like) : like_(like) { TRAINOPT_CHECK(like.dim() == 1 && like.scalar_type() == at::kFloat); }
+  explicit Channels(const at::Tensor& like) : like_(like) {
+    TRAINOPT_CHECK(like.dim() == 1 && like.scalar_type() == at::kFloat);
+  }
   float* values(const at::Tensor& tensor) const {
-    TRAINOPT_CHECK(tensor.device() == like_.device() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == like_.sizes());
+    TRAINOPT_CHECK(tensor.device() == like_.device() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+                   tensor.sizes() == like_.sizes());
     return static_cast<float*>(tensor.data_ptr());
   }
   at::Tensor make() const { return at::empty(like_.sizes(), like_.options().requires_grad(false)); }
@@ -35,10 +38,14 @@ class Channels {
 
 }  // namespace
 
-/// One call of one pass: x's device is current, operands are checked as they are taken, and what the pass needs is alive until it is queued.
+/// One call of one pass: x's device is current, operands are checked as they are taken, and what the pass needs is
+/// alive until it is queued.
 class PassKernels::Call {
  public:
-  Call(const PassKernels& kernels, const at::Tensor& x) : x_(x), guard_(x.device()), o_{.number = cuda::number_of(x.scalar_type()), .shape = shape_of(x), .x = x.const_data_ptr()} {
+  Call(const PassKernels& kernels, const at::Tensor& x)
+      : x_(x),
+        guard_(x.device()),
+        o_{.number = cuda::number_of(x.scalar_type()), .shape = shape_of(x), .x = x.const_data_ptr()} {
     TRAINOPT_CHECK(x.device().type() == kernels.device_);
     TRAINOPT_CHECK(x.numel() > 0 && o_.shape.pixels() <= std::numeric_limits<int32_t>::max());
     samples(x, o_.shape);
@@ -59,12 +66,14 @@ class PassKernels::Call {
     return static_cast<const uint8_t*>(placed(tensor, shape));
   }
   const float* by_channel(const at::Tensor& values) const {
-    TRAINOPT_CHECK(values.device() == x_.device() && values.scalar_type() == at::kFloat && values.is_contiguous() && values.dim() == 1 && values.size(0) == shape().channels);
+    TRAINOPT_CHECK(values.device() == x_.device() && values.scalar_type() == at::kFloat && values.is_contiguous() &&
+                   values.dim() == 1 && values.size(0) == shape().channels);
     return values.const_data_ptr<float>();
   }
 
   at::Tensor make_samples(const Shape& shape, at::ScalarType type) const {
-    return at::empty({shape.images, shape.channels, shape.height, shape.width}, x_.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast).requires_grad(false));
+    return at::empty({shape.images, shape.channels, shape.height, shape.width},
+                     x_.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast).requires_grad(false));
   }
   at::Tensor make_out() {
     at::Tensor out = make_samples(shape(), x_.scalar_type());
@@ -112,7 +121,8 @@ class PassKernels::Call {
     return tensor.const_data_ptr();
   }
   at::Tensor make_floats(int64_t count, float*& pointer) const {
-    at::Tensor room = at::empty({count}, x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
+    at::Tensor room = at::empty(
+        {count}, x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
     pointer = room.mutable_data_ptr<float>();
     return room;
   }
@@ -120,7 +130,7 @@ class PassKernels::Call {
   const at::Tensor& x_;
   c10::DeviceGuard guard_;
   cuda::Operands o_;
-  at::Tensor partials_;   // the stream's order keeps its memory until the pass is done
+  at::Tensor partials_;  // the stream's order keeps its memory until the pass is done
   void* queue_ = nullptr;
 };
 
@@ -132,7 +142,8 @@ Moments PassKernels::moments(const at::Tensor& x) const {
   return result;
 }
 
-at::Tensor PassKernels::apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual, bool relu) const {
+at::Tensor PassKernels::apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift,
+                              const at::Tensor& residual, bool relu) const {
   Call call(*this, x);
   call.set_line(scale, shift);
   if (residual.defined()) call.operands().residual = call.samples(residual, call.shape());
@@ -145,22 +156,41 @@ Line PassKernels::line(const Moments& moments, int64_t count, const BatchNorm2d&
   const Channels c(moments.mean);
   const c10::DeviceGuard guard(moments.mean.device());
   const Line result{c.make(), c.make(), c.make()};
-  TRAINOPT_CHECK(norm.num_batches_tracked.device() == moments.mean.device() && norm.num_batches_tracked.scalar_type() == at::kLong);
+  TRAINOPT_CHECK(norm.num_batches_tracked.device() == moments.mean.device() &&
+                 norm.num_batches_tracked.scalar_type() == at::kLong);
   const auto n = static_cast<double>(count);
-  passes_.line({.channels = moments.mean.size(0), .mean = c.values(moments.mean), .variance = c.values(moments.variance), .weight = c.values(norm.weight), .bias = c.values(norm.bias),
-                .running_mean = c.values(norm.running_mean), .running_var = c.values(norm.running_var), .batches = static_cast<int64_t*>(norm.num_batches_tracked.data_ptr()),
-                .inverse = c.values(result.inverse), .scale = c.values(result.scale), .shift = c.values(result.shift),
-                .momentum = static_cast<float>(BatchNorm2d::kMomentum), .epsilon = static_cast<float>(BatchNorm2d::kEpsilon), .unbiased = static_cast<float>(n / (n - 1))},
+  passes_.line({.channels = moments.mean.size(0),
+                .mean = c.values(moments.mean),
+                .variance = c.values(moments.variance),
+                .weight = c.values(norm.weight),
+                .bias = c.values(norm.bias),
+                .running_mean = c.values(norm.running_mean),
+                .running_var = c.values(norm.running_var),
+                .batches = static_cast<int64_t*>(norm.num_batches_tracked.data_ptr()),
+                .inverse = c.values(result.inverse),
+                .scale = c.values(result.scale),
+                .shift = c.values(result.shift),
+                .momentum = static_cast<float>(BatchNorm2d::kMomentum),
+                .epsilon = static_cast<float>(BatchNorm2d::kEpsilon),
+                .unbiased = static_cast<float>(n / (n - 1))},
                cuda::queue_of(moments.mean.device()));
   return result;
 }
 
-Coefficients PassKernels::coefficients(const GradientSums& sums, const Line& line, const at::Tensor& mean, int64_t count) const {
+Coefficients PassKernels::coefficients(const GradientSums& sums, const Line& line, const at::Tensor& mean,
+                                       int64_t count) const {
   const Channels c(mean);
   const c10::DeviceGuard guard(mean.device());
   const Coefficients result{c.make(), c.make(), c.make()};
-  passes_.coefficients({.channels = mean.size(0), .gradient = c.values(sums.gradient), .product = c.values(sums.product), .mean = c.values(mean), .inverse = c.values(line.inverse),
-                        .scale = c.values(line.scale), .of_weight = c.values(result.of_weight), .of_x = c.values(result.of_x), .rest = c.values(result.rest),
+  passes_.coefficients({.channels = mean.size(0),
+                        .gradient = c.values(sums.gradient),
+                        .product = c.values(sums.product),
+                        .mean = c.values(mean),
+                        .inverse = c.values(line.inverse),
+                        .scale = c.values(line.scale),
+                        .of_weight = c.values(result.of_weight),
+                        .of_x = c.values(result.of_x),
+                        .rest = c.values(result.rest),
                         .share = static_cast<float>(-1.0 / static_cast<double>(count))},
                        cuda::queue_of(mean.device()));
   return result;
@@ -172,32 +202,37 @@ GradientSums PassKernels::sums(const at::Tensor& gradient, const at::Tensor& x, 
   return call.sums(passes_, mean, Gate::open);
 }
 
-GradientSums PassKernels::sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& scale, const at::Tensor& shift) const {
+GradientSums PassKernels::sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
+                                            const at::Tensor& scale, const at::Tensor& shift) const {
   Call call(*this, x);
   call.set_gradient(gradient);
   call.set_line(scale, shift);
   return call.sums(passes_, mean, Gate::relu);
 }
 
-GradientSums PassKernels::sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x, const at::Tensor& mean, at::Tensor& g) const {
+GradientSums PassKernels::sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                              const at::Tensor& mean, at::Tensor& g) const {
   Call call(*this, x);
   call.set_gradient(gradient);
   call.operands().y = call.samples(y, call.shape());
-  at::Tensor passed = call.make_out();   // `g` may be the gradient's own name
+  at::Tensor passed = call.make_out();  // `g` may be the gradient's own name
   GradientSums result = call.sums(passes_, mean, Gate::output);
   g = std::move(passed);
   return result;
 }
 
-at::Tensor PassKernels::input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest) const {
+at::Tensor PassKernels::input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
+                                       const at::Tensor& of_x, const at::Tensor& rest) const {
   Call call(*this, x);
   call.set_gradient(g);
   call.set_combination(of_gradient, of_x, rest);
   return call.input_gradient(passes_, Gate::open);
 }
 
-at::Tensor PassKernels::input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
-                                                    const at::Tensor& scale, const at::Tensor& shift) const {
+at::Tensor PassKernels::input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                                    const at::Tensor& of_gradient, const at::Tensor& of_x,
+                                                    const at::Tensor& rest, const at::Tensor& scale,
+                                                    const at::Tensor& shift) const {
   Call call(*this, x);
   call.set_gradient(gradient);
   call.set_line(scale, shift);
@@ -208,7 +243,8 @@ at::Tensor PassKernels::input_gradient_through_relu(const at::Tensor& gradient, 
 Pooled PassKernels::pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const {
   Call call(*this, x);
   call.set_line(scale, shift);
-  Pooled result{call.make_samples(call.shape().pooled(), x.scalar_type()), call.make_samples(call.shape().pooled(), at::kByte),
+  Pooled result{call.make_samples(call.shape().pooled(), x.scalar_type()),
+                call.make_samples(call.shape().pooled(), at::kByte),
                 call.make_samples(call.shape().pooled(), x.scalar_type())};
   call.operands().out = result.values.mutable_data_ptr();
   call.operands().places_out = result.places.mutable_data_ptr<uint8_t>();
@@ -217,15 +253,17 @@ Pooled PassKernels::pool(const at::Tensor& x, const at::Tensor& scale, const at:
   return result;
 }
 
-GradientSums PassKernels::sums_through_pool(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const {
+GradientSums PassKernels::sums_through_pool(const at::Tensor& gradient, const Pooled& pooled,
+                                            const at::Tensor& mean) const {
   Call call(*this, pooled.chosen);
   call.set_gradient(gradient);
   call.operands().places = call.places(pooled.places, call.shape());
   return call.sums(passes_, mean, Gate::chosen);
 }
 
-at::Tensor PassKernels::input_gradient_through_pool(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x,
-                                                    const at::Tensor& rest) const {
+at::Tensor PassKernels::input_gradient_through_pool(const at::Tensor& gradient, const at::Tensor& places,
+                                                    const at::Tensor& x, const at::Tensor& of_gradient,
+                                                    const at::Tensor& of_x, const at::Tensor& rest) const {
   Call call(*this, x);
   call.set_pooled_gradient(gradient, places);
   call.set_combination(of_gradient, of_x, rest);

@@ -21,9 +21,13 @@ void DeferredPasses::begin() {
   cleared_ = false;
 }
 
-void DeferredPasses::multiply(const at::Tensor& factor) { pending_.factor = pending_.factor.defined() ? pending_.factor * factor : factor; }
+void DeferredPasses::multiply(const at::Tensor& factor) {
+  pending_.factor = pending_.factor.defined() ? pending_.factor * factor : factor;
+}
 
-void DeferredPasses::look(const std::vector<at::Tensor>& gradients, at::Tensor& not_finite) { not_finite.copy_(at::maximum(not_finite, measured(gradients).not_finite)); }
+void DeferredPasses::look(const std::vector<at::Tensor>& gradients, at::Tensor& not_finite) {
+  not_finite.copy_(at::maximum(not_finite, measured(gradients).not_finite));
+}
 
 void DeferredPasses::scale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor, at::Tensor& not_finite) {
   look(gradients, not_finite);
@@ -41,7 +45,9 @@ void DeferredPasses::shorten(const std::vector<at::Tensor>&, const at::Tensor& f
   pending_.clipped = true;
 }
 
-at::Tensor DeferredPasses::values(const at::Tensor& gradient) const { return pending_.factor.defined() ? gradient * pending_.factor : gradient; }
+at::Tensor DeferredPasses::values(const at::Tensor& gradient) const {
+  return pending_.factor.defined() ? gradient * pending_.factor : gradient;
+}
 
 void DeferredPasses::clear(const std::vector<at::Tensor>& gradients) {
   if (!std::exchange(cleared_, false)) GradientPasses::clear(gradients);

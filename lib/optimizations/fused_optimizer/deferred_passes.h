@@ -1,5 +1,5 @@
-// Passes over gradients that wait for the update: one look at all of them, where something asks for it, and a factor that the update multiplies them by as it reads
-// them.
+// Passes over gradients that wait for the update: one look at all of them, where something asks for it, and a factor
+// that the update multiplies them by as it reads them.
 #pragma once
 
 #include "optimizations/fused_optimizer/update_kernels.h"
@@ -24,10 +24,11 @@ class DeferredPasses : public GradientPasses {
   void clear(const std::vector<at::Tensor>& gradients) override;
 
   struct Pending {
-    at::Tensor factor;                   ///< a 0-dim float; undefined: 1
+    at::Tensor factor;  ///< a 0-dim float; undefined: 1
     bool scaled = false, clipped = false;
   };
-  /// For the update, which ends with it: what is called then is of the next step. `clears`: the update writes the zeros of the next clear().
+  /// For the update, which ends with it: what is called then is of the next step. `clears`: the update writes the zeros
+  /// of the next clear().
   Pending take(bool clears);
 
  private:
@@ -36,7 +37,7 @@ class DeferredPasses : public GradientPasses {
 
   const UpdateKernels& kernels_;
   at::Tensor like_;
-  std::optional<Measured> measured_;     ///< of this step's gradients as they are in memory
+  std::optional<Measured> measured_;  ///< of this step's gradients as they are in memory
   Pending pending_;
   bool cleared_ = false;
 };

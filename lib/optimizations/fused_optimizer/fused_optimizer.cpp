@@ -21,7 +21,8 @@ class WeightCopies {
     if (!context.plan.autocast_type || context.model == nullptr || !context.parameters->is_local()) return;
     places_ = context.model->weight_copies();
     for (size_t i = 0; i < places_.size(); ++i) {
-      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), *context.plan.autocast_type) : at::Tensor());
+      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), *context.plan.autocast_type)
+                                   : at::Tensor());
       if (places_[i]) *places_[i] = copies_[i];
     }
     refresh();
@@ -41,7 +42,9 @@ class WeightCopies {
   }
   /// One for each parameter, undefined where there is none; or no list.
   const std::vector<at::Tensor>& tensors() const { return copies_; }
-  int64_t count() const { return std::count_if(copies_.begin(), copies_.end(), [](const at::Tensor& copy) { return copy.defined(); }); }
+  int64_t count() const {
+    return std::count_if(copies_.begin(), copies_.end(), [](const at::Tensor& copy) { return copy.defined(); });
+  }
   int64_t bytes() const {
     int64_t bytes = 0;
     for (const auto& copy : copies_)
@@ -58,7 +61,10 @@ class WeightCopies {
 class FusedOptimizer : public Optimizer {
  public:
   FusedOptimizer(const UpdateKernels& kernels, double learning_rate, const BuildContext& context)
-      : kernels_(kernels), copies_(context), learning_rate_(at::empty({}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))),
+      : kernels_(kernels),
+        copies_(context),
+        learning_rate_(at::empty(
+            {}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))),
         passes_(std::make_shared<DeferredPasses>(kernels, learning_rate_)) {
     set_learning_rate(learning_rate);
     context.parameters->set_passes(passes_);
@@ -66,7 +72,7 @@ class FusedOptimizer : public Optimizer {
 
   void load(const ArchiveReader& archive) final {
     load_state(archive);
-    copies_.refresh();   // parameters were loaded before
+    copies_.refresh();  // parameters were loaded before
   }
   int64_t state_bytes() const final { return bytes_of_state() + copies_.bytes(); }
 
@@ -77,9 +83,10 @@ class FusedOptimizer : public Optimizer {
 
   void update(ParameterStore& store, const at::Tensor& overflow) override {
     const at::NoGradGuard no_grad;
-    RECORD_FUNCTION("trainopt::fused_optimizer", std::vector<c10::IValue>());   // what libtorch does for it is a part of it
+    RECORD_FUNCTION("trainopt::fused_optimizer",
+                    std::vector<c10::IValue>());  // what libtorch does for it is a part of it
     const auto all = store.gradients();
-    std::vector<size_t> places;                                                // of the parameters that have a gradient
+    std::vector<size_t> places;  // of the parameters that have a gradient
     Tensors tensors;
     for (size_t i = 0; i < all.size(); ++i) {
       if (!all[i].defined()) continue;
@@ -90,8 +97,15 @@ class FusedOptimizer : public Optimizer {
     tensors.copies = chosen(copies_.tensors(), places);
     const bool clears = store.clears_with_zeros();
     const auto pending = passes_->take(clears);
-    const int64_t launches = launch(tensors, places, {.learning_rate = learning_rate_, .factor = pending.factor, .hold = overflow, .clears = clears});
-    tell({.tensors = static_cast<int64_t>(places.size()), .launches = launches, .copies = copies_.count(), .scaled = pending.scaled, .clipped = pending.clipped, .cleared = clears});
+    const int64_t launches =
+        launch(tensors, places,
+               {.learning_rate = learning_rate_, .factor = pending.factor, .hold = overflow, .clears = clears});
+    tell({.tensors = static_cast<int64_t>(places.size()),
+          .launches = launches,
+          .copies = copies_.count(),
+          .scaled = pending.scaled,
+          .clipped = pending.clipped,
+          .cleared = clears});
   }
 
  protected:
@@ -113,7 +127,8 @@ class FusedOptimizer : public Optimizer {
   virtual int64_t bytes_of_state() const = 0;
 
   static void tell(const FusedUpdate& done) {
-    RECORD_FUNCTION(kFusedUpdateLabel, std::vector<c10::IValue>({done.tensors, done.launches, done.copies, done.scaled, done.clipped, done.cleared}));
+    RECORD_FUNCTION(kFusedUpdateLabel, std::vector<c10::IValue>({done.tensors, done.launches, done.copies, done.scaled,
+                                                                 done.clipped, done.cleared}));
   }
 
   WeightCopies copies_;
@@ -126,7 +141,9 @@ class FusedSgd : public FusedOptimizer {
  public:
   FusedSgd(const UpdateKernels& kernels, const SgdConfig& config, const BuildContext& context)
       : FusedOptimizer(kernels, config.lr, context),
-        rule_{.momentum = static_cast<float>(config.momentum), .weight_decay = static_cast<float>(config.weight_decay), .nesterov = config.nesterov},
+        rule_{.momentum = static_cast<float>(config.momentum),
+              .weight_decay = static_cast<float>(config.weight_decay),
+              .nesterov = config.nesterov},
         momentum_(momentum_of(config, *context.parameters)) {}
 
   void save(ArchiveWriter& archive) const override {
@@ -151,9 +168,15 @@ class FusedAdam : public FusedOptimizer {
  public:
   FusedAdam(const UpdateKernels& kernels, const AdamConfig& config, bool decoupled, const BuildContext& context)
       : FusedOptimizer(kernels, config.lr, context),
-        rule_{.beta1 = config.betas[0], .beta2 = config.betas[1], .epsilon = static_cast<float>(config.eps), .weight_decay = static_cast<float>(config.weight_decay), .decoupled = decoupled},
-        first_("exp_avg", *context.parameters), second_("exp_avg_sq", *context.parameters),
-        updates_(at::zeros({}, context.parameters->parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
+        rule_{.beta1 = config.betas[0],
+              .beta2 = config.betas[1],
+              .epsilon = static_cast<float>(config.eps),
+              .weight_decay = static_cast<float>(config.weight_decay),
+              .decoupled = decoupled},
+        first_("exp_avg", *context.parameters),
+        second_("exp_avg_sq", *context.parameters),
+        updates_(at::zeros(
+            {}, context.parameters->parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
 
   void save(ArchiveWriter& archive) const override {
     archive.tensor("optimizer.updates", updates_);
@@ -182,14 +205,22 @@ class FusedAdam : public FusedOptimizer {
 Receipt receipt(const Observations& seen) {
   const FusedUpdate& update = seen.fused_update;
   std::string along;
-  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"), std::pair(update.cleared, "cleared")})
+  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"),
+                                   std::pair(update.cleared, "cleared")})
     if (done) along += fmt::format(", {}", what);
-  if (seen.gradient_measures > 0) along += fmt::format("; {} of all gradients before it", counted(seen.gradient_measures, "measure"));
-  if (update.copies > 0) along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"), seen.weights_cast);
+  if (seen.gradient_measures > 0)
+    along += fmt::format("; {} of all gradients before it", counted(seen.gradient_measures, "measure"));
+  if (update.copies > 0)
+    along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"),
+                         seen.weights_cast);
   const bool effective = update.tensors > 0 && seen.optimizer_operations == 1;
-  return {.observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(seen.parameters, "parameter tensor"), counted(update.launches, "launch", "es"), along),
-          .effective = effective,
-          .reason = effective ? "" : update.tensors == 0 ? "no parameter was updated by it" : "parameters were updated in more than one operation"};
+  return {
+      .observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(seen.parameters, "parameter tensor"),
+                              counted(update.launches, "launch", "es"), along),
+      .effective = effective,
+      .reason = effective             ? ""
+                : update.tensors == 0 ? "no parameter was updated by it"
+                                      : "parameters were updated in more than one operation"};
 }
 
 }  // namespace
@@ -197,16 +228,22 @@ Receipt receipt(const Observations& seen) {
 std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context) {
   const OptimizerConfig& config = context.plan.optimizer_config;
   if (const auto* sgd = std::get_if<SgdConfig>(&config)) return std::make_unique<FusedSgd>(kernels, *sgd, context);
-  if (const auto* adam = std::get_if<AdamConfig>(&config)) return std::make_unique<FusedAdam>(kernels, *adam, false, context);
+  if (const auto* adam = std::get_if<AdamConfig>(&config))
+    return std::make_unique<FusedAdam>(kernels, *adam, false, context);
   return std::make_unique<FusedAdam>(kernels, std::get<AdamWConfig>(config), true, context);
 }
 
 Outcome apply(Plan& plan) {
-  const UpdateKernels* kernels = plan.device.is_cpu() ? &cpu_kernels() : cuda_kernels();   // asks no device: plans are also made for machines elsewhere
-  if (kernels == nullptr) return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
-  plan.optimizer.fill("fused_optimizer", describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
+  const UpdateKernels* kernels = plan.device.is_cpu()
+                                     ? &cpu_kernels()
+                                     : cuda_kernels();  // asks no device: plans are also made for machines elsewhere
+  if (kernels == nullptr)
+    return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
+  plan.optimizer.fill("fused_optimizer",
+                      describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
                       [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
-  return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along", receipt);
+  return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along",
+                          receipt);
 }
 
 }  // namespace trainopt::fused_optimizer

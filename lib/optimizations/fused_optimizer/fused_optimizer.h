@@ -7,7 +7,7 @@ namespace trainopt {
 struct BuildContext;
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::fused_optimizer {
 
@@ -15,8 +15,9 @@ class UpdateKernels;
 
 Outcome apply(Plan& plan);
 
-/// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it keeps 16-bit copies of what autocast would
-/// cast, for the model's layers. `kernels` and the context's store must outlive it.
+/// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it
+/// keeps 16-bit copies of what autocast would cast, for the model's layers. `kernels` and the context's store must
+/// outlive it.
 std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context);
 
 }  // namespace trainopt::fused_optimizer

@@ -15,10 +15,13 @@ namespace {
 /// Memory of tensors that are all on one device.
 class Memory {
  public:
-  Memory(const at::Tensor& like, at::DeviceType type) : device_(like.device()), guard_(device_) { TRAINOPT_CHECK(device_.type() == type); }
+  Memory(const at::Tensor& like, at::DeviceType type) : device_(like.device()), guard_(device_) {
+    TRAINOPT_CHECK(device_.type() == type);
+  }
 
   float* numbers(const at::Tensor& tensor) const {
-    TRAINOPT_CHECK(tensor.device() == device_ && tensor.scalar_type() == at::kFloat && tensor.is_non_overlapping_and_dense());
+    TRAINOPT_CHECK(tensor.device() == device_ && tensor.scalar_type() == at::kFloat &&
+                   tensor.is_non_overlapping_and_dense());
     return static_cast<float*>(tensor.data_ptr());
   }
   float* beside(const at::Tensor& parameter, const std::vector<at::Tensor>& tensors, size_t i) const {
@@ -30,11 +33,13 @@ class Memory {
     if (tensors.copies.empty() || !tensors.copies.at(i).defined()) return nullptr;
     const at::Tensor& copy = tensors.copies[i];
     check_alike(parameter, copy);
-    TRAINOPT_CHECK(copy.device() == device_ && cuda::number_of(copy.scalar_type()) == number_of_copies(tensors) && copy.element_size() == 2);
+    TRAINOPT_CHECK(copy.device() == device_ && cuda::number_of(copy.scalar_type()) == number_of_copies(tensors) &&
+                   copy.element_size() == 2);
     return copy.data_ptr();
   }
   static cuda::Number number_of_copies(const Tensors& tensors) {
-    const auto first = std::find_if(tensors.copies.begin(), tensors.copies.end(), [](const at::Tensor& copy) { return copy.defined(); });
+    const auto first = std::find_if(tensors.copies.begin(), tensors.copies.end(),
+                                    [](const at::Tensor& copy) { return copy.defined(); });
     return first == tensors.copies.end() ? cuda::Number::float32 : cuda::number_of(first->scalar_type());
   }
   const float* setting(const at::Tensor& value) const {
@@ -49,29 +54,45 @@ class Memory {
     for (size_t i = 0; i < tensors.parameters.size(); ++i) {
       const at::Tensor& parameter = tensors.parameters[i];
       if (parameter.numel() == 0) continue;
-      all.push_back({.parameter = numbers(parameter), .gradient = beside(parameter, tensors.gradients, i), .first = beside(parameter, tensors.first, i),
-                     .second = beside(parameter, tensors.second, i), .copy = copy_of(parameter, tensors, i), .size = parameter.numel()});
+      all.push_back({.parameter = numbers(parameter),
+                     .gradient = beside(parameter, tensors.gradients, i),
+                     .first = beside(parameter, tensors.first, i),
+                     .second = beside(parameter, tensors.second, i),
+                     .copy = copy_of(parameter, tensors, i),
+                     .size = parameter.numel()});
     }
     return all;
   }
   std::vector<Part> parts(const std::vector<at::Tensor>& gradients) const {
     std::vector<Part> all;
     for (const auto& gradient : gradients)
-      if (gradient.numel() > 0) all.push_back({.parameter = nullptr, .gradient = numbers(gradient), .first = nullptr, .second = nullptr, .copy = nullptr, .size = gradient.numel()});
+      if (gradient.numel() > 0)
+        all.push_back({.parameter = nullptr,
+                       .gradient = numbers(gradient),
+                       .first = nullptr,
+                       .second = nullptr,
+                       .copy = nullptr,
+                       .size = gradient.numel()});
     return all;
   }
   Given given(const Settings& settings, const Tensors& tensors) const {
-    return {.learning_rate = setting(settings.learning_rate), .factor = setting(settings.factor), .hold = setting(settings.hold), .clears = settings.clears,
+    return {.learning_rate = setting(settings.learning_rate),
+            .factor = setting(settings.factor),
+            .hold = setting(settings.hold),
+            .clears = settings.clears,
             .copies = number_of_copies(tensors)};
   }
-  at::Tensor room(at::IntArrayRef sizes, at::ScalarType type) const { return at::empty(sizes, at::TensorOptions(device_).dtype(type)); }
+  at::Tensor room(at::IntArrayRef sizes, at::ScalarType type) const {
+    return at::empty(sizes, at::TensorOptions(device_).dtype(type));
+  }
   void* queue() const { return cuda::queue_of(device_); }
 
  private:
   /// The parameter's numbers, as they lie in memory.
   static void check_alike(const at::Tensor& parameter, const at::Tensor& tensor) {
     TRAINOPT_CHECK(tensor.sizes() == parameter.sizes() && tensor.is_non_overlapping_and_dense());
-    for (int64_t d = 0; d < tensor.dim(); ++d) TRAINOPT_CHECK(tensor.size(d) == 1 || tensor.stride(d) == parameter.stride(d));
+    for (int64_t d = 0; d < tensor.dim(); ++d)
+      TRAINOPT_CHECK(tensor.size(d) == 1 || tensor.stride(d) == parameter.stride(d));
   }
 
   at::Device device_;
@@ -83,19 +104,31 @@ class Memory {
 int64_t LaunchedKernels::sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const {
   const Memory memory(settings.learning_rate, device_);
   TRAINOPT_CHECK(tensors.second.empty());
-  const SgdNumbers numbers{.momentum = rule.momentum, .weight_decay = rule.weight_decay, .keeps_momentum = !tensors.first.empty(), .nesterov = rule.nesterov};
+  const SgdNumbers numbers{.momentum = rule.momentum,
+                           .weight_decay = rule.weight_decay,
+                           .keeps_momentum = !tensors.first.empty(),
+                           .nesterov = rule.nesterov};
   return launches_.sgd(numbers, memory.parts(tensors), memory.given(settings, tensors), memory.queue());
 }
 
-int64_t LaunchedKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors, const Settings& settings) const {
+int64_t LaunchedKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                              const Settings& settings) const {
   const Memory memory(settings.learning_rate, device_);
-  TRAINOPT_CHECK(updates.device() == settings.learning_rate.device() && updates.scalar_type() == at::kDouble && updates.dim() == 0);
-  TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() && tensors.second.size() == tensors.parameters.size());
+  TRAINOPT_CHECK(updates.device() == settings.learning_rate.device() && updates.scalar_type() == at::kDouble &&
+                 updates.dim() == 0);
+  TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
+                 tensors.second.size() == tensors.parameters.size());
   const at::Tensor corrections = memory.room({2}, at::kFloat);
-  const AdamNumbers numbers{.log_beta1 = std::log(rule.beta1), .log_beta2 = std::log(rule.beta2), .first_share = static_cast<float>(1 - rule.beta1),
-                            .second_kept = static_cast<float>(rule.beta2), .second_share = static_cast<float>(1 - rule.beta2), .epsilon = rule.epsilon,
-                            .weight_decay = rule.weight_decay, .decoupled = rule.decoupled};
-  return launches_.adam(numbers, static_cast<double*>(updates.data_ptr()), memory.numbers(corrections), memory.parts(tensors), memory.given(settings, tensors), memory.queue());
+  const AdamNumbers numbers{.log_beta1 = std::log(rule.beta1),
+                            .log_beta2 = std::log(rule.beta2),
+                            .first_share = static_cast<float>(1 - rule.beta1),
+                            .second_kept = static_cast<float>(rule.beta2),
+                            .second_share = static_cast<float>(1 - rule.beta2),
+                            .epsilon = rule.epsilon,
+                            .weight_decay = rule.weight_decay,
+                            .decoupled = rule.decoupled};
+  return launches_.adam(numbers, static_cast<double*>(updates.data_ptr()), memory.numbers(corrections),
+                        memory.parts(tensors), memory.given(settings, tensors), memory.queue());
 }
 
 Measured LaunchedKernels::measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const {
@@ -103,7 +136,8 @@ Measured LaunchedKernels::measure(const std::vector<at::Tensor>& gradients, cons
   const auto parts = memory.parts(gradients);
   const at::Tensor partials = memory.room({launches_.partials(parts)}, at::kDouble);
   const Measured measured{memory.room({}, at::kDouble), memory.room({}, at::kFloat)};
-  launches_.measure(parts, partials.mutable_data_ptr<double>(), measured.square_sum.mutable_data_ptr<double>(), memory.numbers(measured.not_finite), memory.queue());
+  launches_.measure(parts, partials.mutable_data_ptr<double>(), measured.square_sum.mutable_data_ptr<double>(),
+                    memory.numbers(measured.not_finite), memory.queue());
   return measured;
 }
 

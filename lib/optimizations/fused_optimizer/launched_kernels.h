@@ -1,4 +1,5 @@
-// UpdateKernels out of launches over bare memory: checks what it is given, makes room for results, and queues on the device's current stream.
+// UpdateKernels out of launches over bare memory: checks what it is given, makes room for results, and queues on the
+// device's current stream.
 #pragma once
 
 #include "optimizations/fused_optimizer/launches.h"
@@ -12,7 +13,8 @@ class LaunchedKernels : public UpdateKernels {
   LaunchedKernels(const Launches& launches, at::DeviceType device) : launches_(launches), device_(device) {}
 
   int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override;
-  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors, const Settings& settings) const override;
+  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+               const Settings& settings) const override;
   Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override;
 
  private:

@@ -21,8 +21,8 @@ struct SgdNumbers {
 };
 
 struct AdamNumbers {
-  double log_beta1, log_beta2;   ///< −∞ for 0
-  float first_share, second_kept, second_share, epsilon, weight_decay;   ///< 1 − β₁, β₂, 1 − β₂
+  double log_beta1, log_beta2;                                          ///< −∞ for 0
+  float first_share, second_kept, second_share, epsilon, weight_decay;  ///< 1 − β₁, β₂, 1 − β₂
   bool decoupled;
 };
 
@@ -30,20 +30,23 @@ struct AdamNumbers {
 struct Given {
   const float *learning_rate, *factor, *hold;
   bool clears;
-  cuda::Number copies;   ///< what they are of; where there are none it may be any
+  cuda::Number copies;  ///< what they are of; where there are none it may be any
 };
 
 class Launches {
  public:
   virtual ~Launches() = default;
   // How many launches it took.
-  virtual int64_t sgd(const SgdNumbers& rule, const std::vector<Part>& parts, const Given& given, void* queue) const = 0;
+  virtual int64_t sgd(const SgdNumbers& rule, const std::vector<Part>& parts, const Given& given,
+                      void* queue) const = 0;
   /// `corrections`: room for two floats.
-  virtual int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts, const Given& given, void* queue) const = 0;
+  virtual int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+                       const Given& given, void* queue) const = 0;
   /// Doubles of work space that measure() needs.
   virtual int64_t partials(const std::vector<Part>& parts) const = 0;
   /// Of the gradients.
-  virtual void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite, void* queue) const = 0;
+  virtual void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
+                       void* queue) const = 0;
 };
 
 const Launches& cpu_launches();

@@ -18,21 +18,25 @@ class ReferenceKernels : public UpdateKernels {
     });
   }
 
-  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors, const Settings& settings) const override {
+  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+               const Settings& settings) const override {
     const at::NoGradGuard no_grad;
     updates.add_(settings.hold.defined() ? (settings.hold <= 0).to(at::kDouble) : at::ones_like(updates));
-    const at::Tensor bias1 = (1 - at::pow(rule.beta1, updates)).to(at::kFloat), bias2_root = (1 - at::pow(rule.beta2, updates)).sqrt().to(at::kFloat);
-    return each(tensors, settings, [&](at::Tensor& parameter, at::Tensor gradient, at::Tensor& first, at::Tensor& second) {
-      if (!rule.decoupled) gradient = gradient + rule.weight_decay * parameter;
-      first = first + (1 - rule.beta1) * (gradient - first);
-      second = rule.beta2 * second + (1 - rule.beta2) * gradient * gradient;
-      if (rule.decoupled) parameter = parameter * (1 - settings.learning_rate * rule.weight_decay);
-      parameter = parameter - settings.learning_rate / bias1 * first / (second.sqrt() / bias2_root + rule.epsilon);
-    });
+    const at::Tensor bias1 = (1 - at::pow(rule.beta1, updates)).to(at::kFloat),
+                     bias2_root = (1 - at::pow(rule.beta2, updates)).sqrt().to(at::kFloat);
+    return each(
+        tensors, settings, [&](at::Tensor& parameter, at::Tensor gradient, at::Tensor& first, at::Tensor& second) {
+          if (!rule.decoupled) gradient = gradient + rule.weight_decay * parameter;
+          first = first + (1 - rule.beta1) * (gradient - first);
+          second = rule.beta2 * second + (1 - rule.beta2) * gradient * gradient;
+          if (rule.decoupled) parameter = parameter * (1 - settings.learning_rate * rule.weight_decay);
+          parameter = parameter - settings.learning_rate / bias1 * first / (second.sqrt() / bias2_root + rule.epsilon);
+        });
   }
 
   Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override {
-    Measured all{at::zeros({}, like.options().dtype(at::kDouble).requires_grad(false)), at::zeros({}, like.options().dtype(at::kFloat).requires_grad(false))};
+    Measured all{at::zeros({}, like.options().dtype(at::kDouble).requires_grad(false)),
+                 at::zeros({}, like.options().dtype(at::kFloat).requires_grad(false))};
     for (const auto& gradient : gradients) {
       all.square_sum += gradient.to(at::kDouble).square().sum();
       all.not_finite = at::maximum(all.not_finite, gradient.isfinite().all().logical_not().to(at::kFloat));
@@ -50,8 +54,10 @@ class ReferenceKernels : public UpdateKernels {
       if (to.defined()) to.copy_(settings.hold.defined() ? at::where(settings.hold > 0, to, value) : value);
     };
     for (size_t i = 0; i < tensors.parameters.size(); ++i) {
-      at::Tensor parameter = tensors.parameters[i].detach(), first = at(tensors.first, i), second = at(tensors.second, i);
-      rule(parameter, settings.factor.defined() ? tensors.gradients[i] * settings.factor : tensors.gradients[i], first, second);
+      at::Tensor parameter = tensors.parameters[i].detach(), first = at(tensors.first, i),
+                 second = at(tensors.second, i);
+      rule(parameter, settings.factor.defined() ? tensors.gradients[i] * settings.factor : tensors.gradients[i], first,
+           second);
       write(tensors.parameters[i].detach(), parameter);
       write(at(tensors.first, i), first);
       write(at(tensors.second, i), second);

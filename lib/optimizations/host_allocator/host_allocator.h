@@ -6,7 +6,7 @@
 namespace trainopt {
 struct Plan;
 struct Outcome;
-}
+}  // namespace trainopt
 
 namespace trainopt::host_allocator {
 

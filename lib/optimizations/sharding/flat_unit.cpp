@@ -13,7 +13,8 @@ namespace {
 void resize_storage(const at::Tensor& tensor, size_t bytes) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->nbytes() == bytes) return;
-  storage->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device()) : storage->allocator()->allocate(bytes));
+  storage->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device())
+                                          : storage->allocator()->allocate(bytes));
   storage->set_nbytes(bytes);
 }
 
@@ -21,7 +22,8 @@ size_t bytes_of(const at::Tensor& flat) { return static_cast<size_t>(flat.numel(
 
 }  // namespace
 
-FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole) : communicator_(communicator), keeps_whole_(keeps_whole) {
+FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole)
+    : communicator_(communicator), keeps_whole_(keeps_whole) {
   const at::NoGradGuard no_grad;
   int64_t count = 0;
   for (const auto& [name, parameter] : parameters) {
@@ -44,7 +46,8 @@ FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, b
 }
 
 FlatUnit::Range FlatUnit::own_range(const FlatPiece& piece) const {
-  const int64_t first = communicator_.rank() * share_, begin = std::max(piece.begin, first), end = std::min(piece.begin + piece.count, first + share_);
+  const int64_t first = communicator_.rank() * share_, begin = std::max(piece.begin, first),
+                end = std::min(piece.begin + piece.count, first + share_);
   if (begin >= end) return {};
   return {.in_piece = begin - piece.begin, .in_own = begin - first, .count = end - begin};
 }

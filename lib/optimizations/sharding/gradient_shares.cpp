@@ -7,7 +7,8 @@
 
 namespace trainopt {
 
-GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options, std::function<void()> complete)
+GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options,
+                               std::function<void()> complete)
     : unit_(unit), communicator_(communicator), options_(options), complete_(std::move(complete)) {
   const auto type = unit_.own().options();
   in_whole_.assign(unit_.pieces().size(), false);
@@ -25,7 +26,7 @@ GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const
 }
 
 void GradientShares::begin(bool is_last) {
-  send_rest();   // of the micro-batch before, where each one sends
+  send_rest();  // of the micro-batch before, where each one sends
   sends_ = is_last || !options_.keeps_whole;
   sent_ = false;
   taken_ = 0;
@@ -39,8 +40,10 @@ void GradientShares::take(size_t index) {
     if (!whole_.defined()) whole_ = empty_whole();
     at::Tensor place = unit_.piece_of(whole_, piece);
     place.copy_(leaf.grad());
-    if (options_.keeps_whole) leaf.mutable_grad() = place;   // the next micro-batches' backward adds in place
-    else leaf.mutable_grad().reset();
+    if (options_.keeps_whole)
+      leaf.mutable_grad() = place;  // the next micro-batches' backward adds in place
+    else
+      leaf.mutable_grad().reset();
   }
   if (++taken_ < unit_.pieces().size()) return;
   if (options_.overlap && sends_) send();
@@ -70,8 +73,9 @@ void GradientShares::send() {
   sent_ = true;
   fill_gaps();
   const at::Tensor whole = options_.wire_type ? whole_.to(*options_.wire_type) : whole_;
-  const at::Tensor share = options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
-  while (flying_.size() > 1) land();   // no more memory than for two
+  const at::Tensor share =
+      options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
+  while (flying_.size() > 1) land();  // no more memory than for two
   flying_.push_back({share, whole, communicator_.reduce_scatter(share, whole)});
   if (!options_.keeps_whole) whole_.reset();
 }
@@ -82,8 +86,10 @@ void GradientShares::land() {
   flight.exchange->wait();
   if (flight.share.is_same(own_)) return;
   const at::NoGradGuard no_grad;
-  if (options_.keeps_whole || std::exchange(fresh_, false)) own_.copy_(flight.share);
-  else own_.add_(flight.share);
+  if (options_.keeps_whole || std::exchange(fresh_, false))
+    own_.copy_(flight.share);
+  else
+    own_.add_(flight.share);
 }
 
 void GradientShares::finish() {
@@ -93,7 +99,7 @@ void GradientShares::finish() {
 void GradientShares::clear() {
   fresh_ = true;
   if (!options_.keeps_whole) return;
-  for (const auto& piece : unit_.pieces()) {   // what comes first is copied, which is less than adding it to zeros
+  for (const auto& piece : unit_.pieces()) {  // what comes first is copied, which is less than adding it to zeros
     at::Tensor leaf = piece.parameter;
     leaf.mutable_grad().reset();
   }

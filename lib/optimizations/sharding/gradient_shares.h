@@ -10,15 +10,17 @@
 namespace trainopt {
 
 struct GradientSharesOptions {
-  bool keeps_whole = false;                  ///< micro-batches add up here, and the last one's backward sends; otherwise each one's does
-  bool overlap = true;                       ///< false: nothing is sent before backward has ended
-  std::optional<at::ScalarType> wire_type;   ///< rounded to it for the exchange
+  bool keeps_whole =
+      false;            ///< micro-batches add up here, and the last one's backward sends; otherwise each one's does
+  bool overlap = true;  ///< false: nothing is sent before backward has ended
+  std::optional<at::ScalarType> wire_type;  ///< rounded to it for the exchange
 };
 
 class GradientShares {
  public:
   /// Hooks the parameters of `unit`. `complete` is called when backward has been through all of them.
-  GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options, std::function<void()> complete);
+  GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options,
+                 std::function<void()> complete);
   GradientShares(const GradientShares&) = delete;
   GradientShares& operator=(const GradientShares&) = delete;
 
@@ -50,10 +52,10 @@ class GradientShares {
   GradientSharesOptions options_;
   std::function<void()> complete_;
   at::Tensor whole_, own_;
-  std::vector<char> in_whole_;               ///< pieces whose gradient is there since the last send
-  bool fresh_ = true;                        ///< own() is of the step before: what lands first replaces it
-  size_t taken_ = 0;                         ///< pieces of this micro-batch
-  bool sends_ = false, sent_ = false;        ///< this micro-batch's are to be sent; and have been
+  std::vector<char> in_whole_;         ///< pieces whose gradient is there since the last send
+  bool fresh_ = true;                  ///< own() is of the step before: what lands first replaces it
+  size_t taken_ = 0;                   ///< pieces of this micro-batch
+  bool sends_ = false, sent_ = false;  ///< this micro-batch's are to be sent; and have been
   std::deque<Flight> flying_;
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 class ReplicatedParameters : public LocalParameters {
  public:
-  ReplicatedParameters(const Model& model, ClearGradients clear, Communicator& communicator, const GradientReducerOptions& options)
+  ReplicatedParameters(const Model& model, ClearGradients clear, Communicator& communicator,
+                       const GradientReducerOptions& options)
       : LocalParameters(model, clear), communicator_(communicator), reducer_(communicator, leaves(), options) {}
 
   Scope accumulate(bool is_last) override {
@@ -23,7 +24,9 @@ class ReplicatedParameters : public LocalParameters {
     communicator_.all_reduce(flag)->wait();
     flag.clamp_max_(1);
   }
-  NamedTensors whole(const Model& model) const override { return communicator_.rank() == 0 ? model.state() : NamedTensors(); }
+  NamedTensors whole(const Model& model) const override {
+    return communicator_.rank() == 0 ? model.state() : NamedTensors();
+  }
 
  private:
   std::vector<at::Tensor> leaves() const {
@@ -40,8 +43,11 @@ class ReplicatedParameters : public LocalParameters {
 
 std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
   share_state(*context.model, *context.communicator);
-  const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20), .overlap = config.overlap_comm, .wire_type = wire_type(config)};
-  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.communicator, options);
+  const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
+                                       .overlap = config.overlap_comm,
+                                       .wire_type = wire_type(config)};
+  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.communicator,
+                                                options);
 }
 
 }  // namespace trainopt

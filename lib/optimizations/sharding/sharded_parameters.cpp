@@ -29,7 +29,7 @@ std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, 
     for (const auto& [name, parameter] : groups.back()) numbers += parameter.numel();
     open = groups.back().empty() || (wrap.policy == WrapPolicy::size && numbers < wrap.min_parameters);
   }
-  if (groups.back().empty()) {   // units without parameters at the end belong to those before them
+  if (groups.back().empty()) {  // units without parameters at the end belong to those before them
     groups.pop_back();
     for (auto& group : group_of_unit) group = std::min(group, groups.size() - 1);
   }
@@ -50,7 +50,9 @@ class ShardedParameters : public ParameterStore {
         parameters_.emplace_back(piece.name, group->unit.own().narrow(0, range.in_own, range.count));
         places_.push_back({group.get(), &piece, range});
       }
-    if (parameters_.empty()) throw UserError(fmt::format("the model has too few parameters to be divided among the ranks: {}", communicator_.ranks()));
+    if (parameters_.empty())
+      throw UserError(
+          fmt::format("the model has too few parameters to be divided among the ranks: {}", communicator_.ranks()));
     size_t unit = 0;
     context.model->wrap_units([&](std::unique_ptr<Unit> inner) {
       const size_t group = group_of_unit[unit++];
@@ -73,7 +75,8 @@ class ShardedParameters : public ParameterStore {
   }
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
-    for (const auto& place : places_) all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
+    for (const auto& place : places_)
+      all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
     return all;
   }
   at::Tensor clip(std::optional<double> max_norm) override {
@@ -102,10 +105,12 @@ class ShardedParameters : public ParameterStore {
   }
 
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
-    int64_t next = 0;   // tensors go to the ranks' files in turn
+    int64_t next = 0;  // tensors go to the ranks' files in turn
     each_whole(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& whole) {
-      if (archive.shapes_only()) archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
-      else if (next++ % communicator_.ranks() == communicator_.rank()) archive.own_tensor(prefix + piece.name, whole.clone());
+      if (archive.shapes_only())
+        archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
+      else if (next++ % communicator_.ranks() == communicator_.rank())
+        archive.own_tensor(prefix + piece.name, whole.clone());
     });
   }
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
@@ -133,7 +138,8 @@ class ShardedParameters : public ParameterStore {
 
   int64_t parameter_bytes() const override {
     int64_t numbers = 0;
-    for (const auto& group : groups_) numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.share() : group->unit.padded();
+    for (const auto& group : groups_)
+      numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.share() : group->unit.padded();
     return 4 * numbers;
   }
   int64_t gradient_bytes() const override {
@@ -144,10 +150,13 @@ class ShardedParameters : public ParameterStore {
 
  private:
   struct Group {
-    Group(const NamedTensors& parameters, Communicator& communicator, ShardingStrategy strategy, const ParallelConfig& config)
+    Group(const NamedTensors& parameters, Communicator& communicator, ShardingStrategy strategy,
+          const ParallelConfig& config)
         : unit(parameters, communicator, strategy != ShardingStrategy::zero3),
           gradients(unit, communicator,
-                    {.keeps_whole = strategy == ShardingStrategy::zero1, .overlap = config.overlap_comm, .wire_type = wire_type(config)},
+                    {.keeps_whole = strategy == ShardingStrategy::zero1,
+                     .overlap = config.overlap_comm,
+                     .wire_type = wire_type(config)},
                     [this, strategy] {
                       if (strategy == ShardingStrategy::zero3) unit.release();
                     }) {}
@@ -181,7 +190,8 @@ class ShardedParameters : public ParameterStore {
     bool last_of_group_;
   };
 
-  /// The group's parameters are there when it returns; those of the next one, in the direction of travel, are on their way.
+  /// The group's parameters are there when it returns; those of the next one, in the direction of travel, are on their
+  /// way.
   void use(size_t group, int direction) {
     groups_[group]->unit.gather();
     const size_t next = group + static_cast<size_t>(direction);
@@ -201,15 +211,16 @@ class ShardedParameters : public ParameterStore {
           own.narrow(0, places_[place].range.in_own, places_[place].range.count).copy_(tensors[place]);
         whole = group->unit.whole_of(own);
       }
-      for (const auto& piece : group->unit.pieces()) take(piece, shapes_only ? whole : group->unit.piece_of(whole, piece));
+      for (const auto& piece : group->unit.pieces())
+        take(piece, shapes_only ? whole : group->unit.piece_of(whole, piece));
     }
   }
 
   Communicator& communicator_;
   ShardingStrategy strategy_;
-  std::vector<std::unique_ptr<Group>> groups_;   // in the order of forward
-  NamedTensors parameters_;                      // this rank's pieces, flat
-  std::vector<Place> places_;                    // of each
+  std::vector<std::unique_ptr<Group>> groups_;  // in the order of forward
+  NamedTensors parameters_;                     // this rank's pieces, flat
+  std::vector<Place> places_;                   // of each
 };
 
 }  // namespace

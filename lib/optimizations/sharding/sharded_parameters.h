@@ -1,5 +1,6 @@
-// ZeRO (Rajbhandari et al. 2020): each rank updates its share of the parameters and holds the optimizer's state of that alone; ZeRO-2 holds its
-// share of the gradients alone too, ZeRO-3 its share of the parameters, which come together unit by unit when they are used.
+// ZeRO (Rajbhandari et al. 2020): each rank updates its share of the parameters and holds the optimizer's state of that
+// alone; ZeRO-2 holds its share of the gradients alone too, ZeRO-3 its share of the parameters, which come together
+// unit by unit when they are used.
 #pragma once
 
 #include "comm/config.h"

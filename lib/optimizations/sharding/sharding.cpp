@@ -23,10 +23,14 @@ void share_batch_norm(const BuildContext& context, const ParallelConfig& config)
 
 const char* what_each_has(ShardingStrategy strategy) {
   switch (strategy) {
-    case ShardingStrategy::none: return "the whole model";
-    case ShardingStrategy::zero1: return "a share of the optimizer's state";
-    case ShardingStrategy::zero2: return "a share of gradients and optimizer's state";
-    case ShardingStrategy::zero3: return "a share of parameters, gradients and optimizer's state";
+    case ShardingStrategy::none:
+      return "the whole model";
+    case ShardingStrategy::zero1:
+      return "a share of the optimizer's state";
+    case ShardingStrategy::zero2:
+      return "a share of gradients and optimizer's state";
+    case ShardingStrategy::zero3:
+      return "a share of parameters, gradients and optimizer's state";
   }
   return "";
 }
@@ -40,14 +44,16 @@ Outcome apply(Plan& plan, const ParallelConfig& config) {
   if (strategy == ShardingStrategy::none)
     plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) {
       share_batch_norm(context, config);
-      return config.async_updates.staleness > 0 ? make_stale_parameters(context, config) : make_replicated_parameters(context, config);
+      return config.async_updates.staleness > 0 ? make_stale_parameters(context, config)
+                                                : make_replicated_parameters(context, config);
     });
   else
     plan.parameters.fill(kBy, "a share on each rank", [config](const BuildContext& context) {
       share_batch_norm(context, config);
       return make_sharded_parameters(context, config);
     });
-  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}{}", strategy_name(strategy), ranks, what_each_has(strategy), when(config),
+  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}{}", strategy_name(strategy),
+                                      ranks, what_each_has(strategy), when(config),
                                       config.sync_batch_norm ? "; batch-norm sees the samples of all ranks" : ""),
                           sharding_receipt(plan, config));
 }

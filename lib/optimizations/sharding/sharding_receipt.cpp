@@ -11,14 +11,15 @@
 namespace trainopt {
 namespace {
 
-constexpr double kMostOff = 0.05;   // shares are padded, and batch-norm's few numbers ride along
+constexpr double kMostOff = 0.05;  // shares are padded, and batch-norm's few numbers ride along
 
 bool near(double measured, double formula) { return std::abs(measured - formula) <= kMostOff * formula; }
 
 }  // namespace
 
 std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
-  if (!config.gradient_dtype || *config.gradient_dtype == WireType::float32) return std::nullopt;   // gradients are float32 already
+  if (!config.gradient_dtype || *config.gradient_dtype == WireType::float32)
+    return std::nullopt;  // gradients are float32 already
   return c10::kBFloat16;
 }
 
@@ -27,31 +28,43 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
     int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
     int64_t operator()(const AdamConfig&) const { return 2; }
   } states;
-  return {.parameters = plan.model.parameters, .states = std::visit(states, plan.optimizer_config), .ranks = ranks, .micro_batches = plan.data.options.accumulation,
-          .wire_bytes_each = wire_type(config) ? 2 : 4, .late_updates = config.async_updates.staleness > 0};
+  return {.parameters = plan.model.parameters,
+          .states = std::visit(states, plan.optimizer_config),
+          .ranks = ranks,
+          .micro_batches = plan.data.options.accumulation,
+          .wire_bytes_each = wire_type(config) ? 2 : 4,
+          .late_updates = config.async_updates.staleness > 0};
 }
 
 void share_state(const Model& model, Communicator& communicator) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.state())
-    communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)->wait();   // as it lies in memory, whatever its layout
-  communicator.take_traffic();   // no step's
+    communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)
+        ->wait();               // as it lies in memory, whatever its layout
+  communicator.take_traffic();  // no step's
 }
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
-  const ShardingCosts formula = sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.machine.position.ranks));
+  const ShardingCosts formula =
+      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.machine.position.ranks));
   return [formula](const Observations& seen) {
-    if (seen.step == 0) return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
+    if (seen.step == 0)
+      return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
     const auto text = [](const char* what, double measured, double by_formula) {
       return fmt::format("{} {} ({})", what, human_bytes(measured), human_bytes(by_formula));
     };
-    const bool as_formula = near(seen.sent_bytes, formula.sent_bytes) && near(static_cast<double>(seen.parameter_bytes), formula.parameter_bytes) &&
-                            near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) && near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
-    return Receipt{.observed = fmt::format("a rank, measured and (by formula): {}, {}, {}, {}", text("sends", seen.sent_bytes, formula.sent_bytes),
-                                           text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
-                                           text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
-                                           text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),
-                   .effective = true, .reason = as_formula ? "" : "not as the formulas say: the step does something else"};
+    const bool as_formula = near(seen.sent_bytes, formula.sent_bytes) &&
+                            near(static_cast<double>(seen.parameter_bytes), formula.parameter_bytes) &&
+                            near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) &&
+                            near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
+    return Receipt{
+        .observed = fmt::format("a rank, measured and (by formula): {}, {}, {}, {}",
+                                text("sends", seen.sent_bytes, formula.sent_bytes),
+                                text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
+                                text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
+                                text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),
+        .effective = true,
+        .reason = as_formula ? "" : "not as the formulas say: the step does something else"};
   };
 }
 

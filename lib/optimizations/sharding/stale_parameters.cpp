@@ -20,7 +20,7 @@ class StaleParameters : public LocalParameters {
     gradients_ = at::zeros({count}, parameters().front().second.options().requires_grad(false));
     sum_ = at::zeros_like(gradients_);
     int64_t begin = 0;
-    for (auto [name, parameter] : parameters()) {   // backward adds in place
+    for (auto [name, parameter] : parameters()) {  // backward adds in place
       parameter.mutable_grad() = gradients_.as_strided(parameter.sizes(), parameter.strides(), begin);
       begin += parameter.numel();
     }
@@ -40,7 +40,9 @@ class StaleParameters : public LocalParameters {
     communicator_.all_reduce(flag)->wait();
     flag.clamp_max_(1);
   }
-  NamedTensors whole(const Model& model) const override { return communicator_.rank() == 0 ? model.state() : NamedTensors(); }
+  NamedTensors whole(const Model& model) const override {
+    return communicator_.rank() == 0 ? model.state() : NamedTensors();
+  }
   void save_pending(ArchiveWriter& archive) const override {
     arrive();
     archive.tensor(kPending, sum_.to(at::kFloat));
@@ -58,8 +60,8 @@ class StaleParameters : public LocalParameters {
 
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
-  at::Tensor gradients_, sum_;                   ///< flat: of this step; of the one before, over all ranks
-  mutable std::unique_ptr<Exchange> coming_;     ///< of sum_
+  at::Tensor gradients_, sum_;                ///< flat: of this step; of the one before, over all ranks
+  mutable std::unique_ptr<Exchange> coming_;  ///< of sum_
 };
 
 }  // namespace

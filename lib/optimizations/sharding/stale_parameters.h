@@ -9,7 +9,8 @@
 
 namespace trainopt {
 
-/// Other mathematics than the recipe without it: weights are updated with gradients of the weights before (staleness 1), and the first update has none.
+/// Other mathematics than the recipe without it: weights are updated with gradients of the weights before (staleness
+/// 1), and the first update has none.
 std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config);
 
 }  // namespace trainopt

@@ -25,17 +25,20 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
 }
 
 struct Statistics {
-  at::Tensor mean, variance;   ///< [channels] float32, biased
-  at::Tensor count;            ///< values of a channel, over all ranks; on the device: in a short last step ranks have different numbers
+  at::Tensor mean, variance;  ///< [channels] float32, biased
+  at::Tensor
+      count;  ///< values of a channel, over all ranks; on the device: in a short last step ranks have different numbers
 };
 
 Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
   const auto [variance, mean] = at::var_mean(input.to(at::kFloat), all_but_channels(input), /*correction=*/0);
   const int64_t channels = mean.numel();
-  const at::Tensor mine = at::cat({mean, variance, at::full({1}, static_cast<double>(input.numel() / channels), mean.options())});
+  const at::Tensor mine =
+      at::cat({mean, variance, at::full({1}, static_cast<double>(input.numel() / channels), mean.options())});
   const at::Tensor all = at::empty({communicator.ranks(), 2 * channels + 1}, mine.options());
   communicator.all_gather(all, mine)->wait();
-  const at::Tensor means = all.narrow(1, 0, channels), variances = all.narrow(1, channels, channels), counts = all.narrow(1, 2 * channels, 1);
+  const at::Tensor means = all.narrow(1, 0, channels), variances = all.narrow(1, channels, channels),
+                   counts = all.narrow(1, 2 * channels, 1);
   const at::Tensor total = counts.sum();
   Statistics result;
   result.mean = (means * counts).sum(0) / total;
@@ -46,11 +49,13 @@ Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
 
 class Normalize : public torch::autograd::Function<Normalize> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
-                            const at::Tensor& variance, const at::Tensor& count, Communicator* communicator) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& variance,
+                            const at::Tensor& count, Communicator* communicator) {
     context->save_for_backward({input, weight, mean, variance, count});
     context->saved_data["communicator"] = reinterpret_cast<int64_t>(communicator);
-    return std::get<0>(at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, 0, BatchNorm2d::kEpsilon));
+    return std::get<0>(
+        at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, 0, BatchNorm2d::kEpsilon));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -60,14 +65,17 @@ class Normalize : public torch::autograd::Function<Normalize> {
     auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
     const at::Tensor gradient = gradients[0].to(at::kFloat), x = input.to(at::kFloat);
     const auto dimensions = all_but_channels(input);
-    const at::Tensor own_sum = gradient.sum(dimensions), own_product = (gradient * (x - by_channel(mean, x))).sum(dimensions);
+    const at::Tensor own_sum = gradient.sum(dimensions),
+                     own_product = (gradient * (x - by_channel(mean, x))).sum(dimensions);
     at::Tensor sums = at::cat({own_sum, own_product}).div_(saved[4]);
     communicator.all_reduce(sums)->wait();
     const auto channels = mean.numel();
-    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), as one factor each for gradient and x
+    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), as one
+    // factor each for gradient and x
     const at::Tensor factor = weight * inverse, of_x = -factor * inverse.square() * sums.narrow(0, channels, channels);
     const at::Tensor rest = -factor * sums.narrow(0, 0, channels) - of_x * mean;
-    const at::Tensor of_input = at::addcmul(by_channel(rest, x), gradient, by_channel(factor, x)).addcmul_(x, by_channel(of_x, x));
+    const at::Tensor of_input =
+        at::addcmul(by_channel(rest, x), gradient, by_channel(factor, x)).addcmul_(x, by_channel(of_x, x));
     return {of_input.to(input.scalar_type()), own_product * inverse, own_sum, {}, {}, {}, {}};
   }
 };
@@ -76,7 +84,8 @@ class SyncBatchNorm : public PlainBlockOperations {
  public:
   explicit SyncBatchNorm(Communicator& communicator) : communicator_(communicator) {}
 
-  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
+  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
+                        const ForwardContext& context) const override {
     if (!context.training) return PlainBlockOperations::batch_norm(input, norm, context);
     const Statistics all = [&] {
       const at::NoGradGuard no_grad;
@@ -96,6 +105,8 @@ class SyncBatchNorm : public PlainBlockOperations {
 
 }  // namespace
 
-std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator) { return std::make_shared<SyncBatchNorm>(communicator); }
+std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator) {
+  return std::make_shared<SyncBatchNorm>(communicator);
+}
 
 }  // namespace trainopt

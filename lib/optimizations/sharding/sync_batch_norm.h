@@ -1,4 +1,5 @@
-// Batch-norm whose statistics are those of all ranks' samples together, as one rank with the whole batch would have them.
+// Batch-norm whose statistics are those of all ranks' samples together, as one rank with the whole batch would have
+// them.
 #pragma once
 
 #include "model/block_operations.h"
@@ -9,8 +10,8 @@ namespace trainopt {
 
 class Communicator;
 
-/// Mean and variance are put together from the ranks' own (Chan, Golub and LeVeque 1979); backward's two sums are all-reduced (Ioffe and
-/// Szegedy 2015). Every rank must run the same layers in the same order.
+/// Mean and variance are put together from the ranks' own (Chan, Golub and LeVeque 1979); backward's two sums are
+/// all-reduced (Ioffe and Szegedy 2015). Every rank must run the same layers in the same order.
 std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator);
 
 }  // namespace trainopt

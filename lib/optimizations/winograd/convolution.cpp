@@ -40,14 +40,17 @@ class Convolutions : public ConvolutionKernel {
  public:
   bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
     if (shape.kernel != kKernel || shape.stride != 1 || shape.padding != 1 || !input.is_cpu()) return false;
-    if (std::min(shape.in, shape.out) < kLeastChannels || shape.in % kPanel != 0 || shape.out % kPanel != 0) return false;
+    if (std::min(shape.in, shape.out) < kLeastChannels || shape.in % kPanel != 0 || shape.out % kPanel != 0)
+      return false;
     const Grid grid{.images = input.size(0), .height = input.size(2), .width = input.size(3)};
     return grid.tiles() >= kLeastTiles && saving(grid.height, grid.width) >= kLeastSaving;
   }
 
   at::Tensor forward(const Conv2d::Shape&, const at::Tensor& input, const at::Tensor& weight) const override {
     const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
-    const auto as_autocast = [&](const at::Tensor& tensor) { return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor; };
+    const auto as_autocast = [&](const at::Tensor& tensor) {
+      return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;
+    };
     const at::Tensor x = as_autocast(input), w = as_autocast(weight);
     RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
     return Convolution::apply(x, w);

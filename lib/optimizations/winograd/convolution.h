@@ -7,7 +7,8 @@
 
 namespace trainopt::winograd {
 
-/// Takes convolutions of 3×3 with stride 1 and padding 1 on the CPU where that pays. Inputs that are not channels-last are converted.
+/// Takes convolutions of 3×3 with stride 1 and padding 1 on the CPU where that pays. Inputs that are not channels-last
+/// are converted.
 std::shared_ptr<const ConvolutionKernel> make_convolutions();
 
 }  // namespace trainopt::winograd

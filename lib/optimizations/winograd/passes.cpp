@@ -12,8 +12,8 @@
 namespace trainopt::winograd {
 namespace {
 
-/// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the next; but of so many that a place's weights
-/// are worth reading.
+/// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the
+/// next; but of so many that a place's weights are worth reading.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
 /// Tiles, or rows of weights, for which a thread is worth its start.
 constexpr int64_t kGrain = 8;
@@ -31,7 +31,9 @@ at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::Cha
 /// Transformed numbers with their memory.
 template <class W>
 struct Room : Transformed<W> {
-  Room(int64_t by_rows, int64_t by_channels) : Transformed<W>{.at = nullptr, .place = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+  Room(int64_t by_rows, int64_t by_channels)
+      : Transformed<W>{
+            .at = nullptr, .place = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
     // Between places lies a line of the cache: otherwise those of one tile would often fall into one set of it.
     memory_ = at::empty({kPlaces * this->place}, c10::CppTypeToScalarType<W>::value);
@@ -42,7 +44,9 @@ struct Room : Transformed<W> {
   at::Tensor memory_;
 };
 
-Grid grid_of(const at::Tensor& image) { return {.images = image.size(0), .height = image.size(2), .width = image.size(3)}; }
+Grid grid_of(const at::Tensor& image) {
+  return {.images = image.size(0), .height = image.size(2), .width = image.size(3)};
+}
 
 /// The weights' first or second channels as rows, the others as channels.
 template <class W>
@@ -53,14 +57,18 @@ Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turne
   by_image_type(w, [&](auto type) {
     using T = decltype(type);
     if constexpr (std::is_same_v<Work<T>, W>)
-      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) { tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to); });
-    else throw BrokenInvariant("float64 weights go with float64 images, and no others");
+      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
+        tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to);
+      });
+    else
+      throw BrokenInvariant("float64 weights go with float64 images, and no others");
   });
   return to;
 }
 
 int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
-  return std::min(grid.tiles(), std::max(kLeastBlock, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
+  return std::min(grid.tiles(),
+                  std::max(kLeastBlock, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
 }
 
 /// Calls work(first, end) for block after block.
@@ -69,12 +77,13 @@ void in_blocks(const Grid& grid, int64_t block, const F& work) {
   for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
 }
 
-/// Calls work(place, begin, end) for parts of [0, count) at every place, in parallel; parts begin at multiples of `piece`.
+/// Calls work(place, begin, end) for parts of [0, count) at every place, in parallel; parts begin at multiples of
+/// `piece`.
 template <class F>
 void at_places(int64_t count, int64_t piece, const F& work) {
   const int64_t pieces = (count + piece - 1) / piece;
   at::parallel_for(0, kPlaces * pieces, 1, [&](int64_t begin, int64_t end) {
-    while (begin < end) {   // pieces of one place at once
+    while (begin < end) {  // pieces of one place at once
       const int64_t place = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
       work(place, first * piece, std::min(count, last * piece));
       begin += last - first;
@@ -93,9 +102,15 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   const Room<Work<T>> inputs(block, in), outputs(block, out);
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
-    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs); });
-    at_places(last - first, kRows, [&](int64_t place, int64_t begin, int64_t end) { product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs); });
-    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) { kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>()); });
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+    });
+    at_places(last - first, kRows, [&](int64_t place, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs);
+    });
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
+    });
   });
   return y;
 }
@@ -127,24 +142,32 @@ double saving(int64_t height, int64_t width) {
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
-  return by_image_type(input, [&](auto type) { return convolved<decltype(type)>(input, transformed_weights<Work<decltype(type)>>(weight, false, false)); });
+  return by_image_type(input, [&](auto type) {
+    return convolved<decltype(type)>(input, transformed_weights<Work<decltype(type)>>(weight, false, false));
+  });
 }
 
 // The same with the other channels, and with weights turned by half a turn.
 at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight) {
-  return by_image_type(output_gradient, [&](auto type) { return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true)); });
+  return by_image_type(output_gradient, [&](auto type) {
+    return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true));
+  });
 }
 
 at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type) {
   const at::Tensor x = nhwc(input), g = nhwc(output_gradient.to(x.scalar_type()));
-  at::Tensor result = at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
+  at::Tensor result =
+      at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
   by_image_type(x, [&](auto of_image) {
     const auto sums = transformed_weight_gradient<decltype(of_image)>(g, x);
     by_image_type(result, [&](auto of_weight) {
       using T = decltype(of_weight);
       if constexpr (std::is_same_v<Work<T>, Work<decltype(of_image)>>)
-        at::parallel_for(0, sums.rows, kGrain, [&](int64_t begin, int64_t end) { tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>()); });
-      else throw BrokenInvariant("float64 weights go with float64 images, and no others");
+        at::parallel_for(0, sums.rows, kGrain, [&](int64_t begin, int64_t end) {
+          tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>());
+        });
+      else
+        throw BrokenInvariant("float64 weights go with float64 images, and no others");
     });
   });
   return result;

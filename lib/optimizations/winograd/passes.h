@@ -1,6 +1,7 @@
-// A 3×3 convolution with stride 1 and padding 1, and its two gradients, by Winograd's minimal filtering (tiles.h): a quarter of the multiplications, more by what
-// tiles that reach over the border waste. Errors: transformed numbers are sums with factors of up to 25 and 64, so that float32 loses about one digit against a direct convolution;
-// 16-bit numbers are computed with as float32, so that they lose nothing.
+// A 3×3 convolution with stride 1 and padding 1, and its two gradients, by Winograd's minimal filtering (tiles.h): a
+// quarter of the multiplications, more by what tiles that reach over the border waste. Errors: transformed numbers are
+// sums with factors of up to 25 and 64, so that float32 loses about one digit against a direct convolution; 16-bit
+// numbers are computed with as float32, so that they lose nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +11,10 @@ namespace trainopt::winograd {
 /// Multiplications of the direct convolution by those of this one, for an image of height × width.
 double saving(int64_t height, int64_t width);
 
-// Images are N × C × H × W, not empty, weights outputs × C × 3 × 3; their channels are multiples of kPanel; BrokenInvariant otherwise. float64, float32, bfloat16, float16 on the CPU,
-// weights of another type than images if they like (both are float64, or neither). Results are NHWC, of the images' type if not said otherwise. Inputs that are stored
-// otherwise are rearranged first. The same bits for any number of threads.
+// Images are N × C × H × W, not empty, weights outputs × C × 3 × 3; their channels are multiples of kPanel;
+// BrokenInvariant otherwise. float64, float32, bfloat16, float16 on the CPU, weights of another type than images if
+// they like (both are float64, or neither). Results are NHWC, of the images' type if not said otherwise. Inputs that
+// are stored otherwise are rearranged first. The same bits for any number of threads.
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight);
 at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight);

@@ -1,8 +1,10 @@
-// What Winograd's convolution does to memory, without its matrix products. F(4×4, 3×3): images are cut into tiles of 4×4 outputs, each of which follows
-// from 6×6 inputs; transformed, a tile has 36 places, and what was a convolution is, at each place, a product over channels. Formulas and matrices:
-// Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015 (arXiv:1509.09308), §4.3.
+// What Winograd's convolution does to memory, without its matrix products. F(4×4, 3×3): images are cut into tiles of
+// 4×4 outputs, each of which follows from 6×6 inputs; transformed, a tile has 36 places, and what was a convolution is,
+// at each place, a product over channels. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional
+// Neural Networks", 2015 (arXiv:1509.09308), §4.3.
 //
-// Raw memory and functions of their own only: what is compiled for wide vectors must never serve the rest of the program.
+// Raw memory and functions of their own only: what is compiled for wide vectors must never serve the rest of the
+// program.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -13,9 +15,10 @@
 
 namespace trainopt::winograd {
 
-inline constexpr int kTile = 4, kKernel = 3, kReach = kTile + kKernel - 1;   ///< outputs, taps and inputs of a tile, along one side
+inline constexpr int kTile = 4, kKernel = 3,
+                     kReach = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile, along one side
 inline constexpr int kPlaces = kReach * kReach;
-inline constexpr int64_t kPanel = 16;                                        ///< channels come in multiples of this
+inline constexpr int64_t kPanel = 16;  ///< channels come in multiples of this
 
 /// Of a convolution with stride 1 and padding 1: outputs are as high and wide as inputs.
 struct Grid {
@@ -30,8 +33,9 @@ struct Grid {
 template <class T>
 using Work = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Transformed numbers, 36 places of rows × channels: tiles × channels, or a weight's channels on one side × those on the other. Sixteen channels lie together, row
-/// after row, so that products read memory in its order: at[p * place + (c / 16 * rows + row) * 16 + c % 16].
+/// Transformed numbers, 36 places of rows × channels: tiles × channels, or a weight's channels on one side × those on
+/// the other. Sixteen channels lie together, row after row, so that products read memory in its order: at[p * place +
+/// (c / 16 * rows + row) * 16 + c % 16].
 template <class W>
 struct Transformed {
   W* at;
@@ -40,16 +44,19 @@ struct Transformed {
   [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * place + c / kPanel * rows * kPanel; }
 };
 
-/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, whose tile `first` is the first row of the transformed ones.
-/// What lies outside of an image reads as zeros and is not written.
+/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, whose tile `first` is
+/// the first row of the transformed ones. What lies outside of an image reads as zeros and is not written.
 template <class T>
 struct TileKernels {
   /// Bᵀ d B of the inputs d.
-  void (*inputs)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
+  void (*inputs)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
+                 const Transformed<Work<T>>& to);
   /// Aᵀ m A, the outputs.
-  void (*outputs)(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end, T* image);
+  void (*outputs)(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end,
+                  T* image);
   /// A y Aᵀ of the outputs' gradients y: what the loss's derivative by m is.
-  void (*output_gradients)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
+  void (*output_gradients)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
+                           const Transformed<Work<T>>& to);
   /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `turned` by half a turn.
   void (*weights)(const T* weights, bool turned, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
   /// Gᵀ u G, the weights' gradients.
@@ -60,9 +67,12 @@ struct TileKernels {
 template <class W>
 struct ProductKernels {
   /// to[t][k] = Σ a[t][c] · b[c][k] over channels c of a, for rows t of [begin, end).
-  void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t begin, int64_t end, const Transformed<W>& to);
-  /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k of [begin, end), multiples of kPanel; `add`: to what is there.
-  void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t rows, int64_t begin, int64_t end, bool add, const Transformed<W>& to);
+  void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t begin, int64_t end,
+                  const Transformed<W>& to);
+  /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k of [begin, end), multiples of kPanel;
+  /// `add`: to what is there.
+  void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t rows, int64_t begin,
+                        int64_t end, bool add, const Transformed<W>& to);
 };
 
 /// In the widest vectors that this CPU has.
@@ -72,7 +82,7 @@ template <class W>
 const ProductKernels<W>& product_kernels();
 
 template <class T>
-const TileKernels<T>& tiles_of_eight();   // not of double
+const TileKernels<T>& tiles_of_eight();  // not of double
 template <class T>
 const TileKernels<T>& tiles_of_sixteen();
 const ProductKernels<float>& products_of_eight();

@@ -8,19 +8,27 @@ namespace {
 
 Receipt receipt(const Observations& seen) {
   const bool effective = seen.winograd_convolutions > 0;
-  return {.observed = fmt::format("{} of {} convolutions, {} of their gradients", seen.winograd_convolutions, seen.convolution_inputs, seen.winograd_gradients), .effective = effective,
-          .reason = effective ? "" : "no convolution was 3×3 with stride 1, with enough channels and with enough numbers to pay for transforming its weights"};
+  return {.observed = fmt::format("{} of {} convolutions, {} of their gradients", seen.winograd_convolutions,
+                                  seen.convolution_inputs, seen.winograd_gradients),
+          .effective = effective,
+          .reason = effective ? ""
+                              : "no convolution was 3×3 with stride 1, with enough channels and with enough numbers to "
+                                "pay for transforming its weights"};
 }
 
 }  // namespace
 
 Outcome apply(Plan& plan) {
-  if (!plan.device.is_cpu()) return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark lets it time them");
+  if (!plan.device.is_cpu())
+    return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark lets it time them");
   if (plan.model.config.name == ModelKind::mlp) return Outcome::none("the mlp has no convolutions");
   plan.model.convolutions = make_convolutions();
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;   // what the transforms read
+  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
   plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
-  return Outcome::applied("3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations as NHWC", receipt);
+  return Outcome::applied(
+      "3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations "
+      "as NHWC",
+      receipt);
 }
 
 }  // namespace trainopt::winograd

@@ -53,7 +53,8 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* request) {
   if (const auto error = call("nvmlGpmMetricsGet", request->sample2->of)) return error;
   if (request->version != NVML_GPM_METRICS_GET_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   // A stretch begins where the one before it ended.
-  if (request->sample1->of != request->sample2->of || request->sample1->number + 1 != request->sample2->number) return NVML_ERROR_INVALID_ARGUMENT;
+  if (request->sample1->of != request->sample2->of || request->sample1->number + 1 != request->sample2->number)
+    return NVML_ERROR_INVALID_ARGUMENT;
   for (unsigned i = 0; i < request->numMetrics; ++i) {
     const bool sm = request->metrics[i].metricId == NVML_GPM_METRIC_SM_UTIL;
     request->metrics[i].nvmlReturn = static_cast<nvmlReturn_t>(number(sm ? "sm_util.error" : "tensor_util.error"));

@@ -48,7 +48,9 @@ nvmlReturn_t call(const char* function, nvmlDevice_t device) {
   return static_cast<nvmlReturn_t>(number(key(device, "error")));
 }
 
-std::string key(nvmlDevice_t device, const char* fact) { return "gpu" + std::to_string(reinterpret_cast<std::uintptr_t>(device) - 1) + "." + fact; }
+std::string key(nvmlDevice_t device, const char* fact) {
+  return "gpu" + std::to_string(reinterpret_cast<std::uintptr_t>(device) - 1) + "." + fact;
+}
 
 }  // namespace fake_nvml
 
@@ -68,12 +70,18 @@ nvmlReturn_t nvmlShutdown() {
 
 const char* nvmlErrorString(nvmlReturn_t result) {
   switch (result) {
-    case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION: return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND: return "Not Found";
-    case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
-    case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
-    default: return "Unknown Error";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+      return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+      return "Not Found";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+      return "Driver Not Loaded";
+    case NVML_ERROR_GPU_IS_LOST:
+      return "GPU is lost";
+    default:
+      return "Unknown Error";
   }
 }
 
@@ -100,7 +108,8 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   const auto result = call("nvmlDeviceGetMemoryInfo", device);
-  memory->used = static_cast<unsigned long long>(number(key(device, "used_mib")) + number(key(device, "reserved_mib"))) << 20;
+  memory->used = static_cast<unsigned long long>(number(key(device, "used_mib")) + number(key(device, "reserved_mib")))
+                 << 20;
   return result;
 }
 

@@ -1,10 +1,13 @@
-// What the fake NVML plays: lines `name value` of the file that FAKE_NVML_SCRIPT names, read again at every call, so that a test can
-// change the machine under a running program. Every call is noted in a file beside it, `<script>.calls`.
+// What the fake NVML plays: lines `name value` of the file that FAKE_NVML_SCRIPT names, read again at every call, so
+// that a test can change the machine under a running program. Every call is noted in a file beside it,
+// `<script>.calls`.
 //
 //   driver 580.82.07                         gpu0.bus 00000000:41:00.0        (up to gpu7, in NVML's own order)
 //   slow_ms 300          each call           gpu0.error 15                    every call on this GPU
-//   nvmlInit_v2.error 9  this function       gpu0.utilization 97   gpu0.used_mib 2048   gpu0.reserved_mib 512   gpu0.power_mw 412500
-//                                            gpu0.sm_mhz 1830   gpu0.clock_reasons 0x24   gpu0.gpm 1   gpu0.sm_util 61   gpu0.tensor_util 33
+//   nvmlInit_v2.error 9  this function       gpu0.utilization 97   gpu0.used_mib 2048   gpu0.reserved_mib 512
+//   gpu0.power_mw 412500
+//                                            gpu0.sm_mhz 1830   gpu0.clock_reasons 0x24   gpu0.gpm 1   gpu0.sm_util 61
+//                                            gpu0.tensor_util 33
 #pragma once
 
 #include <nvml.h>

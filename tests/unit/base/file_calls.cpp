@@ -60,15 +60,19 @@ TEST_CASE("files are written and read whole through signals and short writes") {
 TEST_CASE("errors name the path, the reason and the code") {
   const TemporaryFolder folder;
   const std::string a = (folder / "a").string();
-  CHECK(error_of(ExitCode::data, [&] { File::open(a, ExitCode::data); }) == "cannot read " + a + ": No such file or directory");
-  CHECK(error_of(ExitCode::data, [&] { File::open(folder.path(), ExitCode::data).size(); }) == "cannot read " + folder.path().string() + ": Is a directory");
+  CHECK(error_of(ExitCode::data, [&] { File::open(a, ExitCode::data); }) ==
+        "cannot read " + a + ": No such file or directory");
+  CHECK(error_of(ExitCode::data, [&] { File::open(folder.path(), ExitCode::data).size(); }) ==
+        "cannot read " + folder.path().string() + ": Is a directory");
   write_file(a, "old");
   CHECK(error_of(ExitCode::storage, [&] { File::create(a); }) == "cannot write " + a + ": File exists");
   CHECK(error_of(ExitCode::storage, [&] { make_folder(folder / "x" / "y"); }) ==
         "cannot create the folder " + (folder / "x" / "y").string() + ": No such file or directory");
-  CHECK_THAT(error_of(ExitCode::storage, [&] { rename_path(folder / "no", a); }), ContainsSubstring("cannot rename " + (folder / "no").string() + " to " + a));
+  CHECK_THAT(error_of(ExitCode::storage, [&] { rename_path(folder / "no", a); }),
+             ContainsSubstring("cannot rename " + (folder / "no").string() + " to " + a));
   CHECK_THAT(error_of(ExitCode::storage, [&] { remove_file(a + "/b"); }), ContainsSubstring("Not a directory"));
-  CHECK_THAT(error_of(ExitCode::storage, [&] { free_bytes(folder / "no"); }), ContainsSubstring((folder / "no").string()));
+  CHECK_THAT(error_of(ExitCode::storage, [&] { free_bytes(folder / "no"); }),
+             ContainsSubstring((folder / "no").string()));
   File full = File::append_to("/dev/full");
   CHECK(error_of(ExitCode::storage, [&] { full.append("x", 1); }) == "cannot write /dev/full: No space left on device");
   CHECK(full.size() == -1);
@@ -142,7 +146,8 @@ TEST_CASE("a pipe is read to its end, and a file over the limit is not") {
   writer.join();
   write_file(folder / "a", "12345");
   CHECK(read_file(folder / "a", ExitCode::data, 5) == "12345");
-  CHECK_THAT(error_of(ExitCode::data, [&] { read_file(folder / "a", ExitCode::data, 4); }), ContainsSubstring("is too large: 5 bytes, at most 4"));
+  CHECK_THAT(error_of(ExitCode::data, [&] { read_file(folder / "a", ExitCode::data, 4); }),
+             ContainsSubstring("is too large: 5 bytes, at most 4"));
   CHECK(!read_file("/proc/self/stat", ExitCode::data).empty());
 }
 
@@ -162,7 +167,7 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
     write_file(folder / "a", new_bytes);
     calls = count.calls();
   }
-  REQUIRE(calls == 8);   // remove, open, write, sync, close, rename, open, sync
+  REQUIRE(calls == 8);  // remove, open, write, sync, close, rename, open, sync
   for (int64_t at = 1; at <= calls; ++at) {
     INFO("call " << at);
     for (const FaultKind kind : {FaultKind::once, FaultKind::from_then_on, FaultKind::short_write})
@@ -190,8 +195,11 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
       const MemoryFolder folder;
       make_folder(folder / "before");
       write_file(folder / "before" / "a", old_bytes);
-      REQUIRE(killed<PowerFailure>([&] { return PowerFailure(folder / "before", folder / "after", {synced, synced}, at); },
-                                   [&] { write_file(folder / "before" / "a", new_bytes); }));
+      REQUIRE(killed<PowerFailure>(
+          [&] {
+            return PowerFailure(folder / "before", folder / "after", {synced, synced}, at);
+          },
+          [&] { write_file(folder / "before" / "a", new_bytes); }));
       check(folder / "after", "a");
     }
   }
@@ -200,10 +208,14 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
 TEST_CASE("a file that was written is on the disk under its name, also after a power failure") {
   const MemoryFolder folder;
   make_folder(folder / "before");
-  REQUIRE(killed<PowerFailure>([&] { return PowerFailure(folder / "before", folder / "after", {true, true}, 9); }, [&] {
-    write_file(folder / "before" / "a", "bytes");
-    write_file(folder / "before" / "b", "bytes");
-  }));
+  REQUIRE(killed<PowerFailure>(
+      [&] {
+        return PowerFailure(folder / "before", folder / "after", {true, true}, 9);
+      },
+      [&] {
+        write_file(folder / "before" / "a", "bytes");
+        write_file(folder / "before" / "b", "bytes");
+      }));
   CHECK(names_in_folder(folder / "after", ExitCode::data) == std::vector<std::string>{"a"});
   CHECK(folder.text("after/a") == "bytes");
 }
@@ -215,6 +227,6 @@ TEST_CASE("a checksum is the same however it is fed, and the one that xxhsum sho
   for (const char& c : text) pieces.add(&c, 1);
   CHECK(whole.value() == pieces.value());
   CHECK(whole.bytes() == 39);
-  CHECK(hex(Checksum().value()) == "2d06800538d394c2");   // XXH3 of nothing
+  CHECK(hex(Checksum().value()) == "2d06800538d394c2");  // XXH3 of nothing
   CHECK(hex(0xab) == "00000000000000ab");
 }

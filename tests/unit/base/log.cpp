@@ -49,7 +49,7 @@ TEST_CASE("a log that a full disk cuts short says so once, and never stops the p
     log_to_file("/dev/full");
     for (int i = 0; i < 300; ++i) {
       spdlog::info("{} {}", i, std::string(100, '.'));
-      spdlog::warn("{}", i);   // flushes
+      spdlog::warn("{}", i);  // flushes
     }
     spdlog::error("still heard");
     const std::string text = errors.text();

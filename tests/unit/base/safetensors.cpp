@@ -76,7 +76,8 @@ TEST_CASE("safetensors reads back what it wrote") {
     names.push_back(entry.name);
     CHECK(offset % safetensors_item_bytes(entry.dtype) == 0);
     offset += entry.bytes;
-    const auto& original = *std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == entry.name; });
+    const auto& original =
+        *std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == entry.name; });
     CHECK(entry.dtype == original.dtype);
     CHECK(entry.shape == original.shape);
     REQUIRE(entry.bytes == original.bytes);
@@ -98,9 +99,10 @@ TEST_CASE("safetensors reads back what it wrote") {
 TEST_CASE("safetensors accepts what the format allows") {
   CHECK(refusal(file_of("{}", "")) == "");
   CHECK(refusal(file_of("{}      ", "")) == "");
-  CHECK(refusal(file_of(
-            R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}})",
-            "123")) == "");
+  CHECK(
+      refusal(file_of(
+          R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}})",
+          "123")) == "");
   CHECK(refusal(file_of(R"({"a":{"data_offsets":[0,0],"shape":[0,9223372036854775807,4],"dtype":"F64"}})", "")) == "");
   std::string header = R"({"__metadata__":{"a":"b"}})";
   header.resize(0x0280, ' ');  // its length begins as a pickle of protocol 2 does
@@ -131,25 +133,29 @@ TEST_CASE("safetensors refuses everything else, saying why") {
       {file_of("{\"\xc0\xaf\":1}", ""), "not valid JSON"},
       {file_of("{\"a\":[[[[[[1]]]]]]}", ""), "nested too deeply"},
       {file_of("{\"w\":" + good + ",\"w\":" + good + "}", "1234"), "the key 'w' twice"},
-      {file_of(one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "1234"), "the key 'dtype' twice"},
+      {file_of(one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "1234"),
+       "the key 'dtype' twice"},
       {file_of(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "the key 'a' twice"},
       {file_of(R"({"__metadata__":{"a":1}})", ""), "not a map of strings"},
       {file_of(R"({"__metadata__":"a"})", ""), "not a map of strings"},
       {file_of(one("3"), ""), "tensor 'w': its entry is not"},
       {file_of(one(R"({"dtype":"U8","shape":[4]})"), "1234"), "tensor 'w': its entry is not"},
-      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4],"more":1})"), "1234"), "tensor 'w': its entry is not"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4],"more":1})"), "1234"),
+       "tensor 'w': its entry is not"},
       {file_of(one(R"({"dtype":"U9","shape":[4],"data_offsets":[0,4]})"), "1234"), "tensor 'w': unknown dtype \"U9\""},
       {file_of(one(R"({"dtype":8,"shape":[4],"data_offsets":[0,4]})"), "1234"), "unknown dtype 8"},
       {file_of(one(R"({"dtype":"U8","shape":[-4],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
       {file_of(one(R"({"dtype":"U8","shape":[4.0],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
       {file_of(one(R"({"dtype":"U8","shape":4,"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
-      {file_of(one(R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,4]})"), "1234"), "not a list of sizes"},
+      {file_of(one(R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,4]})"), "1234"),
+       "not a list of sizes"},
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,0]})"), "1234"), "not [begin, end]"},
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,8]})"), "1234"), "not [begin, end]"},
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[-1,3]})"), "1234"), "not [begin, end]"},
       {file_of(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,4]})"), "1234"), "make 16 bytes, data_offsets 4"},
       // 2^62 × 4 + 4 wraps around to 4.
-      {file_of(one(R"({"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]})"), "1234"), "shape overflows"},
+      {file_of(one(R"({"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]})"), "1234"),
+       "shape overflows"},
       {file_of(one(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), ""), "shape overflows"},
       {file_of(one(good), "123"), "its data ends at 4, but there are 3 bytes"},
       {file_of(one(good), "12345"), "1 bytes belong to no tensor"},
@@ -170,9 +176,10 @@ TEST_CASE("safetensors refuses everything else, saying why") {
 
 TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
   const TemporaryFolder folder;
-  const std::string pipe = folder / "pipe";   // has no writer, and nobody waits for one
+  const std::string pipe = folder / "pipe";  // has no writer, and nobody waits for one
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  for (const std::string& path : {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
+  for (const std::string& path :
+       {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
     try {
       const SafetensorsFile file(path);
       FAIL(path);
@@ -188,8 +195,9 @@ TEST_CASE("what is appended has the checksum that is read back, over many pieces
   std::vector<uint32_t> values(3'000'001);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint32_t>(i * 2654435761u);
   File file = File::create(folder / "a");
-  const Checksum written =
-      append_safetensors(file, {{"w", "F32", {3'000'001}, values.data(), values.size() * 4}, {"b", "U8", {3}, values.data(), 3}}, {{"k", "v"}});
+  const Checksum written = append_safetensors(
+      file, {{"w", "F32", {3'000'001}, values.data(), values.size() * 4}, {"b", "U8", {3}, values.data(), 3}},
+      {{"k", "v"}});
   file.sync();
   file.close();
   const std::string bytes = read_file(folder / "a", ExitCode::data);
@@ -199,7 +207,8 @@ TEST_CASE("what is appended has the checksum that is read back, over many pieces
   std::vector<uint32_t> read(values.size());
   uint32_t last = 0;
   const SafetensorsFile again(folder / "a");
-  CHECK(again.read([&](size_t i) { return i == 0 ? static_cast<void*>(read.data()) : &last; }).value() == written.value());
+  CHECK(again.read([&](size_t i) { return i == 0 ? static_cast<void*>(read.data()) : &last; }).value() ==
+        written.value());
   CHECK(read == values);
   CHECK(std::memcmp(&last, values.data(), 3) == 0);
 
@@ -211,5 +220,6 @@ TEST_CASE("what is appended has the checksum that is read back, over many pieces
 TEST_CASE("a header that promises more than the file has is not made room for") {
   const TemporaryFolder folder;
   write_file(folder / "a", file_of("{}", "", 99'999'999));
-  CHECK_THROWS_WITH(SafetensorsFile(folder / "a"), ContainsSubstring("would have 99999999 bytes (at most 100000000, and the file has 10)"));
+  CHECK_THROWS_WITH(SafetensorsFile(folder / "a"),
+                    ContainsSubstring("would have 99999999 bytes (at most 100000000, and the file has 10)"));
 }

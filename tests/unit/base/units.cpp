@@ -11,12 +11,14 @@ TEST_CASE("sizes and durations read as people write them") {
   CHECK(parse_duration("90s")->seconds == 90);
   CHECK(parse_duration("15m")->seconds == 900);
   CHECK(parse_duration("100ms")->seconds == Approx(0.1));
-  for (const char* bad : {"", "GiB", "4 gib", "-1GiB", "inf", "nan", "4GiBx", "1e400", "99999999999TiB"}) CHECK_FALSE(parse_bytes(bad));
+  for (const char* bad : {"", "GiB", "4 gib", "-1GiB", "inf", "nan", "4GiBx", "1e400", "99999999999TiB"})
+    CHECK_FALSE(parse_bytes(bad));
   for (const char* bad : {"", "m", "15 minutes", "-1s", "1h30m"}) CHECK_FALSE(parse_duration(bad));
 }
 
 TEST_CASE("sizes and durations read back what they print") {
-  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1} << 10, int64_t{4} << 30, int64_t{1536} << 20, int64_t{12345}})
+  for (const int64_t count :
+       {int64_t{0}, int64_t{1}, int64_t{1} << 10, int64_t{4} << 30, int64_t{1536} << 20, int64_t{12345}})
     CHECK(parse_bytes(to_text(Bytes{count}))->count == count);
   for (const double seconds : {0.0, 0.1, 1.0, 90.0, 900.0, 7200.0, 0.0125})
     CHECK(parse_duration(to_text(Duration{seconds}))->seconds == Approx(seconds));

@@ -52,7 +52,8 @@ TEST_CASE("a checkpoint of the same step is replaced") {
 TEST_CASE("a draft that cannot fit is refused before anything is written, with the room needed and free") {
   const TemporaryFolder folder;
   const auto sentence = error_of(ExitCode::storage, [&] { CheckpointDraft(folder.path(), 3, int64_t{1} << 60); });
-  CHECK_THAT(sentence, ContainsSubstring(folder.path().string()) && ContainsSubstring("it needs 1153433.6 TiB") && ContainsSubstring("free"));
+  CHECK_THAT(sentence, ContainsSubstring(folder.path().string()) && ContainsSubstring("it needs 1153433.6 TiB") &&
+                           ContainsSubstring("free"));
   CHECK(names_in(folder.path()).empty());
 }
 
@@ -76,7 +77,7 @@ TEST_CASE("a disk that is really full costs the new checkpoint and nothing else"
   const auto root = folder.path();
   save(root, 1);
   const auto sentence = error_of(ExitCode::storage, [&] {
-    CheckpointDraft draft(root, 2, 1);   // an expectation that is far too low
+    CheckpointDraft draft(root, 2, 1);  // an expectation that is far too low
     draft.add("a", std::string(600'000, 'x'));
     draft.add("b", std::string(600'000, 'x'));
     draft.commit(1, {});
@@ -84,7 +85,8 @@ TEST_CASE("a disk that is really full costs the new checkpoint and nothing else"
   CHECK_THAT(sentence, ContainsSubstring("No space left on device") && ContainsSubstring("/b"));
   CHECK(names_in(root) == std::vector<std::string>{"latest", "step-00000001"});
   verify_checkpoint(root / "latest");
-  CHECK_THAT(error_of(ExitCode::storage, [&] { CheckpointDraft(root, 2, 2 << 20); }), ContainsSubstring("no room for a checkpoint"));
+  CHECK_THAT(error_of(ExitCode::storage, [&] { CheckpointDraft(root, 2, 2 << 20); }),
+             ContainsSubstring("no room for a checkpoint"));
   save(root, 3);
   CHECK(verify_checkpoint(root / "latest").step == 3);
 }

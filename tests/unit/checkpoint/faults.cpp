@@ -1,4 +1,5 @@
-// Every call to the file system fails once, in every way. Whatever happens, a whole checkpoint is there, and the next attempt works.
+// Every call to the file system fails once, in every way. Whatever happens, a whole checkpoint is there, and the next
+// attempt works.
 #include "some_checkpoint.h"
 #include "support/file_faults.h"
 
@@ -12,20 +13,27 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr std::array<std::tuple<FaultKind, int>, 9> kFailures{{{FaultKind::once, ENOSPC}, {FaultKind::once, EIO}, {FaultKind::once, EDQUOT},
-                                                               {FaultKind::once, EROFS}, {FaultKind::once, EINVAL}, {FaultKind::from_then_on, ENOSPC},
-                                                               {FaultKind::from_then_on, EROFS}, {FaultKind::short_write, ENOSPC},
+constexpr std::array<std::tuple<FaultKind, int>, 9> kFailures{{{FaultKind::once, ENOSPC},
+                                                               {FaultKind::once, EIO},
+                                                               {FaultKind::once, EDQUOT},
+                                                               {FaultKind::once, EROFS},
+                                                               {FaultKind::once, EINVAL},
+                                                               {FaultKind::from_then_on, ENOSPC},
+                                                               {FaultKind::from_then_on, EROFS},
+                                                               {FaultKind::short_write, ENOSPC},
                                                                {FaultKind::once, EINTR}}};
-constexpr std::array<Survival, 5> kSurvivals{{{true, true}, {true, false}, {false, true}, {false, false}, {true, true, true}}};
+constexpr std::array<Survival, 5> kSurvivals{
+    {{true, true}, {true, false}, {false, true}, {false, false}, {true, true, true}}};
 
 /// Everything with a checkpoint's name is whole, `latest` leads to one of them, and there is no more than that.
 void require_whole(const std::filesystem::path& root) {
-  spdlog::set_level(spdlog::level::err);   // thousands of lines otherwise
+  spdlog::set_level(spdlog::level::err);  // thousands of lines otherwise
   remove_drafts(root);
   for (const auto& checkpoint : list_checkpoints(root)) verify_checkpoint(checkpoint.folder);
   verify_checkpoint(root / kLatest);
   const auto names = names_in(root);
-  const auto abandoned = std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("abandoned-"); });
+  const auto abandoned =
+      std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("abandoned-"); });
   REQUIRE(names.size() == list_checkpoints(root).size() + 1 + static_cast<size_t>(abandoned));
 }
 
@@ -41,11 +49,12 @@ class WithoutExchange : public FaultAt {
 
 /// One change to a folder of checkpoints: how it is before, what is done, and what may be there afterwards.
 struct Change {
-  std::function<void(const std::filesystem::path& root)> prepare, work;
-  std::function<void(const std::filesystem::path& root)> check;   ///< after a fault
-  std::function<void(const std::filesystem::path& root)> done;    ///< after it was made without faults
-  bool all_storage = true;       ///< whether all its errors are of the disk that is written
-  bool always_whole = true;      ///< whether `latest` leads to a whole checkpoint at every moment, also before remove_drafts()
+  std::function<void(const std::filesystem::path&root)> prepare, work;
+  std::function<void(const std::filesystem::path& root)> check;  ///< after a fault
+  std::function<void(const std::filesystem::path& root)> done;   ///< after it was made without faults
+  bool all_storage = true;  ///< whether all its errors are of the disk that is written
+  bool always_whole =
+      true;  ///< whether `latest` leads to a whole checkpoint at every moment, also before remove_drafts()
 };
 
 template <class Faults>
@@ -104,7 +113,7 @@ void kill_everywhere(const Change& change) {
       const MemoryFolder folder;
       change.prepare(folder.path());
       const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
-      REQUIRE((ended || at == calls));   // the kill after a short write at the last call comes too late
+      REQUIRE((ended || at == calls));  // the kill after a short write at the last call comes too late
       if (change.always_whole) verify_checkpoint(folder.path() / kLatest);
       finish(change, folder.path());
     }
@@ -114,12 +123,14 @@ void cut_power_everywhere(const Change& change) {
   const int64_t calls = count_calls<FaultAt>(change);
   for (const Survival survival : kSurvivals)
     for (int64_t at = 1; at <= calls; ++at) {
-      INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root << survival.synced_names_below << survival.all_links);
+      INFO("no power at call " << at << " of " << calls << ", survives: " << survival.synced_names_in_root
+                               << survival.synced_names_below << survival.all_links);
       const MemoryFolder folder;
       const auto before = folder / "before", after = folder / "after";
       std::filesystem::create_directory(before);
       change.prepare(before);
-      REQUIRE(killed<PowerFailure>([&] { return PowerFailure(before, after, survival, at); }, [&] { change.work(before); }));
+      REQUIRE(killed<PowerFailure>([&] { return PowerFailure(before, after, survival, at); },
+                                   [&] { change.work(before); }));
       finish(change, after);
     }
 }
@@ -135,14 +146,14 @@ bool holds(const std::filesystem::path& root, int64_t step) {
   return std::find(all.begin(), all.end(), step) != all.end();
 }
 
-const Change kSecond{
-    .prepare = [](const auto& root) { save(root, 1); },
-    .work = [](const auto& root) { save(root, 2); },
-    .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-    .done = [](const auto& root) {
-      REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
-      REQUIRE(open_checkpoint(root / kLatest).step == 2);
-    }};
+const Change kSecond{.prepare = [](const auto& root) { save(root, 1); },
+                     .work = [](const auto& root) { save(root, 2); },
+                     .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+                     .done =
+                         [](const auto& root) {
+                           REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
+                           REQUIRE(open_checkpoint(root / kLatest).step == 2);
+                         }};
 
 bool can_exchange() {
   const MemoryFolder folder;
@@ -152,41 +163,52 @@ bool can_exchange() {
 }
 
 Change replacement(bool exchanges) {
-  return {
-      .prepare = [](const auto& root) { save(root, 1, 1); },
-      .work = [](const auto& root) { save(root, 1, 2); },
-      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-      .done = [](const auto& root) {
-        const MemoryFolder other;
-        save(other.path(), 1, 2);
-        REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
-      },
-      .always_whole = exchanges};
+  return {.prepare = [](const auto& root) { save(root, 1, 1); },
+          .work = [](const auto& root) { save(root, 1, 2); },
+          .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+          .done =
+              [](const auto& root) {
+                const MemoryFolder other;
+                save(other.path(), 1, 2);
+                REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
+              },
+          .always_whole = exchanges};
 }
 
-const Change kPruning{
-    .prepare = [](const auto& root) { for (int64_t step = 1; step <= 4; ++step) save(root, step); },
-    .work = [](const auto& root) { prune_checkpoints(root, 1, {3}); },
-    .check = [](const auto& root) { REQUIRE((holds(root, 4) && holds(root, 3))); },
-    .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{4, 3}); },
-    .all_storage = false};
+const Change kPruning{.prepare =
+                          [](const auto& root) {
+                            for (int64_t step = 1; step <= 4; ++step) save(root, step);
+                          },
+                      .work = [](const auto& root) { prune_checkpoints(root, 1, {3}); },
+                      .check = [](const auto& root) { REQUIRE((holds(root, 4) && holds(root, 3))); },
+                      .done =
+                          [](const auto& root) {
+                            REQUIRE(steps(root) == std::vector<int64_t>{4, 3});
+                          },
+                      .all_storage = false};
 
-const Change kGoingBack{
-    .prepare = [](const auto& root) { for (int64_t step = 1; step <= 4; ++step) save(root, step); },
-    .work = [](const auto& root) { set_aside_newer(root, 2); },
-    .check = [](const auto& root) { REQUIRE((holds(root, 2) && holds(root, 1))); },
-    .done = [](const auto& root) {
-      REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
-      REQUIRE(open_checkpoint(root / kLatest).step == 2);
-      for (const char* name : {"abandoned-step-00000003", "abandoned-step-00000004"}) verify_checkpoint(root / name);
-    },
-    .all_storage = false};
+const Change kGoingBack{.prepare =
+                            [](const auto& root) {
+                              for (int64_t step = 1; step <= 4; ++step) save(root, step);
+                            },
+                        .work = [](const auto& root) { set_aside_newer(root, 2); },
+                        .check = [](const auto& root) { REQUIRE((holds(root, 2) && holds(root, 1))); },
+                        .done =
+                            [](const auto& root) {
+                              REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
+                              REQUIRE(open_checkpoint(root / kLatest).step == 2);
+                              for (const char* name : {"abandoned-step-00000003", "abandoned-step-00000004"})
+                                verify_checkpoint(root / name);
+                            },
+                        .all_storage = false};
 
 }  // namespace
 
 TEST_CASE("a second checkpoint is whole or not there, whichever call fails") { fault_everywhere(kSecond); }
 
-TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") { fault_everywhere(replacement(can_exchange())); }
+TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") {
+  fault_everywhere(replacement(can_exchange()));
+}
 
 TEST_CASE("a checkpoint is replaced where two folders cannot be exchanged") {
   SECTION("errors") { fail_everywhere<WithoutExchange>(replacement(false)); }
@@ -197,7 +219,8 @@ TEST_CASE("going back leaves whole checkpoints and loses none, whichever call fa
 
 TEST_CASE("pruning leaves whole checkpoints, whichever call fails") { fault_everywhere(kPruning); }
 
-TEST_CASE("a checkpoint that was replaced keeps its files until its name is gone from the disk, also when an fsync fails") {
+TEST_CASE(
+    "a checkpoint that was replaced keeps its files until its name is gone from the disk, also when an fsync fails") {
   const Change change = replacement(false);
   for (int64_t failing_sync = 1; failing_sync <= 8; ++failing_sync)
     for (int64_t at = 1; at <= 60; ++at) {
@@ -209,44 +232,48 @@ TEST_CASE("a checkpoint that was replaced keeps its files until its name is gone
       const auto work = [&] {
         try {
           change.work(before);
-        } catch (const UserError&) {   // the power fails later
+        } catch (const UserError&) {  // the power fails later
         }
       };
-      if (killed<PowerFailure>([&] { return PowerFailure(before, after, {true, false}, at, failing_sync); }, work)) finish(change, after);
-      else break;
+      if (killed<PowerFailure>([&] { return PowerFailure(before, after, {true, false}, at, failing_sync); }, work))
+        finish(change, after);
+      else
+        break;
     }
 }
 
 TEST_CASE("what a killed run left behind is removed, and that may be killed too") {
-  const Change removal{
-      .prepare = [](const auto& root) {
-        save(root, 1);
-        save(root, 2);
-        std::filesystem::rename(root / checkpoint_name(2), root / ".step-00000002.1.00000000");
-        point_link(root / kLatest, checkpoint_name(1));
-        std::filesystem::rename(root / checkpoint_name(1), root / ".replaced.step-00000001");
-      },
-      .work = [](const auto& root) { remove_drafts(root); },
-      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); },
-      .always_whole = false};
+  const Change removal{.prepare =
+                           [](const auto& root) {
+                             save(root, 1);
+                             save(root, 2);
+                             std::filesystem::rename(root / checkpoint_name(2), root / ".step-00000002.1.00000000");
+                             point_link(root / kLatest, checkpoint_name(1));
+                             std::filesystem::rename(root / checkpoint_name(1), root / ".replaced.step-00000001");
+                           },
+                       .work = [](const auto& root) { remove_drafts(root); },
+                       .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+                       .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); },
+                       .always_whole = false};
   fault_everywhere(removal);
 }
 
 TEST_CASE("what was exchanged right before a kill keeps its files until its name is gone from the disk") {
   if (!can_exchange()) return;
   const auto hidden = ".step-00000001.1.00000000";
-  const Change change{
-      .prepare = [&](const auto& root) {
-        save(root, 1, 1);
-        std::filesystem::rename(root / checkpoint_name(1), root / hidden);
-        save(root, 1, 2);
-      },
-      .work = [&](const auto& root) {
-        if (std::filesystem::exists(root / hidden)) exchange_paths(root / hidden, root / checkpoint_name(1));
-        remove_drafts(root);
-      },
-      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
-      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
+  const Change change{.prepare =
+                          [&](const auto& root) {
+                            save(root, 1, 1);
+                            std::filesystem::rename(root / checkpoint_name(1), root / hidden);
+                            save(root, 1, 2);
+                          },
+                      .work =
+                          [&](const auto& root) {
+                            if (std::filesystem::exists(root / hidden))
+                              exchange_paths(root / hidden, root / checkpoint_name(1));
+                            remove_drafts(root);
+                          },
+                      .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
+                      .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
   fault_everywhere(change);
 }

@@ -5,7 +5,10 @@ using namespace trainopt;
 
 namespace {
 
-const Manifest kManifest{1234, 2, {{"trainopt", "0.1.0"}, {"größe", "\"1\""}}, {{"state.json", {12, 0xabc}}, {"w.safetensors", {1 << 20, ~uint64_t{0}}}}};
+const Manifest kManifest{1234,
+                         2,
+                         {{"trainopt", "0.1.0"}, {"größe", "\"1\""}},
+                         {{"state.json", {12, 0xabc}}, {"w.safetensors", {1 << 20, ~uint64_t{0}}}}};
 
 std::string refusal(const std::string& text) {
   try {
@@ -57,7 +60,8 @@ TEST_CASE("a manifest with any byte changed, missing or added is refused") {
 TEST_CASE("a manifest is refused with what is wrong") {
   CHECK_THAT(refusal(""), ContainsSubstring("not JSON"));
   CHECK_THAT(refusal("[]"), ContainsSubstring("no 'format_version'"));
-  CHECK_THAT(refusal(with("\"format_version\": 1", "\"format_version\": 2")), ContainsSubstring("format version 2, and this program reads version 1"));
+  CHECK_THAT(refusal(with("\"format_version\": 1", "\"format_version\": 2")),
+             ContainsSubstring("format version 2, and this program reads version 1"));
   CHECK_THAT(refusal(with("\"step\"", "\"stop\"")), ContainsSubstring("no 'step'"));
   CHECK_THAT(refusal(with("\"world_size\"", "\"world\"")), ContainsSubstring("no 'world_size'"));
   CHECK_THAT(refusal(with("\"versions\"", "\"version\"")), ContainsSubstring("no 'versions'"));
@@ -65,11 +69,14 @@ TEST_CASE("a manifest is refused with what is wrong") {
   CHECK_THAT(refusal(with("\"bytes\"", "\"byte\"")), ContainsSubstring("no 'bytes'"));
   CHECK_THAT(refusal(with("\"xxh3\"", "\"xxh2\"")), ContainsSubstring("no 'xxh3'"));
   CHECK_THAT(refusal(with("1234", "1235")), ContainsSubstring("does not fit its own hash"));
-  for (const char* bytes : {"-1", "1.5", "1e3", "true", "\"12\"", "9223372036854775808", "18446744073709551615", "1125899906842625"})
-    CHECK_THAT(refusal(with("\"bytes\": 12", fmt::format("\"bytes\": {}", bytes))), ContainsSubstring("'bytes' is not a number from 0 to"));
+  for (const char* bytes :
+       {"-1", "1.5", "1e3", "true", "\"12\"", "9223372036854775808", "18446744073709551615", "1125899906842625"})
+    CHECK_THAT(refusal(with("\"bytes\": 12", fmt::format("\"bytes\": {}", bytes))),
+               ContainsSubstring("'bytes' is not a number from 0 to"));
   for (const char* hash : {"\"0000000000000ABC\"", "\"abc\"", "2748", "\"+000000000000abc\""})
     CHECK_THAT(refusal(with("\"0000000000000abc\"", hash)), ContainsSubstring("not sixteen hexadecimal digits"));
-  CHECK_THAT(refusal(with("\"world_size\": 2", "\"world_size\": 0")), ContainsSubstring("'world_size' is not a number from 1 to"));
+  CHECK_THAT(refusal(with("\"world_size\": 2", "\"world_size\": 0")),
+             ContainsSubstring("'world_size' is not a number from 1 to"));
   for (const char* name : {"", "..", "../x", "a/b", "/x", ".x", "a\nb", "\x1b[31m", "a\\b", "manifest.json", "\x7f"})
     CHECK_THAT(refusal_of_name(name), ContainsSubstring("a name that no checkpoint has"));
   CHECK_THAT(refusal_of_name(std::string("a\0b", 3)), ContainsSubstring("a name that no checkpoint has"));

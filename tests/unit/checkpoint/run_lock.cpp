@@ -16,7 +16,8 @@ TEST_CASE("a second run in the same directory is refused with host and process o
   {
     const RunLock lock(folder.path());
     CHECK(folder.text(".lock") == fmt::format("{} {}\n", host.data(), ::getpid()));
-    CHECK_THAT(second(), ContainsSubstring(fmt::format("process {} on {}", ::getpid(), host.data())) && ContainsSubstring(folder.path().string()));
+    CHECK_THAT(second(), ContainsSubstring(fmt::format("process {} on {}", ::getpid(), host.data())) &&
+                             ContainsSubstring(folder.path().string()));
   }
   CHECK(second() == "");
 }

@@ -37,6 +37,8 @@ std::string error_of(ExitCode code, const Call& call) {
   return "";
 }
 
-inline std::vector<std::string> names_in(const std::filesystem::path& folder) { return names_in_folder(folder, ExitCode::bug); }
+inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  return names_in_folder(folder, ExitCode::bug);
+}
 
 }  // namespace trainopt::test

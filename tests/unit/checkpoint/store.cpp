@@ -5,15 +5,19 @@ using namespace trainopt;
 using namespace trainopt::test;
 
 namespace {
-std::string refusal(const std::filesystem::path& folder) { return error_of(ExitCode::checkpoint, [&] { verify_checkpoint(folder); }); }
+std::string refusal(const std::filesystem::path& folder) {
+  return error_of(ExitCode::checkpoint, [&] { verify_checkpoint(folder); });
 }
+}  // namespace
 
 TEST_CASE("checkpoints are listed by step, whatever their time stamps say") {
   const TemporaryFolder folder;
   for (const int64_t step : {900, 20000000, 100000000, 1000}) save(folder.path(), step);
   const auto now = std::filesystem::file_time_type::clock::now();
-  for (const int64_t step : {1000, 900}) std::filesystem::last_write_time(folder / checkpoint_name(step), now + std::chrono::hours(step));
-  for (const char* name : {"step-1", "step-00000001x", "step--0000001", "step-000000001", ".step-00000001.1.2", "step-99999999999999999999", "step-"})
+  for (const int64_t step : {1000, 900})
+    std::filesystem::last_write_time(folder / checkpoint_name(step), now + std::chrono::hours(step));
+  for (const char* name : {"step-1", "step-00000001x", "step--0000001", "step-000000001", ".step-00000001.1.2",
+                           "step-99999999999999999999", "step-"})
     std::filesystem::create_directory(folder / name);
   write_file(folder / "step-00000005", "a file");
   CHECK(steps(folder.path()) == std::vector<int64_t>{100000000, 20000000, 1000, 900});
@@ -62,8 +66,10 @@ TEST_CASE("a checkpoint under the name of another step is refused") {
 TEST_CASE("what is no checkpoint is refused with what to name instead") {
   const TemporaryFolder folder;
   save(folder / "run" / "checkpoints", 5);
-  CHECK_THAT(refusal(folder / "run"), ContainsSubstring("name one of them, say " + (folder / "run" / "checkpoints" / "latest").string()));
-  CHECK_THAT(refusal(folder / "run" / "checkpoints"), ContainsSubstring("say " + (folder / "run" / "checkpoints" / "latest").string()));
+  CHECK_THAT(refusal(folder / "run"),
+             ContainsSubstring("name one of them, say " + (folder / "run" / "checkpoints" / "latest").string()));
+  CHECK_THAT(refusal(folder / "run" / "checkpoints"),
+             ContainsSubstring("say " + (folder / "run" / "checkpoints" / "latest").string()));
   CHECK_THAT(refusal(folder / "run" / "checkpoints" / "latest" / "state.json"), ContainsSubstring("this is a file"));
   CHECK_THAT(refusal(folder / "absent"), ContainsSubstring("there is no checkpoint"));
   std::filesystem::create_directory(folder / "empty");
@@ -74,12 +80,16 @@ TEST_CASE("a pickle is refused and not run") {
   const TemporaryFolder folder;
   const auto witness = folder / "was-run";
   const std::string program = fmt::format("cos\nsystem\n(S'touch {}'\ntR.", witness.string());
-  const std::vector<std::pair<std::string, std::string>> files{
-      {"model.pt", program}, {"model.ckpt", program}, {"pytorch_model.bin", program}, {"zip", "PK\x03\x04" + program}, {"plain", "\x80\x02" + program}};
+  const std::vector<std::pair<std::string, std::string>> files{{"model.pt", program},
+                                                               {"model.ckpt", program},
+                                                               {"pytorch_model.bin", program},
+                                                               {"zip", "PK\x03\x04" + program},
+                                                               {"plain", "\x80\x02" + program}};
   for (const auto& [name, bytes] : files) {
     write_file(folder / name, bytes);
     const std::string sentence = refusal(folder / name);
-    CHECK_THAT(sentence, ContainsSubstring((folder / name).string()) && ContainsSubstring("can run any code") && ContainsSubstring("safetensors"));
+    CHECK_THAT(sentence, ContainsSubstring((folder / name).string()) && ContainsSubstring("can run any code") &&
+                             ContainsSubstring("safetensors"));
   }
   CHECK_FALSE(std::filesystem::exists(witness));
 }
@@ -102,19 +112,22 @@ TEST_CASE("pruning removes nothing while the newest is not whole") {
   const TemporaryFolder folder;
   for (int64_t step = 1; step <= 3; ++step) save(folder.path(), step);
   write_file(folder / "step-00000003" / "state.json", "{\"step\": 4, \"seed\": 0}\n");
-  CHECK_THAT(error_of(ExitCode::checkpoint, [&] { prune_checkpoints(folder.path(), 1); }), ContainsSubstring("step-00000003"));
+  CHECK_THAT(error_of(ExitCode::checkpoint, [&] { prune_checkpoints(folder.path(), 1); }),
+             ContainsSubstring("step-00000003"));
   CHECK(steps(folder.path()) == std::vector<int64_t>{3, 2, 1});
 }
 
 TEST_CASE("drafts of runs that were killed are removed and nothing else is") {
   const TemporaryFolder folder;
   save(folder.path(), 1);
-  for (const char* name : {".step-00000002.123.0badcafe", ".replaced.step-00000001", ".replaced.step-00000004", ".other", "step-x"}) {
+  for (const char* name :
+       {".step-00000002.123.0badcafe", ".replaced.step-00000001", ".replaced.step-00000004", ".other", "step-x"}) {
     std::filesystem::create_directory(folder / name);
     write_file(folder / name / "a", "bytes");
   }
   std::filesystem::create_symlink("step-00000002", folder / ".latest.123.tmp");
   remove_drafts(folder.path());
-  CHECK(names_in(folder.path()) == std::vector<std::string>{".other", "latest", "step-00000001", "step-00000004", "step-x"});
+  CHECK(names_in(folder.path()) ==
+        std::vector<std::string>{".other", "latest", "step-00000001", "step-00000004", "step-x"});
   remove_drafts(folder / "absent");
 }

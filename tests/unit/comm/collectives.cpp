@@ -10,7 +10,9 @@ using namespace trainopt;
 namespace {
 
 /// [rank·1000 + 0, rank·1000 + 1, …]
-at::Tensor numbers(int64_t rank, int64_t count, at::ScalarType type = at::kFloat) { return (at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(rank)).to(type); }
+at::Tensor numbers(int64_t rank, int64_t count, at::ScalarType type = at::kFloat) {
+  return (at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(rank)).to(type);
+}
 
 at::Tensor sum_of_numbers(int64_t ranks, int64_t count) {
   at::Tensor sum = numbers(0, count);
@@ -19,7 +21,7 @@ at::Tensor sum_of_numbers(int64_t ranks, int64_t count) {
 }
 
 void require_equal(const at::Tensor& got, const at::Tensor& wanted) {
-  if (!at::equal(got, wanted)) throw std::runtime_error("the tensors differ");   // Catch2's assertions are of one thread
+  if (!at::equal(got, wanted)) throw std::runtime_error("the tensors differ");  // Catch2's assertions are of one thread
 }
 void require(bool true_here, const char* what) {
   if (!true_here) throw std::runtime_error(what);
@@ -43,7 +45,8 @@ TEST_CASE("collectives give every rank the right numbers") {
 
     at::Tensor all = at::zeros({whole});
     communicator.all_gather(all, numbers(rank, part))->wait();
-    for (int64_t other = 0; other < ranks; ++other) require_equal(all.narrow(0, other * part, part), numbers(other, part));
+    for (int64_t other = 0; other < ranks; ++other)
+      require_equal(all.narrow(0, other * part, part), numbers(other, part));
 
     at::Tensor in_place = at::full({whole}, -1.0);
     in_place.narrow(0, rank * part, part).copy_(numbers(rank, part));
@@ -88,7 +91,9 @@ TEST_CASE("traffic is what was handed over, and its share on the wire is the for
     communicator.all_reduce(at::ones({1000}))->wait();
     communicator.reduce_scatter(at::empty({10}), at::ones({40}))->wait();
     const Traffic traffic = communicator.take_traffic();
-    require(traffic.bytes[static_cast<size_t>(Collective::all_reduce)] == 4000 && traffic.calls[static_cast<size_t>(Collective::all_reduce)] == 1, "all_reduce");
+    require(traffic.bytes[static_cast<size_t>(Collective::all_reduce)] == 4000 &&
+                traffic.calls[static_cast<size_t>(Collective::all_reduce)] == 1,
+            "all_reduce");
     require(traffic.bytes[static_cast<size_t>(Collective::reduce_scatter)] == 160, "reduce_scatter");
     require(traffic.wire_bytes(4) == 2 * 0.75 * 4000 + 0.75 * 160, "on the wire");
     require(communicator.take_traffic().bytes == Traffic().bytes, "taken");
@@ -128,13 +133,16 @@ TEST_CASE("the reducer leaves the sum over all ranks in every gradient") {
     const Layers layers(rank);
     layers.loss().backward();
     const auto each = gradients_of(layers);
-    if (wanted.empty()) wanted = each;
-    else for (size_t i = 0; i < each.size(); ++i) wanted[i] = wanted[i] + each[i];
+    if (wanted.empty())
+      wanted = each;
+    else
+      for (size_t i = 0; i < each.size(); ++i) wanted[i] = wanted[i] + each[i];
   }
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
     const Layers layers(communicator.rank());
-    GradientReducer reducer(communicator, layers.parameters, {.bucket_bytes = bucket_bytes, .overlap = overlap, .wire_type = std::nullopt});
-    for (int step = 0; step < 3; ++step) {   // buckets are rebuilt after the first
+    GradientReducer reducer(communicator, layers.parameters,
+                            {.bucket_bytes = bucket_bytes, .overlap = overlap, .wire_type = std::nullopt});
+    for (int step = 0; step < 3; ++step) {  // buckets are rebuilt after the first
       for (const auto& each : layers.parameters)
         if (each.grad().defined()) each.mutable_grad().zero_();
       reducer.prepare();

@@ -15,8 +15,8 @@ struct Ended {
 };
 
 /// Every rank's way to its end; `facts(rank)` and `work(rank, job, communicator)`.
-std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)>& facts, const std::function<void(int64_t, Job&)>& work, double timeout_s = 30,
-                           int64_t come = -1) {
+std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)>& facts,
+                           const std::function<void(int64_t, Job&)>& work, double timeout_s = 30, int64_t come = -1) {
   const TemporaryFolder folder;
   std::vector<Ended> ends(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
@@ -55,11 +55,13 @@ TEST_CASE("ranks that differ end with code 2 and the rank's name, all of them") 
     if (rank > 0) facts.build = "another";
     return facts;
   };
-  for (const Ended& end : ends_of(3, other_build, [](int64_t, Job&) {})) CHECK_THAT(end.message, ContainsSubstring("ranks 1, 2 have another"));
+  for (const Ended& end : ends_of(3, other_build, [](int64_t, Job&) {}))
+    CHECK_THAT(end.message, ContainsSubstring("ranks 1, 2 have another"));
 }
 
 TEST_CASE("a rank that does not come is named when time is up") {
-  const auto ends = ends_of(3, same, [](int64_t, Job&) {}, 12.0, 2);
+  const auto ends = ends_of(
+      3, same, [](int64_t, Job&) {}, 12.0, 2);
   for (size_t rank = 0; rank < 2; ++rank) {
     CHECK(ends[rank].code == ExitCode::peer);
     CHECK(ends[rank].message == "rank 2 of 3 did not come within 12 s (parallel.timeout)");
@@ -110,7 +112,7 @@ TEST_CASE("a rank that has gone without a word is named") {
     if (rank == 2) {
       left = true;
       gone.notify_all();
-      return;   // its beat ends with it
+      return;  // its beat ends with it
     }
     gone.wait(lock, [&] { return left; });
     lock.unlock();
@@ -137,10 +139,13 @@ TEST_CASE("texts reach every rank") {
 
 TEST_CASE("an exchange with a rank that is gone throws LostRank in time") {
   std::vector<Ended> ends(2);
-  CHECK_THROWS_AS(as_ranks(2, [](Job&, Communicator& communicator) {
-                    if (communicator.rank() == 1) throw std::runtime_error("gone");
-                    at::Tensor data = at::ones({10});
-                    communicator.all_reduce(data)->wait();
-                  }, 15.0),
+  CHECK_THROWS_AS(as_ranks(
+                      2,
+                      [](Job&, Communicator& communicator) {
+                        if (communicator.rank() == 1) throw std::runtime_error("gone");
+                        at::Tensor data = at::ones({10});
+                        communicator.all_reduce(data)->wait();
+                      },
+                      15.0),
                   LostRank);
 }

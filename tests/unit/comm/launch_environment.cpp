@@ -28,28 +28,71 @@ std::string refusal(const Variables& variables) {
 }
 
 // What each launcher really sets: torchrun 2.x --nproc-per-node 2, mpirun 4.1.4 -n 2, Intel's and MPICH's hydra -n 2.
-const Variables kTorchrun{{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "0"}, {"GROUP_WORLD_SIZE", "1"},
-                          {"ROLE_RANK", "1"}, {"ROLE_WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "34753"},
-                          {"TORCHELASTIC_RUN_ID", "e9b09cda-3784"}, {"TORCHELASTIC_RESTART_COUNT", "0"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                         {"OMPI_COMM_WORLD_NODE_RANK", "1"}, {"OMPI_UNIVERSE_SIZE", "2"}, {"OMPI_MCA_ess_base_jobid", "1470234625"},
-                         {"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "1470234625"}, {"PMIX_ID", "1470234625.1"}, {"PMIX_HOSTNAME", "vm"}};
-const Variables kHydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "9"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+const Variables kTorchrun{{"RANK", "1"},
+                          {"LOCAL_RANK", "1"},
+                          {"WORLD_SIZE", "2"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"GROUP_RANK", "0"},
+                          {"GROUP_WORLD_SIZE", "1"},
+                          {"ROLE_RANK", "1"},
+                          {"ROLE_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "localhost"},
+                          {"MASTER_PORT", "34753"},
+                          {"TORCHELASTIC_RUN_ID", "e9b09cda-3784"},
+                          {"TORCHELASTIC_RESTART_COUNT", "0"},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                         {"OMPI_UNIVERSE_SIZE", "2"},
+                         {"OMPI_MCA_ess_base_jobid", "1470234625"},
+                         {"PMIX_RANK", "1"},
+                         {"PMIX_NAMESPACE", "1470234625"},
+                         {"PMIX_ID", "1470234625.1"},
+                         {"PMIX_HOSTNAME", "vm"}};
+const Variables kHydra{
+    {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "9"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
 // srun -N 2 --ntasks-per-node=4 on node003 and node004: task 5, the second of the second machine.
-const Variables kSrun{{"SLURM_JOB_ID", "200505"}, {"SLURM_STEP_ID", "2"}, {"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},
-                      {"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_NNODES", "2"},
-                      {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"}, {"SLURM_TASKS_PER_NODE", "4(x2)"}, {"SLURM_NTASKS_PER_NODE", "4"},
-                      {"SLURM_STEP_NODELIST", "node[003-004]"}, {"SLURM_JOB_NODELIST", "node[001-004]"}, {"SLURM_JOB_NAME", "interactive"}};
-const Variables kSrunOneMachine = with(kSrun, {{"SLURM_PROCID", "1"}, {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "4"},
-                                               {"SLURM_STEP_TASKS_PER_NODE", "4"}, {"SLURM_STEP_NODELIST", "node003"}});
+const Variables kSrun{{"SLURM_JOB_ID", "200505"},
+                      {"SLURM_STEP_ID", "2"},
+                      {"SLURM_PROCID", "5"},
+                      {"SLURM_LOCALID", "1"},
+                      {"SLURM_NODEID", "1"},
+                      {"SLURM_NTASKS", "8"},
+                      {"SLURM_NPROCS", "8"},
+                      {"SLURM_STEP_NUM_TASKS", "8"},
+                      {"SLURM_STEP_NUM_NODES", "2"},
+                      {"SLURM_NNODES", "2"},
+                      {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
+                      {"SLURM_TASKS_PER_NODE", "4(x2)"},
+                      {"SLURM_NTASKS_PER_NODE", "4"},
+                      {"SLURM_STEP_NODELIST", "node[003-004]"},
+                      {"SLURM_JOB_NODELIST", "node[001-004]"},
+                      {"SLURM_JOB_NAME", "interactive"}};
+const Variables kSrunOneMachine = with(kSrun, {{"SLURM_PROCID", "1"},
+                                               {"SLURM_NODEID", "0"},
+                                               {"SLURM_NTASKS", "4"},
+                                               {"SLURM_STEP_NUM_TASKS", "4"},
+                                               {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                                               {"SLURM_STEP_NODELIST", "node003"}});
 // An sbatch script: task 0 of eight, says Slurm, but no step.
-const Variables kBatch{{"SLURM_JOB_ID", "200505"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "8"},
-                       {"SLURM_NPROCS", "8"}, {"SLURM_NNODES", "2"}, {"SLURM_TASKS_PER_NODE", "4(x2)"}, {"SLURM_JOB_NODELIST", "node[003-004]"}};
+const Variables kBatch{{"SLURM_JOB_ID", "200505"},
+                       {"SLURM_PROCID", "0"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", "0"},
+                       {"SLURM_NTASKS", "8"},
+                       {"SLURM_NPROCS", "8"},
+                       {"SLURM_NNODES", "2"},
+                       {"SLURM_TASKS_PER_NODE", "4(x2)"},
+                       {"SLURM_JOB_NODELIST", "node[003-004]"}};
 
 }  // namespace
 
 TEST_CASE("a process that no launcher started is alone") {
-  for (const Variables& variables : {Variables{}, Variables{{"WORLD_SIZE", "1"}}, Variables{{"MASTER_ADDR", "left.over"}, {"PATH", "/bin"}}}) {
+  for (const Variables& variables :
+       {Variables{}, Variables{{"WORLD_SIZE", "1"}}, Variables{{"MASTER_ADDR", "left.over"}, {"PATH", "/bin"}}}) {
     const Launch launch = read_launch(variables);
     CHECK(launch.position == RankPosition{});
     CHECK(launch.launcher.empty());
@@ -64,47 +107,180 @@ TEST_CASE("what the launchers set is read") {
     Variables variables;
     const char* launcher;
     RankPosition position;
-    const char* master;   // "address:port", or empty
+    const char* master;  // "address:port", or empty
     const char* job;
   };
   const std::vector<Case> cases{
       {"torchrun", kTorchrun, "torchrun", {1, 2, 1, 2}, "localhost:34753", "torchrun-e9b09cda-3784"},
-      {"torchrun without an id", with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}), "torchrun", {1, 2, 1, 2}, "localhost:34753", ""},
-      {"an id that is no file name", with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "../a b"}}), "torchrun", {1, 2, 1, 2}, "localhost:34753", "torchrun-.._a_b"},
-      {"torchrun on two machines", with(kTorchrun, {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node003"}}), "torchrun",
-       {5, 8, 1, 4}, "node003:34753", "torchrun-e9b09cda-3784"},
-      {"by hand, one machine", {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}}, "torchrun", {0, 2, 0, 2}, "", ""},
+      {"torchrun without an id",
+       with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}),
+       "torchrun",
+       {1, 2, 1, 2},
+       "localhost:34753",
+       ""},
+      {"an id that is no file name",
+       with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "../a b"}}),
+       "torchrun",
+       {1, 2, 1, 2},
+       "localhost:34753",
+       "torchrun-.._a_b"},
+      {"torchrun on two machines",
+       with(kTorchrun, {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node003"}}),
+       "torchrun",
+       {5, 8, 1, 4},
+       "node003:34753",
+       "torchrun-e9b09cda-3784"},
+      {"by hand, one machine",
+       {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}},
+       "torchrun",
+       {0, 2, 0, 2},
+       "",
+       ""},
       {"by hand, alone", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", {}, "", ""},
-      {"trainopt launch", with(kTorchrun, {{"TRAINOPT_LAUNCH", "1"}, {"TORCHELASTIC_RUN_ID", "-"}}), "trainopt launch", {1, 2, 1, 2}, "localhost:34753", ""},
+      {"trainopt launch",
+       with(kTorchrun, {{"TRAINOPT_LAUNCH", "1"}, {"TORCHELASTIC_RUN_ID", "-"}}),
+       "trainopt launch",
+       {1, 2, 1, 2},
+       "localhost:34753",
+       ""},
       {"Open MPI", kOpenMpi, "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"Open MPI 5", with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-vm-311@1"}, {"OMPI_MCA_ess_base_jobid", "-"}}), "mpirun", {1, 2, 1, 2}, "", "mpirun-prterun-vm-311_1"},
-      {"Open MPI without PMIx", with(kOpenMpi, {{"PMIX_NAMESPACE", "-"}, {"PMIX_RANK", "-"}}), "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"Open MPI on two machines", with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}),
-       "mpirun", {1, 2, 0, 1}, "a:1", "mpirun-1470234625"},
+      {"Open MPI 5",
+       with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-vm-311@1"}, {"OMPI_MCA_ess_base_jobid", "-"}}),
+       "mpirun",
+       {1, 2, 1, 2},
+       "",
+       "mpirun-prterun-vm-311_1"},
+      {"Open MPI without PMIx",
+       with(kOpenMpi, {{"PMIX_NAMESPACE", "-"}, {"PMIX_RANK", "-"}}),
+       "mpirun",
+       {1, 2, 1, 2},
+       "",
+       "mpirun-1470234625"},
+      {"Open MPI on two machines",
+       with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                       {"MASTER_ADDR", "a"},
+                       {"MASTER_PORT", "1"}}),
+       "mpirun",
+       {1, 2, 0, 1},
+       "a:1",
+       "mpirun-1470234625"},
       {"MPICH", kHydra, "mpirun", {1, 2, 1, 2}, "", ""},
-      {"Cray", {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"PMI_LOCAL_RANK", "3"}, {"PMI_LOCAL_SIZE", "4"}}, "mpirun", {3, 4, 3, 4}, "", ""},
+      {"Cray",
+       {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"PMI_LOCAL_RANK", "3"}, {"PMI_LOCAL_SIZE", "4"}},
+       "mpirun",
+       {3, 4, 3, 4},
+       "",
+       ""},
       {"srun", kSrun, "srun", {5, 8, 1, 4}, "node003:20767", "srun-200505-2"},
       {"srun, one machine", kSrunOneMachine, "srun", {1, 4, 1, 4}, "", "srun-200505-2"},
-      {"srun, uneven", with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "6,2"}, {"SLURM_NTASKS_PER_NODE", "-"}, {"SLURM_PROCID", "7"}}), "srun", {7, 8, 1, 2}, "node003:20767", "srun-200505-2"},
-      {"srun without a list of tasks", with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "-"}, {"SLURM_TASKS_PER_NODE", "-"}}), "srun", {5, 8, 1, 4}, "node003:20767", "srun-200505-2"},
-      {"srun of a single task", with(kSrunOneMachine, {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "1"}}), "srun", {},
-       "", "srun-200505-2"},
-      {"srun with a master", with(kSrun, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "5000"}}), "srun", {5, 8, 1, 4}, "10.0.0.1:5000", "srun-200505-2"},
-      {"srun with half a master", with(kSrun, {{"MASTER_PORT", "5000"}}), "srun", {5, 8, 1, 4}, "node003:5000", "srun-200505-2"},
-      {"srun --mpi=pmix", with(kSrun, {{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.200505.2"}}), "srun", {5, 8, 1, 4}, "node003:20767", "srun-200505-2"},
-      {"srun --mpi=pmi2", with(kSrun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}}), "srun", {5, 8, 1, 4}, "node003:20767", "srun-200505-2"},
-      {"a script under srun", with(kSrun, {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}), "srun", {5, 8, 1, 4}, "node003:20767", "srun-200505-2"},
-      {"a script under mpirun", with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}), "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"torchrun a machine under srun", with(with(kSrun, kTorchrun), {{"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"WORLD_SIZE", "8"},
-       {"RANK", "5"}, {"LOCAL_WORLD_SIZE", "4"}, {"PMIX_RANK", "1"}}), "torchrun", {5, 8, 1, 4}, "localhost:34753", "torchrun-e9b09cda-3784"},
-      {"trainopt launch in a task", with(with(kSrunOneMachine, kTorchrun), {{"TRAINOPT_LAUNCH", "1"}, {"TORCHELASTIC_RUN_ID", "-"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"},
-       {"SLURM_STEP_NUM_TASKS", "1"}}), "trainopt launch", {1, 2, 1, 2}, "localhost:34753", ""},
-      {"trainopt launch in mpirun -n 1", with(with(kOpenMpi, kTorchrun), {{"TRAINOPT_LAUNCH", "1"}, {"TORCHELASTIC_RUN_ID", "-"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"},
-       {"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), "trainopt launch", {1, 2, 1, 2}, "localhost:34753", ""},
+      {"srun, uneven",
+       with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "6,2"}, {"SLURM_NTASKS_PER_NODE", "-"}, {"SLURM_PROCID", "7"}}),
+       "srun",
+       {7, 8, 1, 2},
+       "node003:20767",
+       "srun-200505-2"},
+      {"srun without a list of tasks",
+       with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "-"}, {"SLURM_TASKS_PER_NODE", "-"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "node003:20767",
+       "srun-200505-2"},
+      {"srun of a single task",
+       with(kSrunOneMachine, {{"SLURM_PROCID", "0"},
+                              {"SLURM_LOCALID", "0"},
+                              {"SLURM_STEP_NUM_TASKS", "1"},
+                              {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
+       "srun",
+       {},
+       "",
+       "srun-200505-2"},
+      {"srun with a master",
+       with(kSrun, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "5000"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "10.0.0.1:5000",
+       "srun-200505-2"},
+      {"srun with half a master",
+       with(kSrun, {{"MASTER_PORT", "5000"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "node003:5000",
+       "srun-200505-2"},
+      {"srun --mpi=pmix",
+       with(kSrun, {{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.200505.2"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "node003:20767",
+       "srun-200505-2"},
+      {"srun --mpi=pmi2",
+       with(kSrun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "node003:20767",
+       "srun-200505-2"},
+      {"a script under srun",
+       with(kSrun, {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}),
+       "srun",
+       {5, 8, 1, 4},
+       "node003:20767",
+       "srun-200505-2"},
+      {"a script under mpirun",
+       with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}),
+       "mpirun",
+       {1, 2, 1, 2},
+       "",
+       "mpirun-1470234625"},
+      {"torchrun a machine under srun",
+       with(with(kSrun, kTorchrun), {{"SLURM_PROCID", "1"},
+                                     {"SLURM_LOCALID", "0"},
+                                     {"SLURM_STEP_NUM_TASKS", "2"},
+                                     {"WORLD_SIZE", "8"},
+                                     {"RANK", "5"},
+                                     {"LOCAL_WORLD_SIZE", "4"},
+                                     {"PMIX_RANK", "1"}}),
+       "torchrun",
+       {5, 8, 1, 4},
+       "localhost:34753",
+       "torchrun-e9b09cda-3784"},
+      {"trainopt launch in a task",
+       with(with(kSrunOneMachine, kTorchrun), {{"TRAINOPT_LAUNCH", "1"},
+                                               {"TORCHELASTIC_RUN_ID", "-"},
+                                               {"SLURM_PROCID", "0"},
+                                               {"SLURM_LOCALID", "0"},
+                                               {"SLURM_STEP_NUM_TASKS", "1"}}),
+       "trainopt launch",
+       {1, 2, 1, 2},
+       "localhost:34753",
+       ""},
+      {"trainopt launch in mpirun -n 1",
+       with(with(kOpenMpi, kTorchrun), {{"TRAINOPT_LAUNCH", "1"},
+                                        {"TORCHELASTIC_RUN_ID", "-"},
+                                        {"OMPI_COMM_WORLD_RANK", "0"},
+                                        {"PMIX_RANK", "0"},
+                                        {"OMPI_COMM_WORLD_SIZE", "1"},
+                                        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}),
+       "trainopt launch",
+       {1, 2, 1, 2},
+       "localhost:34753",
+       ""},
       {"mpirun in a batch script", with(kBatch, kOpenMpi), "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"mpirun on another machine, whose daemon srun started", with(with(kSrun, kOpenMpi), {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"},
-       {"SLURM_STEP_TASKS_PER_NODE", "1"}}), "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"hydra in an allocation", with(with(kSrun, kHydra), {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}), "mpirun", {1, 2, 1, 2}, "", ""},
+      {"mpirun on another machine, whose daemon srun started",
+       with(with(kSrun, kOpenMpi), {{"SLURM_PROCID", "0"},
+                                    {"SLURM_LOCALID", "0"},
+                                    {"SLURM_STEP_NUM_TASKS", "1"},
+                                    {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
+       "mpirun",
+       {1, 2, 1, 2},
+       "",
+       "mpirun-1470234625"},
+      {"hydra in an allocation",
+       with(with(kSrun, kHydra), {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
+       "mpirun",
+       {1, 2, 1, 2},
+       "",
+       ""},
   };
   for (const auto& [what, variables, launcher, place, master, job] : cases) {
     INFO(what);
@@ -116,7 +292,8 @@ TEST_CASE("what the launchers set is read") {
       continue;
     }
     CHECK(launch.launcher == launcher);
-    CHECK(fmt::format("{} {} {} {}", launch.position.rank, launch.position.ranks, launch.position.local_rank, launch.position.local_ranks) ==
+    CHECK(fmt::format("{} {} {} {}", launch.position.rank, launch.position.ranks, launch.position.local_rank,
+                      launch.position.local_ranks) ==
           fmt::format("{} {} {} {}", position.rank, position.ranks, position.local_rank, position.local_ranks));
     CHECK((launch.master_address ? fmt::format("{}:{}", *launch.master_address, *launch.master_port) : "") == master);
     CHECK(launch.job == job);
@@ -125,7 +302,8 @@ TEST_CASE("what the launchers set is read") {
 }
 
 TEST_CASE("a batch script and the shell of an allocation are one rank, and say so where there are tasks") {
-  const Variables shell = with(kBatch, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_JOB_NAME", "interactive"}});
+  const Variables shell =
+      with(kBatch, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_JOB_NAME", "interactive"}});
   for (const Variables& variables : {kBatch, shell}) {
     const Launch launch = read_launch(variables);
     CHECK(launch.position == RankPosition{});
@@ -173,19 +351,23 @@ TEST_CASE("incomplete and impossible variables are refused, with the variables")
       {with(kTorchrun, {{"MASTER_PORT", "-"}}), "go together", "MASTER_ADDR=localhost"},
       {with(kTorchrun, {{"MASTER_ADDR", "-"}}), "go together", "MASTER_PORT=34753"},
       {with(kTorchrun, {{"MASTER_ADDR", ""}}), "set to nothing", "MASTER_ADDR="},
-      {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "-"}, {"MASTER_PORT", "-"}}), "set MASTER_ADDR and MASTER_PORT", "LOCAL_WORLD_SIZE=1"},
+      {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "-"}, {"MASTER_PORT", "-"}}),
+       "set MASTER_ADDR and MASTER_PORT", "LOCAL_WORLD_SIZE=1"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "-"}}), "some are missing", "OMPI_COMM_WORLD_RANK=1"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "-"}}), "some are missing", "OMPI_COMM_WORLD_LOCAL_RANK=1"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "two"}}), "whole number", "OMPI_COMM_WORLD_SIZE=two"},
-      {with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}), "-x MASTER_ADDR=HOST -x MASTER_PORT=PORT", "OMPI_COMM_WORLD_LOCAL_SIZE=1"},
+      {with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}),
+       "-x MASTER_ADDR=HOST -x MASTER_PORT=PORT", "OMPI_COMM_WORLD_LOCAL_SIZE=1"},
       {with(kHydra, {{"PMI_SIZE", "-"}}), "some are missing", "PMI_RANK=1"},
       {with(kHydra, {{"MPI_LOCALRANKID", "-"}}), "some are missing", "PMI_RANK=1"},
       {{{"PMIX_RANK", "1"}}, "how many ranks", "PMIX_RANK=1"},
       {with(kSrun, {{"SLURM_LOCALID", "-"}}), "some are missing", "SLURM_PROCID=5"},
-      {with(kSrun, {{"SLURM_STEP_ID", "-"}, {"SLURM_STEP_NUM_TASKS", "-"}}), "start the tasks with srun", "SLURM_PROCID=5"},
+      {with(kSrun, {{"SLURM_STEP_ID", "-"}, {"SLURM_STEP_NUM_TASKS", "-"}}), "start the tasks with srun",
+       "SLURM_PROCID=5"},
       {with(kSrun, {{"SLURM_STEP_NODELIST", "node[3-"}}), "not a list", "node[3-"},
       {with(kSrun, {{"SLURM_STEP_NODELIST", "-"}, {"SLURM_JOB_NODELIST", "-"}}), "names no machines", "SLURM_PROCID=5"},
-      {with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "-"}, {"SLURM_TASKS_PER_NODE", "-"}, {"SLURM_NTASKS_PER_NODE", "-"}}), "how many tasks this machine has", "SLURM_STEP_NUM_NODES=2"},
+      {with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "-"}, {"SLURM_TASKS_PER_NODE", "-"}, {"SLURM_NTASKS_PER_NODE", "-"}}),
+       "how many tasks this machine has", "SLURM_STEP_NUM_NODES=2"},
       {with(kSrun, {{"SLURM_JOB_ID", "-"}}), "MASTER_PORT", "SLURM_PROCID=5"},
   };
   for (const auto& [variables, says, shows] : cases) {
@@ -224,7 +406,8 @@ TEST_CASE("launchers that contradict each other are refused, with the variables 
 
 TEST_CASE("ports of srun differ between neighbours and stay below those that systems hand out") {
   const auto port = [](int64_t job, int64_t step) {
-    return *read_launch(with(kSrun, {{"SLURM_JOB_ID", std::to_string(job)}, {"SLURM_STEP_ID", std::to_string(step)}})).master_port;
+    return *read_launch(with(kSrun, {{"SLURM_JOB_ID", std::to_string(job)}, {"SLURM_STEP_ID", std::to_string(step)}}))
+                .master_port;
   };
   for (const int64_t job : {int64_t{0}, int64_t{1}, int64_t{200505}, int64_t{4294967000}, int64_t{999999999999999999}})
     for (const int64_t step : {0, 1, 2, 4000000}) {

@@ -30,10 +30,11 @@ LocalRanks ranks_that(const std::string& script, int count = 2) {
 class Launcher {
  public:
   explicit Launcher(const LocalRanks& spec) {
-    std::fflush(stdout);   // what waits in it would come out twice
+    std::fflush(stdout);  // what waits in it would come out twice
     process_ = ::fork();
     if (process_ != 0) return;
-    // Ranks inherit what the caller of the test left open, and ignores: shells do that to INT and QUIT of what they start in the background.
+    // Ranks inherit what the caller of the test left open, and ignores: shells do that to INT and QUIT of what they
+    // start in the background.
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     for (const int number : {SIGINT, SIGQUIT, SIGTERM}) std::signal(number, SIG_DFL);
     for (const auto& [name, stream] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}})
@@ -92,7 +93,8 @@ using Lines = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("each rank finds its place, and what else was in the environment") {
-  LocalRanks spec = ranks_that("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TRAINOPT_LAUNCH $KEPT", 3);
+  LocalRanks spec = ranks_that(
+      "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TRAINOPT_LAUNCH $KEPT", 3);
   spec.nodes = 2;
   spec.node_rank = 1;
   spec.master_address = "10.0.0.1";
@@ -100,11 +102,13 @@ TEST_CASE("each rank finds its place, and what else was in the environment") {
   Launcher launcher(spec);
   CHECK(launcher.end() == 0);
   CHECK(launcher.errors() == "");
-  CHECK(launcher.lines() == Lines{"[3] 3/6 0/3 10.0.0.1:5000 1 as it was", "[4] 4/6 1/3 10.0.0.1:5000 1 as it was", "[5] 5/6 2/3 10.0.0.1:5000 1 as it was"});
+  CHECK(launcher.lines() == Lines{"[3] 3/6 0/3 10.0.0.1:5000 1 as it was", "[4] 4/6 1/3 10.0.0.1:5000 1 as it was",
+                                  "[5] 5/6 2/3 10.0.0.1:5000 1 as it was"});
 }
 
 TEST_CASE("one machine gets a port of its own") {
-  Launcher launcher(ranks_that("echo $MASTER_ADDR $((MASTER_PORT > 1023 && MASTER_PORT < 65536)) >&2; echo $MASTER_PORT"));
+  Launcher launcher(
+      ranks_that("echo $MASTER_ADDR $((MASTER_PORT > 1023 && MASTER_PORT < 65536)) >&2; echo $MASTER_PORT"));
   CHECK(launcher.end() == 0);
   CHECK_THAT(launcher.errors(), ContainsSubstring("[0] 127.0.0.1 1\n") && ContainsSubstring("[1] 127.0.0.1 1\n"));
   REQUIRE(launcher.lines().size() == 2);
@@ -112,20 +116,25 @@ TEST_CASE("one machine gets a port of its own") {
 }
 
 TEST_CASE("ranks inherit no descriptor, an empty standard input, and no blocked signal") {
-  Launcher launcher(ranks_that("ls /proc/self/fd | tr '\\n' ' '; cat; echo; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'"));
+  Launcher launcher(ranks_that(
+      "ls /proc/self/fd | tr '\\n' ' '; cat; echo; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'"));
   CHECK(launcher.end() == 0);
-  for (const char rank : {'0', '1'})   // 3 is the folder that ls reads
-    CHECK_THAT(launcher.out(), ContainsSubstring(fmt::format("[{}] 0 1 2 3 \n", rank)) &&
-                                   ContainsSubstring(fmt::format("[{}] SigBlk:0000000000000000SigIgn:0000000000000000\n", rank)));
+  for (const char rank : {'0', '1'})  // 3 is the folder that ls reads
+    CHECK_THAT(launcher.out(),
+               ContainsSubstring(fmt::format("[{}] 0 1 2 3 \n", rank)) &&
+                   ContainsSubstring(fmt::format("[{}] SigBlk:0000000000000000SigIgn:0000000000000000\n", rank)));
 }
 
 TEST_CASE("lines stay whole, long ones and the last one without an end too") {
-  Launcher launcher(ranks_that("for n in 1 2 3; do head -c 200000 /dev/zero | tr '\\0' $RANK; echo; printf 'short\\n\\n'; done; printf 'no end'", 4));
+  Launcher launcher(ranks_that(
+      "for n in 1 2 3; do head -c 200000 /dev/zero | tr '\\0' $RANK; echo; printf 'short\\n\\n'; done; printf 'no end'",
+      4));
   CHECK(launcher.end() == 0);
   Lines expected;
   for (const char rank : {'0', '1', '2', '3'}) {
     const std::string prefix = fmt::format("[{}] ", rank);
-    for (int time = 0; time < 3; ++time) expected.insert(expected.end(), {prefix, prefix + "short", prefix + std::string(200000, rank)});
+    for (int time = 0; time < 3; ++time)
+      expected.insert(expected.end(), {prefix, prefix + "short", prefix + std::string(200000, rank)});
     expected.push_back(prefix + "no end");
   }
   std::sort(expected.begin(), expected.end());
@@ -174,7 +183,9 @@ TEST_CASE("ranks that do not end by themselves are ended, the stubborn ones and 
   CHECK(mild.errors() == "trainopt: rank 0 ended with exit code 6; the others were ended\n");
 
   // Waits until the other ignores signals.
-  spec = ranks_that("if test $RANK = 0; then until test -e deaf; do sleep 0.01; done; kill -9 $$; fi; trap '' TERM; touch deaf; echo $$; while true; do sleep 300; done");
+  spec = ranks_that(
+      "if test $RANK = 0; then until test -e deaf; do sleep 0.01; done; kill -9 $$; fi; trap '' TERM; touch deaf; echo "
+      "$$; while true; do sleep 300; done");
   spec.patience_s = 0.1;
   spec.grace_s = 0.1;
   Launcher stubborn(spec);
@@ -189,7 +200,9 @@ TEST_CASE("signals are passed on once to every rank, and a stop is no failure") 
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     INFO(number);
     // Rank 1 takes its time to stop, longer than patience.
-    LocalRanks spec = ranks_that(fmt::format("trap 'echo got; test $RANK = 1 && sleep 0.5; exit {}' {}; echo ready; while true; do sleep 0.02; done", 128 + number, number));
+    LocalRanks spec = ranks_that(fmt::format(
+        "trap 'echo got; test $RANK = 1 && sleep 0.5; exit {}' {}; echo ready; while true; do sleep 0.02; done",
+        128 + number, number));
     spec.patience_s = 0.05;
     spec.grace_s = 0.05;
     Launcher launcher(spec);
@@ -225,7 +238,8 @@ TEST_CASE("a rank that fails during a stop has failed") {
 }
 
 TEST_CASE("nohup stays nohup") {
-  struct sigaction ignore {}, before {};
+  struct sigaction ignore {
+  }, before{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGHUP, &ignore, &before);
   Launcher launcher(ranks_that("echo ready; until test -e go; do sleep 0.02; done"));
@@ -282,15 +296,17 @@ struct Piped {
 }  // namespace
 
 TEST_CASE("a reader that goes away ends no rank") {
-  const Piped launcher(ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0"));
+  const Piped launcher(
+      ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0"));
   ::close(launcher.pipe[0]);
   CHECK(launcher.end() == 0);
 }
 
 TEST_CASE("a reader that does not read keeps no signal from the ranks") {
-  const Piped launcher(ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done"));
+  const Piped launcher(
+      ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done"));
   int before = 0, waiting = 0;
-  Launcher::wait_until([&] {   // the pipe is full: nothing is added any more
+  Launcher::wait_until([&] {  // the pipe is full: nothing is added any more
     before = waiting;
     ::usleep(300000);
     return ::ioctl(launcher.pipe[0], FIONREAD, &waiting) != 0 || (waiting > 0 && waiting == before);
@@ -302,10 +318,11 @@ TEST_CASE("a reader that does not read keeps no signal from the ranks") {
 
 TEST_CASE("a slow reader gets every line") {
   const Piped launcher(ranks_that("head -c 300000 /dev/zero | tr '\\0' '\\n'"));
-  ::usleep(300000);   // the ranks have ended, or wait
+  ::usleep(300000);  // the ranks have ended, or wait
   int64_t lines = 0;
   char piece[65536];
-  for (ssize_t count; (count = ::read(launcher.pipe[0], piece, sizeof piece)) > 0;) lines += std::count(piece, piece + count, '\n');
+  for (ssize_t count; (count = ::read(launcher.pipe[0], piece, sizeof piece)) > 0;)
+    lines += std::count(piece, piece + count, '\n');
   ::close(launcher.pipe[0]);
   CHECK(launcher.end() == 0);
   CHECK(lines == 600000);
@@ -314,7 +331,8 @@ TEST_CASE("a slow reader gets every line") {
 TEST_CASE("what a rank leaves behind with its streams holds nobody up") {
   Launcher launcher(ranks_that("(sleep 30; echo late) & echo done; echo $!"));
   CHECK(launcher.end() == 0);
-  CHECK_THAT(launcher.out(), ContainsSubstring("[0] done\n") && ContainsSubstring("[1] done\n") && !ContainsSubstring("late"));
+  CHECK_THAT(launcher.out(),
+             ContainsSubstring("[0] done\n") && ContainsSubstring("[1] done\n") && !ContainsSubstring("late"));
   for (const auto& line : launcher.lines())
     if (const int left = std::atoi(line.substr(4).c_str()); left > 1) ::kill(left, SIGKILL);
 }

@@ -18,8 +18,9 @@ TEST_CASE("Slurm's node lists are written out as scontrol show hostnames does") 
 }
 
 TEST_CASE("what is no node list is refused and fills no memory") {
-  for (const char* bad : {"", ",", "a,,b", "a,", "n[1-2", "n1-2]", "n[]", "n[1-]", "n[-1]", "n[a-b]", "n[2-1]", "n[1,,2]", "n[1-2[3]]", "n[1-999999999999]",
-                          "n[1-90000][1-90000]", "n[1-60000],m[1-60000]", "n[1 -2]", "n[0x1-3]", "n[99999999999999999999]"}) {
+  for (const char* bad : {"", ",", "a,,b", "a,", "n[1-2", "n1-2]", "n[]", "n[1-]", "n[-1]", "n[a-b]", "n[2-1]",
+                          "n[1,,2]", "n[1-2[3]]", "n[1-999999999999]", "n[1-90000][1-90000]", "n[1-60000],m[1-60000]",
+                          "n[1 -2]", "n[0x1-3]", "n[99999999999999999999]"}) {
     INFO(bad);
     CHECK_THROWS_AS(expand_node_list(bad), UserError);
   }

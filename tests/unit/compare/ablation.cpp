@@ -31,7 +31,8 @@ SwitchRow row(const char* name, Gain alone, Gain in_stack) {
 TEST_CASE("shares multiply to the total, and are Shapley values where switches interact in pairs") {
   // log gains: a 0.2, b 0.1, c -0.05; a and b help each other by 0.06. Shapley: each interaction is halved.
   Ablation ablation;
-  ablation.switches = {row("a", gain(std::exp(0.2)), gain(std::exp(0.26))), row("b", gain(std::exp(0.1)), gain(std::exp(0.16))),
+  ablation.switches = {row("a", gain(std::exp(0.2)), gain(std::exp(0.26))),
+                       row("b", gain(std::exp(0.1)), gain(std::exp(0.16))),
                        row("c", gain(std::exp(-0.05)), gain(std::exp(-0.05))), row("d", {}, {})};
   ablation.total = gain(std::exp(0.31));
   attribute(ablation);
@@ -41,7 +42,7 @@ TEST_CASE("shares multiply to the total, and are Shapley values where switches i
   CHECK_FALSE(ablation.switches[3].share.has_value());
   CHECK(ablation.residue == Approx(1));
 
-  ablation.total = gain(std::exp(0.40));   // a rest that no pair explains
+  ablation.total = gain(std::exp(0.40));  // a rest that no pair explains
   attribute(ablation);
   double product = 1;
   for (const auto& entry : ablation.switches) product *= entry.share.value_or(1);
@@ -59,7 +60,9 @@ TEST_CASE("leaving out is the gain turned round") {
 
 TEST_CASE("sets of switches become recipes; one that contradicts itself is not possible") {
   const TemporaryFolder folder;
-  write_file(folder / "recipe.yaml", "model: {name: mlp}\ndata: {num_workers: 2, pin_memory: true, non_blocking: true, size: 64}\noptimizations: {amp: true, fused_optimizer: true}\n");
+  write_file(folder / "recipe.yaml",
+             "model: {name: mlp}\ndata: {num_workers: 2, pin_memory: true, non_blocking: true, size: "
+             "64}\noptimizations: {amp: true, fused_optimizer: true}\n");
   AblationRequest request;
   request.sources.files.push_back(folder / "recipe.yaml");
   const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
@@ -72,7 +75,7 @@ TEST_CASE("sets of switches become recipes; one that contradicts itself is not p
   CHECK_FALSE(bench.recipe({"amp"}).optimizations.fused_optimizer);
   CHECK(bench.possible(all));
   CHECK(bench.possible({"pin_memory", "non_blocking"}));
-  CHECK_FALSE(bench.possible({"non_blocking"}));   // needs pin_memory
+  CHECK_FALSE(bench.possible({"non_blocking"}));  // needs pin_memory
 }
 
 TEST_CASE("every form of the report has every switch, and what failed has its reason") {
@@ -86,7 +89,8 @@ TEST_CASE("every form of the report has every switch, and what failed has its re
   ablation.total = gain(1.45);
   ablation.ceilings = {{Ceiling::data, gain(1.07)}};
   attribute(ablation);
-  for (const std::string& text : {ablation_text(ablation, false), ablation_markdown(ablation), ablation_csv(ablation), to_json(ablation).dump()})
+  for (const std::string& text :
+       {ablation_text(ablation, false), ablation_markdown(ablation), ablation_csv(ablation), to_json(ablation).dump()})
     for (const char* name : {"amp", "batch_size", "tf32"}) CHECK(text.find(name) != std::string::npos);
   const std::string text = ablation_text(ablation, false);
   CHECK(text.find("out of memory") != std::string::npos);

@@ -67,8 +67,10 @@ TEST_CASE("without the cost of data the first step's batches come again") {
 TEST_CASE("without the cost of the optimizer the weights stay") {
   const TemporaryFolder folder;
   Plan plan = endless();
-  plan.optimizer.wrap("ceiling", "", [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  plan.optimizer.wrap("ceiling", "",
+                      [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
   LocalArm arm(plan, folder / "a");
   arm.turn(3);
-  for (const auto& [name, update] : load_tensors(update_file(folder / "a"))) CHECK(update.abs().max().item<float>() == 0);
+  for (const auto& [name, update] : load_tensors(update_file(folder / "a")))
+    CHECK(update.abs().max().item<float>() == 0);
 }

@@ -14,20 +14,29 @@ namespace {
 const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
 
 /// B takes `ratio` times less time for a sample than A.
-Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, double noise = 0.01, double drift = 0, Clock::time_point until = kNever) {
+Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, double noise = 0.01, double drift = 0,
+                   Clock::time_point until = kNever) {
   const auto machine = std::make_shared<SimulatedMachine>(seed, noise);
   machine->drift = drift;
   options.seed = seed;
   options.turn_s = 1e-9;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), options);
-  return compare(make_baseline(a, {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1 / ratio), options), options, until, {});
+  return compare(make_baseline(a, {}, options, kNever, {}),
+                 warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1 / ratio), options), options, until, {});
 }
 
 }  // namespace
 
 TEST_CASE("a block compares throughput whatever its order") {
   Block block;
-  for (size_t i = 0; i < 4; ++i) block.turns[i] = Turn{.steps = 1, .samples = 10, .seconds = i == 0 || i == 3 ? 2.0 : 1.0, .step_ms = {}, .losses = {}, .sm_clock_mhz = {}, .throttle = {}};
+  for (size_t i = 0; i < 4; ++i)
+    block.turns[i] = Turn{.steps = 1,
+                          .samples = 10,
+                          .seconds = i == 0 || i == 3 ? 2.0 : 1.0,
+                          .step_ms = {},
+                          .losses = {},
+                          .sm_clock_mhz = {},
+                          .throttle = {}};
   block.order = Order::abba;
   CHECK(block.log_ratio() == Approx(std::log(2.0)));
   block.order = Order::baab;
@@ -39,7 +48,8 @@ TEST_CASE("a block compares throughput whatever its order") {
 }
 
 TEST_CASE("a faster arm pays, a slower one costs, an equal one has no effect, and the interval holds the truth") {
-  for (const auto& [ratio, verdict] : {std::pair(1.05, Verdict::pays), {0.95, Verdict::costs}, {1.0, Verdict::no_effect}}) {
+  for (const auto& [ratio, verdict] :
+       {std::pair(1.05, Verdict::pays), {0.95, Verdict::costs}, {1.0, Verdict::no_effect}}) {
     int held = 0;
     for (uint64_t seed = 0; seed < 40; ++seed) {
       const Comparison c = contest(seed, ratio);
@@ -63,10 +73,12 @@ TEST_CASE("arms with other batches take turns over the same samples") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   CompareOptions options;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
-  const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
+  const Comparison c =
+      compare(make_baseline(a, {}, options, kNever, {}),
+              warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
   for (const Block& block : c.blocks) {
     CHECK(block.samples(true) == block.samples(false));
-    for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);   // a quarter of a second by the warm-up's clock
+    for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);  // a quarter of a second by the warm-up's clock
   }
   CHECK(c.ratio == Approx(1.5).epsilon(0.01));
 }
@@ -75,17 +87,23 @@ TEST_CASE("B is brought to the batch that A has reached, so that blocks are over
   const auto machine = std::make_shared<SimulatedMachine>(1);
   CompareOptions options;
   options.repeats = 8;
-  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 96), options), b = warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
-  a.arm->turn(17);   // as the noise phase does
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 96), options),
+             b = warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
+  a.arm->turn(17);  // as the noise phase does
   compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
   CHECK(b.arm->steps_taken() == 3 * a.arm->steps_taken());
 }
 
 TEST_CASE("a switch that did nothing in one arm alone is shown") {
   Comparison c = contest(1, 1.0);
-  c.a.facts.receipts["amp"] = {{"requested", "true"}, {"observed", "all in bfloat16"}, {"effective", true}, {"reason", ""}};
-  c.b.facts.receipts["amp"] = {{"requested", "true"}, {"observed", "all in float32"}, {"effective", false}, {"reason", "nothing ran in bfloat16"}};
-  CHECK(comparison_text(c, false).find("amp: A all in bfloat16; B NO EFFECT: nothing ran in bfloat16") != std::string::npos);
+  c.a.facts.receipts["amp"] = {
+      {"requested", "true"}, {"observed", "all in bfloat16"}, {"effective", true}, {"reason", ""}};
+  c.b.facts.receipts["amp"] = {{"requested", "true"},
+                               {"observed", "all in float32"},
+                               {"effective", false},
+                               {"reason", "nothing ran in bfloat16"}};
+  CHECK(comparison_text(c, false).find("amp: A all in bfloat16; B NO EFFECT: nothing ran in bfloat16") !=
+        std::string::npos);
   c.b.facts.receipts = c.a.facts.receipts;
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
@@ -98,7 +116,8 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
 
   CompareOptions options;
   options.repeats = 21;
-  const Comparison repeated = contest(1, 1.2, options, 0.01, 0, Clock::now());   // whatever the time, and although it is clear sooner
+  const Comparison repeated =
+      contest(1, 1.2, options, 0.01, 0, Clock::now());  // whatever the time, and although it is clear sooner
   CHECK(repeated.ended == "repeats");
   CHECK(repeated.blocks.size() == 21);
   CHECK(repeated.verdict == Verdict::pays);
@@ -108,7 +127,9 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
   Observer observer;
   observer.stop = &stop;
-  CHECK(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {}, kNever, observer).ended == "stopped");
+  CHECK(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {},
+                kNever, observer)
+            .ended == "stopped");
 }
 
 TEST_CASE("a clock held down and a noise too large for the question are said") {
@@ -117,7 +138,8 @@ TEST_CASE("a clock held down and a noise too large for the question are said") {
   throttled->throttle = 4;
   CompareOptions options;
   options.repeats = 8;
-  const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
+  const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, kNever, {}),
+                               warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
   CHECK(all.find("held down") != std::string::npos);
   CHECK(all.find("takes about") != std::string::npos);
@@ -139,7 +161,8 @@ TEST_CASE("a result reads back and is judged again; one that was changed is refu
   CHECK(again.ratio == c.ratio);
   CHECK(again.interval == c.interval);
   CHECK(comparison_text(again, false) == comparison_text(c, false));
-  for (const char* key : {"verdict", "ratio", "interval", "blocks", "numerics", "level", "min_effect", "paired"}) CHECK(json.contains(key));
+  for (const char* key : {"verdict", "ratio", "interval", "blocks", "numerics", "level", "min_effect", "paired"})
+    CHECK(json.contains(key));
 
   Json better = json;
   better["ratio"] = 1.5;

@@ -17,7 +17,12 @@ void write_run(const std::filesystem::path& folder, double step_ms, uint64_t see
   std::mt19937_64 random(seed);
   std::string lines;
   for (int step = 1; step <= 200; ++step)
-    lines += Json{{"step", step}, {"samples", 32 * step}, {"loss", 2.0}, {"step_ms", step <= 10 ? 1000 : step_ms * (1 + 0.02 * std::normal_distribution<double>()(random))}}.dump() + "\n";
+    lines += Json{{"step", step},
+                  {"samples", 32 * step},
+                  {"loss", 2.0},
+                  {"step_ms", step <= 10 ? 1000 : step_ms * (1 + 0.02 * std::normal_distribution<double>()(random))}}
+                 .dump() +
+             "\n";
   write_file(folder / "metrics.jsonl", lines);
 }
 
@@ -32,8 +37,10 @@ TEST_CASE("finished runs are judged without their warm-up, and said not to be pa
   CHECK(faster.verdict == Verdict::pays);
   CHECK(faster.ratio == Approx(1.25).epsilon(0.01));
   CHECK(faster.interval->contains(1.25));
-  CHECK(compare_runs(read_finished_run(folder / "b"), read_finished_run(folder / "a"), 0.95, 0.01).verdict == Verdict::costs);
-  CHECK(compare_runs(read_finished_run(folder / "a"), read_finished_run(folder / "c"), 0.95, 0.02).verdict == Verdict::no_effect);
+  CHECK(compare_runs(read_finished_run(folder / "b"), read_finished_run(folder / "a"), 0.95, 0.01).verdict ==
+        Verdict::costs);
+  CHECK(compare_runs(read_finished_run(folder / "a"), read_finished_run(folder / "c"), 0.95, 0.02).verdict ==
+        Verdict::no_effect);
   CHECK(to_json(faster).at("paired") == false);
   CHECK(runs_text(faster).find("not paired") != std::string::npos);
 }

@@ -33,7 +33,9 @@ Numerics against(const Plan& b) {
   const TemporaryFolder folder;
   Plan other_batches = job();
   other_batches.data.options.seed += 1;
-  const auto first_turn = [&](const Plan& plan, const char* name) { return LocalArm(plan, folder / name).turn(kSteps); };
+  const auto first_turn = [&](const Plan& plan, const char* name) {
+    return LocalArm(plan, folder / name).turn(kSteps);
+  };
   const Turn of_a = first_turn(job(), "a"), of_b = first_turn(b, "b"), of_twin = first_turn(other_batches, "twin");
   return compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"});
 }
@@ -76,7 +78,8 @@ TEST_CASE("bfloat16 agrees and is not the same") {
   CHECK(numerics.loss.value < numerics.loss.tolerance);
 }
 
-TEST_CASE("gradients summed over micro-batches instead of averaged are caught, also under an optimizer that hides them") {
+TEST_CASE(
+    "gradients summed over micro-batches instead of averaged are caught, also under an optimizer that hides them") {
   for (const bool adam : {false, true}) {
     Plan right = job(), wrong = job();
     if (adam) {
@@ -91,11 +94,14 @@ TEST_CASE("gradients summed over micro-batches instead of averaged are caught, a
       right = with_adam(right);
       wrong = with_adam(wrong);
     }
-    wrong.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) { return std::make_unique<SumOfMeans>(std::move(inner), 4); });
+    wrong.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
+      return std::make_unique<SumOfMeans>(std::move(inner), 4);
+    });
     const TemporaryFolder folder;
     Plan twin = right;
     twin.data.options.seed += 1;
-    const Turn of_a = LocalArm(right, folder / "a").turn(kSteps), of_b = LocalArm(wrong, folder / "b").turn(kSteps), of_twin = LocalArm(twin, folder / "twin").turn(kSteps);
+    const Turn of_a = LocalArm(right, folder / "a").turn(kSteps), of_b = LocalArm(wrong, folder / "b").turn(kSteps),
+               of_twin = LocalArm(twin, folder / "twin").turn(kSteps);
     const Numerics numerics = compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"});
     CHECK_FALSE(numerics.agree());
     CHECK(numerics.gradient_norm_ratio == Approx(4).epsilon(0.01));
@@ -108,16 +114,21 @@ TEST_CASE("an overflow in the first step is no disagreement, an arm that changes
   const TemporaryFolder folder;
   Plan overflowing = job(), still = job(), twin = job();
   twin.data.options.seed += 1;
-  overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) { return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL); });
-  still.optimizer.wrap("ceiling", "", [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
+    return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL);
+  });
+  still.optimizer.wrap("ceiling", "",
+                       [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
   const Turn of_a = LocalArm(job(), folder / "a").turn(1), of_twin = LocalArm(twin, folder / "twin").turn(1);
-  const Turn of_still = LocalArm(still, folder / "still").turn(1), of_overflow = LocalArm(overflowing, folder / "overflow").turn(1);
+  const Turn of_still = LocalArm(still, folder / "still").turn(1),
+             of_overflow = LocalArm(overflowing, folder / "overflow").turn(1);
   const FirstSteps a{of_a, folder / "a"}, reseeded{of_twin, folder / "twin"};
-  for (const auto& numerics : {compare_numbers(a, {of_overflow, folder / "overflow"}, reseeded), compare_numbers({of_overflow, folder / "overflow"}, a, reseeded)})
+  for (const auto& numerics : {compare_numbers(a, {of_overflow, folder / "overflow"}, reseeded),
+                               compare_numbers({of_overflow, folder / "overflow"}, a, reseeded)})
     CHECK(numerics.not_comparable.find("overflowed") != std::string::npos);
   const Numerics nothing = compare_numbers(a, {of_still, folder / "still"}, reseeded);
   CHECK_FALSE(nothing.agree());
-  CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));   // it reads back
+  CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));  // it reads back
 }
 
 TEST_CASE("other models are not compared") {
@@ -133,7 +144,9 @@ TEST_CASE("a switch that was made ineffective has a receipt that says so") {
   Plan plan = job();
   const Outcome outcome = amp::apply(plan, {});
   plan.switches.push_back({"amp", "true", outcome});
-  plan.precision.wrap("sabotage", "", [](const BuildContext&, std::unique_ptr<Precision>) { return std::make_unique<FullPrecision>(); });
+  plan.precision.wrap("sabotage", "", [](const BuildContext&, std::unique_ptr<Precision>) {
+    return std::make_unique<FullPrecision>();
+  });
   LocalArm arm(plan, folder / "a");
   arm.turn(3);
   const Json receipt = arm.facts().receipts.at("amp");

@@ -22,10 +22,12 @@ struct SimulatedMachine {
 
 class ScriptedArm : public Arm {
  public:
-  ScriptedArm(std::shared_ptr<SimulatedMachine> machine, double step_s, int64_t step_samples = 32) : machine_(std::move(machine)), step_s_(step_s), step_samples_(step_samples) {}
+  ScriptedArm(std::shared_ptr<SimulatedMachine> machine, double step_s, int64_t step_samples = 32)
+      : machine_(std::move(machine)), step_s_(step_s), step_samples_(step_samples) {}
 
   Turn turn(int64_t steps) override {
-    if (fails_after && ++turns > *fails_after) throw UserError("out of memory; lower data.batch_size", ExitCode::memory);
+    if (fails_after && ++turns > *fails_after)
+      throw UserError("out of memory; lower data.batch_size", ExitCode::memory);
     Turn turn;
     turn.steps = steps;
     turn.samples = steps * step_samples_;

@@ -4,23 +4,26 @@ using namespace trainopt;
 using namespace trainopt::config_test;
 
 TEST_CASE("C8: several errors of several sources are reported at once, in order") {
-  const auto lines = errors_of({"seed: x\ndata:\n  batch_size: 0\n  shufle: true\n", "train: {epochs: 1.5}\n"}, {"optimizer.lr=fast", "nme=x"});
-  CHECK(lines == std::vector<std::string>{
-                     "r.yaml:1:7: seed: must be a whole number: x",
-                     "r.yaml:3:15: data.batch_size: must be between 1 and 16777216: 0",
-                     "r.yaml:4:3: data.shufle: unknown key (did you mean 'shuffle'?)",
-                     "r2.yaml:1:17: train.epochs: must be a whole number, written in digits only: 1.5",
-                     "command line 'nme=x': nme: unknown key (did you mean 'name'?)",
-                     "command line 'optimizer.lr=fast': optimizer.lr: must be a number: fast"});
+  const auto lines = errors_of({"seed: x\ndata:\n  batch_size: 0\n  shufle: true\n", "train: {epochs: 1.5}\n"},
+                               {"optimizer.lr=fast", "nme=x"});
+  CHECK(lines ==
+        std::vector<std::string>{"r.yaml:1:7: seed: must be a whole number: x",
+                                 "r.yaml:3:15: data.batch_size: must be between 1 and 16777216: 0",
+                                 "r.yaml:4:3: data.shufle: unknown key (did you mean 'shuffle'?)",
+                                 "r2.yaml:1:17: train.epochs: must be a whole number, written in digits only: 1.5",
+                                 "command line 'nme=x': nme: unknown key (did you mean 'name'?)",
+                                 "command line 'optimizer.lr=fast': optimizer.lr: must be a number: fast"});
   CHECK(errors_of({"seed: [\n", "seed: x\n"}).size() == 2);
 }
 
 TEST_CASE("C10: an error of an override names the override") {
-  CHECK(error_of("{}\n", {"data.batch_size=0"}) == "command line 'data.batch_size=0': data.batch_size: must be between 1 and 16777216: 0");
+  CHECK(error_of("{}\n", {"data.batch_size=0"}) ==
+        "command line 'data.batch_size=0': data.batch_size: must be between 1 and 16777216: 0");
   CHECK(error_of("{}\n", {"--data.batchsize=8"}) ==
         "command line '--data.batchsize=8': data.batchsize: unknown key (did you mean 'batch_size'?)");
   CHECK(error_of("{}\n", {"data.batch_size"}) == "command line 'data.batch_size': an override is written key=value");
-  CHECK(error_of("{}\n", {"seed="}) == "command line 'seed=': no value; 'seed=null' restores the default, 'seed=\"\"' is an empty text");
+  CHECK(error_of("{}\n", {"seed="}) ==
+        "command line 'seed=': no value; 'seed=null' restores the default, 'seed=\"\"' is an empty text");
   CHECK(error_of("{}\n", {"data..size=1"}) == "command line 'data..size=1': a part of the key is empty");
   CHECK(error_of("{}\n", {"=1"}) == "command line '=1': a part of the key is empty");
   CHECK(error_of("{}\n", {"seed={a"}) == "command line 'seed={a': not valid YAML: end of map flow not found");
@@ -47,10 +50,9 @@ TEST_CASE("C7, C12: validation across fields adds its problems to the others, wh
   } catch (const RecipeErrors& errors) {
     const std::string path = file.path().string();
     CHECK(errors.code() == ExitCode::recipe);
-    CHECK(std::string(errors.what()) ==
-          path + ":2:15: data.pin_memory: must be true or false (write true): yes\n" + path +
-              ":3:17: data.non_blocking: needs data.pin_memory\n" + path + ":4:12: scheduler.total_steps: cosine needs it\n" +
-              "seed: nobody set it");
+    CHECK(std::string(errors.what()) == path + ":2:15: data.pin_memory: must be true or false (write true): yes\n" +
+                                            path + ":3:17: data.non_blocking: needs data.pin_memory\n" + path +
+                                            ":4:12: scheduler.total_steps: cosine needs it\n" + "seed: nobody set it");
   }
 }
 
@@ -70,7 +72,8 @@ everything:
   widths: []
   words: [a, "b c", 3]
   modes: [true, auto]
-)").everything;
+)")
+                           .everything;
   CHECK(e.flag);
   CHECK(e.count == 42);
   CHECK(e.share == 0.5);
@@ -99,7 +102,8 @@ TEST_CASE("origins say where each key was set") {
 TEST_CASE("options of another variant in the same file are errors") {
   CHECK(error_of("optimizer: {name: adamw, nesterov: true}\n") ==
         "r.yaml:1:26: optimizer.nesterov: an option of sgd, but optimizer.name is adamw");
-  CHECK(error_of("optimizer: {betas: [0.9, 0.99]}\n") == "r.yaml:1:13: optimizer.betas: an option of adam and adamw, but optimizer.name is sgd");
+  CHECK(error_of("optimizer: {betas: [0.9, 0.99]}\n") ==
+        "r.yaml:1:13: optimizer.betas: an option of adam and adamw, but optimizer.name is sgd");
   CHECK(error_of("optimizer: {name: adamm, betas: [0.9, 0.99]}\n") ==
         "r.yaml:1:19: optimizer.name: must be one of sgd, adam, adamw: adamm (did you mean 'adam'?)");
   CHECK(error_of("optimizer: {name: adamw, fancy: 1}\n") == "r.yaml:1:26: optimizer.fancy: unknown key");

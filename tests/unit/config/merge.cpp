@@ -17,7 +17,8 @@ TEST_CASE("maps merge deeply; lists and scalars replace; the command line comes 
 
 TEST_CASE("the later of two overrides wins, and a value may be a map") {
   CHECK(load_text("{}\n", {"seed=1", "seed=2"}).seed == 2);
-  const Recipe recipe = load_text("{}\n", {"optimizations.amp={dtype: float16}", "optimizations.amp.init_scale=4", "data={size: 5}"});
+  const Recipe recipe =
+      load_text("{}\n", {"optimizations.amp={dtype: float16}", "optimizations.amp.init_scale=4", "data={size: 5}"});
   CHECK(recipe.optimizations.amp.on);
   CHECK(recipe.optimizations.amp.options.dtype == "float16");
   CHECK(recipe.optimizations.amp.options.init_scale == 4);
@@ -25,8 +26,9 @@ TEST_CASE("the later of two overrides wins, and a value may be a map") {
 }
 
 TEST_CASE("null restores the default") {
-  const auto loaded = load_texts({"seed: 5\ndata: {size: 7, num_workers: 2}\ntrain: {epochs: 3}\noptimizer: {name: adam, lr: 1}\n"},
-                                 {"seed=null", "data=null", "train.epochs=~", "optimizer=null"});
+  const auto loaded =
+      load_texts({"seed: 5\ndata: {size: 7, num_workers: 2}\ntrain: {epochs: 3}\noptimizer: {name: adam, lr: 1}\n"},
+                 {"seed=null", "data=null", "train.epochs=~", "optimizer=null"});
   CHECK(loaded.config.seed == 0);
   CHECK(loaded.config.data.size == 10000);
   CHECK(loaded.config.data.num_workers == 0);
@@ -53,7 +55,8 @@ TEST_CASE("a boolean replaces a map of options, and a map replaces a boolean") {
 TEST_CASE("an alias is its key: both in one source are an error, over sources the later wins") {
   CHECK(error_of("data:\n  num_workers: 1\n  workers: 2\n") ==
         "r.yaml:3:3: data.num_workers: given twice: 'num_workers' (r.yaml:2:3) and 'workers' are the same option");
-  CHECK_THAT(error_of("data: {workers: 1, dataloader_num_workers: 2}\n"), ContainsSubstring("'workers' (r.yaml:1:8) and 'dataloader_num_workers'"));
+  CHECK_THAT(error_of("data: {workers: 1, dataloader_num_workers: 2}\n"),
+             ContainsSubstring("'workers' (r.yaml:1:8) and 'dataloader_num_workers'"));
   CHECK_THAT(error_of("{}\n", {"data.workers=1", "data.num_workers=2"}), ContainsSubstring("are the same option"));
   CHECK(load_text("data: {workers: 1}\n", {"data.num_workers=2"}).data.num_workers == 2);
   CHECK(load_text("data: {num_workers: 1}\n", {"data.workers=2"}).data.num_workers == 2);
@@ -62,7 +65,8 @@ TEST_CASE("an alias is its key: both in one source are an error, over sources th
 }
 
 TEST_CASE("a changed variant name drops the earlier sources' options of that variant and says so") {
-  const auto loaded = load_texts({"optimizer: {lr: 0.5, momentum: 0.8}\n"}, {"optimizer.lr=0.25", "optimizer.name=adamw"});
+  const auto loaded =
+      load_texts({"optimizer: {lr: 0.5, momentum: 0.8}\n"}, {"optimizer.lr=0.25", "optimizer.name=adamw"});
   REQUIRE(std::holds_alternative<AdamWConfig>(loaded.config.optimizer));
   CHECK(std::get<AdamWConfig>(loaded.config.optimizer).lr == 0.25);
   REQUIRE(loaded.notes.size() == 1);

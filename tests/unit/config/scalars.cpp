@@ -10,7 +10,8 @@ TEST_CASE("C5: whole numbers are decimal digits and nothing else") {
   CHECK(parse_integer("0") == 0);
   CHECK(parse_integer("+12") == 12);
   CHECK(parse_integer("-9223372036854775808") == std::numeric_limits<int64_t>::min());
-  for (const char* bad : {"", "-", "010", "-01", "0x10", "0o7", "1e3", "1.0", "1_000", " 1", "1 ", "--1", "+-1", "9223372036854775808", "true", "１"})
+  for (const char* bad : {"", "-", "010", "-01", "0x10", "0o7", "1e3", "1.0", "1_000", " 1", "1 ", "--1", "+-1",
+                          "9223372036854775808", "true", "１"})
     CHECK_FALSE(parse_integer(bad).has_value());
 }
 
@@ -21,7 +22,8 @@ TEST_CASE("C5: numbers are finite decimals") {
   CHECK(parse_number("-0.5E+2") == -50.0);
   CHECK(parse_number("+7") == 7.0);
   CHECK(parse_number("0.0") == 0.0);
-  for (const char* bad : {"", ".", "-", ".nan", ".inf", "-.inf", "nan", "inf", "1e999", "010", "00.5", "0x1p3", "1e", "1,5", "1_0", "1f", "+-1"})
+  for (const char* bad : {"", ".", "-", ".nan", ".inf", "-.inf", "nan", "inf", "1e999", "010", "00.5", "0x1p3", "1e",
+                          "1,5", "1_0", "1f", "+-1"})
     CHECK_FALSE(parse_number(bad).has_value());
 }
 
@@ -38,7 +40,8 @@ TEST_CASE("C5: booleans are true and false; other words say which to write") {
 TEST_CASE("C5: the message has the key, what is expected and what was found") {
   const auto everything = [](const std::string& option) { return error_of("everything: {" + option + "}\n"); };
   CHECK(everything("count: 010") == "r.yaml:1:21: everything.count: must be a whole number without leading zeros: 010");
-  CHECK(everything("count: 1e3") == "r.yaml:1:21: everything.count: must be a whole number, written in digits only: 1e3");
+  CHECK(everything("count: 1e3") ==
+        "r.yaml:1:21: everything.count: must be a whole number, written in digits only: 1e3");
   CHECK(everything("count: 0x10") == "r.yaml:1:21: everything.count: must be a whole number: 0x10");
   CHECK(everything("count: 99999999999999999999") ==
         "r.yaml:1:21: everything.count: must be a whole number of at most 63 bits: 99999999999999999999");
@@ -47,7 +50,8 @@ TEST_CASE("C5: the message has the key, what is expected and what was found") {
   CHECK(everything("share: .nan") == "r.yaml:1:21: everything.share: must be a finite number: .nan");
   CHECK(everything("share: 1e999") == "r.yaml:1:21: everything.share: must be a number that a double can hold: 1e999");
   CHECK(everything("flag: yes") == "r.yaml:1:20: everything.flag: must be true or false (write true): yes");
-  CHECK(everything("flag: \"true\"") == "r.yaml:1:20: everything.flag: must be true or false, without quotes: \"true\"");
+  CHECK(everything("flag: \"true\"") ==
+        "r.yaml:1:20: everything.flag: must be true or false, without quotes: \"true\"");
   CHECK(everything("size: 4 GBit") == "r.yaml:1:20: everything.size: must be a size such as 512MiB or 4GiB: 4 GBit");
   CHECK(everything("time: soon") == "r.yaml:1:20: everything.time: must be a time such as 90s, 15m or 2h: soon");
   CHECK(everything("mode: neverr") ==
@@ -57,14 +61,16 @@ TEST_CASE("C5: the message has the key, what is expected and what was found") {
   CHECK(everything("widths: [1, x]") == "r.yaml:1:26: everything.widths[1]: must be a whole number: x");
   CHECK(everything("text: {a: b}") == "r.yaml:1:20: everything.text: must be a text: a map");
   CHECK(error_of("data: 5\n") == "r.yaml:1:7: data: must be a map of options: 5");
-  CHECK(error_of("optimizations: {amp: [1]}\n") == "r.yaml:1:22: optimizations.amp: must be true, false or a map of options: a list");
+  CHECK(error_of("optimizations: {amp: [1]}\n") ==
+        "r.yaml:1:22: optimizations.amp: must be true, false or a map of options: a list");
 }
 
 TEST_CASE("C6: the bounds are shown") {
   CHECK(error_of("data: {batch_size: 0}\n") == "r.yaml:1:20: data.batch_size: must be between 1 and 16777216: 0");
   CHECK(error_of("data: {num_workers: 1025}\n") == "r.yaml:1:21: data.num_workers: must be between 0 and 1024: 1025");
   CHECK(error_of("optimizer: {lr: -0.1}\n") == "r.yaml:1:17: optimizer.lr: must be at least 0: -0.1");
-  CHECK(error_of("optimizer: {name: adam, betas: [0.9, 1.0]}\n") == "r.yaml:1:38: optimizer.betas[1]: must be at least 0 and below 1: 1.0");
+  CHECK(error_of("optimizer: {name: adam, betas: [0.9, 1.0]}\n") ==
+        "r.yaml:1:38: optimizer.betas[1]: must be at least 0 and below 1: 1.0");
   CHECK(error_of("everything: {time: 0s}\n") == "r.yaml:1:20: everything.time: must be above 0 s: 0s");
   CHECK(error_of("everything: {size: 0}\n") == "r.yaml:1:20: everything.size: must be at least 1 B: 0");
   CHECK(error_of("everything: {widths: [0]}\n") == "r.yaml:1:23: everything.widths[0]: must be at least 1: 0");

@@ -16,16 +16,19 @@ TEST_CASE("edit distance") {
 }
 
 TEST_CASE("C3: an unknown key is answered with a near one at its level") {
-  CHECK(error_of("optimizer:\n  lerning_rate: 1\n") == "r.yaml:2:3: optimizer.lerning_rate: unknown key (did you mean 'learning_rate'?)");
+  CHECK(error_of("optimizer:\n  lerning_rate: 1\n") ==
+        "r.yaml:2:3: optimizer.lerning_rate: unknown key (did you mean 'learning_rate'?)");
   CHECK(error_of("dta: {}\n") == "r.yaml:1:1: dta: unknown key (did you mean 'data'?)");
   CHECK(error_of("data: {batch-size: 1}\n") == "r.yaml:1:8: data.batch-size: unknown key (did you mean 'batch_size'?)");
-  CHECK(error_of("optimizations: {amp: {dtyp: x}}\n") == "r.yaml:1:23: optimizations.amp.dtyp: unknown key (did you mean 'dtype'?)");
+  CHECK(error_of("optimizations: {amp: {dtyp: x}}\n") ==
+        "r.yaml:1:23: optimizations.amp.dtyp: unknown key (did you mean 'dtype'?)");
   CHECK(error_of("qqqqqq: 1\n") == "r.yaml:1:1: qqqqqq: unknown key");
   CHECK_THAT(error_of("data: {size:5}\n"), ContainsSubstring("a space must follow the colon"));
 }
 
 TEST_CASE("half a name is completed, a slip of one letter is not") {
-  const std::vector<std::string_view> keys{"data.path", "data.cache", "data.batch_size", "data.batch_size_of_all", "data.bitch"};
+  const std::vector<std::string_view> keys{"data.path", "data.cache", "data.batch_size", "data.batch_size_of_all",
+                                           "data.bitch"};
   CHECK(nearest_of("data.batch_", keys) == "data.batch_size");
   CHECK(nearest_of("data.Batch-s", keys) == "data.batch_size");
   CHECK(nearest_of("data.batch", keys) == "data.bitch");
@@ -48,7 +51,8 @@ TEST_CASE("C3: a key of another section, or another tool's word, is answered wit
   hint("compile: true\n", "'optimizations.fused_kernels'");
   hint("optimizer: {adam_beta1: 0.9}\n", "'optimizer.betas: [0.9, 0.999]'");
   hint("max_stps: 3\n", "'train.max_steps'");
-  CHECK_THAT(error_of("gradient_checkpointing: true\n"), ContainsSubstring("unknown key (activations are not recomputed"));
+  CHECK_THAT(error_of("gradient_checkpointing: true\n"),
+             ContainsSubstring("unknown key (activations are not recomputed"));
 }
 
 TEST_CASE("each spelling is in the table once") {

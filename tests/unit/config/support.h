@@ -116,16 +116,20 @@ using Overrides = std::vector<std::string>;
 inline Loaded<Recipe> load_texts(const std::vector<std::string>& texts, const Overrides& overrides = {}) {
   std::vector<std::unique_ptr<TemporaryFile>> files;
   Sources sources{{}, overrides};
-  for (const auto& text : texts) sources.files.push_back(files.emplace_back(std::make_unique<TemporaryFile>(text))->path());
+  for (const auto& text : texts)
+    sources.files.push_back(files.emplace_back(std::make_unique<TemporaryFile>(text))->path());
   return load<Recipe>(sources);
 }
-inline Recipe load_text(const std::string& text, const Overrides& overrides = {}) { return load_texts({text}, overrides).config; }
+inline Recipe load_text(const std::string& text, const Overrides& overrides = {}) {
+  return load_texts({text}, overrides).config;
+}
 
 /// The lines of the error, the temporary file's name replaced by "r.yaml" ("r2.yaml", …); empty if loading works.
 inline std::vector<std::string> errors_of(const std::vector<std::string>& texts, const Overrides& overrides = {}) {
   std::vector<std::unique_ptr<TemporaryFile>> files;
   Sources sources{{}, overrides};
-  for (const auto& text : texts) sources.files.push_back(files.emplace_back(std::make_unique<TemporaryFile>(text))->path());
+  for (const auto& text : texts)
+    sources.files.push_back(files.emplace_back(std::make_unique<TemporaryFile>(text))->path());
   try {
     load<Recipe>(sources);
   } catch (const RecipeErrors& errors) {
@@ -154,6 +158,6 @@ inline std::string error_of(const std::string& text, const Overrides& overrides 
 template <>
 struct trainopt::Choices<trainopt::config_test::Mode> {
   using Mode = trainopt::config_test::Mode;
-  static constexpr std::array all = {Choice<Mode>{"auto", Mode::automatic}, Choice<Mode>{"true", Mode::on}, Choice<Mode>{"off", Mode::off},
-                                     Choice<Mode>{"never", Mode::off}};
+  static constexpr std::array all = {Choice<Mode>{"auto", Mode::automatic}, Choice<Mode>{"true", Mode::on},
+                                     Choice<Mode>{"off", Mode::off}, Choice<Mode>{"never", Mode::off}};
 };

@@ -59,7 +59,7 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
   check_rejected("a: &a " + std::string(900'000, 'x') + "\nb: [*a, *a, *a, *a, *a, *a]\n", "bytes of text");
   check_rejected(std::string(1 << 20, '['), "brackets, commas and colons");
   check_rejected("{" + std::string(190'000, ','), "r.yaml:");
-  std::string shells;   // each anchor holds all that is inside it
+  std::string shells;  // each anchor holds all that is inside it
   for (int i = 0; i < 60; ++i) shells += fmt::format("&a{} [", i);
   for (int i = 0; i < 50'000; ++i) shells += "1,";
   check_rejected("a: " + shells + std::string(60, ']'), "aliases counted in full");
@@ -76,7 +76,10 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
   check_rejected("\"a\\_\": 1\n", "an escape gives a byte that is not UTF-8: 0xA0");
   check_rejected("seed: 1\nname: \xC3(\n", "r.yaml:2:7: is not UTF-8: byte 0xC3");
   check_rejected("name: \xED\xA0\x80\n", "is not UTF-8");
-  check_rejected(std::string("\xFF\xFE" "a\0:\0", 6), "is UTF-16");
+  check_rejected(std::string("\xFF\xFE"
+                             "a\0:\0",
+                             6),
+                 "is UTF-16");
   check_rejected("seed: 1\n---\nseed: 2\n", "r.yaml:2:1: a second document starts here");
   check_rejected("", "r.yaml: is empty");
   check_rejected("# only a comment\n", "is empty");
@@ -101,7 +104,7 @@ TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
   CHECK(std::clock() - start < CLOCKS_PER_SEC);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
-  CHECK(usage.ru_maxrss < 100 * 1024);   // KiB; the peak of all tests so far
+  CHECK(usage.ru_maxrss < 100 * 1024);  // KiB; the peak of all tests so far
 }
 
 TEST_CASE("merge keys, tags and keys that are not words are rejected") {

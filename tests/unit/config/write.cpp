@@ -21,7 +21,8 @@ TEST_CASE("a written recipe reads back to an equal one, whatever the values") {
   e.maybe = 0;
   e.maybe_text = "";
   e.widths = {};
-  e.words = {"", "null", "12", "yes", "plain", "/a/b.c", "a, b", "~", "-", "0x10", "cuda:0", " space ", "[x]", "{", "*", "&a", "!t", "%", "@", "`", "'", "\\n"};
+  e.words = {"",        "null", "12", "yes", "plain", "/a/b.c", "a, b", "~", "-", "0x10", "cuda:0",
+             " space ", "[x]",  "{",  "*",   "&a",    "!t",     "%",    "@", "`", "'",    "\\n"};
   e.modes = {Mode::off, Mode::on, Mode::automatic};
   recipe.optimizer = AdamWConfig{{.lr = 3e-4, .weight_decay = 0.05, .eps = 1e-10, .betas = {0.8, 0.95}}};
   recipe.optimizations.amp = {true, {"float16", 0.1}};
@@ -35,10 +36,13 @@ TEST_CASE("a written recipe reads back to an equal one, whatever the values") {
   CHECK(back.name == recipe.name);
   CHECK(back.seed == recipe.seed);
   const Everything& b = back.everything;
-  CHECK(std::tuple(b.flag, b.count, b.share, b.text, b.size, b.time, b.mode) == std::tuple(e.flag, e.count, e.share, e.text, e.size, e.time, e.mode));
-  CHECK(std::tuple(b.pair, b.maybe, b.maybe_text, b.widths, b.words, b.modes) == std::tuple(e.pair, e.maybe, e.maybe_text, e.widths, e.words, e.modes));
+  CHECK(std::tuple(b.flag, b.count, b.share, b.text, b.size, b.time, b.mode) ==
+        std::tuple(e.flag, e.count, e.share, e.text, e.size, e.time, e.mode));
+  CHECK(std::tuple(b.pair, b.maybe, b.maybe_text, b.widths, b.words, b.modes) ==
+        std::tuple(e.pair, e.maybe, e.maybe_text, e.widths, e.words, e.modes));
   const auto& adamw = std::get<AdamWConfig>(back.optimizer);
-  CHECK(std::tuple(adamw.lr, adamw.weight_decay, adamw.eps, adamw.betas) == std::tuple(3e-4, 0.05, 1e-10, std::array{0.8, 0.95}));
+  CHECK(std::tuple(adamw.lr, adamw.weight_decay, adamw.eps, adamw.betas) ==
+        std::tuple(3e-4, 0.05, 1e-10, std::array{0.8, 0.95}));
   CHECK(back.optimizations.amp.on);
   CHECK(back.optimizations.amp.options.dtype == "float16");
   CHECK(back.optimizations.amp.options.init_scale == 0.1);
@@ -60,7 +64,10 @@ TEST_CASE("the text of a recipe") {
   recipe.everything.modes = {Mode::off};
   recipe.data.transforms = {ResizeConfig{224, {0, 0}}, RandomHorizontalFlipConfig{}};
   const std::string text = to_yaml(recipe);
-  CHECK_THAT(text, ContainsSubstring("name: test\nseed: 0\neverything:\n  flag: false\n  count: 1\n  share: 0.25\n  text: plain\n  size: 1MiB\n"));
+  CHECK_THAT(
+      text,
+      ContainsSubstring(
+          "name: test\nseed: 0\neverything:\n  flag: false\n  count: 1\n  share: 0.25\n  text: plain\n  size: 1MiB\n"));
   CHECK_THAT(text, ContainsSubstring("  maybe: null\n"));
   CHECK_THAT(text, ContainsSubstring("  modes: [\"off\"]\n"));
   CHECK_THAT(text, ContainsSubstring("  transforms:\n    - {resize: 224}\n    - {random_horizontal_flip: 0.5}\n"));

@@ -108,7 +108,8 @@ TEST_CASE("an export holds the steps as the model sees them") {
   const int64_t counts[] = {8, 5, 8};
   for (int64_t step = 1; step <= 3; ++step) {
     const int64_t count = counts[step - 1];
-    const auto input = find(fmt::format("step-{:08}.input", step)), target = find(fmt::format("step-{:08}.target", step));
+    const auto input = find(fmt::format("step-{:08}.input", step)),
+               target = find(fmt::format("step-{:08}.target", step));
     const auto ids = find(fmt::format("step-{:08}.sample_id", step));
     REQUIRE(input.dtype == "F32");
     REQUIRE(input.shape == std::vector<int64_t>{count, 3, 5, 5});
@@ -144,8 +145,9 @@ TEST_CASE("the bench tells who waits") {
   CHECK(loading.workers_busy_pct > 60);
   CHECK_THAT(loading.verdict, ContainsSubstring("consumer waits"));
   const auto fast = std::make_shared<ProbeDataset>(1000, 4);
-  const auto training = run_loader_bench(*make_loader(data, fast, {}), bench,
-                                         [](const HostBatch&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  const auto training = run_loader_bench(*make_loader(data, fast, {}), bench, [](const HostBatch&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  });
   CHECK(training.wait_pct < 20);
   CHECK_THAT(training.verdict, ContainsSubstring("workers wait"));
   data.num_workers = 0;

@@ -49,7 +49,8 @@ void write_grey_png(const fs::path& path, uint32_t height, uint32_t width, uint8
   REQUIRE(png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) != 0);
 }
 
-/// A record whose red, green and blue values are `base`, `base` + 1 and `base` + 2, but for the first pixel of the second row.
+/// A record whose red, green and blue values are `base`, `base` + 1 and `base` + 2, but for the first pixel of the
+/// second row.
 std::string record(uint8_t label, uint8_t base) {
   std::string bytes(3073, '\0');
   bytes[0] = static_cast<char>(label);
@@ -171,7 +172,8 @@ TEST_CASE("image_folder numbers classes and files bytewise") {
 TEST_CASE("image_folder says what is missing or cannot be read") {
   const TemporaryFolder folder;
   REQUIRE_THAT(data_error([&] { open_image_folder((folder.path / "none").string(), {}); }), ContainsSubstring("none"));
-  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }), ContainsSubstring("folder for each class"));
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }),
+               ContainsSubstring("folder for each class"));
   fs::create_directories(folder.path / "empty");
   write_grey_png(folder.path / "full" / "1.png", 4, 6, 1);
   REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }),
@@ -230,13 +232,19 @@ TEST_CASE("the memory cache gives the same images without the files") {
 }
 
 TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end the run with their name") {
-  struct Change { const char* name; void (*make)(const fs::path&); const char* reason; };
+  struct Change {
+    const char* name;
+    void (*make)(const fs::path&);
+    const char* reason;
+  };
   const Change change = GENERATE(
       Change{"deleted", [](const fs::path& file) { fs::remove(file); }, "No such file"},
       Change{"shrunk", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }, "PNG: "},
       Change{"emptied", [](const fs::path& file) { fs::resize_file(file, 0); }, "the file is empty"},
-      Change{"replaced by a folder", [](const fs::path& file) { fs::remove(file), fs::create_directory(file); }, "Is a directory"},
-      Change{"replaced by a pipe", [](const fs::path& file) { fs::remove(file), ::mkfifo(file.c_str(), 0644); }, "not a regular file"},
+      Change{"replaced by a folder", [](const fs::path& file) { fs::remove(file), fs::create_directory(file); },
+             "Is a directory"},
+      Change{"replaced by a pipe", [](const fs::path& file) { fs::remove(file), ::mkfifo(file.c_str(), 0644); },
+             "not a regular file"},
       Change{"replaced by another image", [](const fs::path& file) { write_grey_png(file, 9, 9, 1); }, "9x9"});
   INFO(change.name);
   for (const int64_t workers : {0, 2}) {
@@ -250,7 +258,8 @@ TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end 
     data.shuffle = false;
     auto loader = make_loader(data, open_training_data(data, 0), {});
     loader->release(loader->next());
-    for (int i = 40; i < 80; ++i) change.make(folder.path / "a" / fmt::format("{:02}.png", i));   // further than was prefetched
+    for (int i = 40; i < 80; ++i)
+      change.make(folder.path / "a" / fmt::format("{:02}.png", i));  // further than was prefetched
     const auto error = data_error([&] {
       for (int batch = 1; batch < 20; ++batch) loader->release(loader->next());
     });
@@ -272,7 +281,7 @@ TEST_CASE("D16: a data set's identity changes with whatever would change its sam
   };
   write_bytes(folder.path / "data_batch_2.bin", record(3, 31));
   content_changed(cifar());
-  write_bytes(folder.path / "data_batch_2.bin", record(2, 20));   // the same records in other files
+  write_bytes(folder.path / "data_batch_2.bin", record(2, 20));  // the same records in other files
   write_bytes(folder.path / "data_batch_1.bin", record(3, 30) + record(1, 10));
   content_changed(cifar());
   write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
@@ -303,14 +312,19 @@ TEST_CASE("D16: an image folder's identity changes with names, order and sizes o
     restore();
     CHECK((identity() == before));
   };
-  const auto move = [&](const char* from, const char* to) { return [=, &folder] { fs::rename(folder.path / from, folder.path / to); }; };
-  changed_back("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));      // order and name
-  changed_back("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));      // class
+  const auto move = [&](const char* from, const char* to) {
+    return [=, &folder] { fs::rename(folder.path / from, folder.path / to); };
+  };
+  changed_back("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));  // order and name
+  changed_back("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));  // class
   changed_back("content", move("a", "c"), move("c", "a"));
-  changed_back("content", [&] { std::ofstream(folder.path / "b/3.png", std::ios::app) << "x"; },
-               [&] { fs::resize_file(folder.path / "b/3.png", fs::file_size(folder.path / "b/3.png") - 1); });
+  changed_back(
+      "content", [&] { std::ofstream(folder.path / "b/3.png", std::ios::app) << "x"; },
+      [&] { fs::resize_file(folder.path / "b/3.png", fs::file_size(folder.path / "b/3.png") - 1); });
   changed_back("samples 3 → 2", move("a/2.png", "a/2.txt"), move("a/2.txt", "a/2.png"));
-  changed_back("samples 3 → 4", [&] { write_grey_png(folder.path / "c" / "1.png", 4, 6, 1); }, [&] { remove_tree(folder.path / "c"); });
+  changed_back(
+      "samples 3 → 4", [&] { write_grey_png(folder.path / "c" / "1.png", 4, 6, 1); },
+      [&] { remove_tree(folder.path / "c"); });
   fs::remove(folder.path / "b/3.png");
   write_grey_png(folder.path / "b" / "4.png", 4, 6, 1);
   CHECK(first_difference(before, identity()).value_or("").starts_with("content"));

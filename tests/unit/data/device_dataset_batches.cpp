@@ -17,12 +17,14 @@ const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 DataConfig augmented() {
   DataConfig data;
   data.batch_size = 6;
-  data.transforms = {ResizeConfig{.shorter_side = 20}, CenterCropConfig{18, 19}, RandomCropConfig{17, 16, 4}, RandomHorizontalFlipConfig{}, kImageNet};
+  data.transforms = {ResizeConfig{.shorter_side = 20}, CenterCropConfig{18, 19}, RandomCropConfig{17, 16, 4},
+                     RandomHorizontalFlipConfig{}, kImageNet};
   return data;
 }
 
 /// The next batches of both are the same, to the last bit.
-void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches,
+                at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   for (int64_t i = 0; i < batches; ++i) {
     const Batch a = loaded.next(), b = resident.next();
     REQUIRE(b.sample_ids == a.sample_ids);
@@ -37,7 +39,8 @@ void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches, at:
 
 struct Both {
   std::unique_ptr<BatchSource> loaded, resident;
-  Both(DataConfig data, const std::shared_ptr<const Dataset>& dataset, const BatchesOptions& options) : loaded(make_batches(data, dataset, options)) {
+  Both(DataConfig data, const std::shared_ptr<const Dataset>& dataset, const BatchesOptions& options)
+      : loaded(make_batches(data, dataset, options)) {
     data.cache = CacheKind::device;
     resident = make_batches(data, dataset, options);
   }
@@ -58,7 +61,8 @@ class Uneven : public ProbeDataset {
  public:
   Uneven() : ProbeDataset(8, 12), large_(8, 14) {}
   std::optional<ImageSize> uniform_size() const override { return std::nullopt; }
-  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination, LoadScratch& scratch) const override {
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
     if (sample == 5) return large_.load(sample, key, pipeline, destination, scratch);
     ProbeDataset::load(sample, key, pipeline, destination, scratch);
   }
@@ -79,22 +83,30 @@ TEST_CASE("a data set on the device gives a loader's batches") {
             DataConfig data = augmented();
             data.shuffle = shuffle, data.drop_last = drop_last, data.num_workers = workers;
             BatchesOptions options;
-            options.ranks = 2, options.rank = rank, options.accumulation = 2, options.first_step = first_step, options.seed = 3;
+            options.ranks = 2, options.rank = rank, options.accumulation = 2, options.first_step = first_step,
+            options.seed = 3;
             options.memory_format = rank == 0 ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
             Both both(data, dataset, options);
-            check_same(*both.loaded, *both.resident, 2 * both.loaded->schedule().micros_per_epoch(), options.memory_format);
+            check_same(*both.loaded, *both.resident, 2 * both.loaded->schedule().micros_per_epoch(),
+                       options.memory_format);
           }
 }
 
 TEST_CASE("every crop and flip moves to the device with its own draws") {
   const auto dataset = std::make_shared<ProbeDataset>(30, 12);
   const std::vector<std::vector<TransformConfig>> all{
-      {}, {kImageNet}, {RandomHorizontalFlipConfig{}}, {RandomCropConfig{12, 12, 4}, RandomHorizontalFlipConfig{}},
+      {},
+      {kImageNet},
+      {RandomHorizontalFlipConfig{}},
+      {RandomCropConfig{12, 12, 4}, RandomHorizontalFlipConfig{}},
       {RandomHorizontalFlipConfig{1}, RandomCropConfig{9, 20, 6}, kImageNet},
       {RandomResizedCropConfig{8, 10}, RandomHorizontalFlipConfig{}, kImageNet},
-      {RandomResizedCropConfig{5, 5, {0.15, 0.25}}, RandomCropConfig{5, 5, 1}, RandomHorizontalFlipConfig{}, CenterCropConfig{3, 6}},   // some boxes have the size already
-      {RandomResizedCropConfig{12, 12, {1, 1}, {1, 1}}, RandomCropConfig{12, 12, 4}, RandomHorizontalFlipConfig{}},                     // all are the whole image
-      {RandomHorizontalFlipConfig{}, RandomCropConfig{8, 8, 0}, CenterCropConfig{13, 5}, RandomHorizontalFlipConfig{0.3}, RandomCropConfig{12, 5, 2}, kImageNet}};
+      {RandomResizedCropConfig{5, 5, {0.15, 0.25}}, RandomCropConfig{5, 5, 1}, RandomHorizontalFlipConfig{},
+       CenterCropConfig{3, 6}},  // some boxes have the size already
+      {RandomResizedCropConfig{12, 12, {1, 1}, {1, 1}}, RandomCropConfig{12, 12, 4},
+       RandomHorizontalFlipConfig{}},  // all are the whole image
+      {RandomHorizontalFlipConfig{}, RandomCropConfig{8, 8, 0}, CenterCropConfig{13, 5},
+       RandomHorizontalFlipConfig{0.3}, RandomCropConfig{12, 5, 2}, kImageNet}};
   for (const auto& transforms : all) {
     DataConfig data;
     data.batch_size = 7;
@@ -105,7 +117,9 @@ TEST_CASE("every crop and flip moves to the device with its own draws") {
 }
 
 TEST_CASE("the CPU's one pass has the bits of the tensor operations") {
-  test::check_finish([](const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) { return finish(images, placement); }, at::kCPU);
+  test::check_finish([](const ImageFinish& finish, const at::Tensor& images,
+                        const at::Tensor& placement) { return finish(images, placement); },
+                     at::kCPU);
 }
 
 TEST_CASE("16-bit batches are the rounded numbers of the others") {
@@ -119,13 +133,15 @@ TEST_CASE("16-bit batches are the rounded numbers of the others") {
       const auto plain = make_batches(data, dataset, options);
       options.compute_type = type;
       const auto rounded = make_batches(data, dataset, options);
-      for (int i = 0; i < 6; ++i) CHECK(test::same_bits(rounded->next().get("input"), plain->next().get("input").to(type)));
+      for (int i = 0; i < 6; ++i)
+        CHECK(test::same_bits(rounded->next().get("input"), plain->next().get("input").to(type)));
       CHECK(plain->take_stats().finished_type == at::kFloat);
       CHECK(rounded->take_stats().finished_type == type);
     }
   BatchesOptions loaded;
   loaded.compute_type = at::kBFloat16;
-  const auto host = make_batches(augmented(), dataset, loaded);   // a loader's own images are float32 whatever the step computes in
+  const auto host =
+      make_batches(augmented(), dataset, loaded);  // a loader's own images are float32 whatever the step computes in
   CHECK(host->next().get("input").scalar_type() == at::kFloat);
   CHECK_FALSE(host->take_stats().finished_type.has_value());
 }
@@ -146,7 +162,7 @@ TEST_CASE("bad samples have the substitutes that a loader gives them, and are re
     CHECK(both.resident->bad_samples().size() == 4);
     CHECK((both.resident->bad_samples() == both.loaded->bad_samples()));
   }
-  data.num_workers = 0;   // several threads would meet more before the first of them ends the run
+  data.num_workers = 0;  // several threads would meet more before the first of them ends the run
   data.max_bad_samples = 2;
   data.cache = CacheKind::device;
   auto spent = make_batches(data, dataset, {});
@@ -181,7 +197,7 @@ TEST_CASE("the images are read once, whoever opens them again") {
   CHECK(dataset->loads == 20);
   const auto stats = first->take_stats();
   CHECK(stats.resident_bytes == 20 * (6 * 6 * 3 + 8));
-  CHECK(stats.bytes_delivered == 9 * 5 * 4);   // one int32 a sample: nothing is cropped or flipped
+  CHECK(stats.bytes_delivered == 9 * 5 * 4);  // one int32 a sample: nothing is cropped or flipped
   CHECK(stats.bytes_copied == 0);
   CHECK(stats.threads > 0);
   CHECK_FALSE(stats.input_type.has_value());
@@ -199,7 +215,8 @@ TEST_CASE("a data set that cannot lie on the device is refused with a reason") {
   data.memory_limit = Bytes{20 * (6 * 6 * 3 + 8)};
   make_batches(data, dataset, {})->next();
   --data.memory_limit.count;
-  CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("20 samples of 6×6×3 are 2.3 KiB, data.memory_limit is 2.3 KiB"));
+  CHECK_THROWS_WITH(make_batches(data, dataset, {}),
+                    ContainsSubstring("20 samples of 6×6×3 are 2.3 KiB, data.memory_limit is 2.3 KiB"));
   data = DataConfig();
   data.batch_size = 5;
   data.cache = CacheKind::device;
@@ -211,7 +228,8 @@ TEST_CASE("a data set that cannot lie on the device is refused with a reason") {
   CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("random_crop to 9x9 is larger"));
   data.transforms = {RandomCropConfig{4, 4, 0}};
   const auto uneven = std::make_shared<Uneven>();
-  CHECK_THAT(error_of(*make_batches(data, uneven, {}), ExitCode::data), ContainsSubstring("images of one size") && ContainsSubstring("probe 5") && ContainsSubstring("14x14"));
+  CHECK_THAT(error_of(*make_batches(data, uneven, {}), ExitCode::data),
+             ContainsSubstring("images of one size") && ContainsSubstring("probe 5") && ContainsSubstring("14x14"));
   data.transforms.insert(data.transforms.begin(), ResizeConfig{.shorter_side = std::nullopt, .exact = {8, 8}});
   CHECK(error_of(*make_batches(data, uneven, {}), ExitCode::data) == "no error");
 }

@@ -43,12 +43,16 @@ TEST_CASE("scaling and normalising on the device gives the host's bits") {
 
 TEST_CASE("resizing on the device gives the host's bits") {
   const RandomResizedCropConfig crop{24, 20, {0.3, 1}};
-  std::vector<std::vector<TransformConfig>> all{{crop}, {crop, RandomCropConfig{24, 20, 3}, RandomHorizontalFlipConfig{}, CenterCropConfig{17, 30}, kImageNet},
-                                                {RandomCropConfig{30, 29, 2}, crop, RandomHorizontalFlipConfig{}}};
+  std::vector<std::vector<TransformConfig>> all{
+      {crop},
+      {crop, RandomCropConfig{24, 20, 3}, RandomHorizontalFlipConfig{}, CenterCropConfig{17, 30}, kImageNet},
+      {RandomCropConfig{30, 29, 2}, crop, RandomHorizontalFlipConfig{}}};
   for (const int64_t side : {224, 48, 32, 20, 9}) {
     all.push_back({RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}});
-    all.push_back({ResizeConfig{.shorter_side = std::nullopt, .exact = {side, 32}}, CenterCropConfig{side + 2, 27}, kImageNet});
-    all.push_back({RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}, RandomCropConfig{side, side, 5}, RandomHorizontalFlipConfig{}, CenterCropConfig{side - 3, side - 4}});
+    all.push_back(
+        {ResizeConfig{.shorter_side = std::nullopt, .exact = {side, 32}}, CenterCropConfig{side + 2, 27}, kImageNet});
+    all.push_back({RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}, RandomCropConfig{side, side, 5},
+                   RandomHorizontalFlipConfig{}, CenterCropConfig{side - 3, side - 4}});
   }
   for (const auto& transforms : all)
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
@@ -73,8 +77,9 @@ TEST_CASE("resized lines are Pillow's") {
     at::Tensor wanted = at::empty({2, 3, to.height, to.width});
     const Rect whole{0, 0, to.height, to.width};
     for (int64_t i = 0; i < 2; ++i)
-      resample_reference({{images.const_data_ptr<uint8_t>() + i * 11 * 9 * 3, 11, 9, 27}}, {{0, 0, 11, 9}, to, whole, whole}, {},
-                         {PixelFormat::f32_chw, wanted.mutable_data_ptr<float>() + i * 3 * to.height * to.width, to.height, to.width});
+      resample_reference(
+          {{images.const_data_ptr<uint8_t>() + i * 11 * 9 * 3, 11, 9, 27}}, {{0, 0, 11, 9}, to, whole, whole}, {},
+          {PixelFormat::f32_chw, wanted.mutable_data_ptr<float>() + i * 3 * to.height * to.width, to.height, to.width});
     CHECK(got.equal(wanted));
   }
 }
@@ -82,15 +87,21 @@ TEST_CASE("resized lines are Pillow's") {
 TEST_CASE("the device takes what it can and says why not") {
   const ResizeConfig resize{.shorter_side = 224};
   REQUIRE_FALSE(device_resize_refusal({resize}).has_value());
-  REQUIRE_FALSE(device_resize_refusal({RandomCropConfig{28, 28, 0}, resize, CenterCropConfig{224, 224}, kImageNet}).has_value());
+  REQUIRE_FALSE(
+      device_resize_refusal({RandomCropConfig{28, 28, 0}, resize, CenterCropConfig{224, 224}, kImageNet}).has_value());
   REQUIRE_THAT(*device_resize_refusal({kImageNet}), ContainsSubstring("no resize"));
-  REQUIRE_FALSE(device_resize_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}, kImageNet}).has_value());
+  REQUIRE_FALSE(
+      device_resize_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}, kImageNet}).has_value());
   REQUIRE_FALSE(device_resize_refusal({resize, RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}}).has_value());
   REQUIRE_THAT(*device_resize_refusal({resize, RandomResizedCropConfig{224, 224}}), ContainsSubstring("twice"));
   REQUIRE_THAT(*device_resize_refusal({resize, resize}), ContainsSubstring("twice"));
-  REQUIRE_FALSE(device_cache_refusal({resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNet}).has_value());
-  REQUIRE_THAT(*device_cache_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}}), ContainsSubstring("after a random transform"));
-  REQUIRE_THAT(*device_cache_refusal({RandomResizedCropConfig{224, 224}, resize}), ContainsSubstring("after a random transform"));
+  REQUIRE_FALSE(
+      device_cache_refusal({resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNet})
+          .has_value());
+  REQUIRE_THAT(*device_cache_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}}),
+               ContainsSubstring("after a random transform"));
+  REQUIRE_THAT(*device_cache_refusal({RandomResizedCropConfig{224, 224}, resize}),
+               ContainsSubstring("after a random transform"));
   const auto parts = split_transforms({RandomCropConfig{28, 28, 0}, resize, kImageNet}, false);
   REQUIRE(parts.host.size() == 2);
   REQUIRE(parts.device.size() == 1);

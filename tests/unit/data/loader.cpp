@@ -17,7 +17,8 @@ DataConfig augmented(int64_t workers, int64_t batch_size) {
   data.batch_size = batch_size;
   data.num_workers = workers;
   data.drop_last = false;
-  data.transforms = {RandomCropConfig{6, 6, 2}, RandomHorizontalFlipConfig{}, NormalizeConfig{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}}};
+  data.transforms = {RandomCropConfig{6, 6, 2}, RandomHorizontalFlipConfig{},
+                     NormalizeConfig{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}}};
   return data;
 }
 
@@ -185,16 +186,16 @@ TEST_CASE("a slot is not written again before it is released") {
 TEST_CASE("a paused loader keeps what is ready and begins nothing until it is asked again") {
   auto data = augmented(2, 4);
   data.persistent_workers = true;
-  const auto dataset = probe(80, 20000);                       // slow, so that the pause comes long before the slots are full
+  const auto dataset = probe(80, 20000);  // slow, so that the pause comes long before the slots are full
   auto loader = make_loader(data, dataset, {});
   take(*loader, 1);
   loader->pause();
   int64_t loads = 0, ready = 0;
-  do {                                                        // what was begun may end
+  do {  // what was begun may end
     loads = dataset->loads, ready = loader->ready_batches();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (dataset->loads != loads || loader->ready_batches() != ready);
-  REQUIRE(loads < 7 * 4);                                     // the slots are not all full: there was more to do
+  REQUIRE(loads < 7 * 4);  // the slots are not all full: there was more to do
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(dataset->loads == loads);
   CHECK(loader->ready_batches() == ready);
@@ -222,9 +223,9 @@ TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no 
   const auto throw_away = [&](int count) {
     for (int i = 0; i < count; ++i) {
       auto loader = make_loader(data, dataset, {});
-      if (i % 4 == 0) loader->start();                       // nothing taken
+      if (i % 4 == 0) loader->start();  // nothing taken
       if (i % 4 == 1) loader->release(loader->next());
-      if (i % 4 == 2) loader->next();                        // and not given back
+      if (i % 4 == 2) loader->next();  // and not given back
       if (i % 4 == 3) take(*loader, 2), loader->pause();
     }
   };
@@ -233,7 +234,7 @@ TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no 
   throw_away(1000);
   CHECK(threads_come_down_to(threads));
   CHECK(entries_in("/proc/self/fd") == files);
-  CHECK(resident_bytes() - memory < 4 << 20);   // each loader's slots are more than 10 KB
+  CHECK(resident_bytes() - memory < 4 << 20);  // each loader's slots are more than 10 KB
 }
 
 TEST_CASE("the number of slots follows workers, prefetching and the limit") {
@@ -290,7 +291,7 @@ TEST_CASE("page-locked slots share allocations, so that rounding these up to pow
     return static_cast<double>(bytes) / static_cast<double>(slots * slot_bytes);
   };
   CHECK(slots_by_allocation(18, 1 << 20) == std::vector<int64_t>{16, 2});
-  CHECK(taken(18, 308285440) < 1.17);   // 512 images of 224² as float32; each in its own: 1.74
+  CHECK(taken(18, 308285440) < 1.17);  // 512 images of 224² as float32; each in its own: 1.74
   for (int64_t slot_bytes = 513; slot_bytes <= 1024; ++slot_bytes) {
     CHECK(taken(2, slot_bytes) < 2);
     for (const int64_t slots : {16, 18, 34, 66}) CHECK(taken(slots, slot_bytes) <= 1.2);
@@ -300,7 +301,8 @@ TEST_CASE("page-locked slots share allocations, so that rounding these up to pow
 TEST_CASE("slots that share an allocation do not overlap, and each is aligned") {
   for (const bool as_uint8 : {true, false})
     for (const auto memory_format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-      std::vector<BatchBuffer> slots = make_buffers({.size = {5, 7}, .as_uint8 = as_uint8, .memory_format = memory_format}, 3, 6, false);
+      std::vector<BatchBuffer> slots =
+          make_buffers({.size = {5, 7}, .as_uint8 = as_uint8, .memory_format = memory_format}, 3, 6, false);
       REQUIRE(slots.size() == 6);
       for (size_t i = 0; i < slots.size(); ++i) {
         slots[i].input.fill_(static_cast<double>(i));

@@ -60,7 +60,8 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     data.max_bad_samples = 3;
     auto loader = make_loader(data, dataset, {});
     all.push_back(take(*loader, 20));  // two epochs: a sample counts once
-    const std::vector<RefusedSample> known{{3, "probe 3", "made to be bad"}, {17, "probe 17", "made to be bad"}, {39, "probe 39", "made to be bad"}};
+    const std::vector<RefusedSample> known{
+        {3, "probe 3", "made to be bad"}, {17, "probe 17", "made to be bad"}, {39, "probe 39", "made to be bad"}};
     REQUIRE((loader->samples().bad_samples() == known));
   }
   REQUIRE(all[1] == all[0]);
@@ -73,7 +74,8 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     REQUIRE(all[0].labels[i] == all[0].samples[i] % 10);
   }
   const auto substitutes = [&](size_t epoch) {
-    return std::vector{all[0].samples[epoch * 40 + 3], all[0].samples[epoch * 40 + 17], all[0].samples[epoch * 40 + 39]};
+    return std::vector{all[0].samples[epoch * 40 + 3], all[0].samples[epoch * 40 + 17],
+                       all[0].samples[epoch * 40 + 39]};
   };
   REQUIRE(substitutes(0) != substitutes(1));
 }
@@ -130,8 +132,9 @@ TEST_CASE("D5: what could not be used is known completely, in order, also after 
     }
     const auto bad = batches->bad_samples();
     REQUIRE(bad.size() >= 21);
-    REQUIRE(bad.size() <= static_cast<size_t>(21 + workers));   // the other workers finish theirs
-    CHECK(std::is_sorted(bad.begin(), bad.end(), [](const auto& one, const auto& other) { return one.sample < other.sample; }));
+    REQUIRE(bad.size() <= static_cast<size_t>(21 + workers));  // the other workers finish theirs
+    CHECK(std::is_sorted(bad.begin(), bad.end(),
+                         [](const auto& one, const auto& other) { return one.sample < other.sample; }));
     for (const RefusedSample& one : bad) {
       CHECK(dataset->bad.contains(one.sample));
       CHECK(one.name == fmt::format("probe {}", one.sample));
@@ -153,7 +156,9 @@ TEST_CASE("D18: whatever a worker throws, the earliest comes out, as it was, aft
     for (int repeat = 0; repeat < 20; ++repeat) {
       auto dataset = std::make_shared<ProbeDataset>(60, 4);
       dataset->microseconds = 30;
-      dataset->fails = {{13, [] { throw std::bad_alloc(); }}, {14, [] { throw std::runtime_error("a bug"); }}, {15, [] { throw NobodyKnowsMe(); }}};
+      dataset->fails = {{13, [] { throw std::bad_alloc(); }},
+                        {14, [] { throw std::runtime_error("a bug"); }},
+                        {15, [] { throw NobodyKnowsMe(); }}};
       dataset->bad = {16};
       const auto fails_at_fourth = [&](auto check) {
         auto loader = make_loader(plain(workers), dataset, {});

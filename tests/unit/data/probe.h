@@ -1,4 +1,5 @@
-// A data set whose every pixel is known, which can fail or be slow on request, and ways to collect what a loader delivers.
+// A data set whose every pixel is known, which can fail or be slow on request, and ways to collect what a loader
+// delivers.
 #pragma once
 
 #include "base/philox.h"
@@ -21,7 +22,7 @@ class ProbeDataset : public Dataset {
  public:
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;
-  std::map<int64_t, std::function<void()>> fails;   ///< by sample: throws what it likes
+  std::map<int64_t, std::function<void()>> fails;  ///< by sample: throws what it likes
   int64_t microseconds = 0;  ///< a sample takes between none and twice this, differently each time
   mutable std::atomic<int64_t> loads{0};
 
@@ -35,8 +36,9 @@ class ProbeDataset : public Dataset {
             LoadScratch& scratch) const override {
     const int64_t turn = loads++;
     if (microseconds > 0)
-      std::this_thread::sleep_for(std::chrono::microseconds(mix_key(static_cast<uint64_t>(turn), static_cast<uint64_t>(sample)) %
-                                                            (2 * static_cast<uint64_t>(microseconds))));
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(mix_key(static_cast<uint64_t>(turn), static_cast<uint64_t>(sample)) %
+                                    (2 * static_cast<uint64_t>(microseconds))));
     if (bad.contains(sample)) throw BadSample("made to be bad");
     if (const auto fail = fails.find(sample); fail != fails.end()) fail->second();
     scratch.file.resize(static_cast<size_t>(side_ * side_ * 3));

@@ -47,7 +47,8 @@ TEST_CASE("every sample is visited once an epoch and steps agree over ranks") {
               REQUIRE(items == any.at(step, 0).step_items);
             }
             REQUIRE(static_cast<int64_t>(visited.size()) == (drop_last ? samples / global * global : samples));
-            for (size_t i = 0; i < visited.size(); ++i) REQUIRE(visited[i] == static_cast<int64_t>(i));  // in order, none twice
+            for (size_t i = 0; i < visited.size(); ++i)
+              REQUIRE(visited[i] == static_cast<int64_t>(i));  // in order, none twice
           }
 }
 

@@ -31,7 +31,7 @@ TEST_CASE("small requests are not kept, and raw ones find their way back") {
   CachingAllocator allocator(false);
   const auto block = allocator.allocate(1000);
   std::memset(block.get(), 1, 1000);
-  void* raw = allocator.raw_allocate(5 << 20);   // as oneDNN asks and frees
+  void* raw = allocator.raw_allocate(5 << 20);  // as oneDNN asks and frees
   std::memset(raw, 1, 5 << 20);
   allocator.raw_deallocate(raw);
   CHECK(allocator.allocate(0).get() == nullptr);

@@ -39,7 +39,7 @@ TEST_CASE("peak memory is this process's own, and stays when memory is given bac
   const double before = peak_memory_mib(c10::Device(c10::kCPU));
   CHECK(before > 1);
   {
-    std::vector<char> large(size_t{256} << 20, 'x');   // touched, so resident
+    std::vector<char> large(size_t{256} << 20, 'x');  // touched, so resident
     CHECK(large.back() == 'x');
   }
   CHECK(peak_memory_mib(c10::Device(c10::kCPU)) > before + 100);

@@ -72,7 +72,8 @@ std::vector<uint8_t> with_more_scans(int64_t height, int64_t width, int times) {
   std::vector<uint8_t> file = encode(pattern(height, width), 1, 1, Scans::one_each, 0);
   file.resize(file.size() - 2);
   const uint8_t scan_marker[] = {0xFF, 0xDA};
-  const std::vector<uint8_t> last(std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)), file.end());
+  const std::vector<uint8_t> last(
+      std::find_end(file.begin(), file.end(), std::begin(scan_marker), std::end(scan_marker)), file.end());
   for (int i = 0; i < times; ++i) file.insert(file.end(), last.begin(), last.end());
   file.insert(file.end(), {0xFF, 0xD9});
   return file;
@@ -89,7 +90,7 @@ std::vector<uint8_t> png_of(uint32_t height, uint32_t width) {
     const size_t begin = file.size();
     file.insert(file.end(), name.begin(), name.end());
     file.insert(file.end(), content.begin(), content.end());
-    uint32_t sum = 0xFFFFFFFF;   // the format's checksum, CRC-32
+    uint32_t sum = 0xFFFFFFFF;  // the format's checksum, CRC-32
     for (size_t i = begin; i < file.size(); ++i) {
       sum ^= file[i];
       for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320 : 0);
@@ -105,7 +106,8 @@ std::vector<uint8_t> png_of(uint32_t height, uint32_t width) {
   return file;
 }
 
-/// How far decoding raises the memory of a process of its own, which refuses the file for this reason; huge if it does not.
+/// How far decoding raises the memory of a process of its own, which refuses the file for this reason; huge if it does
+/// not.
 double peak_growth_mib(const std::vector<uint8_t>& file, const std::string& expected) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -134,18 +136,22 @@ double peak_growth_mib(const std::vector<uint8_t>& file, const std::string& expe
 
 TEST_CASE("files decode to Pillow's bytes") {
   // Image.open(file).convert("RGB").tobytes(), Pillow 12.0 with libjpeg-turbo 3.1.2
-  struct Known { const char* name; ImageSize size; uint64_t hash; };
-  const auto known = GENERATE(
-      Known{"420.jpg", {61, 83}, 0x273261ce1c362f45}, Known{"422.jpg", {61, 83}, 0x13e5b5419e8e7ba9},
-      Known{"444_restart.jpg", {61, 83}, 0x6c0ff676208677ba}, Known{"progressive.jpg", {61, 83}, 0x0eeaf6a2f0ed10c3},
-      Known{"grey.jpg", {61, 83}, 0x701d5392db1d2d61}, Known{"cmyk.jpg", {61, 83}, 0xd5674c6a9cc37c82},
-      Known{"rotated_exif.jpg", {61, 83}, 0x9f8925430315a76a}, Known{"icc.jpg", {61, 83}, 0x9f8925430315a76a},
-      Known{"palette_alpha.png", {23, 31}, 0x415c412f7688e867}, Known{"rgba.png", {23, 31}, 0x3b937b902d87b860},
-      Known{"grey_alpha.png", {23, 31}, 0x6043f7bb3bf5f9b8}, Known{"grey1.png", {23, 31}, 0x0be1e421ebd37891},
-      Known{"grey16.png", {23, 31}, 0xdda9cd2959a6757d}, Known{"rgb16.png", {11, 19}, 0x9224dba533c18a5b},
-      Known{"interlaced.png", {11, 19}, 0x81f181b15fd2be7b});
+  struct Known {
+    const char* name;
+    ImageSize size;
+    uint64_t hash;
+  };
+  const auto known =
+      GENERATE(Known{"420.jpg", {61, 83}, 0x273261ce1c362f45}, Known{"422.jpg", {61, 83}, 0x13e5b5419e8e7ba9},
+               Known{"444_restart.jpg", {61, 83}, 0x6c0ff676208677ba},
+               Known{"progressive.jpg", {61, 83}, 0x0eeaf6a2f0ed10c3}, Known{"grey.jpg", {61, 83}, 0x701d5392db1d2d61},
+               Known{"cmyk.jpg", {61, 83}, 0xd5674c6a9cc37c82}, Known{"rotated_exif.jpg", {61, 83}, 0x9f8925430315a76a},
+               Known{"icc.jpg", {61, 83}, 0x9f8925430315a76a}, Known{"palette_alpha.png", {23, 31}, 0x415c412f7688e867},
+               Known{"rgba.png", {23, 31}, 0x3b937b902d87b860}, Known{"grey_alpha.png", {23, 31}, 0x6043f7bb3bf5f9b8},
+               Known{"grey1.png", {23, 31}, 0x0be1e421ebd37891}, Known{"grey16.png", {23, 31}, 0xdda9cd2959a6757d},
+               Known{"rgb16.png", {11, 19}, 0x9224dba533c18a5b}, Known{"interlaced.png", {11, 19}, 0x81f181b15fd2be7b});
   INFO(known.name);
-  ImageU8 image = pattern(100, 100);   // as if used before
+  ImageU8 image = pattern(100, 100);  // as if used before
   decode_image(file_bytes(known.name), image);
   CHECK(image.size() == known.size);
   CHECK(hash_bytes(image.row(0), static_cast<size_t>(known.size.height * known.size.width * 3)) == known.hash);
@@ -153,7 +159,9 @@ TEST_CASE("files decode to Pillow's bytes") {
 
 TEST_CASE("a part of a JPEG has the pixels of the whole") {
   PhiloxStream random(mix_key(2, "parts"));
-  const auto between = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random.next_below(high - low + 1)); };
+  const auto between = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random.next_below(high - low + 1));
+  };
   for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {4, 2}}) {
     for (const Scans scans : {Scans::one, Scans::progressive, Scans::one_each}) {
       for (const unsigned restart : {0u, 5u}) {
@@ -167,9 +175,10 @@ TEST_CASE("a part of a JPEG has the pixels of the whole") {
             JpegReader reader(file);
             const InputRegion region = reader.read(part, 1, buffer);
             for (int64_t y = part.top; y < part.bottom(); ++y)
-              REQUIRE(std::memcmp(all.row(y) + part.left * 3,
-                                  region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
-                                  static_cast<size_t>(width * 3)) == 0);
+              REQUIRE(std::memcmp(
+                          all.row(y) + part.left * 3,
+                          region.view.pixels + (y - region.top) * region.view.stride + (part.left - region.left) * 3,
+                          static_cast<size_t>(width * 3)) == 0);
           }
         }
       }
@@ -184,7 +193,7 @@ TEST_CASE("a part of a progressive JPEG that ends early has the pixels of the wh
   for (auto scan = full.begin() + 1;; ++scan, ++cuts) {
     scan = std::search(scan, full.end(), std::begin(scan_marker), std::end(scan_marker));
     if (scan == full.end()) break;
-    if (cuts == 0) continue;   // no scan at all
+    if (cuts == 0) continue;  // no scan at all
     std::vector<uint8_t> file(full.begin(), scan);
     file.insert(file.end(), {0xFF, 0xD9});
     ImageU8 all, buffer;
@@ -209,12 +218,15 @@ TEST_CASE("what is no image is said to be none") {
 }
 
 TEST_CASE("cut off files are bad wherever the cut is") {
-  const auto name = GENERATE(as<std::string>(), "420.jpg", "444_restart.jpg", "progressive.jpg", "grey16.png", "interlaced.png");
+  const auto name =
+      GENERATE(as<std::string>(), "420.jpg", "444_restart.jpg", "progressive.jpg", "grey16.png", "interlaced.png");
   const std::vector<uint8_t> file = file_bytes(name);
-  const size_t end = name.ends_with(".jpg") ? file.size() - 12 : file.size();   // the last bits of a JPEG may be padding only
-  for (size_t count = 0; count < end; count += 7) CHECK(reason({file.begin(), file.begin() + static_cast<int64_t>(count)}) != "");
+  const size_t end =
+      name.ends_with(".jpg") ? file.size() - 12 : file.size();  // the last bits of a JPEG may be padding only
+  for (size_t count = 0; count < end; count += 7)
+    CHECK(reason({file.begin(), file.begin() + static_cast<int64_t>(count)}) != "");
 
-  if (name.ends_with(".jpg")) {   // also when only the top is asked for
+  if (name.ends_with(".jpg")) {  // also when only the top is asked for
     JpegReader reader({file.data(), end});
     ImageU8 buffer;
     CHECK_THROWS_AS(reader.read({0, 0, 4, 4}, 1, buffer), BadSample);
@@ -226,7 +238,7 @@ TEST_CASE("sizes beyond the limits are refused from the header") {
   const uint8_t frame_marker[] = {0xFF, 0xC0};
   const auto frame = std::search(jpeg.begin(), jpeg.end(), std::begin(frame_marker), std::end(frame_marker));
   REQUIRE(frame != jpeg.end());
-  for (int i = 0; i < 2; ++i) {   // 65,000 rows and columns
+  for (int i = 0; i < 2; ++i) {  // 65,000 rows and columns
     frame[5 + i * 2] = 0xFD;
     frame[6 + i * 2] = 0xE8;
   }
@@ -263,16 +275,17 @@ TEST_CASE("D3: what a header announces is refused before memory is taken for it"
   CHECK(peak_growth_mib(png_of(65000, 65000), "over the limits") < 8);
   CHECK(peak_growth_mib(png_of(0x7FFFFFFF, 0x7FFFFFFF), "over the limits") < 8);
   CHECK(peak_growth_mib(png_of(65500, 1), "over the limits") < 8);
-  if (kSanitized) return;   // it surrounds and keeps what is allocated
-  // The largest that is allowed takes its own three bytes a pixel, 256 MiB, and no more, although nothing else is in the file.
+  if (kSanitized) return;  // it surrounds and keeps what is allocated
+  // The largest that is allowed takes its own three bytes a pixel, 256 MiB, and no more, although nothing else is in
+  // the file.
   CHECK(peak_growth_mib(png_of(16384, 5461), "PNG: ") < 272);
   CHECK(peak_growth_mib(jpeg("420.jpg", 16384, 5461), "JPEG: ") < 272);
   CHECK(peak_growth_mib(jpeg("progressive.jpg", 16384, 5461), "JPEG: ") < 272);
 }
 
 TEST_CASE("flipped bits give a picture or a reason, never a crash") {
-  const auto name =
-      GENERATE(as<std::string>(), "420.jpg", "progressive.jpg", "cmyk.jpg", "palette_alpha.png", "interlaced.png", "grey16.png");
+  const auto name = GENERATE(as<std::string>(), "420.jpg", "progressive.jpg", "cmyk.jpg", "palette_alpha.png",
+                             "interlaced.png", "grey16.png");
   const std::vector<uint8_t> file = file_bytes(name);
   PhiloxStream random(mix_key(3, name));
   int bad = 0;
@@ -282,5 +295,5 @@ TEST_CASE("flipped bits give a picture or a reason, never a crash") {
       flipped[random.next_below(file.size())] ^= static_cast<uint8_t>(1u << random.next_below(8));
     bad += reason(flipped) != "";
   }
-  CHECK(bad > 20);   // most flips in a JPEG only change the picture
+  CHECK(bad > 20);  // most flips in a JPEG only change the picture
 }

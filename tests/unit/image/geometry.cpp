@@ -64,7 +64,8 @@ TEST_CASE("random_resized_crop keeps to scale and ratio and spreads over them") 
     log_ratio += std::log(ratio);
     touches_left += crop.left == 0;
   }
-  // torchvision's RandomResizedCrop.get_params, the same image, 200,000 draws: mean share 0.4328, mean log ratio 0.0303.
+  // torchvision's RandomResizedCrop.get_params, the same image, 200,000 draws: mean share 0.4328, mean log ratio
+  // 0.0303.
   CHECK(area / kDraws == Approx(0.4328).margin(0.006));
   CHECK(log_ratio / kDraws == Approx(0.0303).margin(0.006));
   CHECK(touches_left > 0);

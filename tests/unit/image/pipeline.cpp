@@ -39,7 +39,11 @@ TEST_CASE("fixed transforms give torchvision's bits") {
       {{CenterCropConfig{8, 8}}, 13, 13, 0xe2d408959019dfa7, 0x1961b428248a0d3f},
       {{CenterCropConfig{9, 9}}, 5, 20, 0x82f5fbdc4482b6de, 0x005de3f9638dd6c6},
       {{CenterCropConfig{11, 11}}, 6, 6, 0xc5b66999b2d43d00, 0x44a582290064292c},
-      {{CenterCropConfig{20, 9}, ResizeConfig{12}, CenterCropConfig{15, 15}}, 13, 30, 0x051a1c6852f1733b, 0xa297ddcd10e6b06d}};
+      {{CenterCropConfig{20, 9}, ResizeConfig{12}, CenterCropConfig{15, 15}},
+       13,
+       30,
+       0x051a1c6852f1733b,
+       0xa297ddcd10e6b06d}};
   PipelineScratch scratch;
   for (const Known& known : all) {
     const Pipeline pipeline(normalized(known.transforms));
@@ -53,13 +57,15 @@ TEST_CASE("fixed transforms give torchvision's bits") {
     CHECK(bytes.hash() == known.bytes);
     CHECK(floats.hash() == known.floats);
     const int64_t pixels = size.height * size.width;
-    for (int64_t i = 0; i < pixels * 3; ++i) REQUIRE(interleaved.floats()[i] == floats.floats()[i % 3 * pixels + i / 3]);
+    for (int64_t i = 0; i < pixels * 3; ++i)
+      REQUIRE(interleaved.floats()[i] == floats.floats()[i % 3 * pixels + i / 3]);
   }
 }
 
 TEST_CASE("joined transforms equal the same transforms one at a time") {
   const std::vector<std::vector<TransformConfig>> lists{
-      {RandomCropConfig{30, 26, 0}, CenterCropConfig{40, 40}, RandomHorizontalFlipConfig{1.0}, CenterCropConfig{33, 21}},
+      {RandomCropConfig{30, 26, 0}, CenterCropConfig{40, 40}, RandomHorizontalFlipConfig{1.0},
+       CenterCropConfig{33, 21}},
       {RandomHorizontalFlipConfig{1.0}, RandomCropConfig{20, 20, 5}, ResizeConfig{31}, CenterCropConfig{17, 40}},
       {RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{1.0}},
       {ResizeConfig{60}, RandomCropConfig{50, 41, 0}, ResizeConfig{20}, RandomHorizontalFlipConfig{1.0}},
@@ -88,8 +94,8 @@ TEST_CASE("joined transforms equal the same transforms one at a time") {
 }
 
 TEST_CASE("a file decoded in part gives what the whole image gives") {
-  const auto name =
-      GENERATE(as<std::string>(), "420.jpg", "422.jpg", "444_restart.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "rgba.png");
+  const auto name = GENERATE(as<std::string>(), "420.jpg", "422.jpg", "444_restart.jpg", "progressive.jpg", "grey.jpg",
+                             "cmyk.jpg", "rgba.png");
   const std::vector<uint8_t> file = file_bytes(name);
   ImageU8 image;
   decode_image(file, image);
@@ -108,7 +114,7 @@ TEST_CASE("a file decoded in part gives what the whole image gives") {
 }
 
 TEST_CASE("decoding at reduced size gives nearly the same picture") {
-  const std::vector<uint8_t> file = file_bytes("smooth.jpg");   // 300 x 240, up to 2.5 grey levels from pixel to pixel
+  const std::vector<uint8_t> file = file_bytes("smooth.jpg");  // 300 x 240, up to 2.5 grey levels from pixel to pixel
   PipelineScratch scratch;
   const auto mean_difference = [&](const Pipeline& pipeline, uint64_t key) {
     Output full(PixelFormat::u8_hwc, 16, 16), reduced(PixelFormat::u8_hwc, 16, 16);

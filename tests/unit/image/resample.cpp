@@ -19,7 +19,10 @@ const Normalization kImageNet{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}
 
 TEST_CASE("resize gives Pillow's bytes") {
   // Image.fromarray(pattern(h, w)).resize((to_w, to_h), Image.BILINEAR), Pillow 12.0
-  struct Known { int64_t height, width, to_height, to_width; uint64_t hash; };
+  struct Known {
+    int64_t height, width, to_height, to_width;
+    uint64_t hash;
+  };
   const auto known = GENERATE(Known{32, 32, 224, 224, 0xd4041435c3a2c610}, Known{37, 50, 22, 22, 0x88cd2837de81a867},
                               Known{5, 3, 9, 11, 0xe1c94681f6a627ea}, Known{120, 90, 17, 300, 0x6a65edd3782f5cea},
                               Known{1, 1, 4, 4, 0x86bee04fee429465}, Known{40, 40, 40, 20, 0x7ce68cf20d6c3b95},
@@ -27,14 +30,16 @@ TEST_CASE("resize gives Pillow's bytes") {
   const ImageU8 image = pattern(known.height, known.width);
   Output out(PixelFormat::u8_hwc, known.to_height, known.to_width);
   ResampleScratch scratch;
-  resample({image.view(), 0, 0}, whole_resize(known.height, known.width, known.to_height, known.to_width), {}, out.destination,
-           scratch);
+  resample({image.view(), 0, 0}, whole_resize(known.height, known.width, known.to_height, known.to_width), {},
+           out.destination, scratch);
   CHECK(out.hash() == known.hash);
 }
 
 TEST_CASE("resample agrees with its obvious twin on any stage") {
   PhiloxStream random(mix_key(1, "stages"));
-  const auto between = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random.next_below(high - low + 1)); };
+  const auto between = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random.next_below(high - low + 1));
+  };
   const auto part_of = [&](int64_t height, int64_t width) {
     const int64_t part_height = between(1, height), part_width = between(1, width);
     return Rect{between(0, height - part_height), between(0, width - part_width), part_height, part_width};
@@ -44,13 +49,15 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
     const ImageU8 image = pattern(between(1, 90), between(1, 90));
     Stage stage;
     stage.source = part_of(image.size().height, image.size().width);
-    stage.resized = i % 3 == 0 ? ImageSize{stage.source.height, stage.source.width} : ImageSize{between(1, 120), between(1, 120)};
+    stage.resized =
+        i % 3 == 0 ? ImageSize{stage.source.height, stage.source.width} : ImageSize{between(1, 120), between(1, 120)};
     stage.valid = part_of(stage.resized.height, stage.resized.width);
     stage.window = i % 2 == 0 ? Rect{between(-9, 9), between(-9, 9), between(1, 130), between(1, 130)}
                               : part_of(stage.resized.height, stage.resized.width);
     stage.flip = random.next_unit() < 0.5;
     for (const PixelFormat format : {PixelFormat::u8_hwc, PixelFormat::f32_chw, PixelFormat::f32_hwc}) {
-      Output fast(format, stage.window.height, stage.window.width), slow(format, stage.window.height, stage.window.width);
+      Output fast(format, stage.window.height, stage.window.width),
+          slow(format, stage.window.height, stage.window.width);
       resample_reference({image.view(), 0, 0}, stage, kImageNet, slow.destination);
       resample({image.view(), 0, 0}, stage, kImageNet, fast.destination, scratch);
       REQUIRE(fast.bytes == slow.bytes);
@@ -65,8 +72,8 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
       }
       part.shrink_to_fit();
       Output partial(format, stage.window.height, stage.window.width);
-      resample({{part.data(), needed.height, needed.width, needed.width * 3}, needed.top, needed.left}, stage, kImageNet,
-               partial.destination, scratch);
+      resample({{part.data(), needed.height, needed.width, needed.width * 3}, needed.top, needed.left}, stage,
+               kImageNet, partial.destination, scratch);
       REQUIRE(partial.bytes == slow.bytes);
     }
   }

@@ -11,7 +11,8 @@
 
 namespace trainopt {
 
-/// Noise: the top bytes of a linear congruential generator (Knuth's MMIX constants) that starts at height × 65536 + width.
+/// Noise: the top bytes of a linear congruential generator (Knuth's MMIX constants) that starts at height × 65536 +
+/// width.
 inline ImageU8 pattern(int64_t height, int64_t width) {
   ImageU8 image;
   image.set_size({height, width});

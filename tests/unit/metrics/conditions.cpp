@@ -20,7 +20,8 @@ std::vector<Piece> steps(size_t count, double change, uint64_t seed) {
   PhiloxStream random(seed);
   std::vector<Piece> pieces;
   for (size_t i = 0; i < count; ++i)
-    pieces.push_back({32, 0.1 * (1 + 0.03 * random.next_normal()) * (1 + change * static_cast<double>(i) / static_cast<double>(count))});
+    pieces.push_back({32, 0.1 * (1 + 0.03 * random.next_normal()) *
+                              (1 + change * static_cast<double>(i) / static_cast<double>(count))});
   return pieces;
 }
 
@@ -31,7 +32,7 @@ TEST_CASE("a busy machine is one where others used more than a tenth, by time") 
   for (const auto& [conditions, share] : {std::pair{&quiet, 38.0}, {&busy, 44.0}}) {
     conditions->add(row_of(10, share));
     conditions->add(row_of(30, 0));
-    conditions->add(row_of(1000, std::nullopt));   // not known is not zero
+    conditions->add(row_of(1000, std::nullopt));  // not known is not zero
   }
   CHECK(quiet.warnings({}).empty());
   REQUIRE(busy.warnings({}).size() == 1);
@@ -46,7 +47,8 @@ TEST_CASE("a GPU that was held down says why") {
   held.add(row_of(10, 0, 4 | 64));
   held.add(row_of(20, 0, 0));
   REQUIRE(held.warnings({}).size() == 1);
-  CHECK(held.warnings({})[0] == "the GPU's clock was held down in steps that make up 50 % of the time (power cap, heat)");
+  CHECK(held.warnings({})[0] ==
+        "the GPU's clock was held down in steps that make up 50 % of the time (power cap, heat)");
   CHECK(Conditions().warnings({}).empty());
 }
 
@@ -54,12 +56,12 @@ TEST_CASE("a run that drifts is told from one that is noisy") {
   int steady = 0, small = 0, drifting = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     steady += !Conditions().warnings(steps(60, 0, seed)).empty();
-    small += !Conditions().warnings(steps(600, 0.02, seed)).empty();   // seen, but the thirds are 1.3 % apart
+    small += !Conditions().warnings(steps(600, 0.02, seed)).empty();  // seen, but the thirds are 1.3 % apart
     drifting += !Conditions().warnings(steps(150, 0.15, seed)).empty();
   }
   CHECK(steady <= 3);
   CHECK(small == 0);
   CHECK(drifting >= 97);
   CHECK_THAT(Conditions().warnings(steps(150, 0.15, 1)).at(0), ContainsSubstring("fell by 9 %"));
-  CHECK(Conditions().warnings(steps(23, 0.9, 1)).empty());   // thirds of seven say nothing
+  CHECK(Conditions().warnings(steps(23, 0.9, 1)).empty());  // thirds of seven say nothing
 }

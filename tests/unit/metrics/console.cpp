@@ -35,9 +35,12 @@ std::vector<std::string> shown(const std::string& bytes) {
   std::vector<std::string> rows(1);
   size_t column = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] == '\r') column = 0;
-    else if (bytes[i] == '\n') rows.emplace_back(), column = 0;
-    else if (bytes.compare(i, 4, "\033[2K") == 0) rows.back().clear(), i += 3;
+    if (bytes[i] == '\r')
+      column = 0;
+    else if (bytes[i] == '\n')
+      rows.emplace_back(), column = 0;
+    else if (bytes.compare(i, 4, "\033[2K") == 0)
+      rows.back().clear(), i += 3;
     else {
       if (rows.back().size() <= column) rows.back().resize(column + 1, ' ');
       rows.back()[column++] = bytes[i];
@@ -52,7 +55,8 @@ TEST_CASE("in a pipe there are plain lines only") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   {
-    Console console({.fd = ends[1], .terminal = false, .color = false, .progress = Progress::automatic, .total_steps = 3});
+    Console console(
+        {.fd = ends[1], .terminal = false, .color = false, .progress = Progress::automatic, .total_steps = 3});
     for (int64_t step = 1; step <= 3; ++step) console.step(row_of(step), "step " + std::to_string(step));
     console.line("the end");
   }
@@ -68,7 +72,8 @@ TEST_CASE("on a terminal the progress stays at the bottom, is drawn at most ten 
   Console console({.fd = ends[1], .terminal = true, .color = false, .progress = Progress::automatic, .total_steps = 4});
   console.step(row_of(1), "step 1");
   const std::string first = read_all(ends[0]);
-  CHECK(shown(first) == std::vector<std::string>{"step 1", "[======                  ]  25 %  1/4  1243 samples/s  - left"});
+  CHECK(shown(first) ==
+        std::vector<std::string>{"step 1", "[======                  ]  25 %  1/4  1243 samples/s  - left"});
   console.step(row_of(2), "step 2");
   const std::string second = read_all(ends[0]);
   if (seconds_since(begin) < 0.1) CHECK(second.empty());
@@ -81,7 +86,7 @@ TEST_CASE("on a terminal the progress stays at the bottom, is drawn at most ten 
   CHECK(rows[2] == "step 3");
   const std::string bar = "[==================      ]  75 %  3/4  1243 samples/s  ";
   REQUIRE_THAT(rows[3], Catch::Matchers::StartsWith(bar) && ContainsSubstring(" s left"));
-  const double left = std::stod(rows[3].substr(bar.size()));   // half of what two steps took, rounded
+  const double left = std::stod(rows[3].substr(bar.size()));  // half of what two steps took, rounded
   CHECK(left >= 0.1);
   CHECK(left <= seconds_since(begin) / 2 + 0.06);
   console.flush();
@@ -97,14 +102,16 @@ TEST_CASE("the progress line fits a narrow terminal and is coloured only when as
   size.ws_row = 5;
   REQUIRE(openpty(&terminal, &program, nullptr, nullptr, &size) == 0);
   {
-    Console console({.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
+    Console console(
+        {.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
     console.step(row_of(10), {});
     CHECK(read_all(terminal) == "  1 %  10/1000  124");
   }
   size.ws_col = 120;
   ioctl(program, TIOCSWINSZ, &size);
   read_all(terminal);
-  Console console({.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
+  Console console(
+      {.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
   console.step(row_of(500), {});
   CHECK_THAT(read_all(terminal), ContainsSubstring("[\033[32m============            \033[0m]  50 %"));
   close(program);

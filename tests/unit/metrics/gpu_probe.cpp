@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kBus = "00000000:41:00.0";
 /// A GPU at work, as tests/support/fake_nvml/script.h writes it.
 const std::string kBusyGpu =
-    "driver 580.82.07\ngpu0.bus 00000000:41:00.0\ngpu0.utilization 97\ngpu0.used_mib 2048\ngpu0.reserved_mib 512\ngpu0.power_mw 412500\n"
+    "driver 580.82.07\ngpu0.bus 00000000:41:00.0\ngpu0.utilization 97\ngpu0.used_mib 2048\ngpu0.reserved_mib "
+    "512\ngpu0.power_mw 412500\n"
     "gpu0.sm_mhz 1830\ngpu0.clock_reasons 0\ngpu0.gpm 1\ngpu0.sm_util 61.5\ngpu0.tensor_util 33.25\n";
 
 /// A machine that plays a script, which can change at any time.
@@ -97,11 +98,11 @@ TEST_CASE("every number in its unit") {
   {
     GpuProbe probe(NEW_DRIVER, kBus);
     const Values first = sample(probe);
-    CHECK(!first[Metric::gpu_sm_util_pct]);   // GPM is about the time between two looks
+    CHECK(!first[Metric::gpu_sm_util_pct]);  // GPM is about the time between two looks
     sleep_ms(120);
     const Values values = sample(probe);
     CHECK(values[Metric::gpu_util_pct] == 97.0);
-    CHECK(values[Metric::gpu_memory_used_mib] == 2048.0);   // without what the driver keeps for itself
+    CHECK(values[Metric::gpu_memory_used_mib] == 2048.0);  // without what the driver keeps for itself
     CHECK(values[Metric::gpu_power_w] == 412.5);
     CHECK(values[Metric::gpu_sm_clock_mhz] == 1830.0);
     CHECK(values[Metric::gpu_throttle] == 0.0);
@@ -109,7 +110,7 @@ TEST_CASE("every number in its unit") {
     CHECK(values[Metric::gpu_tensor_util_pct] == 33.25);
     CHECK(probe.reasons().empty());
     CHECK(GpuProbe::driver_version(NEW_DRIVER) == "580.82.07");
-    CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);   // soon after: that of the last whole stretch
+    CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);  // soon after: that of the last whole stretch
   }
   CHECK(machine.calls("nvmlGpmSampleFree") == machine.calls("nvmlGpmSampleAlloc"));
   CHECK(machine.calls("nvmlShutdown") == machine.calls("nvmlInit_v2"));
@@ -120,8 +121,8 @@ TEST_CASE("an old driver has fewer numbers, and says which") {
   GpuProbe probe(OLD_DRIVER, kBus);
   const Values values = whole_sample(probe);
   check_explained(probe, values);
-  CHECK(values[Metric::gpu_memory_used_mib] == 2560.0);   // its one number has the reserved part in it
-  CHECK(values[Metric::gpu_throttle] == 0.0);             // the script's first line of a name holds
+  CHECK(values[Metric::gpu_memory_used_mib] == 2560.0);  // its one number has the reserved part in it
+  CHECK(values[Metric::gpu_throttle] == 0.0);            // the script's first line of a name holds
   CHECK(machine.calls("nvmlDeviceGetCurrentClocksThrottleReasons") == 2);
   CHECK(reason(probe, Metric::gpu_sm_util_pct) == "this driver has no GPM");
   CHECK(reason(probe, Metric::gpu_tensor_util_pct) == "this driver has no GPM");
@@ -162,7 +163,8 @@ TEST_CASE("after a pause GPM starts anew, so that the pause is in no number") {
 }
 
 TEST_CASE("what a GPU does not support, or this user may not see, is asked once") {
-  for (const auto& [error, words] : {std::pair("3", "NVML: Not Supported"), std::pair("4", "NVML: Insufficient Permissions")}) {
+  for (const auto& [error, words] :
+       {std::pair("3", "NVML: Not Supported"), std::pair("4", "NVML: Insufficient Permissions")}) {
     const FakeMachine machine("nvmlDeviceGetPowerUsage.error " + std::string(error) + "\n" + kBusyGpu);
     GpuProbe probe(NEW_DRIVER, kBus);
     sample(probe);
@@ -201,7 +203,8 @@ TEST_CASE("of the reasons that set the clock, those which hold it down in spite 
 }
 
 TEST_CASE("the GPU is found by its place on the bus, whatever NVML's order") {
-  const FakeMachine machine(kBusyGpu + "gpu1.bus 00000000:0A:00.0\ngpu1.utilization 5\ngpu1.power_mw 60000\ngpu1.gpm 1\ngpu1.sm_util 2\n");
+  const FakeMachine machine(
+      kBusyGpu + "gpu1.bus 00000000:0A:00.0\ngpu1.utilization 5\ngpu1.power_mw 60000\ngpu1.gpm 1\ngpu1.sm_util 2\n");
   GpuProbe probe(NEW_DRIVER, "00000000:0A:00.0");
   const Values values = whole_sample(probe);
   CHECK(values[Metric::gpu_util_pct] == 5.0);
@@ -228,7 +231,7 @@ TEST_CASE("a GPU that is lost costs one log line and is not asked again") {
   const int64_t before = machine.calls();
   for (int i = 0; i < 3; ++i) check_all_absent(probe, "NVML: GPU is lost");
   CHECK(machine.calls() == before + 1);
-  machine.play(kBusyGpu);   // it does not come back
+  machine.play(kBusyGpu);  // it does not come back
   check_all_absent(probe, "NVML: GPU is lost");
   CHECK(machine.calls() == before + 1);
   CHECK(log.text() == "warning: the GPU is measured no more: NVML: GPU is lost\n");
@@ -250,8 +253,11 @@ TEST_CASE("telemetry watches a GPU, outlives its loss, and says why it is silent
   const FakeMachine machine(kBusyGpu);
   const TemporaryFolder folder;
   const CapturedLog log;
-  Telemetry telemetry({.interval_s = 0.02, .file = folder / "telemetry.jsonl", .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
-  const auto power_since = [&](Clock::time_point begin) { return telemetry.between(begin, Clock::now()).values[Metric::gpu_power_w]; };
+  Telemetry telemetry(
+      {.interval_s = 0.02, .file = folder / "telemetry.jsonl", .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
+  const auto power_since = [&](Clock::time_point begin) {
+    return telemetry.between(begin, Clock::now()).values[Metric::gpu_power_w];
+  };
   const auto begin = Clock::now();
   while (!power_since(begin) && seconds_since(begin) < 20) sleep_ms(2);
   CHECK(power_since(begin) == 412.5);
@@ -261,9 +267,10 @@ TEST_CASE("telemetry watches a GPU, outlives its loss, and says why it is silent
   sleep_ms(100);
   const Values values = telemetry.between(lost, Clock::now()).values;
   CHECK(!values[Metric::gpu_power_w]);
-  CHECK(values[Metric::process_rss_mib].has_value());   // the rest goes on
+  CHECK(values[Metric::process_rss_mib].has_value());  // the rest goes on
   telemetry.stop();
-  for (const Metric metric : kGpuMetrics) CHECK(telemetry.reasons().at(std::string(info(metric).name)) == "NVML: GPU is lost");
+  for (const Metric metric : kGpuMetrics)
+    CHECK(telemetry.reasons().at(std::string(info(metric).name)) == "NVML: GPU is lost");
   CHECK(log.lines() == 1);
   std::istringstream lines(folder.text("telemetry.jsonl"));
   std::string line;
@@ -286,7 +293,7 @@ TEST_CASE("a library that takes its time holds up nobody but its own thread") {
     longest = std::max(longest, seconds_since(row.ended));
     sleep_ms(1);
   }
-  CHECK(longest < 0.25);   // one call takes 0.3 s
+  CHECK(longest < 0.25);  // one call takes 0.3 s
   const auto stopped = Clock::now();
   telemetry.stop();
   CHECK(seconds_since(stopped) < 4.5);
@@ -305,5 +312,5 @@ TEST_CASE("a library that does not answer is left behind") {
   CHECK(seconds_since(begin) < 2);
   CHECK(log.text() == "warning: telemetry is left behind: the GPU's driver does not answer\n");
   machine.play(kBusyGpu);
-  sleep_ms(3200);   // it goes on when nobody waits any more
+  sleep_ms(3200);  // it goes on when nobody waits any more
 }

@@ -61,10 +61,11 @@ TEST_CASE("the summary names a straggler of the measured steps") {
     row[Metric::step_ms] = 30;
     row.step_samples = 8;
     row.ranks = times({10, 30});
-    if (step < 5) row.ranks = times({300, 10});   // left out
+    if (step < 5) row.ranks = times({300, 10});  // left out
     summary.add(row);
   }
-  CHECK(summary.to_json().at("straggler") == Json{{"rank", 1}, {"busy_ms", 30.0}, {"others_ms", 10.0}, {"data_wait_ms", 0.0}, {"steps_pct", 100.0}});
+  CHECK(summary.to_json().at("straggler") ==
+        Json{{"rank", 1}, {"busy_ms", 30.0}, {"others_ms", 10.0}, {"data_wait_ms", 0.0}, {"steps_pct", 100.0}});
   CHECK_THAT(summary.table({}), ContainsSubstring("rank 1 is a straggler"));
   CHECK(Summary(5).to_json().at("straggler").is_null());
 }

@@ -96,7 +96,7 @@ TEST_CASE("the throughput has an interval from eight measured steps on") {
     for (int i = 0; i < steps; ++i) summary.add(row_of(i < 10 ? 1000 : 10 + 2 * ((alternating ? i : i / 40) % 2)));
     return summary;
   };
-  CHECK(summary_of(14, true).to_json().at("samples_per_s_interval").is_null());   // seven are measured
+  CHECK(summary_of(14, true).to_json().at("samples_per_s_interval").is_null());  // seven are measured
   CHECK(summary_of(16, true).to_json().at("samples_per_s_interval").is_object());
 
   // The same times in another order: steps that change every time tell more than those that stay slow for a while.
@@ -148,7 +148,8 @@ TEST_CASE("the table at the end") {
   }
   summary.set_peak_memory(2048);
   summary.set_time_to_first_step(2.14);
-  CHECK(summary.table({{"amp", "convolutions in bfloat16"}, {"channels_last", "no effect: the model has no convolution"}}) ==
+  CHECK(summary.table(
+            {{"amp", "convolutions in bfloat16"}, {"channels_last", "no effect: the model has no convolution"}}) ==
         "  samples/s           500\n"
         "  step time           p50 20.0 ms   p95 20.0 ms   p99 20.0 ms\n"
         "  waiting for data    2.0 % of the time\n"

@@ -23,7 +23,8 @@ TEST_CASE("CPU and memory of this process") {
   TemporaryFolder folder;
   const auto begin = Clock::now();
   std::optional<Telemetry> telemetry;
-  telemetry.emplace(TelemetryOptions{.device = c10::Device(c10::kCPU), .interval_s = 0.02, .file = folder.path() / "telemetry.jsonl"});
+  telemetry.emplace(TelemetryOptions{
+      .device = c10::Device(c10::kCPU), .interval_s = 0.02, .file = folder.path() / "telemetry.jsonl"});
   // One thread that computes: about one core's share, far from none, of however many there are.
   double sink = 0;
   for (const auto until = begin + std::chrono::milliseconds(300); Clock::now() < until;) sink += std::sqrt(sink + 1);
@@ -63,7 +64,9 @@ TEST_CASE("CPU and memory of this process") {
 }
 
 TEST_CASE("busy seconds are those of the CPUs asked for") {
-  const std::string_view stat = "cpu  999 9 9 9 9 9 9 9 9 9\ncpu0 100 10 50 9000 70 3 2 35 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\ncpu12 1 0 0 0 0 0 0 0 0 0\nintr 5 5\n";
+  const std::string_view stat =
+      "cpu  999 9 9 9 9 9 9 9 9 9\ncpu0 100 10 50 9000 70 3 2 35 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\ncpu12 1 0 0 0 0 0 0 "
+      "0 0 0\nintr 5 5\n";
   CHECK(busy_seconds(stat, {0}, 100) == 2.0);
   CHECK(busy_seconds(stat, {1, 12}, 100) == Approx(3.01));
   CHECK(!busy_seconds(stat, {0, 2}, 100));
@@ -75,12 +78,13 @@ TEST_CASE("others' load is what is left of the busy time") {
   const auto start = Clock::now();
   const auto after = [&](int milliseconds) { return start + std::chrono::milliseconds(milliseconds); };
   std::optional<double> busy = 100;
-  OtherLoad load(4, [&] { return busy; }, 10, start);
+  OtherLoad load(
+      4, [&] { return busy; }, 10, start);
   busy = 101;
-  CHECK(!load.sample(10, after(400)));                  // too early
+  CHECK(!load.sample(10, after(400)));  // too early
   CHECK(*load.sample(10.5, after(1000)) == Approx(12.5));
-  CHECK(*load.sample(99, after(1400)) == Approx(12.5));   // too early: as before
-  CHECK(load.sample(12, after(2000)) == 0.0);           // one's own seconds are seen a little earlier
+  CHECK(*load.sample(99, after(1400)) == Approx(12.5));  // too early: as before
+  CHECK(load.sample(12, after(2000)) == 0.0);            // one's own seconds are seen a little earlier
   busy.reset();
   CHECK(!load.sample(13, after(3000)));
   busy = 110;
@@ -96,7 +100,8 @@ TEST_CASE("a window without a sample has the latest one before it") {
   telemetry.stop();
   const auto now = Clock::now();
   CHECK(telemetry.between(now, now).values[Metric::process_rss_mib].has_value());
-  CHECK(!telemetry.between(begin - std::chrono::seconds(2), begin - std::chrono::seconds(1)).values[Metric::process_rss_mib]);
+  CHECK(!telemetry.between(begin - std::chrono::seconds(2), begin - std::chrono::seconds(1))
+             .values[Metric::process_rss_mib]);
 }
 
 TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
@@ -107,15 +112,16 @@ TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
   };
   Telemetry telemetry({.device = c10::Device(c10::kCPU), .interval_s = 3600, .file = folder / "telemetry.jsonl"});
   const auto begin = Clock::now();
-  for (int i = 0; i < 10000 && !telemetry.between(begin, Clock::now()).values[Metric::process_rss_mib]; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (int i = 0; i < 10000 && !telemetry.between(begin, Clock::now()).values[Metric::process_rss_mib]; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   telemetry.pause();
   const auto resumed = Clock::now();
-  telemetry.resume();   // an hour's interval: only going on can bring a second sample
+  telemetry.resume();  // an hour's interval: only going on can bring a second sample
   for (int i = 0; i < 10000 && lines() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   telemetry.pause();
   const auto paused = Clock::now();
   CHECK(telemetry.between(resumed, paused).values[Metric::process_rss_mib].has_value());
-  telemetry.stop();     // also while it is paused
+  telemetry.stop();  // also while it is paused
   CHECK(lines() <= 2);
 }
 
@@ -133,7 +139,7 @@ TEST_CASE("a stretch that begins anew leaves out what was computed before") {
     Values values;
     probe.sample(values);
     const double core_pct = *values[Metric::cpu_util_pct] * allowed_cores();
-    CHECK((core_pct > 5) != anew);   // of half a core, on an idle machine
+    CHECK((core_pct > 5) != anew);  // of half a core, on an idle machine
   }
 }
 

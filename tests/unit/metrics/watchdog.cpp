@@ -31,7 +31,7 @@ class Flag {
   }
   void wait() {
     std::unique_lock lock(mutex_);
-    awaited_ = true;   // with the lock held until the wait itself gives it up
+    awaited_ = true;  // with the lock held until the wait itself gives it up
     changed_.wait(lock, [this] { return set_; });
   }
   bool is_awaited() {
@@ -48,7 +48,7 @@ class Flag {
 /// Its address and length are known well enough to find it in a stack.
 __attribute__((noinline)) void wait_in_a_named_function(Flag& flag) {
   flag.wait();
-  asm volatile("" ::: "memory");   // the call above is no tail call
+  asm volatile("" ::: "memory");  // the call above is no tail call
 }
 
 bool sleeps(int thread) {
@@ -82,7 +82,8 @@ class BlockedThread {
       start();
     }
     id = known.get();
-    for (const auto begin = Clock::now(); !(may_go_.is_awaited() && sleeps(id)) && seconds_since(begin) < 60;) sleep_ms(1);
+    for (const auto begin = Clock::now(); !(may_go_.is_awaited() && sleeps(id)) && seconds_since(begin) < 60;)
+      sleep_ms(1);
   }
   ~BlockedThread() {
     may_go_.set();
@@ -98,17 +99,21 @@ class BlockedThread {
 bool is_in_named_function(const std::string& frame) {
   Dl_info info{};
   REQUIRE(::dladdr(reinterpret_cast<const void*>(&wait_in_a_named_function), &info) != 0);
-  const auto start = reinterpret_cast<const char*>(&wait_in_a_named_function) - static_cast<const char*>(info.dli_fbase);
+  const auto start =
+      reinterpret_cast<const char*>(&wait_in_a_named_function) - static_cast<const char*>(info.dli_fbase);
   const size_t plus = frame.find("+0x");
   if (!frame.starts_with("test_metrics+0x")) return false;
   const auto offset = static_cast<std::ptrdiff_t>(std::stoull(frame.substr(plus + 1), nullptr, 16));
   return offset > start && offset < start + (kSanitized ? 8000 : 400);
 }
 
-bool holds_named_function(const std::vector<std::string>& frames) { return std::any_of(frames.begin(), frames.end(), is_in_named_function); }
+bool holds_named_function(const std::vector<std::string>& frames) {
+  return std::any_of(frames.begin(), frames.end(), is_in_named_function);
+}
 
 ThreadStack stack_of(const std::vector<ThreadStack>& threads, int id) {
-  const auto found = std::find_if(threads.begin(), threads.end(), [id](const ThreadStack& thread) { return thread.id == id; });
+  const auto found =
+      std::find_if(threads.begin(), threads.end(), [id](const ThreadStack& thread) { return thread.id == id; });
   REQUIRE(found != threads.end());
   return *found;
 }
@@ -117,7 +122,11 @@ ThreadStack stack_of(const std::vector<ThreadStack>& threads, int id) {
 struct Watched {
   explicit Watched(double timeout_s, double grace_s = 1e9) : watchdog(options(timeout_s, grace_s)) {}
   Watchdog::Options options(double timeout_s, double grace_s) {
-    return {.timeout_s = timeout_s, .grace_s = grace_s, .run_dir = folder.path(), .stop_signal = &stop, .end = [this](int code) { ended = code; }};
+    return {.timeout_s = timeout_s,
+            .grace_s = grace_s,
+            .run_dir = folder.path(),
+            .stop_signal = &stop,
+            .end = [this](int code) { ended = code; }};
   }
   int wait_for_end(double seconds = 20) const {
     for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < seconds;) sleep_ms(2);
@@ -141,17 +150,19 @@ TEST_CASE("every thread has a stack: one that hears signals, one that is deaf, a
     CHECK(thread.name == name);
     CHECK(thread.state == "S");
     CHECK(holds_named_function(thread.frames));
-    CHECK(thread.frames.front().find("libc.so.6") != std::string::npos);   // not the signal's handler
+    CHECK(thread.frames.front().find("libc.so.6") != std::string::npos);  // not the signal's handler
     CHECK(thread.no_stack.empty());
   }
   CHECK(!stack_of(threads, ::getpid()).frames.empty());
 }
 
 TEST_CASE("a thread that blocks every signal is listed with the reason, and costs no waiting") {
-  const BlockedThread blocked("hears nothing", BlockedThread::Signals::all_blocked), after("hears", BlockedThread::Signals::heard);
+  const BlockedThread blocked("hears nothing", BlockedThread::Signals::all_blocked),
+      after("hears", BlockedThread::Signals::heard);
   double quickest = 60;
   std::vector<ThreadStack> threads;
-  for (int time = 0; time < 5 && quickest >= 0.9; ++time) {   // a busy machine takes long now and then, waiting for an answer always
+  for (int time = 0; time < 5 && quickest >= 0.9;
+       ++time) {  // a busy machine takes long now and then, waiting for an answer always
     const auto begin = Clock::now();
     threads = thread_stacks();
     quickest = std::min(quickest, seconds_since(begin));
@@ -187,21 +198,25 @@ TEST_CASE("a run without progress ends with its stage and all its threads on fil
     CHECK(thread.at("name") == "loader 0");
     CHECK(holds_named_function(thread.at("stack").get<std::vector<std::string>>()));
   }
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) CHECK(ids.contains(std::stoi(task.path().filename())));
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    CHECK(ids.contains(std::stoi(task.path().filename())));
   const Json summary = run.json("summary.json");
-  CHECK(summary == Json{{"schema_version", 1}, {"status", "failed"}, {"reason", "no progress for 200ms in waiting for data after step 17"},
-                        {"exit_code", 7}, {"steps", 17}});
+  CHECK(summary == Json{{"schema_version", 1},
+                        {"status", "failed"},
+                        {"reason", "no progress for 200ms in waiting for data after step 17"},
+                        {"exit_code", 7},
+                        {"steps", 17}});
 }
 
 TEST_CASE("progress keeps the watchdog quiet, also of an unchanging stage") {
-  Watched run(1);   // longer than this thread may be kept from running
+  Watched run(1);  // longer than this thread may be kept from running
   for (const auto begin = Clock::now(); seconds_since(begin) < 2.5;) {
     run.watchdog.at("forward", 1);
     sleep_ms(5);
   }
   CHECK(run.ended == -1);
   CHECK(!std::filesystem::exists(run.folder / "hang-rank0.json"));
-  CHECK(run.wait_for_end() == 7);   // and without it, it is not
+  CHECK(run.wait_for_end() == 7);  // and without it, it is not
 }
 
 TEST_CASE("a finished run is watched no more") {
@@ -220,16 +235,19 @@ TEST_CASE("a run that does not save in time after a signal says so") {
   run.watchdog.at("forward", 5);
   const auto asked = Clock::now();
   run.stop = SIGTERM;
-  while (run.ended == -1 && seconds_since(asked) < 20) {   // steps that go on do not matter
+  while (run.ended == -1 && seconds_since(asked) < 20) {  // steps that go on do not matter
     run.watchdog.at("forward", 5);
     sleep_ms(2);
   }
   CHECK(run.ended == 128 + SIGTERM);
   CHECK(seconds_since(asked) >= 0.25);
   CHECK(run.json("summary.json") ==
-        Json{{"schema_version", 1}, {"status", "stopped"},
-             {"reason", "stopped by signal 15 before all was saved: that took longer than 300ms (checkpoint.grace_period)"},
-             {"exit_code", 143}, {"steps", 5}});
+        Json{{"schema_version", 1},
+             {"status", "stopped"},
+             {"reason",
+              "stopped by signal 15 before all was saved: that took longer than 300ms (checkpoint.grace_period)"},
+             {"exit_code", 143},
+             {"steps", 5}});
 }
 
 TEST_CASE("the run ends also where its report cannot be written") {
@@ -255,14 +273,14 @@ TEST_CASE("time in which the whole process was stopped is not the run's") {
   CHECK(lives);
   int status = 0;
   if (lives) REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WEXITSTATUS(status) == 7);   // without progress it ends all the same
+  CHECK(WEXITSTATUS(status) == 7);  // without progress it ends all the same
 }
 
 TEST_CASE("a watchdog goes at once") {
   double quickest = 60;
   for (int time = 0; time < 5 && quickest >= 0.15; ++time) {
     std::optional<Watched> run(std::in_place, 1800);
-    sleep_ms(30);   // now it sleeps
+    sleep_ms(30);  // now it sleeps
     const auto begin = Clock::now();
     run.reset();
     quickest = std::min(quickest, seconds_since(begin));

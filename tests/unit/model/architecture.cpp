@@ -67,8 +67,8 @@ TEST_CASE("units are the stem, each block and the head") {
   const Model model = make_model({.name = ModelKind::resnet18}, {}, at::kMeta, 0);
   std::vector<std::string> names;
   for (const auto& unit : model.units()) names.push_back(unit->name());
-  CHECK(names == std::vector<std::string>{"stem", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0", "layer3.1",
-                                          "layer4.0", "layer4.1", "head"});
+  CHECK(names == std::vector<std::string>{"stem", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0",
+                                          "layer3.1", "layer4.0", "layer4.1", "head"});
   CHECK(names_of(model.unit_state(9)) == std::vector<std::string>{"fc.weight", "fc.bias"});
   size_t tensors = 0;
   for (size_t unit = 0; unit < names.size(); ++unit) {
@@ -111,8 +111,8 @@ TEST_CASE("the mlp flattens its input") {
 }
 
 TEST_CASE("dropout scales what it keeps, draws from the given generator, and is off in evaluation") {
-  Model model =
-      make_model({.name = ModelKind::mlp, .num_classes = 2, .hidden = {10000}, .dropout = 0.25}, {1, 1, 1}, at::kCPU, 1);
+  Model model = make_model({.name = ModelKind::mlp, .num_classes = 2, .hidden = {10000}, .dropout = 0.25}, {1, 1, 1},
+                           at::kCPU, 1);
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : model.parameters()) tensor.fill_(name.ends_with("bias") ? 0 : 1);
   const at::Tensor one = at::ones({1, 1, 1, 1});

@@ -1,4 +1,5 @@
-// Weights and inputs by a formula that Python can repeat bit for bit: the i-th element of the n-th tensor is a hash of both.
+// Weights and inputs by a formula that Python can repeat bit for bit: the i-th element of the n-th tensor is a hash of
+// both.
 #pragma once
 
 #include "model/model.h"

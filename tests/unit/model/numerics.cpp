@@ -1,4 +1,5 @@
-// Forward, backward and running statistics against torchvision 0.26, whose numbers were computed in float64 from the same formula.
+// Forward, backward and running statistics against torchvision 0.26, whose numbers were computed in float64 from the
+// same formula.
 #include "filled.h"
 #include "model/task.h"
 #include "support/catch.h"
@@ -17,15 +18,16 @@ struct Expected {
   std::vector<double> gradients;  // sums of absolute values, in the order of kGradients
   double first_mean, last_variance;
 };
-const std::vector<std::string> kGradients{"conv1.weight", "bn1.weight", "layer2.0.downsample.0.weight", "layer4.0.bn1.bias",
-                                          "fc.weight"};
+const std::vector<std::string> kGradients{"conv1.weight", "bn1.weight", "layer2.0.downsample.0.weight",
+                                          "layer4.0.bn1.bias", "fc.weight"};
 const std::vector<Expected> kExpected{
     {ModelKind::resnet18,
      StemKind::imagenet,
      64,
      {-0.4557751207254619, 1.2626084830927629, 0.12088710686818538, -0.26587058738305175, -0.23786310730138774,
       -0.28680719274351596},
-     {0.08927573042775364, 0.4562173141977765, 0.49698647958947473, 0.68891627978551, 0.4064947495353585, 0.098977932552615},
+     {0.08927573042775364, 0.4562173141977765, 0.49698647958947473, 0.68891627978551, 0.4064947495353585,
+      0.098977932552615},
      2.3915032367789606,
      {4015.7731321660476, 6.660080703967209, 244.12468022311282, 3.073361860631353, 593.1829328305288},
      2.9088695914884717,
@@ -33,7 +35,8 @@ const std::vector<Expected> kExpected{
     {ModelKind::resnet50,
      StemKind::imagenet,
      64,
-     {3.3431167461544424, 5.53009205915616, 13.945790762097914, 13.15890546353458, 2.6076364527913256, 10.87469375564468},
+     {3.3431167461544424, 5.53009205915616, 13.945790762097914, 13.15890546353458, 2.6076364527913256,
+      10.87469375564468},
      {-0.03782146083753038, -0.07465280681026554, 0.7111291584987076, 0.6650594757655042, 0.49040596659080715,
       0.21326950798234778},
      2.531536312548714,
@@ -45,15 +48,16 @@ const std::vector<Expected> kExpected{
      32,
      {0.22562410241610653, 1.198176076830027, 0.11513366892405397, -0.19995514863394698, 0.17461568307690806,
       -0.4317889447933899},
-     {0.01907394684958011, 0.5095660368462295, -0.15544855255360113, 0.297710946826843, 0.46301101886599383, 0.06470390569123524},
+     {0.01907394684958011, 0.5095660368462295, -0.15544855255360113, 0.297710946826843, 0.46301101886599383,
+      0.06470390569123524},
      2.1818214864948255,
      {312.4369491830798, 3.451956738642685, 106.118557439824, 1.1438220401175978, 583.4092436746821},
      2.914937378614442,
      510.0623834609671}};
 
 Model filled_model(const Expected& expected) {
-  Model model = make_model({.name = expected.kind, .num_classes = 10, .stem = expected.stem}, {3, expected.side, expected.side},
-                           at::kCPU, 0);
+  Model model = make_model({.name = expected.kind, .num_classes = 10, .stem = expected.stem},
+                           {3, expected.side, expected.side}, at::kCPU, 0);
   fill_by_formula(model);
   return model;
 }

@@ -27,8 +27,8 @@ std::string refusal(Model& model, const std::filesystem::path& path) {
 TEST_CASE("tensors of every type and layout come back from a file as contiguous copies") {
   const TemporaryFolder folder;
   NamedTensors tensors;
-  for (const auto type :
-       {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool})
+  for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,
+                          at::kByte, at::kBool})
     tensors.emplace_back(at::toString(type),
                          (at::arange(24, at::TensorOptions(at::kFloat)).reshape({1, 2, 3, 4}) - 3).abs().to(type));
   tensors.emplace_back("channels_last", tensors[1].second.contiguous(at::MemoryFormat::ChannelsLast));
@@ -56,12 +56,13 @@ TEST_CASE("tensors are read back only if the file has the hash that it was saved
   file.close();
   CHECK(at::equal(load_tensors(folder / "t", hash)[0].second, saved.kept[0]));
   std::string bytes = read_file(folder / "t", ExitCode::bug);
-  for (const size_t changed : {bytes.size() - 1, bytes.find("  ") + 1}) {   // a number; a space of the header
+  for (const size_t changed : {bytes.size() - 1, bytes.find("  ") + 1}) {  // a number; a space of the header
     std::string bad = bytes;
     bad[changed] = static_cast<char>(bad[changed] == ' ' ? '\n' : bad[changed] ^ 1);
     write_file(folder / "t", bad);
     CHECK_NOTHROW(load_tensors(folder / "t"));
-    CHECK_THROWS_WITH(load_tensors(folder / "t", hash), ContainsSubstring((folder / "t").string() + " was changed since it was saved"));
+    CHECK_THROWS_WITH(load_tensors(folder / "t", hash),
+                      ContainsSubstring((folder / "t").string() + " was changed since it was saved"));
   }
 }
 
@@ -108,10 +109,10 @@ TEST_CASE("weights that do not fit are refused with the first ten differences an
                        {"layers.1.bias", at::zeros({2})},
                        {"extra", at::zeros({1})}};
   save_tensors(path, tensors);
-  CHECK(refusal(model, path) ==
-        "the weights in " + path.string() +
-            " do not fit the model, 4 differences: layers.0.bias is Half [4] and not Float [4]; layers.1.weight is missing; "
-            "layers.1.bias is Float [2] and not Float [3]; extra is unexpected");
+  CHECK(refusal(model, path) == "the weights in " + path.string() +
+                                    " do not fit the model, 4 differences: layers.0.bias is Half [4] and not Float "
+                                    "[4]; layers.1.weight is missing; "
+                                    "layers.1.bias is Float [2] and not Float [3]; extra is unexpected");
   CHECK(at::equal(model.state()[0].second, first));
 
   NamedTensors many;

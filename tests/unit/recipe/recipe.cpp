@@ -40,7 +40,8 @@ TEST_CASE("the defaults are valid, and written out they load to themselves") {
 
 TEST_CASE("contradictions and what this build cannot do are all reported at once, with their lines") {
   const std::string problems = problem_of(
-      "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  sharding_strategy: zero2\n  async_updates: {staleness: 1}\n"
+      "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  "
+      "sharding_strategy: zero2\n  async_updates: {staleness: 1}\n"
       "checkpoint: {resume: auto}\n");
   CHECK_THAT(problems, ContainsSubstring(":2:"));
   CHECK_THAT(problems, ContainsSubstring("data.non_blocking: needs data.pin_memory"));
@@ -52,14 +53,18 @@ TEST_CASE("contradictions and what this build cannot do are all reported at once
 }
 
 TEST_CASE("keys that the chosen variant would ignore are refused") {
-  CHECK_THAT(problem_of("data: {dataset: synthetic, transforms: [{resize: 32}]}"), ContainsSubstring("data.transforms"));
+  CHECK_THAT(problem_of("data: {dataset: synthetic, transforms: [{resize: 32}]}"),
+             ContainsSubstring("data.transforms"));
   CHECK_THAT(problem_of("data: {path: somewhere}"), ContainsSubstring("reads no files"));
   CHECK_THAT(problem_of("model: {dropout: 0.5}"), ContainsSubstring("only the mlp has this"));
   CHECK_THAT(problem_of("optimizer: {name: adamw, nesterov: true}"), ContainsSubstring("nesterov"));
-  CHECK_THAT(problem_of("optimizer: {nesterov: true, momentum: 0}"), ContainsSubstring("needs optimizer.momentum above 0"));
-  CHECK_THAT(problem_of("train: {max_time: 10s}\nscheduler: {name: cosine}"), ContainsSubstring("scheduler.total_steps"));
+  CHECK_THAT(problem_of("optimizer: {nesterov: true, momentum: 0}"),
+             ContainsSubstring("needs optimizer.momentum above 0"));
+  CHECK_THAT(problem_of("train: {max_time: 10s}\nscheduler: {name: cosine}"),
+             ContainsSubstring("scheduler.total_steps"));
   CHECK_THAT(problem_of("device: gpu"), ContainsSubstring("must be auto, cpu, cuda or cuda:N: gpu"));
-  CHECK_THAT(problem_of("deterministic: true\noptimizations: {cudnn_benchmark: true}"), ContainsSubstring("deterministic"));
+  CHECK_THAT(problem_of("deterministic: true\noptimizations: {cudnn_benchmark: true}"),
+             ContainsSubstring("deterministic"));
 }
 
 TEST_CASE("options that would do nothing are refused") {
@@ -88,7 +93,9 @@ TEST_CASE("global batch, accumulation and batch agree or are refused with the nu
 
 TEST_CASE("a planned switch says with which options it was asked for, if not the usual ones") {
   const auto requested = [](const std::string& amp) {
-    return make_plan(load_text("optimizations: {amp: " + amp + "}\n").recipe, detect_machine()).switches.at(0).requested;
+    return make_plan(load_text("optimizations: {amp: " + amp + "}\n").recipe, detect_machine())
+        .switches.at(0)
+        .requested;
   };
   CHECK(requested("true") == "true");
   CHECK(requested("{dtype: bfloat16}") == "true");

@@ -17,7 +17,8 @@ std::vector<double> series(size_t count, double phi, double sd, uint64_t seed) {
   PhiloxStream random(mix_key(seed, "series"));
   std::vector<double> values;
   double state = sd * random.next_normal();
-  for (size_t i = 0; i < count; ++i) values.push_back(state = phi * state + sd * std::sqrt(1 - phi * phi) * random.next_normal());
+  for (size_t i = 0; i < count; ++i)
+    values.push_back(state = phi * state + sd * std::sqrt(1 - phi * phi) * random.next_normal());
   return values;
 }
 
@@ -64,10 +65,11 @@ TEST_CASE("throughput's interval covers what an independent bootstrap does not",
   constexpr int64_t kTrials = 500;
   struct Case {
     size_t steps;
-    double phi, least;   ///< fewer than about 50 times the correlation time, (1 + phi) / (1 − phi), tell less of the noise than it takes
+    double phi, least;  ///< fewer than about 50 times the correlation time, (1 + phi) / (1 − phi), tell less of the
+                        ///< noise than it takes
   };
-  for (const Case& c : {Case{60, 0, 0.93}, Case{60, 0.6, 0.87}, Case{300, 0, 0.93}, Case{300, 0.6, 0.9}, Case{300, 0.9, 0.86},
-                        Case{1000, 0.6, 0.92}, Case{1000, 0.9, 0.9}}) {
+  for (const Case& c : {Case{60, 0, 0.93}, Case{60, 0.6, 0.87}, Case{300, 0, 0.93}, Case{300, 0.6, 0.9},
+                        Case{300, 0.9, 0.86}, Case{1000, 0.6, 0.92}, Case{1000, 0.9, 0.9}}) {
     int64_t held = 0, held_by_independent = 0;
     for (uint64_t seed = 0; seed < kTrials; ++seed) {
       const std::vector<Piece> pieces = steps(c.steps, c.phi, seed);
@@ -77,8 +79,10 @@ TEST_CASE("throughput's interval covers what an independent bootstrap does not",
     INFO(c.steps << " steps, phi " << c.phi << ": held " << 100.0 * held / kTrials << " %, by an independent bootstrap "
                  << 100.0 * held_by_independent / kTrials << " %");
     CHECK(held >= c.least * kTrials);
-    if (c.phi > 0) CHECK(exceeds(kTrials - held_by_independent, kTrials, 0.15));
-    else CHECK_FALSE(exceeds(kTrials - held_by_independent, kTrials, 0.1));
+    if (c.phi > 0)
+      CHECK(exceeds(kTrials - held_by_independent, kTrials, 0.15));
+    else
+      CHECK_FALSE(exceeds(kTrials - held_by_independent, kTrials, 0.1));
   }
 }
 
@@ -86,7 +90,8 @@ TEST_CASE("the ratio of two runs has its interval", "[rates]") {
   constexpr int64_t kTrials = 500;
   int64_t held = 0, equal = 0;
   for (uint64_t seed = 0; seed < kTrials; ++seed) {
-    const Interval ratio = throughput_ratio_interval(steps(300, 0.6, 2 * seed), steps(200, 0.6, 2 * seed + 1, 1.05), 0.95, seed);
+    const Interval ratio =
+        throughput_ratio_interval(steps(300, 0.6, 2 * seed), steps(200, 0.6, 2 * seed + 1, 1.05), 0.95, seed);
     held += ratio.contains(1.05);
     equal += ratio.contains(1);
   }
@@ -107,5 +112,5 @@ TEST_CASE("steps of different size weigh by their time; the seed decides the dra
 
   std::vector<Piece> stuck(20, {32, 0.001});
   for (size_t i = 0; i < 5; ++i) stuck[i].seconds = 10;
-  CHECK(throughput_interval(stuck, 0.99, 1).low > 0);   // widened, but never below 0
+  CHECK(throughput_interval(stuck, 0.99, 1).low > 0);  // widened, but never below 0
 }

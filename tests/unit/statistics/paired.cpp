@@ -77,8 +77,8 @@ TEST_CASE("with many blocks the interval is that of the percentile bootstrap") {
 TEST_CASE("there is no interval where the level cannot be reached") {
   const std::vector<double> differences = some_differences(8, 1);
   CHECK_FALSE(paired_interval({}, 0.95, 0));
-  CHECK_FALSE(paired_interval(std::span(differences).first(5), 0.95, 0));      // 2/32 > 0.05
-  CHECK(paired_interval(std::span(differences).first(6), 0.95, 0));            // 2/64 < 0.05
+  CHECK_FALSE(paired_interval(std::span(differences).first(5), 0.95, 0));  // 2/32 > 0.05
+  CHECK(paired_interval(std::span(differences).first(6), 0.95, 0));        // 2/64 < 0.05
   CHECK_FALSE(paired_interval(differences, 0.995, 0));
   // 2/256 exactly: from the least to the greatest.
   const auto widest = paired_interval(differences, 1 - 2.0 / 256, 0);
@@ -110,7 +110,8 @@ TEST_CASE("coverage is exact, whatever the noise", "[rates]") {
       // As many gaps between subset means as fit into 5 %, out of all of them.
       const double gaps = std::pow(2.0, std::min<double>(static_cast<double>(blocks), 12));
       const double promised = 2 * std::floor(0.025 * gaps) / gaps;
-      INFO(describe(noise) << ", " << blocks << " blocks: missed " << 100.0 * missed / kTrials << " %, promised " << 100 * promised << " %");
+      INFO(describe(noise) << ", " << blocks << " blocks: missed " << 100.0 * missed / kTrials << " %, promised "
+                           << 100 * promised << " %");
       CHECK_FALSE(exceeds(missed, kTrials, promised));
       CHECK_FALSE(exceeds(kTrials - missed, kTrials, 1 - promised));
     }
@@ -119,6 +120,7 @@ TEST_CASE("coverage is exact, whatever the noise", "[rates]") {
 TEST_CASE("without the coin coverage is lost") {
   int64_t missed = 0;
   for (uint64_t seed = 0; seed < 500; ++seed)
-    missed += !paired_interval(simulate(Noise::every_fourth, 1.03, 30, seed, always_abba), 0.95, seed)->contains(std::log(1.03));
+    missed += !paired_interval(simulate(Noise::every_fourth, 1.03, 30, seed, always_abba), 0.95, seed)
+                   ->contains(std::log(1.03));
   CHECK(exceeds(missed, 500, 0.5));
 }

@@ -26,7 +26,8 @@ std::vector<double> simulate(Noise noise, double ratio, int64_t blocks, uint64_t
 /// Adds the differences until the verdict is decided; the last look is where they end.
 SequentialVerdict decide(const std::vector<double>& differences, SequentialOptions options);
 
-/// Whether `count` of `trials` is too many for a probability of `most` each: as many or more would come up less than once in 10,000 times.
+/// Whether `count` of `trials` is too many for a probability of `most` each: as many or more would come up less than
+/// once in 10,000 times.
 bool exceeds(int64_t count, int64_t trials, double most);
 
 }  // namespace trainopt::test

@@ -27,7 +27,7 @@ TEST_CASE("what an interval says") {
   CHECK(judge({0.90, 0.99}, 0.01) == Verdict::costs);
   CHECK(judge({0.98, 1.05}, 0.01) == Verdict::inconclusive);
   CHECK(judge({0.995, 1.005}, 0.01) == Verdict::no_effect);
-  CHECK(judge({1.001, 1.005}, 0.01) == Verdict::no_effect);   // real, and too small to matter
+  CHECK(judge({1.001, 1.005}, 0.01) == Verdict::no_effect);  // real, and too small to matter
   CHECK(judge({1 / 1.01, 1.01}, 0.01) == Verdict::no_effect);
   CHECK(judge({1.005, 1.02}, 0.01) == Verdict::pays);
   CHECK(judge({1.0, 1.02}, 0.01) == Verdict::inconclusive);
@@ -47,7 +47,8 @@ TEST_CASE("looks happen at their blocks only, with their shares of the budget") 
   SequentialVerdict sequential(options);
   std::optional<Interval> expected;
   const auto look = [&](double error) {
-    const auto now = paired_interval(std::span(differences).first(static_cast<size_t>(sequential.blocks())), 1 - error, options.seed);
+    const auto now = paired_interval(std::span(differences).first(static_cast<size_t>(sequential.blocks())), 1 - error,
+                                     options.seed);
     REQUIRE(now);
     const Interval ratio{std::exp(now->low), std::exp(now->high)};
     expected = expected ? Interval{std::max(expected->low, ratio.low), std::min(expected->high, ratio.high)} : ratio;
@@ -60,7 +61,7 @@ TEST_CASE("looks happen at their blocks only, with their shares of the budget") 
   }
   CHECK(looked == 5);
   sequential.finish();
-  look(0.05 * std::pow(0.8, 5));   // all that is left
+  look(0.05 * std::pow(0.8, 5));  // all that is left
   REQUIRE(sequential.interval());
   CHECK(sequential.interval()->low == Approx(expected->low));
   CHECK(sequential.interval()->high == Approx(expected->high));
@@ -92,7 +93,8 @@ TEST_CASE("a decision is refined by later blocks, never withdrawn") {
     for (const double difference : normal_differences(1.006, 0.01, 200, seed)) {
       sequential.add(difference);
       if (before == Verdict::no_effect) REQUIRE(sequential.verdict() == Verdict::no_effect);
-      if (before == Verdict::pays) REQUIRE((sequential.verdict() == Verdict::pays || sequential.verdict() == Verdict::no_effect));
+      if (before == Verdict::pays)
+        REQUIRE((sequential.verdict() == Verdict::pays || sequential.verdict() == Verdict::no_effect));
       refined += before == Verdict::pays && sequential.verdict() == Verdict::no_effect;
       before = sequential.verdict();
     }
@@ -110,7 +112,8 @@ TEST_CASE("equal arms: wrong verdicts over all looks stay within the budget, wha
       wrong += verdict == Verdict::pays || verdict == Verdict::costs;
       undecided += verdict == Verdict::inconclusive;
     }
-    INFO(describe(noise) << ": wrong " << 100.0 * wrong / kTrials << " %, undecided " << 100.0 * undecided / kTrials << " %");
+    INFO(describe(noise) << ": wrong " << 100.0 * wrong / kTrials << " %, undecided " << 100.0 * undecided / kTrials
+                         << " %");
     CHECK_FALSE(exceeds(wrong, kTrials, 0.05));
   }
 }
@@ -195,8 +198,8 @@ TEST_CASE("as many blocks as announced are enough", "[rates]") {
         }
         decided += sequential.decided();
       }
-      INFO("sd " << sd << ", ratio " << ratio << ": " << blocks << " blocks decide " << 100.0 * decided / kTrials << " %, half of them "
-                            << 100.0 * earlier / kTrials << " %");
+      INFO("sd " << sd << ", ratio " << ratio << ": " << blocks << " blocks decide " << 100.0 * decided / kTrials
+                 << " %, half of them " << 100.0 * earlier / kTrials << " %");
       CHECK_FALSE(exceeds(kTrials - decided, kTrials, ratio > 1 ? 0.15 : 0.2));
       if (blocks > 8) CHECK(earlier < kTrials * 8 / 10);
     }

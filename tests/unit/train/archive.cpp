@@ -37,7 +37,9 @@ TEST_CASE("another network is told by the first ten differences") {
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::checkpoint);
     const std::string text = error.what();
-    CHECK_THAT(text, ContainsSubstring("somewhere") && ContainsSubstring("both is float32 [3] there and float32 [2] here") &&
-                         ContainsSubstring("only here 0 is missing") && ContainsSubstring("and 3 more") && !ContainsSubstring("apart"));
+    CHECK_THAT(text, ContainsSubstring("somewhere") &&
+                         ContainsSubstring("both is float32 [3] there and float32 [2] here") &&
+                         ContainsSubstring("only here 0 is missing") && ContainsSubstring("and 3 more") &&
+                         !ContainsSubstring("apart"));
   }
 }

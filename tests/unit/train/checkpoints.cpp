@@ -26,7 +26,8 @@ void damage(const std::filesystem::path& file) {
 TEST_CASE("checkpoints come every n steps and at the end, the last ones stay") {
   const TemporaryFolder folder;
   const bool background = GENERATE(true, false);
-  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 3, .keep_last = 2, .background = background});
+  CheckpointWriter writer(
+      {.root = folder / "checkpoints", .every_n_steps = 3, .keep_last = 2, .background = background});
   train_part(small_plan(10), std::nullopt, &writer);
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{10, 9});
   CHECK(writer.saved_step() == 10);
@@ -73,7 +74,7 @@ TEST_CASE("what a background write hits ends the run at the next step, and the c
     CHECK(error.code() == ExitCode::storage);
   }
   writer.finish();
-  const auto steps = steps_in(folder / "checkpoints");   // of step 6 too where the steps were faster than the disk
+  const auto steps = steps_in(folder / "checkpoints");  // of step 6 too where the steps were faster than the disk
   CHECK(std::count(steps.begin(), steps.end(), 4) == 0);
   CHECK(steps.back() == 2);
   CHECK(read_checkpoint(folder / "checkpoints" / "step-00000002").integer("step") == 2);
@@ -101,7 +102,8 @@ TEST_CASE("the newest whole checkpoint is the one that counts, and each one befo
     CHECK(error.code() == ExitCode::checkpoint);
   }
   for (const char* name : {"step-00000002", "step-00000004"}) damage(root / name / "manifest.json");
-  CHECK_THROWS_WITH(read_newest_checkpoint(root, [](const std::string&) {}), ContainsSubstring("none of the 4 checkpoints is whole"));
+  CHECK_THROWS_WITH(read_newest_checkpoint(root, [](const std::string&) {}),
+                    ContainsSubstring("none of the 4 checkpoints is whole"));
   CHECK_FALSE(read_newest_checkpoint(folder / "nowhere", [](const std::string&) {}).has_value());
 }
 
@@ -112,7 +114,8 @@ TEST_CASE("another model, other data: refused with what differs") {
   const ArchiveReader state = read_checkpoint(folder / "checkpoints" / "latest");
   Plan wider = small_plan(6);
   wider.model.config.hidden = {17};
-  CHECK_THROWS_WITH(train_part(wider, std::nullopt, nullptr, &state), ContainsSubstring("model.layers.0.weight is float32 [16, 192] there and float32 [17, 192] here"));
+  CHECK_THROWS_WITH(train_part(wider, std::nullopt, nullptr, &state),
+                    ContainsSubstring("model.layers.0.weight is float32 [16, 192] there and float32 [17, 192] here"));
   Plan more = small_plan(6);
   more.data.config.size = 97;
   more.data.dataset = open_training_data(more.data.config, more.seed);
@@ -138,5 +141,5 @@ TEST_CASE("an evaluation that a stop cut short is made up for") {
   const ArchiveReader state = read_checkpoint(folder / "checkpoints" / "latest");
   Rows rest;
   Trainer(plan, {}, rest, never_stopped(), {.resume = &state}).run();
-  CHECK(rest.evaluations.size() == 2);   // that of step 4, and that of step 8, which is the end
+  CHECK(rest.evaluations.size() == 2);  // that of step 4, and that of step 8, which is the end
 }

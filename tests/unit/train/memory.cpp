@@ -40,7 +40,8 @@ TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   for (const auto& [name, buffer] : trainer.model().buffers())
-    if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);   // two steps of two, two of four
+    if (name.ends_with("num_batches_tracked"))
+      CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);  // two steps of two, two of four
 }
 
 TEST_CASE("with one sample at a time there is nothing left to halve") {

@@ -72,7 +72,7 @@ TEST_CASE("abort: the run ends, and the step's samples are told") {
   REQUIRE(ended.events.size() == 1);
   CHECK(ended.events[0].step == 5);
   CHECK(ended.events[0].sample_ids.size() == 8);
-  CHECK(ended.left.losses.size() == 5);   // the bad one is in the records
+  CHECK(ended.left.losses.size() == 5);  // the bad one is in the records
 }
 
 TEST_CASE("a step that is not finite writes nothing: the state is that of the moment before") {
@@ -85,7 +85,7 @@ TEST_CASE("a step that is not finite writes nothing: the state is that of the mo
     CHECK(ended.code == ExitCode::diverged);
     CHECK_THAT(ended.error, ContainsSubstring("so again when repeated"));
     NamedTensors state = ended.left.state, expected = before.state;
-    const auto without_random = [](NamedTensors& tensors) {   // the repeated step has drawn its dropout
+    const auto without_random = [](NamedTensors& tensors) {  // the repeated step has drawn its dropout
       std::erase_if(tensors, [](const auto& entry) { return entry.first.starts_with("random."); });
     };
     without_random(state);
@@ -104,7 +104,7 @@ TEST_CASE("skip: the run goes on as if the step's update had been left out") {
     REQUIRE(ended.left.losses.size() == 12);
     const Left whole = train_part(plan_with(OnNonfinite::skip));
     for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == whole.losses[i]);
-    CHECK(ended.left.losses[5] != whole.losses[5]);   // the same samples on other weights
+    CHECK(ended.left.losses[5] != whole.losses[5]);  // the same samples on other weights
     CHECK(std::isfinite(ended.left.losses.back()));
     REQUIRE(ended.events.size() == 1);
     CHECK(ended.events[0].action == "the step was left out");
@@ -141,10 +141,11 @@ TEST_CASE("the replayed step is the step: same samples, same dropout, same loss"
 
 TEST_CASE("weights that are not finite take no checkpoint's place") {
   Plan plan = plan_with(OnNonfinite::abort);
-  inject(plan, {parse_injection("gradient@5")});   // the loss of step 5 is fine, its update is not
+  inject(plan, {parse_injection("gradient@5")});  // the loss of step 5 is fine, its update is not
   const TemporaryFolder folder;
   const bool background = GENERATE(true, false);
-  CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 5, .keep_last = 1, .background = background});
+  CheckpointWriter writer(
+      {.root = folder / "checkpoints", .every_n_steps = 5, .keep_last = 1, .background = background});
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped(), {.checkpoints = &writer});
   ArchiveWriter start;

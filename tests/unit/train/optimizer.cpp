@@ -26,7 +26,8 @@ TEST_CASE("SGD follows its formula") {
   const double v2 = m * v1 + g2 + decay * w1, w2 = w1 - lr * v2;
   CHECK(after_steps(SgdConfig{.lr = lr, .momentum = m, .weight_decay = decay}, w0, {g1, g2}) == Approx(w2));
   const double n1 = w0 - lr * (v1 + m * v1);
-  CHECK(after_steps(SgdConfig{.lr = lr, .momentum = m, .weight_decay = decay, .nesterov = true}, w0, {g1}) == Approx(n1));
+  CHECK(after_steps(SgdConfig{.lr = lr, .momentum = m, .weight_decay = decay, .nesterov = true}, w0, {g1}) ==
+        Approx(n1));
   CHECK(after_steps(SgdConfig{.lr = lr, .momentum = 0}, w0, {g1, g2}) == Approx(w0 - lr * (g1 + g2)));
 }
 
@@ -43,7 +44,10 @@ TEST_CASE("Adam and AdamW follow their formulas") {
     int n = 0;
     for (double g : {g1, g2}) {
       ++n;
-      if (decoupled) w *= 1 - lr * decay; else g += decay * w;
+      if (decoupled)
+        w *= 1 - lr * decay;
+      else
+        g += decay * w;
       first = b1 * first + (1 - b1) * g;
       second = b2 * second + (1 - b2) * g * g;
       w -= lr * (first / (1 - std::pow(b1, n))) / (std::sqrt(second / (1 - std::pow(b2, n))) + eps);
@@ -59,7 +63,8 @@ TEST_CASE("Adam and AdamW follow their formulas") {
 }
 
 TEST_CASE("an overflowed step writes nothing and does not count") {
-  const auto config = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}));
+  const auto config =
+      GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}));
   auto with = some_parameters(), without = some_parameters();
   const auto a = make_loop_optimizer(config, with), b = make_loop_optimizer(config, without);
   const auto fine = at::zeros({}), overflow = at::ones({});

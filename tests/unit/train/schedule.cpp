@@ -5,7 +5,7 @@ using namespace trainopt;
 
 TEST_CASE("linear and cosine rise, fall and end at zero") {
   const Schedule linear({.name = ScheduleKind::linear, .warmup_steps = 4}, 0.1, 12);
-  CHECK(linear.learning_rate(1) == 0.0);             // n = 0: Hugging Face starts a warm-up at 0
+  CHECK(linear.learning_rate(1) == 0.0);  // n = 0: Hugging Face starts a warm-up at 0
   CHECK(linear.learning_rate(3) == Approx(0.05));
   CHECK(linear.learning_rate(5) == Approx(0.1));
   CHECK(linear.learning_rate(9) == Approx(0.05));

@@ -8,7 +8,8 @@ TEST_CASE("a second fill names both optimizations") {
   const auto make = [](const BuildContext&) { return std::make_unique<FullPrecision>(); };
   plan.precision.fill("amp", "bfloat16", make);
   CHECK(plan.precision.describe() == "bfloat16 (amp)");
-  CHECK_THROWS_WITH(plan.precision.fill("fp8", "float8", make), ContainsSubstring("amp and fp8 both replace the precision"));
+  CHECK_THROWS_WITH(plan.precision.fill("fp8", "float8", make),
+                    ContainsSubstring("amp and fp8 both replace the precision"));
 }
 
 TEST_CASE("wrappers are described and built in order, the last outermost") {

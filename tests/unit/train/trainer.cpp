@@ -24,7 +24,7 @@ TEST_CASE("the plain trainer trains") {
   Rows rows;
   Plan plan = small_plan(60);
   plan.model.config.dropout = 0;
-  plan.data.config.size = 16;   // two batches seen thirty times: the loss must fall
+  plan.data.config.size = 16;  // two batches seen thirty times: the loss must fall
   plan.data.dataset = open_training_data(plan.data.config, plan.seed);
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
@@ -33,7 +33,7 @@ TEST_CASE("the plain trainer trains") {
   CHECK(trainer.outcome().samples == 480);
   CHECK(trainer.outcome().time_to_first_step_s.has_value());
   CHECK(rows.rows[1][Metric::epoch] == Approx(1.0));
-  CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());   // not measured is not 0
+  CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());  // not measured is not 0
 }
 
 TEST_CASE("two trainers that take turns give the numbers of each alone") {
@@ -58,12 +58,13 @@ TEST_CASE("a trainer that was paused goes on with the same numbers, and its paus
     trainer.step();
     if (step % 3 != 2) continue;
     trainer.pause();
-    CHECK(rows.rows.size() == static_cast<size_t>(step + 1));   // nothing is late after a pause
+    CHECK(rows.rows.size() == static_cast<size_t>(step + 1));  // nothing is late after a pause
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   CHECK(rows.losses() == losses_of(small_plan(12)));
   for (const StepRecord& row : rows.rows)
-    if (row.step() % 3 == 1 && row.step() > 1) CHECK(milliseconds_between(rows.rows[static_cast<size_t>(row.step()) - 2].ended, row.began) >= 199);
+    if (row.step() % 3 == 1 && row.step() > 1)
+      CHECK(milliseconds_between(rows.rows[static_cast<size_t>(row.step()) - 2].ended, row.began) >= 199);
 }
 
 TEST_CASE("micro-batches are one batch cut in pieces") {
@@ -84,7 +85,7 @@ TEST_CASE("micro-batches are one batch cut in pieces") {
 
 TEST_CASE("a short last step is still a mean over its own samples") {
   Plan plan = small_plan(3);
-  plan.data.config.size = 20;            // 8 + 8 + 4
+  plan.data.config.size = 20;  // 8 + 8 + 4
   plan.data.config.drop_last = false;
   plan.data.config.shuffle = false;
   plan.model.config.dropout = 0;
@@ -92,7 +93,7 @@ TEST_CASE("a short last step is still a mean over its own samples") {
   plan.data.dataset = open_training_data(plan.data.config, plan.seed);
   Plan cut = plan;
   cut.data.config.batch_size = 4;
-  cut.data.options.accumulation = 2;     // its last step has one micro-batch of two
+  cut.data.options.accumulation = 2;  // its last step has one micro-batch of two
   const auto a = losses_of(plan), b = losses_of(cut);
   REQUIRE(a.size() == 3);
   for (size_t i = 0; i < 3; ++i) CHECK(b[i] == Approx(a[i]).epsilon(1e-5));
@@ -136,7 +137,8 @@ TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of i
   class Stopper : public ClassificationTask {
    public:
     Stopper(std::atomic<int>& s, int& n) : ClassificationTask(0), stop(s), batches(n) {}
-    TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context) const override {
+    TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                               const ForwardContext& context) const override {
       if (++batches == 3) stop = 15;
       return ClassificationTask::evaluation_loss(model, input, target, context);
     }
@@ -144,11 +146,13 @@ TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of i
     int& batches;
   };
   Plan plan = small_plan(4);
-  plan.task.fill("test", "stops in an evaluation", [&](const BuildContext&) { return std::make_unique<Stopper>(stop, batches); });
+  plan.task.fill("test", "stops in an evaluation",
+                 [&](const BuildContext&) { return std::make_unique<Stopper>(stop, batches); });
   DataPlan held_out = plan.data;
-  held_out.config.shuffle = held_out.config.drop_last = false;   // 12 batches
+  held_out.config.shuffle = held_out.config.drop_last = false;  // 12 batches
   const bool at_end = GENERATE(true, false);
-  plan.evaluation = EvaluationPlan{.every_n_steps = at_end ? std::optional<int64_t>() : 2, .at_end = at_end, .data = held_out};
+  plan.evaluation =
+      EvaluationPlan{.every_n_steps = at_end ? std::optional<int64_t>() : 2, .at_end = at_end, .data = held_out};
   Rows rows;
   Trainer trainer(plan, {}, rows, stop);
   trainer.run();
@@ -163,13 +167,13 @@ TEST_CASE("evaluation sees every sample once and changes nothing") {
   Plan plan = small_plan(6);
   DataPlan held_out = plan.data;
   held_out.config.shuffle = held_out.config.drop_last = false;
-  held_out.config.batch_size = 7;                         // does not divide 96
+  held_out.config.batch_size = 7;  // does not divide 96
   Plan evaluated = plan;
   evaluated.evaluation = EvaluationPlan{.every_n_steps = 2, .at_end = true, .data = held_out};
   Rows rows;
   Trainer trainer(evaluated, {}, rows, never_stopped());
   trainer.run();
-  REQUIRE(rows.evaluations.size() == 3);                  // steps 2, 4 and 6; the end is step 6
+  REQUIRE(rows.evaluations.size() == 3);  // steps 2, 4 and 6; the end is step 6
   CHECK(rows.evaluations.back().samples == 96);
   CHECK(rows.losses() == losses_of(plan));
 }

@@ -7,7 +7,7 @@ namespace trainopt::fused_kernels {
 
 /// Of a row of logits.
 struct RowSums {
-  float largest, sum, apart;   ///< Σ e^(logit − largest); Σ (largest − logit), where it was asked for
+  float largest, sum, apart;  ///< Σ e^(logit − largest); Σ (largest − logit), where it was asked for
 };
 
 /// T: as of RowKernels.

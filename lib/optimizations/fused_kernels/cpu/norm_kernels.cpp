@@ -37,7 +37,10 @@ at::Tensor image(const at::Tensor& x, at::IntArrayRef sizes, at::ScalarType type
   return at::empty(sizes, x.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast).requires_grad(false));
 }
 at::Tensor like(const at::Tensor& x) { return image(x, x.sizes(), x.scalar_type()); }
-at::Tensor by_channel(const at::Tensor& x) { return at::empty({x.size(1)}, x.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false)); }
+at::Tensor by_channel(const at::Tensor& x) {
+  return at::empty({x.size(1)},
+                   x.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
+}
 
 /// Numbers for which a thread is worth its start.
 constexpr int64_t kGrain = 32768;
@@ -46,10 +49,11 @@ constexpr int64_t kGrain = 32768;
 template <class F>
 void each_piece(int64_t rows, int64_t channels, F work) {
   const int64_t step = (rows + kPieces - 1) / kPieces;
-  at::parallel_for(0, kPieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step * channels)), [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece)
-      if (piece * step < rows) work(piece, piece * step, std::min(rows, (piece + 1) * step));
-  });
+  at::parallel_for(0, kPieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step * channels)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t piece = begin; piece < end; ++piece)
+                       if (piece * step < rows) work(piece, piece * step, std::min(rows, (piece + 1) * step));
+                   });
 }
 
 /// Values by channel as RowKernels read them.
@@ -86,7 +90,9 @@ TwoSums sums_over(int64_t rows, int64_t channels, const Add& add) {
   TwoSums total{std::vector<double>(static_cast<size_t>(channels)), std::vector<double>(static_cast<size_t>(channels))};
   for (int64_t piece = 0; piece < kPieces; ++piece)
     for (size_t which = 0; which < 2; ++which)
-      for (int64_t c = 0; c < channels; ++c) total[which][static_cast<size_t>(c)] += parts[static_cast<size_t>((piece * 2 + static_cast<int64_t>(which)) * channels + c)];
+      for (int64_t c = 0; c < channels; ++c)
+        total[which][static_cast<size_t>(c)] +=
+            parts[static_cast<size_t>((piece * 2 + static_cast<int64_t>(which)) * channels + c)];
   return total;
 }
 
@@ -99,11 +105,13 @@ GradientSums as_tensors(const TwoSums& sums, const at::Tensor& x) {
 
 struct Images {
   explicit Images(const at::Tensor& x)
-      : shape{x.size(1), x.size(2), x.size(3), pooled_size(x.size(2)), pooled_size(x.size(3))}, count(x.size(0)), size(shape.height * shape.width * shape.channels),
+      : shape{x.size(1), x.size(2), x.size(3), pooled_size(x.size(2)), pooled_size(x.size(3))},
+        count(x.size(0)),
+        size(shape.height * shape.width * shape.channels),
         pooled(shape.pooled_height * shape.pooled_width * shape.channels) {}
   static int64_t pooled_size(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
   PoolShape shape;
-  int64_t count, size, pooled;   // numbers in an image, and in what is left of it
+  int64_t count, size, pooled;  // numbers in an image, and in what is left of it
 };
 
 class CpuKernels : public NormKernels {
@@ -116,21 +124,24 @@ class CpuKernels : public NormKernels {
     const TwoSums sums = by_type(x, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
       const T* in = x.const_data_ptr<T>();
-      return sums_over(rows, channels, [&, run = kernels<T>().moments](int64_t first, int64_t count, float* distances, float* squares) {
-        run(in + first * channels, count, channels, pivot, distances, squares);
-      });
+      return sums_over(rows, channels,
+                       [&, run = kernels<T>().moments](int64_t first, int64_t count, float* distances, float* squares) {
+                         run(in + first * channels, count, channels, pivot, distances, squares);
+                       });
     });
     Moments moments{by_channel(x), by_channel(x)};
     for (int64_t c = 0; c < channels; ++c) {
       const auto at = static_cast<size_t>(c);
-      const double mean = sums[0][at] / static_cast<double>(rows), variance = sums[1][at] / static_cast<double>(rows) - mean * mean;
+      const double mean = sums[0][at] / static_cast<double>(rows),
+                   variance = sums[1][at] / static_cast<double>(rows) - mean * mean;
       moments.mean.mutable_data_ptr<float>()[c] = static_cast<float>(static_cast<double>(pivot[c]) + mean);
       moments.variance.mutable_data_ptr<float>()[c] = static_cast<float>(variance < 0 ? 0 : variance);
     }
     return moments;
   }
 
-  at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual, bool relu) const override {
+  at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual,
+                   bool relu) const override {
     const auto [rows, channels] = residual.defined() ? rows_of(x, residual) : rows_of(x);
     at::Tensor result = like(x);
     const Padded factor(scale), offset(shift);
@@ -140,27 +151,34 @@ class CpuKernels : public NormKernels {
       T* out = result.mutable_data_ptr<T>();
       each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
-        kernels<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset, relu);
+        kernels<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset,
+                           relu);
       });
     });
     return result;
   }
 
-  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override { return gated_sums(Gate::open, gradient, x, mean, mean, mean); }
-  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& scale, const at::Tensor& shift) const override {
+  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override {
+    return gated_sums(Gate::open, gradient, x, mean, mean, mean);
+  }
+  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
+                                 const at::Tensor& scale, const at::Tensor& shift) const override {
     return gated_sums(Gate::relu, gradient, x, mean, scale, shift);
   }
-  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x, const at::Tensor& mean, at::Tensor& g) const override {
+  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                   const at::Tensor& mean, at::Tensor& g) const override {
     rows_of(x, y);
     g = like(x);
     return gated_sums(Gate::output, gradient, x, mean, mean, mean, y, g);
   }
 
-  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest) const override {
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
+                            const at::Tensor& of_x, const at::Tensor& rest) const override {
     return gated_input_gradient(Gate::open, g, x, of_gradient, of_x, rest, rest, rest);
   }
-  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
-                                         const at::Tensor& scale, const at::Tensor& shift) const override {
+  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient,
+                                         const at::Tensor& of_x, const at::Tensor& rest, const at::Tensor& scale,
+                                         const at::Tensor& shift) const override {
     return gated_input_gradient(Gate::relu, gradient, x, of_gradient, of_x, rest, scale, shift);
   }
 
@@ -175,28 +193,37 @@ class CpuKernels : public NormKernels {
       const T* in = x.const_data_ptr<T>();
       T *values = result.values.mutable_data_ptr<T>(), *chosen = result.chosen.mutable_data_ptr<T>();
       auto* places = result.places.mutable_data_ptr<uint8_t>();
-      each_line(s.count, s.shape.pooled_height, s.shape.pooled_width * s.shape.channels, [&](int64_t image, int64_t line) {
-        const int64_t out = image * s.pooled;
-        kernels<T>().pool(in + image * s.size, values + out, places + out, chosen + out, s.shape, line, factor, offset);
-      });
+      each_line(s.count, s.shape.pooled_height, s.shape.pooled_width * s.shape.channels,
+                [&](int64_t image, int64_t line) {
+                  const int64_t out = image * s.pooled;
+                  kernels<T>().pool(in + image * s.size, values + out, places + out, chosen + out, s.shape, line,
+                                    factor, offset);
+                });
     });
     return result;
   }
-  GradientSums sums_through_pool(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override {
+  GradientSums sums_through_pool(const at::Tensor& gradient, const Pooled& pooled,
+                                 const at::Tensor& mean) const override {
     const auto [rows, channels] = rows_of(gradient, pooled.chosen);
     rows_of(pooled.places);
     const Padded middle(mean);
     const auto* places = pooled.places.const_data_ptr<uint8_t>();
-    return as_tensors(by_type(gradient, [&, rows = rows, channels = channels](auto type) {
-      using T = decltype(type);
-      const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
-      return sums_over(rows, channels, [&, run = kernels<T>().sums_through_pool](int64_t first, int64_t count, float* sums, float* products) {
-        const int64_t at = first * channels;
-        run(from + at, places + at, chosen + at, count, channels, middle, sums, products);
-      });
-    }), gradient);
+    return as_tensors(
+        by_type(gradient,
+                [&, rows = rows, channels = channels](auto type) {
+                  using T = decltype(type);
+                  const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
+                  return sums_over(rows, channels,
+                                   [&, run = kernels<T>().sums_through_pool](int64_t first, int64_t count, float* sums,
+                                                                             float* products) {
+                                     const int64_t at = first * channels;
+                                     run(from + at, places + at, chosen + at, count, channels, middle, sums, products);
+                                   });
+                }),
+        gradient);
   }
-  at::Tensor input_gradient_through_pool(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x,
+  at::Tensor input_gradient_through_pool(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& x,
+                                         const at::Tensor& of_gradient, const at::Tensor& of_x,
                                          const at::Tensor& rest) const override {
     rows_of(gradient);
     rows_of(x);
@@ -209,19 +236,24 @@ class CpuKernels : public NormKernels {
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
       const auto* found = places.const_data_ptr<uint8_t>();
       T* out = result.mutable_data_ptr<T>();
-      each_line(s.count, s.shape.height, s.shape.width * s.shape.channels, [&](int64_t image, int64_t line) {   // by pixel: no two threads write one
-        const int64_t pooled = image * s.pooled, at = image * s.size;
-        kernels<T>().input_gradient_through_pool(from + pooled, found + pooled, in + at, out + at, s.shape, line, {a, b, c});
-      });
+      each_line(s.count, s.shape.height, s.shape.width * s.shape.channels,
+                [&](int64_t image, int64_t line) {  // by pixel: no two threads write one
+                  const int64_t pooled = image * s.pooled, at = image * s.size;
+                  kernels<T>().input_gradient_through_pool(from + pooled, found + pooled, in + at, out + at, s.shape,
+                                                           line, {a, b, c});
+                });
     });
     return result;
   }
 
  private:
   template <class T>
-  const RowKernels<T>& kernels() const { return sixteen_ ? rows_of_sixteen<T>() : rows_of_eight<T>(); }
+  const RowKernels<T>& kernels() const {
+    return sixteen_ ? rows_of_sixteen<T>() : rows_of_eight<T>();
+  }
 
-  /// A row of the tensor itself: squares of large values that differ little would leave nothing of the variance, their distances from it do.
+  /// A row of the tensor itself: squares of large values that differ little would leave nothing of the variance, their
+  /// distances from it do.
   static at::Tensor pivots_of(const at::Tensor& x) {
     return x.as_strided({x.size(1)}, {1}).to(at::kFloat).nan_to_num(0, 0, 0);
   }
@@ -234,22 +266,31 @@ class CpuKernels : public NormKernels {
     });
   }
 
-  GradientSums gated_sums(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& scale, const at::Tensor& shift,
-                          const at::Tensor& y = {}, const at::Tensor& g = {}) const {
+  GradientSums gated_sums(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
+                          const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& y = {},
+                          const at::Tensor& g = {}) const {
     const auto [rows, channels] = rows_of(x, gradient);
     const Padded middle(mean), factor(scale), offset(shift);
-    return as_tensors(by_type(x, [&, rows = rows, channels = channels](auto type) {
-      using T = decltype(type);
-      const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(), *output = y.defined() ? y.const_data_ptr<T>() : in;
-      T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
-      return sums_over(rows, channels, [&, run = kernels<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
-        const int64_t at = first * channels;
-        run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels, middle, factor, offset, sums, products);
-      });
-    }), x);
+    return as_tensors(
+        by_type(x,
+                [&, rows = rows, channels = channels](auto type) {
+                  using T = decltype(type);
+                  const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(),
+                          *output = y.defined() ? y.const_data_ptr<T>() : in;
+                  T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
+                  return sums_over(
+                      rows, channels,
+                      [&, run = kernels<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
+                        const int64_t at = first * channels;
+                        run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
+                            middle, factor, offset, sums, products);
+                      });
+                }),
+        x);
   }
 
-  at::Tensor gated_input_gradient(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
+  at::Tensor gated_input_gradient(Gate gate, const at::Tensor& gradient, const at::Tensor& x,
+                                  const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
                                   const at::Tensor& scale, const at::Tensor& shift) const {
     const auto [rows, channels] = rows_of(x, gradient);
     at::Tensor result = like(x);
@@ -260,7 +301,8 @@ class CpuKernels : public NormKernels {
       T* out = result.mutable_data_ptr<T>();
       each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
-        kernels<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {a, b, c}, factor, offset);
+        kernels<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {a, b, c}, factor,
+                                    offset);
       });
     });
     return result;

@@ -13,7 +13,8 @@ struct PoolLoops : RowLoops<V, T> {
 
   /// Pixels of a window that there are: rows and columns from `first` up to `last`.
   struct Span {
-    Span(int64_t begins, int64_t size) : first(begins < 0 ? -begins : 0), last(size - begins < kWindow ? size - begins : kWindow) {}
+    Span(int64_t begins, int64_t size)
+        : first(begins < 0 ? -begins : 0), last(size - begins < kWindow ? size - begins : kWindow) {}
     bool whole() const { return first == 0 && last == kWindow; }
     int64_t first, last;
   };
@@ -25,12 +26,14 @@ struct PoolLoops : RowLoops<V, T> {
   };
   static Best better(const Best& first, const Best& second) {
     const auto wins = V::greater(second.z, first.z);
-    return {V::choose(wins, second.z, first.z), V::choose(wins, second.x, first.x), V::choose(wins, second.place, first.place)};
+    return {V::choose(wins, second.z, first.z), V::choose(wins, second.x, first.x),
+            V::choose(wins, second.place, first.place)};
   }
 
   /// A pooled line and what it is made of.
   struct Line {
-    const T* x;                  ///< the pixel above and left of the image's window in this line; may lie outside the image, and is not read then
+    const T* x;  ///< the pixel above and left of the image's window in this line; may lie outside the image, and is not
+                 ///< read then
     T *values, *chosen;
     uint8_t* places;
     const float *scale, *shift;
@@ -56,7 +59,7 @@ struct PoolLoops : RowLoops<V, T> {
           best = better(best, one);
           bad = V::either(bad, V::nan_in(one.z, one.z));
         }
-      const auto counts = V::greater(best.z, V::zero());   // ReLU: nothing below 0 does
+      const auto counts = V::greater(best.z, V::zero());  // ReLU: nothing below 0 does
       lanes.put(line.values + at + c, V::choose(bad, V::nan(), V::where(counts, best.z)));
       lanes.put(line.chosen + at + c, best.x);
       lanes.put(line.places + at + c, V::choose(counts, best.place, V::all(kNowhere)));
@@ -80,15 +83,20 @@ struct PoolLoops : RowLoops<V, T> {
     typename Order::Nan nan;
   };
   static Column column_of(const Line& line, int64_t column, int64_t c, typename Order::Keys signs) {
-    Column keys{{Order::load(line.pixel(0, column) + c, signs), Order::load(line.pixel(1, column) + c, signs), Order::load(line.pixel(2, column) + c, signs)}, {}};
+    Column keys{{Order::load(line.pixel(0, column) + c, signs), Order::load(line.pixel(1, column) + c, signs),
+                 Order::load(line.pixel(2, column) + c, signs)},
+                {}};
     keys.nan = Order::nan_of(keys.rows[0], keys.rows[1], keys.rows[2]);
     return keys;
   }
 
-  static constexpr int64_t kAtOnce = 4;   // windows whose pixels' channels are still in the first-level cache when their turn comes
+  static constexpr int64_t kAtOnce =
+      4;  // windows whose pixels' channels are still in the first-level cache when their turn comes
 
-  /// Whole windows [begin, end) by the order of x alone, which is that of z or its reverse: comparisons of what is in memory. Returns how many channels it did.
-  static int64_t ordered_windows(const Line line, int64_t begin, int64_t end) {   // a copy: results must not be taken for changes of it
+  /// Whole windows [begin, end) by the order of x alone, which is that of z or its reverse: comparisons of what is in
+  /// memory. Returns how many channels it did.
+  static int64_t ordered_windows(const Line line, int64_t begin,
+                                 int64_t end) {  // a copy: results must not be taken for changes of it
     int64_t c = 0;
     for (; c + Order::kLanes <= line.channels; c += Order::kLanes) {
       const auto signs = Order::signs(line.scale + c);
@@ -97,10 +105,13 @@ struct PoolLoops : RowLoops<V, T> {
         const int64_t at = q * line.channels + c;
         // Of the next pooled line what is not in this one.
         for (int64_t row = kWindow; row < kWindow + kStride; ++row)
-          for (int64_t column = 1; column < kWindow; ++column) __builtin_prefetch(line.pixel(row, q * kStride + column) + c);
-        const Column middle = column_of(line, q * kStride + 1, c, signs), right = column_of(line, q * kStride + 2, c, signs);
+          for (int64_t column = 1; column < kWindow; ++column)
+            __builtin_prefetch(line.pixel(row, q * kStride + column) + c);
+        const Column middle = column_of(line, q * kStride + 1, c, signs),
+                     right = column_of(line, q * kStride + 2, c, signs);
         const auto best_of = [&](int row) {
-          const Key a{left.rows[row], Order::all(3 * row)}, b{middle.rows[row], Order::all(3 * row + 1)}, d{right.rows[row], Order::all(3 * row + 2)};
+          const Key a{left.rows[row], Order::all(3 * row)}, b{middle.rows[row], Order::all(3 * row + 1)},
+              d{right.rows[row], Order::all(3 * row + 2)};
           return better(better(a, b), d);
         };
         const Key best = better(better(best_of(0), best_of(1)), best_of(2));
@@ -112,7 +123,7 @@ struct PoolLoops : RowLoops<V, T> {
 #pragma GCC unroll 2
         for (int64_t i = 0; i < kParts; ++i) {
           const Numbers z = line.z(Order::part(chosen, static_cast<int>(i)), c + i * V::kLanes);
-          values[i] = V::relu(z);   // lets NaN through
+          values[i] = V::relu(z);  // lets NaN through
           counts[i] = V::greater(z, V::zero());
         }
         Order::store(line.values + at, values);
@@ -134,9 +145,17 @@ struct PoolLoops : RowLoops<V, T> {
     return keeps;
   }
 
-  static void pool(const T* x, T* values, uint8_t* places, T* chosen, const PoolShape& s, int64_t pooled_line, const float* scale, const float* shift) {
+  static void pool(const T* x, T* values, uint8_t* places, T* chosen, const PoolShape& s, int64_t pooled_line,
+                   const float* scale, const float* shift) {
     const int64_t top = pooled_line * kStride - kPadding, out = pooled_line * s.pooled_width * s.channels;
-    const Line line{x + (top * s.width - kPadding) * s.channels, values + out, chosen + out, places + out, scale, shift, s.width, s.channels};
+    const Line line{x + (top * s.width - kPadding) * s.channels,
+                    values + out,
+                    chosen + out,
+                    places + out,
+                    scale,
+                    shift,
+                    s.width,
+                    s.channels};
     const Span rows(top, s.height);
     const auto columns = [&](int64_t q) { return Span(q * kStride - kPadding, s.width); };
     const bool ordered = rows.whole() && keeps_order(scale, shift, s.channels);
@@ -149,19 +168,23 @@ struct PoolLoops : RowLoops<V, T> {
     }
   }
 
-  static void sums_through_pool(const T* gradient, const uint8_t* places, const T* chosen, int64_t rows, int64_t channels, const float* mean, float* sums, float* products) {
-    Base::sum_rows(rows, channels, sums, products, [=](int64_t row, int64_t c, const auto& lanes, Numbers& sum, Numbers& product) {
-      const int64_t at = row * channels + c;
-      const Numbers g = V::except(V::equal(lanes.take(places + at), kNowhere), lanes.take(gradient + at));
-      sum += g;
-      product = V::multiply_add(g, lanes.take(chosen + at) - V::load(mean + c), product);
-    });
+  static void sums_through_pool(const T* gradient, const uint8_t* places, const T* chosen, int64_t rows,
+                                int64_t channels, const float* mean, float* sums, float* products) {
+    Base::sum_rows(
+        rows, channels, sums, products, [=](int64_t row, int64_t c, const auto& lanes, Numbers& sum, Numbers& product) {
+          const int64_t at = row * channels + c;
+          const Numbers g = V::except(V::equal(lanes.take(places + at), kNowhere), lanes.take(gradient + at));
+          sum += g;
+          product = V::multiply_add(g, lanes.take(chosen + at) - V::load(mean + c), product);
+        });
   }
 
-  /// Two pixels beside each other: the left one is in the middle of window `q`, the right one also in the next. The same for lines: `kLines` that a line
-  /// of pixels is in, of which `row` is the first one's row there. `right`, `next`: whether those are there.
+  /// Two pixels beside each other: the left one is in the middle of window `q`, the right one also in the next. The
+  /// same for lines: `kLines` that a line of pixels is in, of which `row` is the first one's row there. `right`,
+  /// `next`: whether those are there.
   template <int kLines>
-  static void pixel_pair(const T* gradient, const uint8_t* places, const T* x, T* result, const PoolShape& s, int row, bool right, bool next, const Combination& by) {
+  static void pixel_pair(const T* gradient, const uint8_t* places, const T* x, T* result, const PoolShape& s, int row,
+                         bool right, bool next, const Combination& by) {
     const int64_t channels = s.channels, below = s.pooled_width * channels;
     const T* next_line = x + s.width * channels;
     Base::each_vector(channels, [=, &by](int64_t c, const auto& lanes) {
@@ -170,13 +193,15 @@ struct PoolLoops : RowLoops<V, T> {
       Numbers of_left = V::zero(), of_right = V::zero();
 #pragma GCC unroll 2
       for (int line = 0; line < kLines; ++line) {
-        const int place = line == 0 ? row * static_cast<int>(kWindow) : 0;   // the one below has its first row here
+        const int place = line == 0 ? row * static_cast<int>(kWindow) : 0;  // the one below has its first row here
         const int64_t at = line * below + c;
         const auto found = lanes.take(places + at);
         const Numbers g = lanes.take(gradient + at);
         of_left += V::where(V::equal(found, place + 1), g);
         of_right += V::where(V::equal(found, place + 2), g);
-        if (next) of_right += V::where(V::equal(lanes.take(places + at + channels), place), lanes.take(gradient + at + channels));
+        if (next)
+          of_right +=
+              V::where(V::equal(lanes.take(places + at + channels), place), lanes.take(gradient + at + channels));
       }
       lanes.put(result + c, Base::combined(by, of_left, lanes.take(x + c), c));
       if (right) lanes.put(result + channels + c, Base::combined(by, of_right, lanes.take(x + channels + c), c));
@@ -184,18 +209,22 @@ struct PoolLoops : RowLoops<V, T> {
   }
 
   template <int kLines>
-  static void gradient_line(const T* gradient, const uint8_t* places, const T* x, T* result, const PoolShape& s, int row, const Combination& by) {
+  static void gradient_line(const T* gradient, const uint8_t* places, const T* x, T* result, const PoolShape& s,
+                            int row, const Combination& by) {
     const int64_t last = s.pooled_width - 1;
     for (int64_t q = 0; q < last; ++q) {
       const int64_t at = q * s.channels;
       pixel_pair<kLines>(gradient + at, places + at, x + 2 * at, result + 2 * at, s, row, true, true, by);
     }
     const int64_t at = last * s.channels;
-    pixel_pair<kLines>(gradient + at, places + at, x + 2 * at, result + 2 * at, s, row, 2 * last + 1 < s.width, false, by);
+    pixel_pair<kLines>(gradient + at, places + at, x + 2 * at, result + 2 * at, s, row, 2 * last + 1 < s.width, false,
+                       by);
   }
 
-  static void input_gradient_through_pool(const T* gradient, const uint8_t* places, const T* x, T* result, const PoolShape& s, int64_t line, const Combination& by) {
-    const int64_t window = line / kStride, pooled = window * s.pooled_width * s.channels, at = line * s.width * s.channels;
+  static void input_gradient_through_pool(const T* gradient, const uint8_t* places, const T* x, T* result,
+                                          const PoolShape& s, int64_t line, const Combination& by) {
+    const int64_t window = line / kStride, pooled = window * s.pooled_width * s.channels,
+                  at = line * s.width * s.channels;
     const bool odd = line % kStride == 1;
     const auto run = odd && window + 1 < s.pooled_height ? &gradient_line<2> : &gradient_line<1>;
     run(gradient + pooled, places + pooled, x + at, result + at, s, odd ? 2 : 1, by);
@@ -205,7 +234,9 @@ struct PoolLoops : RowLoops<V, T> {
 template <class V, class T>
 constexpr RowKernels<T> row_kernels() {
   using Loops = PoolLoops<V, T>;
-  return {&Loops::moments, &Loops::apply, &Loops::sums, &Loops::input_gradient, &Loops::pool, &Loops::input_gradient_through_pool, &Loops::sums_through_pool};
+  return {&Loops::moments,          &Loops::apply, &Loops::sums,
+          &Loops::input_gradient,   &Loops::pool,  &Loops::input_gradient_through_pool,
+          &Loops::sums_through_pool};
 }
 
 }  // namespace trainopt::fused_kernels

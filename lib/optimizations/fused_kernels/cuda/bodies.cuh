@@ -1,4 +1,5 @@
-// What each pass does with a thread's channels of a row: the bodies of map() and reduce(). T: a sample's type; kChannels: as many at once.
+// What each pass does with a thread's channels of a row: the bodies of map() and reduce(). T: a sample's type;
+// kChannels: as many at once.
 #pragma once
 
 #include "optimizations/fused_kernels/cuda/kernels.cuh"
@@ -25,7 +26,8 @@ struct LineFrom {
 
 // ---- forward ----
 
-/// Sums of x − pivot and of its squares. The pivot is x's first row: squares of large values that differ little would leave nothing of the variance.
+/// Sums of x − pivot and of its squares. The pivot is x's first row: squares of large values that differ little would
+/// leave nothing of the variance.
 template <class T, int kChannels>
 struct Distances {
   static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
@@ -38,7 +40,8 @@ struct Distances {
     return pivot;
   }
   __device__ Pack<T, kWidth> load(const Spot& spot) const { return cuda::load<kWidth>(x + spot.at); }
-  __device__ void add(const Floats<kWidth>& pivot, const Spot&, const Pack<T, kWidth>& ahead, Floats<kWidth>& sum, Floats<kWidth>& square) const {
+  __device__ void add(const Floats<kWidth>& pivot, const Spot&, const Pack<T, kWidth>& ahead, Floats<kWidth>& sum,
+                      Floats<kWidth>& square) const {
     for (int i = 0; i < kWidth; ++i) {
       const float distance = wide(ahead.values[i]) - pivot.values[i];
       sum.values[i] += distance;
@@ -53,7 +56,8 @@ struct ToMoments {
   int64_t rows;
   float *mean, *variance;
   __device__ void operator()(int64_t channel, double sum, double square) const {
-    const double from_pivot = sum / static_cast<double>(rows), apart = square / static_cast<double>(rows) - from_pivot * from_pivot;
+    const double from_pivot = sum / static_cast<double>(rows),
+                 apart = square / static_cast<double>(rows) - from_pivot * from_pivot;
     mean[channel] = static_cast<float>(static_cast<double>(Distances<T, 1>::pivot_of(wide(x[channel]))) + from_pivot);
     variance[channel] = static_cast<float>(apart < 0 ? 0 : apart);
   }
@@ -87,7 +91,7 @@ struct Apply {
     for (int i = 0; i < kWidth; ++i) {
       float z = known.of(wide(ahead.x.values[i]), i);
       if constexpr (kAdds) z += wide(ahead.residual.values[i]);
-      y.values[i] = kRelu && z <= 0 ? 0 : z;   // NaN passes
+      y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN passes
     }
     store(out + spot.at, y);
   }
@@ -104,7 +108,7 @@ struct Pool {
   static constexpr int kWidth = kChannels, kAhead = 1, kSide = 3, kNowhere = kSide * kSide;
   struct Ahead {
     Pack<T, kWidth> pixels[kSide * kSide];
-    uint32_t inside;   ///< a bit for each
+    uint32_t inside;  ///< a bit for each
   };
   const T* x;
   Windows windows;
@@ -118,18 +122,21 @@ struct Pool {
     const auto window = static_cast<uint32_t>(spot.row);
     const uint32_t lines = window / windows.pooled_width, image = lines / windows.pooled_height;
     // One before the image's edge wraps around to a large number: not inside.
-    const uint32_t top = (lines - image * windows.pooled_height) * 2 - 1, left = (window - lines * windows.pooled_width) * 2 - 1;
+    const uint32_t top = (lines - image * windows.pooled_height) * 2 - 1,
+                   left = (window - lines * windows.pooled_width) * 2 - 1;
     Ahead ahead{};
     for (uint32_t place = 0; place < kSide * kSide; ++place) {
       const uint32_t h = top + place / kSide, w = left + place % kSide;
       if (h >= windows.height || w >= windows.width) continue;
       ahead.inside |= 1u << place;
-      ahead.pixels[place] = cuda::load<kWidth>(x + ((static_cast<int64_t>(image) * windows.height + h) * windows.width + w) * windows.channels + spot.channel);
+      ahead.pixels[place] = cuda::load<kWidth>(
+          x + ((static_cast<int64_t>(image) * windows.height + h) * windows.width + w) * windows.channels +
+          spot.channel);
     }
     return ahead;
   }
   __device__ void use(const Line<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
-    Floats<kWidth> best{};   // ReLU: nothing below counts
+    Floats<kWidth> best{};  // ReLU: nothing below counts
     Pack<uint8_t, kWidth> found;
     Pack<T, kWidth> picked{};
     for (int i = 0; i < kWidth; ++i) {
@@ -137,7 +144,7 @@ struct Pool {
       for (int place = 0; place < kSide * kSide; ++place) {
         const float z = known.of(wide(ahead.pixels[place].values[i]), i);
         if ((ahead.inside >> place & 1u) == 0 || z <= best.values[i]) continue;
-        if (z > best.values[i] || z != z) {   // of equal values the first, NaN above all
+        if (z > best.values[i] || z != z) {  // of equal values the first, NaN above all
           best.values[i] = z;
           from = place;
           picked.values[i] = ahead.pixels[place].values[i];
@@ -186,7 +193,9 @@ struct Open {
 
   __device__ Nothing known(int64_t) const { return {}; }
   __device__ Ahead load(const Spot& spot) const { return cuda::load<kWidth>(gradient + spot.at); }
-  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const { return widened(ahead); }
+  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+    return widened(ahead);
+  }
 };
 
 template <class T, int kWidth>
@@ -198,7 +207,8 @@ struct ThroughRelu {
 
   __device__ Line<kWidth> known(int64_t channel) const { return line.at<kWidth>(channel); }
   __device__ Ahead load(const Spot& spot) const { return cuda::load<kWidth>(gradient + spot.at); }
-  __device__ Floats<kWidth> of(const Line<kWidth>& known, const Spot&, const Ahead& ahead, const Floats<kWidth>& x) const {
+  __device__ Floats<kWidth> of(const Line<kWidth>& known, const Spot&, const Ahead& ahead,
+                               const Floats<kWidth>& x) const {
     Floats<kWidth> g;
     for (int i = 0; i < kWidth; ++i) g.values[i] = known.of(x.values[i], i) > 0 ? wide(ahead.values[i]) : 0;
     return g;
@@ -215,10 +225,13 @@ struct ThroughOutput {
   T* g;
 
   __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const { return {cuda::load<kWidth>(gradient + spot.at), cuda::load<kWidth>(y + spot.at)}; }
+  __device__ Ahead load(const Spot& spot) const {
+    return {cuda::load<kWidth>(gradient + spot.at), cuda::load<kWidth>(y + spot.at)};
+  }
   __device__ Floats<kWidth> of(Nothing, const Spot& spot, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> passed;
-    for (int i = 0; i < kWidth; ++i) passed.values[i] = wide(ahead.y.values[i]) > 0 ? wide(ahead.gradient.values[i]) : 0;
+    for (int i = 0; i < kWidth; ++i)
+      passed.values[i] = wide(ahead.y.values[i]) > 0 ? wide(ahead.gradient.values[i]) : 0;
     store(g + spot.at, passed);
     return passed;
   }
@@ -236,10 +249,13 @@ struct WherePlaced {
   const uint8_t* places;
 
   __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const { return {cuda::load<kWidth>(gradient + spot.at), cuda::load<kWidth>(places + spot.at)}; }
+  __device__ Ahead load(const Spot& spot) const {
+    return {cuda::load<kWidth>(gradient + spot.at), cuda::load<kWidth>(places + spot.at)};
+  }
   __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> g;
-    for (int i = 0; i < kWidth; ++i) g.values[i] = ahead.places.values[i] == Pool<T, kWidth>::kNowhere ? 0 : wide(ahead.gradient.values[i]);
+    for (int i = 0; i < kWidth; ++i)
+      g.values[i] = ahead.places.values[i] == Pool<T, kWidth>::kNowhere ? 0 : wide(ahead.gradient.values[i]);
     return g;
   }
 };
@@ -251,7 +267,7 @@ struct ThroughPool {
   struct Ahead {
     Pack<T, kWidth> gradients[kMost];
     Pack<uint8_t, kWidth> places[kMost];
-    uint32_t mine[kMost];   ///< the pixel's own place in the window; a number that no place has where there is none
+    uint32_t mine[kMost];  ///< the pixel's own place in the window; a number that no place has where there is none
   };
   const T* gradient;
   const uint8_t* places;
@@ -261,15 +277,19 @@ struct ThroughPool {
   __device__ Ahead load(const Spot& spot) const {
     constexpr uint32_t kNone = 255;
     const auto pixel = static_cast<uint32_t>(spot.row);
-    const uint32_t lines = pixel / windows.width, image = lines / windows.height, h = lines - image * windows.height, w = pixel - lines * windows.width;
+    const uint32_t lines = pixel / windows.width, image = lines / windows.height, h = lines - image * windows.height,
+                   w = pixel - lines * windows.width;
     Ahead ahead{};
     for (uint32_t i = 0; i < kMost; ++i) {
       // Windows begin one before the pixels 0, 2, 4, …: an even pixel is in one, an odd pixel in two, but for the last.
       const uint32_t p = (h + i / 2) / 2, q = (w + i % 2) / 2;
-      const bool there = (i / 2 == 0 || (h % 2 == 1 && p < windows.pooled_height)) && (i % 2 == 0 || (w % 2 == 1 && q < windows.pooled_width));
+      const bool there = (i / 2 == 0 || (h % 2 == 1 && p < windows.pooled_height)) &&
+                         (i % 2 == 0 || (w % 2 == 1 && q < windows.pooled_width));
       ahead.mine[i] = there ? (h + 1 - 2 * p) * 3 + w + 1 - 2 * q : kNone;
       if (!there) continue;
-      const int64_t at = ((static_cast<int64_t>(image) * windows.pooled_height + p) * windows.pooled_width + q) * windows.channels + spot.channel;
+      const int64_t at =
+          ((static_cast<int64_t>(image) * windows.pooled_height + p) * windows.pooled_width + q) * windows.channels +
+          spot.channel;
       ahead.gradients[i] = cuda::load<kWidth>(gradient + at);
       ahead.places[i] = cuda::load<kWidth>(places + at);
     }
@@ -278,7 +298,9 @@ struct ThroughPool {
   __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> g{};
     for (int window = 0; window < kMost; ++window)
-      for (int i = 0; i < kWidth; ++i) g.values[i] += ahead.places[window].values[i] == ahead.mine[window] ? wide(ahead.gradients[window].values[i]) : 0;
+      for (int i = 0; i < kWidth; ++i)
+        g.values[i] +=
+            ahead.places[window].values[i] == ahead.mine[window] ? wide(ahead.gradients[window].values[i]) : 0;
     return g;
   }
 };
@@ -304,8 +326,11 @@ struct Sums {
   const float* mean;
 
   __device__ Known known(int64_t channel) const { return {source.known(channel), cuda::load<kWidth>(mean + channel)}; }
-  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const { return {source.load(spot), cuda::load<kWidth>(x + spot.at)}; }
-  __device__ void add(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead, Floats<kWidth>& sum, Floats<kWidth>& product) const {
+  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
+    return {source.load(spot), cuda::load<kWidth>(x + spot.at)};
+  }
+  __device__ void add(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead, Floats<kWidth>& sum,
+                      Floats<kWidth>& product) const {
     const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
     for (int i = 0; i < kWidth; ++i) {
       sum.values[i] += g.values[i];
@@ -328,14 +353,18 @@ struct InputGradient {
   T* out;
 
   __device__ Known known(int64_t channel) const {
-    return {source.known(channel), cuda::load<kWidth>(of_gradient + channel), cuda::load<kWidth>(of_x + channel), cuda::load<kWidth>(rest + channel)};
+    return {source.known(channel), cuda::load<kWidth>(of_gradient + channel), cuda::load<kWidth>(of_x + channel),
+            cuda::load<kWidth>(rest + channel)};
   }
-  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const { return {source.load(spot), cuda::load<kWidth>(x + spot.at)}; }
+  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
+    return {source.load(spot), cuda::load<kWidth>(x + spot.at)};
+  }
   __device__ void use(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead) const {
     const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
     Floats<kWidth> result;
     for (int i = 0; i < kWidth; ++i)
-      result.values[i] = fmaf(g.values[i], known.of_gradient.values[i], fmaf(values.values[i], known.of_x.values[i], known.rest.values[i]));
+      result.values[i] = fmaf(g.values[i], known.of_gradient.values[i],
+                              fmaf(values.values[i], known.of_x.values[i], known.rest.values[i]));
     store(out + spot.at, result);
   }
 };

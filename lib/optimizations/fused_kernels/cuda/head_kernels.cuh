@@ -1,4 +1,5 @@
-// The kernels behind HeadPasses: sums over an image's pixels, a row's softmax, and what map() does. Include on_device.cuh or its twin for the host first.
+// The kernels behind HeadPasses: sums over an image's pixels, a row's softmax, and what map() does. Include
+// on_device.cuh or its twin for the host first.
 #pragma once
 
 #include "optimizations/fused_kernels/cuda/head_passes.h"
@@ -30,8 +31,10 @@ constexpr MeanTiling mean_tiling_of(int64_t images, int64_t pixels, int64_t chan
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means, MeanTiling tiling) {
-  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x), at_once = kThreads / tiling.lanes;
-  const int64_t image = block / tiling.tiles, channel = (static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * kWidth;
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x),
+            at_once = kThreads / tiling.lanes;
+  const int64_t image = block / tiling.tiles,
+                channel = (static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * kWidth;
   Floats<kWidth> sum{};
   if (channel < tiling.channels) {
     const T* from = x + image * tiling.pixels * tiling.channels + channel;
@@ -39,7 +42,8 @@ __global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means,
       Pack<T, kWidth> ahead[kPacksAhead];
       for (int k = 0; k < kPacksAhead; ++k) {
         const int64_t pixel = first + k * at_once;
-        ahead[k] = load<kWidth>(from + (pixel < tiling.pixels ? pixel : first) * tiling.channels);   // behind the end: read in vain, not used
+        ahead[k] = load<kWidth>(from + (pixel < tiling.pixels ? pixel : first) *
+                                           tiling.channels);  // behind the end: read in vain, not used
       }
       for (int k = 0; k < kPacksAhead; ++k)
         if (first + k * at_once < tiling.pixels)
@@ -68,7 +72,9 @@ struct ToPixels {
   T* out;
 
   __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Pack<T, kWidth> load(const Spot& spot) const { return cuda::load<kWidth>(gradient + static_cast<uint32_t>(spot.row) / pixels * channels + spot.channel); }
+  __device__ Pack<T, kWidth> load(const Spot& spot) const {
+    return cuda::load<kWidth>(gradient + static_cast<uint32_t>(spot.row) / pixels * channels + spot.channel);
+  }
   __device__ void use(Nothing, const Spot& spot, const Pack<T, kWidth>& ahead) const {
     auto share = widened(ahead);
     for (int i = 0; i < kWidth; ++i) share.values[i] /= static_cast<float>(pixels);
@@ -78,21 +84,25 @@ struct ToPixels {
 
 // ---- softmax cross-entropy ----
 
-/// Of some of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ (largest − x), with the largest so far. It begins with the lowest number,
-/// not −∞: −∞ − −∞ would be NaN.
+/// Of some of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ (largest − x), with
+/// the largest so far. It begins with the lowest number, not −∞: −∞ − −∞ would be NaN.
 struct Softmax {
   float largest, sum, apart, count;
 };
 
 /// Σ (largest − x) with another largest, not below the own.
-__device__ inline float apart_from(const Softmax& s, float largest) { return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0; }
+__device__ inline float apart_from(const Softmax& s, float largest) {
+  return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0;
+}
 
 __device__ inline Softmax joined(const Softmax& a, const Softmax& b) {
   const float largest = fmaxf(a.largest, b.largest);
-  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest), apart_from(a, largest) + apart_from(b, largest), a.count + b.count};
+  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest),
+          apart_from(a, largest) + apart_from(b, largest), a.count + b.count};
 }
 
-/// Threads of one row. Each has few packs of it, so that a block has many rows and each of its steps between barriers many bytes.
+/// Threads of one row. Each has few packs of it, so that a block has many rows and each of its steps between barriers
+/// many bytes.
 constexpr int row_lanes_of(int64_t classes, int width) {
   int lanes = 1;
   while (lanes < kThreads && static_cast<int64_t>(lanes) * width * kPacksAhead < classes) lanes *= 2;
@@ -103,7 +113,8 @@ constexpr int row_lanes_of(int64_t classes, int width) {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int lanes) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % lanes, step = lanes * kWidth;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + thread / lanes, inside = row < o.rows ? row : o.rows - 1;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + thread / lanes,
+                inside = row < o.rows ? row : o.rows - 1;
   const T* logits = static_cast<const T*>(o.logits) + inside * o.classes;
   // Calls use(first class, its pack) for all packs of this thread.
   const auto sweep_row = [&](const auto& begin, const auto& use) {
@@ -111,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
       Pack<T, kWidth> ahead[kPacksAhead];
       for (int k = 0; k < kPacksAhead; ++k) {
         const int64_t c = first + k * step;
-        ahead[k] = load<kWidth>(logits + (c < o.classes ? c : first));   // behind the end: the first again, not used
+        ahead[k] = load<kWidth>(logits + (c < o.classes ? c : first));  // behind the end: the first again, not used
       }
       begin(ahead);
       for (int k = 0; k < kPacksAhead; ++k)
@@ -124,7 +135,8 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
       [&](const Pack<T, kWidth>(&ahead)[kPacksAhead]) {
         float largest = own.largest;
         for (int k = 0; k < kPacksAhead; ++k)
-          for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, wide(ahead[k].values[i]));   // loses NaN, which the sum keeps
+          for (int i = 0; i < kWidth; ++i)
+            largest = fmaxf(largest, wide(ahead[k].values[i]));  // loses NaN, which the sum keeps
         own = {largest, own.sum * expf(own.largest - largest), apart_from(own, largest), own.count};
       },
       [&](int64_t, const Pack<T, kWidth>& pack) {
@@ -149,17 +161,21 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
   const bool is_class = target >= 0 && target < o.classes;
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const float of_target = 1 - o.smoothing, of_all = o.smoothing / static_cast<float>(o.classes);
-  const float factor = o.gradient_scale / all.sum, offset = is_class ? -of_all * o.gradient_scale : kNan, of_right = of_target * o.gradient_scale;
+  const float factor = o.gradient_scale / all.sum, offset = is_class ? -of_all * o.gradient_scale : kNan,
+              of_right = of_target * o.gradient_scale;
   T* gradient = static_cast<T*>(o.gradient) + row * o.classes;
   sweep_row([](const auto&) {},
             [&](int64_t c, const Pack<T, kWidth>& pack) {
               Floats<kWidth> g;
-              for (int i = 0; i < kWidth; ++i) g.values[i] = fmaf(expf(wide(pack.values[i]) - all.largest), factor, offset) - (c + i == target ? of_right : 0);
+              for (int i = 0; i < kWidth; ++i)
+                g.values[i] =
+                    fmaf(expf(wide(pack.values[i]) - all.largest), factor, offset) - (c + i == target ? of_right : 0);
               store(gradient + c, g);
             });
   if (lane != 0) return;
-  const float loss = of_target * (all.largest - wide(logits[is_class ? target : 0])) + logf(all.sum);   // (1 − s) + s of the logarithm
-  o.row_losses[row] = !is_class ? kNan : o.smoothing > 0 ? fmaf(of_all, all.apart, loss) : loss;        // 0 · ∞ would be NaN
+  const float loss =
+      of_target * (all.largest - wide(logits[is_class ? target : 0])) + logf(all.sum);  // (1 − s) + s of the logarithm
+  o.row_losses[row] = !is_class ? kNan : o.smoothing > 0 ? fmaf(of_all, all.apart, loss) : loss;  // 0 · ∞ would be NaN
 }
 
 /// By one block, in float64 and always in the same order.

@@ -14,14 +14,17 @@ class LaunchedHeadPasses : public HeadPasses {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const MeanTiling tiling = mean_tiling_of(o.images, o.pixels, o.channels, kWidth);
-      launch(queue, tiling.blocks(), kThreads, mean_of_pixels<T, kWidth>, samples<T>(o.from), static_cast<T*>(o.to), tiling);
+      launch(queue, tiling.blocks(), kThreads, mean_of_pixels<T, kWidth>, samples<T>(o.from), static_cast<T*>(o.to),
+             tiling);
     });
   }
 
   void mean_gradient(const MeanOperands& o, void* queue) const override {
     by_type(o.number, o.channels, {o.from, o.to}, [&](auto type, auto width) {
       using T = decltype(type);
-      launch_map(ToPixels<T, decltype(width)::value>{samples<T>(o.from), static_cast<uint32_t>(o.pixels), o.channels, static_cast<T*>(o.to)}, o.images * o.pixels, o.channels, queue);
+      launch_map(ToPixels<T, decltype(width)::value>{samples<T>(o.from), static_cast<uint32_t>(o.pixels), o.channels,
+                                                     static_cast<T*>(o.to)},
+                 o.images * o.pixels, o.channels, queue);
     });
   }
 
@@ -29,7 +32,8 @@ class LaunchedHeadPasses : public HeadPasses {
     by_type(o.number, o.classes, {o.logits, o.gradient}, [&](auto type, auto width) {
       constexpr int kWidth = decltype(width)::value;
       const int lanes = row_lanes_of(o.classes, kWidth);
-      launch(queue, divided_up(o.rows, kThreads / lanes), kThreads, cuda::cross_entropy<decltype(type), kWidth>, o, lanes);
+      launch(queue, divided_up(o.rows, kThreads / lanes), kThreads, cuda::cross_entropy<decltype(type), kWidth>, o,
+             lanes);
     });
     launch(queue, 1, kThreads, mean_of_rows, o.row_losses, o.rows, o.loss);
   }
@@ -37,7 +41,8 @@ class LaunchedHeadPasses : public HeadPasses {
   void finish_gradient(const ScaleOperands& o, void* queue) const override {
     by_type(o.number, o.classes, {o.values}, [&](auto type, auto width) {
       using T = decltype(type);
-      launch_map(TimesUpstream<T, decltype(width)::value>{static_cast<T*>(o.values), o.upstream, o.factor}, o.rows, o.classes, queue);
+      launch_map(TimesUpstream<T, decltype(width)::value>{static_cast<T*>(o.values), o.upstream, o.factor}, o.rows,
+                 o.classes, queue);
     });
   }
 };

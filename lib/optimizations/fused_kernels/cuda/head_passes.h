@@ -7,7 +7,7 @@
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;   // what all kernels have
+using namespace trainopt::cuda;  // what all kernels have
 
 /// images × pixels × channels of `number`, channels-last, at most 2³¹ − 1 pixels in all; and images × channels.
 struct MeanOperands {
@@ -22,10 +22,10 @@ struct LossOperands {
   Number number;
   int64_t rows, classes;
   const void* logits;
-  const int64_t* targets;    ///< one a row; NaN comes of one that is no class
-  void* gradient;            ///< of the rows' sum, × gradient_scale
+  const int64_t* targets;  ///< one a row; NaN comes of one that is no class
+  void* gradient;          ///< of the rows' sum, × gradient_scale
   float* row_losses;
-  float* loss;               ///< their mean
+  float* loss;  ///< their mean
   float smoothing, gradient_scale;
 };
 

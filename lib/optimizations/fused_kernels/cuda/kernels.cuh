@@ -1,5 +1,5 @@
-// The shapes of a pass: rows swept by a grid of blocks, with two sums by channel (reduce, then fold) or with a result a row (map); and what lies between, by channel (each_channel).
-// Include on_device.cuh or its twin for the host first.
+// The shapes of a pass: rows swept by a grid of blocks, with two sums by channel (reduce, then fold) or with a result a
+// row (map); and what lies between, by channel (each_channel). Include on_device.cuh or its twin for the host first.
 #pragma once
 
 #include "kernels/numbers.h"
@@ -7,7 +7,7 @@
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;   // what all kernels have
+using namespace trainopt::cuda;  // what all kernels have
 
 namespace {
 
@@ -43,7 +43,8 @@ struct Place {
 __device__ inline Place place_of(const Tiling& tiling, int width) {
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   // Tiles of one stripe are neighbours: what they read is.
-  return {(static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * width, block / tiling.tiles, thread / tiling.lanes};
+  return {(static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * width,
+          block / tiling.tiles, thread / tiling.lanes};
 }
 
 /// A thread's channels of one row: the row, and where they are in memory shaped like the rows.
@@ -51,15 +52,18 @@ struct Spot {
   int64_t row, channel, at;
 };
 
-/// Calls use(spot, ahead) for each row of a thread, where `ahead` is what load(spot) gave: of kAhead rows before the first of them is used, so that many reads are on their
-/// way at once. `down`: from the last chunk to the first; what the pass before read last may still be in the cache.
+/// Calls use(spot, ahead) for each row of a thread, where `ahead` is what load(spot) gave: of kAhead rows before the
+/// first of them is used, so that many reads are on their way at once. `down`: from the last chunk to the first; what
+/// the pass before read last may still be in the cache.
 template <int kAhead, class Load, class Use>
-__device__ inline void sweep(const Tiling& tiling, const Place& place, bool down, const Load& load_spot, const Use& use) {
+__device__ inline void sweep(const Tiling& tiling, const Place& place, bool down, const Load& load_spot,
+                             const Use& use) {
   const int at_once = tiling.rows_at_once();
   for (int64_t i = place.stripe; i < tiling.chunks; i += tiling.stripes) {
     const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsInTurn + place.row;
     const auto spot = [&](int turn) {
-      const int64_t row = begin + turn * at_once, inside = row < tiling.rows ? row : tiling.rows - 1;   // behind the end: read in vain, not used
+      const int64_t row = begin + turn * at_once,
+                    inside = row < tiling.rows ? row : tiling.rows - 1;  // behind the end: read in vain, not used
       return Spot{inside, place.channel, inside * tiling.channels + place.channel};
     };
     for (int turn = 0; turn < kRowsInTurn; turn += kAhead) {
@@ -74,7 +78,8 @@ __device__ inline void sweep(const Tiling& tiling, const Place& place, bool down
 /// What a body knows that needs to know nothing.
 struct Nothing {};
 
-/// Blocks that a multiprocessor must have room for: 80 registers a thread with three, 128 with two. Those a body needs that reads many packs a row or knows much of a channel.
+/// Blocks that a multiprocessor must have room for: 80 registers a thread with three, 128 with two. Those a body needs
+/// that reads many packs a row or knows much of a channel.
 template <class Body>
 inline constexpr int kResident = Body::kAhead == 1 || sizeof(Body().known(0)) > 128 ? 2 : 3;
 
@@ -84,10 +89,13 @@ __global__ void __launch_bounds__(kThreads, kResident<Body>) map(Body body, Tili
   const Place place = place_of(tiling, Body::kWidth);
   if (place.channel >= tiling.channels) return;
   const auto known = body.known(place.channel);
-  sweep<Body::kAhead>(tiling, place, true, [&](const Spot& spot) { return body.load(spot); }, [&](const Spot& spot, const auto& ahead) { body.use(known, spot, ahead); });
+  sweep<Body::kAhead>(
+      tiling, place, true, [&](const Spot& spot) { return body.load(spot); },
+      [&](const Spot& spot, const auto& ahead) { body.use(known, spot, ahead); });
 }
 
-/// Body::add(known, spot, ahead, sum, other) for all rows, then the sums of the block's threads: partials[stripe][sum or other][channel].
+/// Body::add(known, spot, ahead, sum, other) for all rows, then the sums of the block's threads: partials[stripe][sum
+/// or other][channel].
 template <class Body>
 __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, Tiling tiling, float* partials) {
   constexpr int kWidth = Body::kWidth;
@@ -95,8 +103,9 @@ __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, T
   Floats<kWidth> sum{}, other{};
   if (place.channel < tiling.channels) {
     const auto known = body.known(place.channel);
-    sweep<Body::kAhead>(tiling, place, false, [&](const Spot& spot) { return body.load(spot); },
-                        [&](const Spot& spot, const auto& ahead) { body.add(known, spot, ahead, sum, other); });
+    sweep<Body::kAhead>(
+        tiling, place, false, [&](const Spot& spot) { return body.load(spot); },
+        [&](const Spot& spot, const auto& ahead) { body.add(known, spot, ahead, sum, other); });
   }
   const int thread = static_cast<int>(threadIdx.x);
   float* mine = shared_memory<float, 2 * kWidth * kThreads>() + thread;
@@ -121,7 +130,8 @@ inline constexpr int kFoldChannels = 16, kFoldLanes = 32;
 
 /// The stripes' sums in float64, always in the same order; finish(channel, sum, other) writes what follows from them.
 template <class Finish>
-__global__ void __launch_bounds__(kFoldChannels * kFoldLanes) fold(Finish finish, const float* partials, int stripes, int64_t channels) {
+__global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
+    fold(Finish finish, const float* partials, int stripes, int64_t channels) {
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kFoldChannels + thread % kFoldChannels;
   double sum = 0, other = 0;

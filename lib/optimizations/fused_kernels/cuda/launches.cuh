@@ -1,4 +1,5 @@
-// How a pass becomes launches: which type and width, on how many blocks. Include on_device.cuh or its twin for the host first.
+// How a pass becomes launches: which type and width, on how many blocks. Include on_device.cuh or its twin for the host
+// first.
 #pragma once
 
 #include "optimizations/fused_kernels/cuda/kernels.cuh"
@@ -13,7 +14,8 @@ struct Width {
   static constexpr int value = kChannels;
 };
 
-/// Calls with(a sample's type, Width<as many as are read at once>): 16 bytes where rows of `channels` are whole packs and nothing of `memory` (null counts) begins between two.
+/// Calls with(a sample's type, Width<as many as are read at once>): 16 bytes where rows of `channels` are whole packs
+/// and nothing of `memory` (null counts) begins between two.
 template <class F>
 auto by_type(Number number, int64_t channels, std::initializer_list<const void*> memory, const F& with) {
   uintptr_t bits = 0;
@@ -23,9 +25,12 @@ auto by_type(Number number, int64_t channels, std::initializer_list<const void*>
     return channels % kWidth == 0 && bits % 16 == 0 ? with(type, Width<kWidth>()) : with(type, Width<1>());
   };
   switch (number) {
-    case Number::bfloat16: return by_width(BFloat16());
-    case Number::float16: return by_width(Float16());
-    default: return by_width(float());
+    case Number::bfloat16:
+      return by_width(BFloat16());
+    case Number::float16:
+      return by_width(Float16());
+    default:
+      return by_width(float());
   }
 }
 

@@ -1,4 +1,5 @@
-// Passes out of the kernels: which body, which type and width, on how many blocks. Include on_device.cuh or its twin for the host first.
+// Passes out of the kernels: which body, which type and width, on how many blocks. Include on_device.cuh or its twin
+// for the host first.
 #pragma once
 
 #include "optimizations/fused_kernels/cuda/bodies.cuh"
@@ -12,12 +13,15 @@ namespace {
 template <class F>
 auto by_type(const Operands& o, const F& with) {
   return by_type(o.number, o.shape.channels,
-                 {o.x, o.gradient, o.y, o.residual, o.out, o.places, o.places_out, o.chosen_out, o.mean, o.scale, o.shift, o.of_gradient, o.of_x, o.rest}, with);
+                 {o.x, o.gradient, o.y, o.residual, o.out, o.places, o.places_out, o.chosen_out, o.mean, o.scale,
+                  o.shift, o.of_gradient, o.of_x, o.rest},
+                 with);
 }
 
 inline Windows windows_of(const Shape& x) {
   const Shape pooled = x.pooled();
-  return {static_cast<uint32_t>(x.height), static_cast<uint32_t>(x.width), static_cast<uint32_t>(pooled.height), static_cast<uint32_t>(pooled.width), x.channels};
+  return {static_cast<uint32_t>(x.height), static_cast<uint32_t>(x.width), static_cast<uint32_t>(pooled.height),
+          static_cast<uint32_t>(pooled.width), x.channels};
 }
 
 template <class Body>
@@ -28,7 +32,8 @@ template <class Body, class Finish>
 void launch_reduce(const Body& body, const Finish& finish, const Operands& o, void* queue) {
   const Tiling tiling = tiling_of(o.shape.pixels(), o.shape.channels, Body::kWidth);
   launch(queue, tiling.blocks(), kThreads, reduce<Body>, body, tiling, o.partials);
-  launch(queue, divided_up(o.shape.channels, kFoldChannels), kFoldChannels * kFoldLanes, fold<Finish>, finish, o.partials, tiling.stripes, o.shape.channels);
+  launch(queue, divided_up(o.shape.channels, kFoldChannels), kFoldChannels * kFoldLanes, fold<Finish>, finish,
+         o.partials, tiling.stripes, o.shape.channels);
 }
 
 template <class Body>
@@ -39,7 +44,8 @@ void launch_channels(const Body& body, int64_t channels, void* queue) {
 class LaunchedPasses : public Passes {
  public:
   int64_t partials(const Operands& o) const override {
-    return by_type(o, [&](auto, auto width) { return tiling_of(o.shape.pixels(), o.shape.channels, width.value).partials(); });
+    return by_type(
+        o, [&](auto, auto width) { return tiling_of(o.shape.pixels(), o.shape.channels, width.value).partials(); });
   }
 
   void moments(const Operands& o, void* queue) const override {
@@ -61,8 +67,10 @@ class LaunchedPasses : public Passes {
         body.out = static_cast<T*>(o.out);
         launch_map(body, o.shape, queue);
       };
-      if (o.residual != nullptr) relu ? run(Apply<T, kWidth, true, true>()) : run(Apply<T, kWidth, true, false>());
-      else relu ? run(Apply<T, kWidth, false, true>()) : run(Apply<T, kWidth, false, false>());
+      if (o.residual != nullptr)
+        relu ? run(Apply<T, kWidth, true, true>()) : run(Apply<T, kWidth, true, false>());
+      else
+        relu ? run(Apply<T, kWidth, false, true>()) : run(Apply<T, kWidth, false, false>());
     });
   }
 
@@ -71,14 +79,19 @@ class LaunchedPasses : public Passes {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const auto run = [&](const auto& source) {
-        launch_reduce(Sums<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.mean}, ToSums{o.first, o.second}, o, queue);
+        launch_reduce(Sums<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.mean},
+                      ToSums{o.first, o.second}, o, queue);
       };
       const auto* gradient = samples<T>(o.gradient);
       switch (gate) {
-        case Gate::output: return run(ThroughOutput<T, kWidth>{gradient, samples<T>(o.y), static_cast<T*>(o.out)});
-        case Gate::chosen: return run(WherePlaced<T, kWidth>{gradient, o.places});
-        case Gate::relu: return run(ThroughRelu<T, kWidth>{gradient, {o.scale, o.shift}});
-        default: return run(Open<T, kWidth>{gradient});
+        case Gate::output:
+          return run(ThroughOutput<T, kWidth>{gradient, samples<T>(o.y), static_cast<T*>(o.out)});
+        case Gate::chosen:
+          return run(WherePlaced<T, kWidth>{gradient, o.places});
+        case Gate::relu:
+          return run(ThroughRelu<T, kWidth>{gradient, {o.scale, o.shift}});
+        default:
+          return run(Open<T, kWidth>{gradient});
       }
     });
   }
@@ -88,13 +101,18 @@ class LaunchedPasses : public Passes {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const auto run = [&](const auto& source) {
-        launch_map(InputGradient<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.of_gradient, o.of_x, o.rest, static_cast<T*>(o.out)}, o.shape, queue);
+        launch_map(InputGradient<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.of_gradient,
+                                                                            o.of_x, o.rest, static_cast<T*>(o.out)},
+                   o.shape, queue);
       };
       const auto* gradient = samples<T>(o.gradient);
       switch (gate) {
-        case Gate::relu: return run(ThroughRelu<T, kWidth>{gradient, {o.scale, o.shift}});
-        case Gate::pooled: return run(ThroughPool<T, kWidth>{gradient, o.places, windows_of(o.shape)});
-        default: return run(Open<T, kWidth>{gradient});
+        case Gate::relu:
+          return run(ThroughRelu<T, kWidth>{gradient, {o.scale, o.shift}});
+        case Gate::pooled:
+          return run(ThroughPool<T, kWidth>{gradient, o.places, windows_of(o.shape)});
+        default:
+          return run(Open<T, kWidth>{gradient});
       }
     });
   }
@@ -102,12 +120,20 @@ class LaunchedPasses : public Passes {
   void pool(const Operands& o, void* queue) const override {
     by_type(o, [&](auto type, auto width) {
       using T = decltype(type);
-      launch_map(Pool<T, width.value>{samples<T>(o.x), windows_of(o.shape), {o.scale, o.shift}, static_cast<T*>(o.out), o.places_out, static_cast<T*>(o.chosen_out)}, o.shape.pooled(), queue);
+      launch_map(Pool<T, width.value>{samples<T>(o.x),
+                                      windows_of(o.shape),
+                                      {o.scale, o.shift},
+                                      static_cast<T*>(o.out),
+                                      o.places_out,
+                                      static_cast<T*>(o.chosen_out)},
+                 o.shape.pooled(), queue);
     });
   }
 
   void line(const LineOperands& o, void* queue) const override { launch_channels(MakeLine{o}, o.channels, queue); }
-  void coefficients(const CoefficientOperands& o, void* queue) const override { launch_channels(MakeCoefficients{o}, o.channels, queue); }
+  void coefficients(const CoefficientOperands& o, void* queue) const override {
+    launch_channels(MakeCoefficients{o}, o.channels, queue);
+  }
 };
 
 }  // namespace

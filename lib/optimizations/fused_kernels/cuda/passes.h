@@ -1,4 +1,5 @@
-// The passes of NormKernels over bare memory, as a GPU's kernels run them: pointers, sizes, a queue. No libtorch and no CUDA in this header.
+// The passes of NormKernels over bare memory, as a GPU's kernels run them: pointers, sizes, a queue. No libtorch and no
+// CUDA in this header.
 #pragma once
 
 #include "kernels/numbers.h"
@@ -7,7 +8,7 @@
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;   // what all kernels have
+using namespace trainopt::cuda;  // what all kernels have
 
 /// Rows of channels, one a pixel: channels-last memory. At most 2³¹ − 1 pixels; elements are counted in 64 bits.
 struct Shape {
@@ -20,38 +21,40 @@ struct Shape {
 /// What a pass reads and writes; each says which. Samples are of `number`, values by channel are floats.
 struct Operands {
   Number number;
-  Shape shape;                       ///< of x
+  Shape shape;  ///< of x
   const void* x;
   const void *gradient = nullptr, *y = nullptr, *residual = nullptr;
   const float *mean = nullptr, *scale = nullptr, *shift = nullptr;
   const float *of_gradient = nullptr, *of_x = nullptr, *rest = nullptr;
-  const uint8_t* places = nullptr;   ///< of the pool, as the gradient
-  void* out = nullptr;               ///< samples
+  const uint8_t* places = nullptr;  ///< of the pool, as the gradient
+  void* out = nullptr;              ///< samples
   uint8_t* places_out = nullptr;
-  void* chosen_out = nullptr;        ///< samples, as the pool's values
-  float *first = nullptr, *second = nullptr;   ///< two sums or moments by channel
-  float* partials = nullptr;         ///< room for Passes::partials() floats
+  void* chosen_out = nullptr;                 ///< samples, as the pool's values
+  float *first = nullptr, *second = nullptr;  ///< two sums or moments by channel
+  float* partials = nullptr;                  ///< room for Passes::partials() floats
 };
 
-/// Which part of the gradient counts: all; where scale · x + shift is positive; where y is. Of a pool's gradient, smaller than x: at the places that the
-/// values came from; and where x is what the pool chose, and as large: where there is a place.
+/// Which part of the gradient counts: all; where scale · x + shift is positive; where y is. Of a pool's gradient,
+/// smaller than x: at the places that the values came from; and where x is what the pool chose, and as large: where
+/// there is a place.
 enum class Gate { open, relu, output, pooled, chosen };
 
-/// A batch-norm between its passes, by channel: what moments() gave becomes its line, and its running statistics move by `momentum`.
+/// A batch-norm between its passes, by channel: what moments() gave becomes its line, and its running statistics move
+/// by `momentum`.
 struct LineOperands {
   int64_t channels;
   const float *mean, *variance, *weight, *bias;
   float *running_mean, *running_var;
-  int64_t* batches;                  ///< counted up by one
-  float *inverse, *scale, *shift;    ///< results
-  float momentum, epsilon, unbiased; ///< unbiased: n ÷ (n − 1), for the running variance
+  int64_t* batches;                   ///< counted up by one
+  float *inverse, *scale, *shift;     ///< results
+  float momentum, epsilon, unbiased;  ///< unbiased: n ÷ (n − 1), for the running variance
 };
 /// What sums() gave becomes the weight's gradient and the combination for input_gradient().
 struct CoefficientOperands {
   int64_t channels;
   const float *gradient, *product, *mean, *inverse, *scale;
-  float *of_weight, *of_x, *rest;    ///< results
-  float share;                       ///< −1 ÷ n
+  float *of_weight, *of_x, *rest;  ///< results
+  float share;                     ///< −1 ÷ n
 };
 
 /// Each call queues kernels and returns. Throws std::runtime_error if one cannot start.

@@ -6,14 +6,17 @@
 
 namespace trainopt::fused_kernels::cuda {
 
-inline constexpr int kThreads = 256;          ///< in a block
-inline constexpr int kMostLanes = 32;         ///< threads side by side along the channels: a warp reads 512 bytes in one piece
-inline constexpr int kRowsInTurn = 4;         ///< a thread's rows in one chunk, read before the first is used where registers allow
-inline constexpr int kBlocks = 384;           ///< three on each of 128 multiprocessors: all at once on Hopper. More would only leave more partial sums
-inline constexpr int kRowsInFloat = 256;      ///< most rows that one thread sums in float32
+inline constexpr int kThreads = 256;   ///< in a block
+inline constexpr int kMostLanes = 32;  ///< threads side by side along the channels: a warp reads 512 bytes in one piece
+inline constexpr int kRowsInTurn =
+    4;  ///< a thread's rows in one chunk, read before the first is used where registers allow
+inline constexpr int kBlocks =
+    384;  ///< three on each of 128 multiprocessors: all at once on Hopper. More would only leave more partial sums
+inline constexpr int kRowsInFloat = 256;  ///< most rows that one thread sums in float32
 
-/// A block has `lanes` × (256 ÷ lanes) threads: a tile of channels, `width` a thread, and as many rows at once. A chunk is kRowsInTurn times those rows; stripe i has the
-/// chunks i, i + stripes, …. The numbers follow from the shape alone, so sums are the same on every GPU.
+/// A block has `lanes` × (256 ÷ lanes) threads: a tile of channels, `width` a thread, and as many rows at once. A chunk
+/// is kRowsInTurn times those rows; stripe i has the chunks i, i + stripes, …. The numbers follow from the shape alone,
+/// so sums are the same on every GPU.
 struct Tiling {
   int64_t rows, channels, chunks;
   int lanes, tiles, stripes;

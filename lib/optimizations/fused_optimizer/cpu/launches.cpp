@@ -10,7 +10,7 @@
 namespace trainopt::fused_optimizer {
 namespace {
 
-constexpr int64_t kInCache = 1024;        ///< numbers of each memory that are gone through at once: four are 16 KiB
+constexpr int64_t kInCache = 1024;  ///< numbers of each memory that are gone through at once: four are 16 KiB
 constexpr int64_t kChunk = 16 * kInCache;
 
 struct Chunk {
@@ -21,7 +21,8 @@ struct Chunk {
 std::vector<Chunk> chunks_of(const std::vector<Part>& parts) {
   std::vector<Chunk> all;
   for (const Part& part : parts)
-    for (int64_t begin = 0; begin < part.size; begin += kChunk) all.push_back({&part, begin, std::min(part.size, begin + kChunk)});
+    for (int64_t begin = 0; begin < part.size; begin += kChunk)
+      all.push_back({&part, begin, std::min(part.size, begin + kChunk)});
   return all;
 }
 
@@ -55,20 +56,29 @@ int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const U
 class CpuLaunches : public Launches {
  public:
   int64_t sgd(const SgdNumbers& rule, const std::vector<Part>& parts, const Given& given, void*) const override {
-    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) { update(rule, rates, part, begin, end); });
+    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+      update(rule, rates, part, begin, end);
+    });
   }
 
-  int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts, const Given& given, void*) const override {
+  int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+               const Given& given, void*) const override {
     if (given.hold == nullptr || !(*given.hold > 0)) *updates += 1;
-    corrections[0] = static_cast<float>(static_cast<double>(*given.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
+    corrections[0] =
+        static_cast<float>(static_cast<double>(*given.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
     corrections[1] = static_cast<float>(1 / std::sqrt(-std::expm1(rule.log_beta2 * *updates)));
     const Corrections numbers{corrections[0], corrections[1]};
-    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) { update(rule, rates, numbers, part, begin, end); });
+    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+      update(rule, rates, numbers, part, begin, end);
+    });
   }
 
-  int64_t partials(const std::vector<Part>& parts) const override { return 2 * static_cast<int64_t>(chunks_of(parts).size()); }
+  int64_t partials(const std::vector<Part>& parts) const override {
+    return 2 * static_cast<int64_t>(chunks_of(parts).size());
+  }
 
-  void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite, void*) const override {
+  void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
+               void*) const override {
     const auto chunks = chunks_of(parts);
     each_chunk(chunks, [&](const Chunk& chunk, int64_t place) {
       const PartOfMeasure part = fused_optimizer::measure(chunk.part->gradient + chunk.begin, chunk.end - chunk.begin);

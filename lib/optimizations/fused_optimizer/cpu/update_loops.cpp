@@ -9,7 +9,8 @@ namespace trainopt::fused_optimizer {
 namespace {
 
 template <bool kMomentum, bool kNesterov>
-void sgd(const SgdNumbers& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient, float* __restrict__ momentum, int64_t count) {
+void sgd(const SgdNumbers& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient,
+         float* __restrict__ momentum, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, kept = rule.momentum, rate = rates.learning_rate;
   for (int64_t i = 0; i < count; ++i) {
     float change = gradient[i] * factor + decay * parameter[i];
@@ -23,17 +24,19 @@ void sgd(const SgdNumbers& rule, const Rates& rates, float* __restrict__ paramet
 }
 
 template <bool kDecoupled>
-void adam(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter, const float* __restrict__ gradient, float* __restrict__ first,
-          float* __restrict__ second, int64_t count) {
+void adam(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
+          const float* __restrict__ gradient, float* __restrict__ first, float* __restrict__ second, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, left = 1 - rates.learning_rate * rule.weight_decay;
-  const float first_share = rule.first_share, second_kept = rule.second_kept, second_share = rule.second_share, epsilon = rule.epsilon;
+  const float first_share = rule.first_share, second_kept = rule.second_kept, second_share = rule.second_share,
+              epsilon = rule.epsilon;
   const float step = corrections.step, inverse_root = corrections.inverse_root;
   for (int64_t i = 0; i < count; ++i) {
     const float g = kDecoupled ? gradient[i] * factor : gradient[i] * factor + decay * parameter[i];
     const float m = first[i] + first_share * (g - first[i]), v = second_kept * second[i] + second_share * g * g;
     first[i] = m;
     second[i] = v;
-    parameter[i] = (kDecoupled ? parameter[i] * left : parameter[i]) - step * m / (std::sqrt(v) * inverse_root + epsilon);
+    parameter[i] =
+        (kDecoupled ? parameter[i] * left : parameter[i]) - step * m / (std::sqrt(v) * inverse_root + epsilon);
   }
 }
 
@@ -41,12 +44,15 @@ void adam(const AdamNumbers& rule, const Rates& rates, const Corrections& correc
 
 void update(const SgdNumbers& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end) {
   const auto run = rule.keeps_momentum ? rule.nesterov ? sgd<true, true> : sgd<true, false> : sgd<false, false>;
-  run(rule, rates, part.parameter + begin, part.gradient + begin, rule.keeps_momentum ? part.first + begin : nullptr, end - begin);
+  run(rule, rates, part.parameter + begin, part.gradient + begin, rule.keeps_momentum ? part.first + begin : nullptr,
+      end - begin);
 }
 
-void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part, int64_t begin, int64_t end) {
+void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+            int64_t begin, int64_t end) {
   const auto run = rule.decoupled ? adam<true> : adam<false>;
-  run(rule, rates, corrections, part.parameter + begin, part.gradient + begin, part.first + begin, part.second + begin, end - begin);
+  run(rule, rates, corrections, part.parameter + begin, part.gradient + begin, part.first + begin, part.second + begin,
+      end - begin);
 }
 
 void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end) {
@@ -54,7 +60,9 @@ void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end) {
   auto* __restrict__ copy = static_cast<uint16_t*>(part.copy);
   if (to == cuda::Number::float16) {
     int64_t i = begin;
-    for (; i + 8 <= end; i += 8) _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+    for (; i + 8 <= end; i += 8)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + i),
+                       _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < end; ++i) copy[i] = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
     return;
   }
@@ -62,15 +70,16 @@ void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end) {
     uint32_t bits;
     std::memcpy(&bits, from + i, sizeof bits);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-    copy[i] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);   // NaN must not round to infinity
+    copy[i] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u
+                                                                       : rounded);  // NaN must not round to infinity
   }
 }
 
 PartOfMeasure measure(const float* gradient, int64_t count) {
-  constexpr int64_t kLanes = 8, kVectors = 4, kRun = 64 * kLanes * kVectors;   // a lane adds up 64 squares in float32
+  constexpr int64_t kLanes = 8, kVectors = 4, kRun = 64 * kLanes * kVectors;  // a lane adds up 64 squares in float32
   typedef float Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
   double sum = 0;
-  float zero = 0;   // NaN from the first number on that is not finite
+  float zero = 0;  // NaN from the first number on that is not finite
   for (int64_t begin = 0; begin < count; begin += kRun) {
     const int64_t end = std::min(count, begin + kRun);
     Vector squares[kVectors] = {}, zeros[kVectors] = {};

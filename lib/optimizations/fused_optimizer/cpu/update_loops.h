@@ -10,12 +10,13 @@ struct Rates {
   float learning_rate, factor;
 };
 struct Corrections {
-  float step, inverse_root;   ///< lr ÷ (1 − β₁ᵗ) and 1 ÷ √(1 − β₂ᵗ)
+  float step, inverse_root;  ///< lr ÷ (1 − β₁ᵗ) and 1 ÷ √(1 − β₂ᵗ)
 };
 
 /// Of the numbers begin … end − 1.
 void update(const SgdNumbers& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
-void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part, int64_t begin, int64_t end);
+void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+            int64_t begin, int64_t end);
 
 /// The parameter's numbers begin … end − 1 into its copy.
 void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end);

@@ -1,5 +1,5 @@
-// The kernels: the update of a table of parameters under a rule, Adam's count of updates, and the measure of gradients with its sum (fold).
-// Include on_device.cuh or its twin for the host first.
+// The kernels: the update of a table of parameters under a rule, Adam's count of updates, and the measure of gradients
+// with its sum (fold). Include on_device.cuh or its twin for the host first.
 #pragma once
 
 #include "optimizations/fused_optimizer/cuda/table.h"
@@ -8,7 +8,7 @@
 
 namespace trainopt::fused_optimizer {
 
-using namespace trainopt::cuda;   // what all kernels have
+using namespace trainopt::cuda;  // what all kernels have
 
 namespace {
 
@@ -19,26 +19,35 @@ struct Place {
 };
 __device__ inline Place place_of(const Table& table) {
   const auto block = static_cast<int32_t>(blockIdx.x);
-  int low = 0, high = table.count;   // the part is among low … high − 1
+  int low = 0, high = table.count;  // the part is among low … high − 1
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    if (table.first_block[middle] <= block) low = middle;
-    else high = middle;
+    if (table.first_block[middle] <= block)
+      low = middle;
+    else
+      high = middle;
   }
   const int64_t begin = (block - table.first_block[low]) * kChunk, size = table.parts[low].size;
   return {table.parts[low], begin, begin + kChunk < size ? begin + kChunk : size};
 }
 
-__device__ inline bool begins_packs(const float* pointer) { return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(float)) == 0; }
-__device__ inline bool begins_packs_of_16_bits(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(uint16_t)) == 0; }
+__device__ inline bool begins_packs(const float* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(float)) == 0;
+}
+__device__ inline bool begins_packs_of_16_bits(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(uint16_t)) == 0;
+}
 
-/// Body::load<kWidth>(at) for kAhead places of a thread, then body.use(at, what that gave): many reads are on their way at once.
+/// Body::load<kWidth>(at) for kAhead places of a thread, then body.use(at, what that gave): many reads are on their way
+/// at once.
 template <int kWidth, int kAhead, class Body>
 __device__ inline void sweep(const Body& body, int64_t begin, int64_t end) {
   constexpr int64_t kStride = static_cast<int64_t>(kThreads) * kWidth;
   for (int64_t first = begin + static_cast<int64_t>(threadIdx.x) * kWidth; first < end; first += kAhead * kStride) {
     decltype(body.template load<kWidth>(0)) ahead[kAhead];
-    for (int k = 0; k < kAhead; ++k) ahead[k] = body.template load<kWidth>(first + k * kStride < end ? first + k * kStride : first);   // behind the end: read in vain, not used
+    for (int k = 0; k < kAhead; ++k)
+      ahead[k] = body.template load<kWidth>(
+          first + k * kStride < end ? first + k * kStride : first);  // behind the end: read in vain, not used
     for (int k = 0; k < kAhead; ++k)
       if (first + k * kStride < end) body.use(first + k * kStride, ahead[k]);
   }
@@ -80,11 +89,14 @@ struct Updating {
   template <int kWidth>
   __device__ void use(int64_t at, Read<kWidth> all) const {
     if (!held) {
-      for (int i = 0; i < kWidth; ++i) rule.change(all.parameter.values[i], all.gradient.values[i] * factor, all.first.values[i], all.second.values[i]);
+      for (int i = 0; i < kWidth; ++i)
+        rule.change(all.parameter.values[i], all.gradient.values[i] * factor, all.first.values[i],
+                    all.second.values[i]);
       write(part.parameter + at, all.parameter);
       if constexpr (Rule::kStates > 0) write(part.first + at, all.first);
       if constexpr (Rule::kStates > 1) write(part.second + at, all.second);
-      if (part.copy != nullptr) copies == Number::bfloat16 ? store<BFloat16>(at, all.parameter) : store<Float16>(at, all.parameter);
+      if (part.copy != nullptr)
+        copies == Number::bfloat16 ? store<BFloat16>(at, all.parameter) : store<Float16>(at, all.parameter);
     }
     if (clears) write(part.gradient + at, Floats<kWidth>{});
   }
@@ -119,7 +131,7 @@ template <bool kDecoupled>
 struct Adam {
   static constexpr int kStates = 2;
   AdamNumbers numbers;
-  const float* corrections;   ///< of count()
+  const float* corrections;  ///< of count()
   float step, inverse_root, left;
 
   __device__ void begin(const Given& given) {
@@ -131,7 +143,8 @@ struct Adam {
     const float g = kDecoupled ? gradient : gradient + numbers.weight_decay * parameter;
     first += numbers.first_share * (g - first);
     second = numbers.second_kept * second + numbers.second_share * g * g;
-    parameter = (kDecoupled ? parameter * left : parameter) - step * first / (sqrtf(second) * inverse_root + numbers.epsilon);
+    parameter =
+        (kDecoupled ? parameter * left : parameter) - step * first / (sqrtf(second) * inverse_root + numbers.epsilon);
   }
 };
 
@@ -145,12 +158,13 @@ __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Table
   bool packs = begins_packs(part.parameter) && begins_packs(part.gradient) && begins_packs_of_16_bits(part.copy);
   if constexpr (Rule::kStates > 0) packs = packs && begins_packs(part.first);
   if constexpr (Rule::kStates > 1) packs = packs && begins_packs(part.second);
-  sweep_place(Updating<Rule>{part, rule, given.factor == nullptr ? 1 : *given.factor, held, given.clears, given.copies}, place, packs);
+  sweep_place(Updating<Rule>{part, rule, given.factor == nullptr ? 1 : *given.factor, held, given.clears, given.copies},
+              place, packs);
 }
 
 /// One thread. expm1 keeps what of 1 − βᵗ is small.
 __global__ void __launch_bounds__(1) count(AdamNumbers numbers, double* updates, float* corrections, Given given) {
-  if (given.hold != nullptr && *given.hold > 0) return;   // corrections stay what they are: nothing uses them
+  if (given.hold != nullptr && *given.hold > 0) return;  // corrections stay what they are: nothing uses them
   const double update = *updates + 1;
   *updates = update;
   corrections[0] = static_cast<float>(static_cast<double>(*given.learning_rate) / -expm1(numbers.log_beta1 * update));
@@ -207,7 +221,8 @@ __global__ void __launch_bounds__(kThreads) measure(const __grid_constant__ Tabl
 }
 
 /// One block: the partials of all blocks, always in the same order.
-__global__ void __launch_bounds__(kFoldThreads) fold(const double* partials, int64_t blocks, double* square_sum, float* not_finite) {
+__global__ void __launch_bounds__(kFoldThreads)
+    fold(const double* partials, int64_t blocks, double* square_sum, float* not_finite) {
   double sum = 0, zero = 0;
   for (int64_t block = static_cast<int64_t>(threadIdx.x); block < blocks; block += kFoldThreads) {
     sum += partials[2 * block];

@@ -14,17 +14,20 @@ struct Reckoned {
   using N = Numbers<Lane>;
   static N times(double factor, N a) { return Lane::of(static_cast<typename Lane::Number>(factor)) * a; }
   /// factor · a + b
-  static N times(double factor, N a, N b) { return Lane::multiply_add(Lane::of(static_cast<typename Lane::Number>(factor)), a, b); }
+  static N times(double factor, N a, N b) {
+    return Lane::multiply_add(Lane::of(static_cast<typename Lane::Number>(factor)), a, b);
+  }
 };
 
 // One side of each transform. Points: 0, 1, −1, 2, −2, ∞.
 
 template <class Lane>
-struct InputSide : Reckoned<Lane> {   // Bᵀ
+struct InputSide : Reckoned<Lane> {  // Bᵀ
   static constexpr int kFrom = kReach, kTo = kReach;
   using R = Reckoned<Lane>;
   static void apply(const Numbers<Lane> (&d)[kFrom], Numbers<Lane> (&to)[kTo]) {
-    const auto even = R::times(-4, d[2], d[4]), odd = R::times(-4, d[1], d[3]), far_even = d[4] - d[2], far_odd = d[3] - d[1];
+    const auto even = R::times(-4, d[2], d[4]), odd = R::times(-4, d[1], d[3]), far_even = d[4] - d[2],
+               far_odd = d[3] - d[1];
     to[0] = R::times(4, d[0], R::times(-5, d[2], d[4]));
     to[1] = even + odd;
     to[2] = even - odd;
@@ -35,7 +38,7 @@ struct InputSide : Reckoned<Lane> {   // Bᵀ
 };
 
 template <class Lane>
-struct OutputSide {   // Aᵀ
+struct OutputSide {  // Aᵀ
   static constexpr int kFrom = kReach, kTo = kTile;
   using R = Reckoned<Lane>;
   static void apply(const Numbers<Lane> (&m)[kFrom], Numbers<Lane> (&to)[kTo]) {
@@ -48,11 +51,12 @@ struct OutputSide {   // Aᵀ
 };
 
 template <class Lane>
-struct OutputGradientSide {   // A
+struct OutputGradientSide {  // A
   static constexpr int kFrom = kTile, kTo = kReach;
   using R = Reckoned<Lane>;
   static void apply(const Numbers<Lane> (&y)[kFrom], Numbers<Lane> (&to)[kTo]) {
-    const auto even = y[0] + y[2], odd = y[1] + y[3], far_even = R::times(4, y[2], y[0]), far_odd = R::times(8, y[3], R::times(2, y[1]));
+    const auto even = y[0] + y[2], odd = y[1] + y[3], far_even = R::times(4, y[2], y[0]),
+               far_odd = R::times(8, y[3], R::times(2, y[1]));
     to[0] = y[0];
     to[1] = even + odd;
     to[2] = even - odd;
@@ -63,7 +67,7 @@ struct OutputGradientSide {   // A
 };
 
 template <class Lane>
-struct WeightSide {   // G, times 24
+struct WeightSide {  // G, times 24
   static constexpr int kFrom = kKernel, kTo = kReach;
   using R = Reckoned<Lane>;
   static void apply(const Numbers<Lane> (&g)[kFrom], Numbers<Lane> (&to)[kTo]) {
@@ -78,7 +82,7 @@ struct WeightSide {   // G, times 24
 };
 
 template <class Lane>
-struct WeightGradientSide {   // Gᵀ, times 24
+struct WeightGradientSide {  // Gᵀ, times 24
   static constexpr int kFrom = kReach, kTo = kKernel;
   using R = Reckoned<Lane>;
   static void apply(const Numbers<Lane> (&u)[kFrom], Numbers<Lane> (&to)[kTo]) {
@@ -89,7 +93,7 @@ struct WeightGradientSide {   // Gᵀ, times 24
   }
 };
 
-inline constexpr double kWeightScale = 1.0 / (24 * 24);   ///< of both sides of a weight's transform
+inline constexpr double kWeightScale = 1.0 / (24 * 24);  ///< of both sides of a weight's transform
 
 /// Both sides: load(row, column) gives the numbers, store(row, column, number) takes them.
 template <class Lane, template <class> class Side, class Load, class Store>
@@ -116,9 +120,12 @@ template <class Lane, template <class> class Side, class Load, class Store>
 
 /// Of the first place.
 template <class Lane, class W>
-W* number(const Transformed<W>& of, int64_t row, int64_t channel) { return of.panel(0, channel) + row * kPanel + channel % kPanel; }
+W* number(const Transformed<W>& of, int64_t row, int64_t channel) {
+  return of.panel(0, channel) + row * kPanel + channel % kPanel;
+}
 
-/// Where the pixels of a tile are: kSide × kSide from `shift` down and right of its first output on, in numbers from the first image.
+/// Where the pixels of a tile are: kSide × kSide from `shift` down and right of its first output on, in numbers from
+/// the first image.
 template <int kSide>
 struct Pixels {
   static constexpr int64_t kOutside = -1;
@@ -139,9 +146,11 @@ struct Pixels {
   }
 };
 
-/// Calls work(pixels, tile, channel) for each of a tile's vectors of channels: some tiles panel by panel, so that the transformed numbers are met in their order.
+/// Calls work(pixels, tile, channel) for each of a tile's vectors of channels: some tiles panel by panel, so that the
+/// transformed numbers are met in their order.
 template <class Lane, int kSide, class F>
-[[gnu::always_inline]] inline void over_tiles(const Grid& grid, int64_t channels, int64_t shift, int64_t begin, int64_t end, const F& work) {
+[[gnu::always_inline]] inline void over_tiles(const Grid& grid, int64_t channels, int64_t shift, int64_t begin,
+                                              int64_t end, const F& work) {
   constexpr int64_t kGroup = 16;
   for (int64_t first = begin; first < end; first += kGroup) {
     const int64_t count = end - first < kGroup ? end - first : kGroup;
@@ -155,29 +164,44 @@ template <class Lane, int kSide, class F>
 
 /// `shift`: from the tile's first output to its first number read.
 template <class Lane, class T, template <class> class Side>
-void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
-  over_tiles<Lane, Side<Lane>::kFrom>(grid, to.channels, shift, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
-    const auto store = [out = number<Lane>(to, tile - first, c), place = to.place](int y, int x, Numbers<Lane> v) { Lane::store(out + (y * kReach + x) * place, v); };
-    if (pixels.whole) transform<Lane, Side>([&](int y, int x) { return Lane::load(image + pixels.at[y][x] + c); }, store);
-    else transform<Lane, Side>([&](int y, int x) { return pixels.at[y][x] < 0 ? Lane::zero() : Lane::load(image + pixels.at[y][x] + c); }, store);
-  });
+void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, int64_t begin, int64_t end,
+                const Transformed<Work<T>>& to) {
+  over_tiles<Lane, Side<Lane>::kFrom>(
+      grid, to.channels, shift, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
+        const auto store = [out = number<Lane>(to, tile - first, c), place = to.place](int y, int x, Numbers<Lane> v) {
+          Lane::store(out + (y * kReach + x) * place, v);
+        };
+        if (pixels.whole)
+          transform<Lane, Side>([&](int y, int x) { return Lane::load(image + pixels.at[y][x] + c); }, store);
+        else
+          transform<Lane, Side>(
+              [&](int y, int x) {
+                return pixels.at[y][x] < 0 ? Lane::zero() : Lane::load(image + pixels.at[y][x] + c);
+              },
+              store);
+      });
 }
 
 template <class Lane, class T>
-void inputs(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
+void inputs(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
+            const Transformed<Work<T>>& to) {
   into_tiles<Lane, T, InputSide>(image, grid, -1, first, begin, end, to);
 }
 
 template <class Lane, class T>
-void output_gradients(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
+void output_gradients(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
+                      const Transformed<Work<T>>& to) {
   into_tiles<Lane, T, OutputGradientSide>(image, grid, 0, first, begin, end, to);
 }
 
 template <class Lane, class T>
 void outputs(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end, T* image) {
   over_tiles<Lane, kTile>(grid, from.channels, 0, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
-    transform<Lane, OutputSide>([in = number<Lane>(from, tile - first, c), place = from.place](int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
-                                [&](int y, int x, Numbers<Lane> v) { if (pixels.at[y][x] >= 0) Lane::store(image + pixels.at[y][x] + c, v); });
+    transform<Lane, OutputSide>([in = number<Lane>(from, tile - first, c), place = from.place](
+                                    int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
+                                [&](int y, int x, Numbers<Lane> v) {
+                                  if (pixels.at[y][x] >= 0) Lane::store(image + pixels.at[y][x] + c, v);
+                                });
   });
 }
 
@@ -199,7 +223,9 @@ void weights(const T* numbers, bool turned, int64_t begin, int64_t end, const Tr
           const int tap = y * kKernel + x;
           return Lane::load(from + (turned ? kTaps - 1 - tap : tap) * to.channels);
         },
-        [out = number<Lane>(to, row, c), place = to.place](int y, int x, Numbers<Lane> v) { Lane::store(out + (y * kReach + x) * place, Reckoned<Lane>::times(kWeightScale, v)); });
+        [out = number<Lane>(to, row, c), place = to.place](int y, int x, Numbers<Lane> v) {
+          Lane::store(out + (y * kReach + x) * place, Reckoned<Lane>::times(kWeightScale, v));
+        });
   });
 }
 
@@ -207,14 +233,22 @@ template <class Lane, class T>
 void weight_gradients(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients) {
   over_weights<Lane>(from.channels, begin, end, [&](int64_t row, int64_t c) {
     T* const to = gradients + row * kKernel * kKernel * from.channels + c;
-    transform<Lane, WeightGradientSide>([in = number<Lane>(from, row, c), place = from.place](int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
-                                        [&](int y, int x, Numbers<Lane> v) { Lane::store(to + (y * kKernel + x) * from.channels, Reckoned<Lane>::times(kWeightScale, v)); });
+    transform<Lane, WeightGradientSide>([in = number<Lane>(from, row, c), place = from.place](
+                                            int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
+                                        [&](int y, int x, Numbers<Lane> v) {
+                                          Lane::store(to + (y * kKernel + x) * from.channels,
+                                                      Reckoned<Lane>::times(kWeightScale, v));
+                                        });
   });
 }
 
 template <class Lane, class T>
 constexpr TileKernels<T> tiles_of() {
-  return {.inputs = inputs<Lane, T>, .outputs = outputs<Lane, T>, .output_gradients = output_gradients<Lane, T>, .weights = weights<Lane, T>, .weight_gradients = weight_gradients<Lane, T>};
+  return {.inputs = inputs<Lane, T>,
+          .outputs = outputs<Lane, T>,
+          .output_gradients = output_gradients<Lane, T>,
+          .weights = weights<Lane, T>,
+          .weight_gradients = weight_gradients<Lane, T>};
 }
 
 }  // namespace
