@@ -12,9 +12,27 @@ import json
 import sys
 from pathlib import Path
 
-CSV_COLUMNS = ["status", "exit_code", "steps", "measured_steps", "samples_per_s", "step_ms.mean", "step_ms.p50", "step_ms.p95",
-               "step_ms.p99", "data_wait_pct", "gpu_util_pct", "cpu_util_pct", "peak_memory_mib", "time_to_first_step_s", "wall_s",
-               "loss.first", "loss.last", "evaluation.loss", "evaluation.top1_pct"]
+CSV_COLUMNS = [
+    "status",
+    "exit_code",
+    "steps",
+    "measured_steps",
+    "samples_per_s",
+    "step_ms.mean",
+    "step_ms.p50",
+    "step_ms.p95",
+    "step_ms.p99",
+    "data_wait_pct",
+    "gpu_util_pct",
+    "cpu_util_pct",
+    "peak_memory_mib",
+    "time_to_first_step_s",
+    "wall_s",
+    "loss.first",
+    "loss.last",
+    "evaluation.loss",
+    "evaluation.top1_pct",
+]
 
 
 def load(folder, name):
@@ -44,7 +62,7 @@ def remark(summary):
 
 
 def verdict(folder):
-    """"pays +12.3 % (+11.0 to +13.5)" of the folder's comparison with the run before; empty without one."""
+    """ "pays +12.3 % (+11.0 to +13.5)" of the folder's comparison with the run before; empty without one."""
     comparison = load(folder, "compare.json")
     if not comparison:
         return ""
@@ -57,15 +75,37 @@ def verdict(folder):
 def table(folders):
     summaries = [load(folder, "summary.json") for folder in folders]
     # Without a GPU in any of the runs the column would be empty.
-    used = "gpu_util_pct" if any(value(summary, "gpu_util_pct") is not None for summary in summaries) else "cpu_util_pct"
+    used = (
+        "gpu_util_pct" if any(value(summary, "gpu_util_pct") is not None for summary in summaries) else "cpu_util_pct"
+    )
     rows, base = [], None
     for folder, summary in zip(folders, summaries):
         speed = value(summary, "samples_per_s")
         base = base or speed
-        rows.append([Path(folder).name, show(value(summary, "step_ms.p50")), show(speed),
-                     "–" if not (speed and base) else f"{speed / base:.2f}×", verdict(folder), show(value(summary, "data_wait_pct")),
-                     show(value(summary, used)), show(value(summary, "peak_memory_mib"), 0), remark(summary)])
-    header = ["run", "step ms (p50)", "samples/s", "ratio", "against the one before", "data wait %", f"{used[:3]} util %", "memory MiB", ""]
+        rows.append(
+            [
+                Path(folder).name,
+                show(value(summary, "step_ms.p50")),
+                show(speed),
+                "–" if not (speed and base) else f"{speed / base:.2f}×",
+                verdict(folder),
+                show(value(summary, "data_wait_pct")),
+                show(value(summary, used)),
+                show(value(summary, "peak_memory_mib"), 0),
+                remark(summary),
+            ]
+        )
+    header = [
+        "run",
+        "step ms (p50)",
+        "samples/s",
+        "ratio",
+        "against the one before",
+        "data wait %",
+        f"{used[:3]} util %",
+        "memory MiB",
+        "",
+    ]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])), row[-1]]

@@ -75,7 +75,12 @@ class Alternator:
     def __init__(
         self, ours: Side, theirs: Side, turn_s: float, seconds: float, warmup_steps: int = 3, start_limit_s: float = 120
     ):
-        self.sides, self.turn_s, self.warmup_steps, self.start_limit_s = (ours, theirs), turn_s, warmup_steps, start_limit_s
+        self.sides, self.turn_s, self.warmup_steps, self.start_limit_s = (
+            (ours, theirs),
+            turn_s,
+            warmup_steps,
+            start_limit_s,
+        )
         self.turns = max(5, int(seconds / turn_s) // 2 * 2 + 1)  # odd: A B … A
 
     def run(self) -> list[tuple[float, float]]:

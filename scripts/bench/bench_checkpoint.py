@@ -22,7 +22,9 @@ def pairs_of(*command) -> list[dict]:
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             found.append(json.loads(line))
-            print("  " + ", ".join(f"{key} {value:.3g}" for key, value in found[-1].items()), file=sys.stderr, flush=True)
+            print(
+                "  " + ", ".join(f"{key} {value:.3g}" for key, value in found[-1].items()), file=sys.stderr, flush=True
+            )
     if process.returncode != 0:
         sys.exit(f"checkpoint_speed ended with {process.returncode}")
     return found
@@ -80,13 +82,23 @@ def main() -> None:
         }
         recipe_file = common.write_recipe(Path(folder), recipe, "resnet50")
         if chosen.pairs:
-            rows.append(beside(pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen))
+            rows.append(
+                beside(pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen)
+            )
         if chosen.disk_pairs:
             new_memory = recipe | {"optimizations": {**common.SWITCHES, "host_allocator": False}}
             recipe_file = common.write_recipe(Path(folder), new_memory, "new_memory")
             found = pairs_of(chosen.binary, "disk", recipe_file, folder, chosen.disk_pairs)
             rows.append(against_disk(found, "write + fsync ÷ save", "≥ 0.8", "write_s", "save_s"))
-            rows.append(against_disk(found, "write + fsync ÷ the whole save: weights looked at before, read back after, the one before removed", "", "write_s", "whole_save_s"))
+            rows.append(
+                against_disk(
+                    found,
+                    "write + fsync ÷ the whole save: weights looked at before, read back after, the one before removed",
+                    "",
+                    "write_s",
+                    "whole_save_s",
+                )
+            )
             rows.append(against_disk(found, "read ÷ load", "≥ 0.8", "read_s", "load_s"))
     common.report("checkpoint", rows)
 

@@ -14,7 +14,11 @@ BEST = {**common.SWITCHES, "amp": {"dtype": "bfloat16"}}
 # (data, optimizations) of trainopt; options of article_script.py. The script gets every improvement that exists for it.
 RUNGS = {
     "0-baseline": ({"num_workers": 0}, {}, ["--keep-gradients"]),
-    "best": ({"num_workers": 2, "persistent_workers": True}, BEST, ["--workers", "2", "--channels-last", "--amp", "--fused"]),
+    "best": (
+        {"num_workers": 2, "persistent_workers": True},
+        BEST,
+        ["--workers", "2", "--channels-last", "--amp", "--fused"],
+    ),
 }
 
 
@@ -24,7 +28,13 @@ def measure(rung: str, chosen, folder: Path) -> dict:
         "name": f"bench-{rung}",
         "device": "cpu",
         "model": {"name": "resnet18", "num_classes": 10},
-        "data": {"dataset": "fake_cifar10", "size": 10000, "batch_size": chosen.batch, "transforms": TRANSFORMS, **data},
+        "data": {
+            "dataset": "fake_cifar10",
+            "size": 10000,
+            "batch_size": chosen.batch,
+            "transforms": TRANSFORMS,
+            **data,
+        },
         "train": {"max_steps": 10**7},
         "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9},
         "optimizations": optimizations,
@@ -79,7 +89,8 @@ def main() -> None:
     chosen = options.parse_args()
     with common.temporary_folder() as folder:
         common.report(
-            "job", [measure(rung, chosen, Path(folder)) for rung in (RUNGS if chosen.rung == "both" else (chosen.rung,))]
+            "job",
+            [measure(rung, chosen, Path(folder)) for rung in (RUNGS if chosen.rung == "both" else (chosen.rung,))],
         )
 
 

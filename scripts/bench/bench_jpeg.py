@@ -56,10 +56,23 @@ def main() -> None:
         dataset = ImageFolder(photographs, transform)
         rows = []
         for decode in ("exact", "scaled"):
-            recipe = {"data": {"dataset": "image_folder", "path": str(photographs), "decode": decode, "transforms": TRANSFORMS}}
+            recipe = {
+                "data": {
+                    "dataset": "image_folder",
+                    "path": str(photographs),
+                    "decode": decode,
+                    "transforms": TRANSFORMS,
+                }
+            }
             rows += [
                 loader_turns.compare(
-                    recipe, dataset, workers, chosen, Path(folder), data=f"jpeg 500×375, {size / 1000:.0f} kB", decode=decode
+                    recipe,
+                    dataset,
+                    workers,
+                    chosen,
+                    Path(folder),
+                    data=f"jpeg 500×375, {size / 1000:.0f} kB",
+                    decode=decode,
                 )
                 for workers in chosen.workers
             ]

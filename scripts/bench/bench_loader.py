@@ -8,7 +8,11 @@ import loader_turns
 from article_script import FakeCifar10, reference_transform
 
 RECIPE = {
-    "data": {"dataset": "fake_cifar10", "size": 10000, "transforms": [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]}
+    "data": {
+        "dataset": "fake_cifar10",
+        "size": 10000,
+        "transforms": [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}],
+    }
 }
 
 

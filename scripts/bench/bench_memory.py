@@ -63,7 +63,8 @@ def main() -> None:
             large = common.write_recipe(folder, recipe(chosen.batch, workers, prefetch), "large")
             small = common.write_recipe(folder, recipe(1, workers, prefetch), "small")
             ratios = [
-                (peak_bytes(large, slots + 6) - peak_bytes(small, 200)) / (slots * batch_bytes) for _ in range(chosen.repeats)
+                (peak_bytes(large, slots + 6) - peak_bytes(small, 200)) / (slots * batch_bytes)
+                for _ in range(chosen.repeats)
             ]
             rows.append(
                 {

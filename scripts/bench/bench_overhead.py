@@ -56,7 +56,9 @@ def measure(batch: int, name: str, chosen, folder: Path, binary: Path) -> dict:
         order = ("ours", "bare") if number % 2 == 0 else ("bare", "ours")
         found = {
             side: (
-                trainopt_step_ms(recipe_file, folder, overrides) if side == "ours" else bare_step_ms(binary, chosen.steps, batch)
+                trainopt_step_ms(recipe_file, folder, overrides)
+                if side == "ours"
+                else bare_step_ms(binary, chosen.steps, batch)
             )
             for side in order
         }
@@ -79,7 +81,9 @@ def main() -> None:
     options.add_argument("--batch", type=int, nargs="*", default=[1, 8])
     options.add_argument("--steps", type=int, default=8000)
     options.add_argument("--rounds", type=int, default=6)
-    options.add_argument("--bare-loop", default=os.environ.get("BARE_LOOP") or common.ROOT / "build/scripts/bench/bare_loop")
+    options.add_argument(
+        "--bare-loop", default=os.environ.get("BARE_LOOP") or common.ROOT / "build/scripts/bench/bare_loop"
+    )
     options.add_argument("override", nargs="*", help="key=value for trainopt")
     chosen = options.parse_args()
     binary = Path(chosen.bare_loop)
@@ -87,7 +91,8 @@ def main() -> None:
         sys.exit(f"{binary} is missing: cmake --build build --target bare_loop")
     with common.temporary_folder() as folder:
         common.report(
-            "overhead", [measure(batch, name, chosen, Path(folder), binary) for batch in chosen.batch for name in VARIANTS]
+            "overhead",
+            [measure(batch, name, chosen, Path(folder), binary) for batch in chosen.batch for name in VARIANTS],
         )
 
 

@@ -26,7 +26,9 @@ def main() -> None:
     options.add_argument("--pairs", type=int, default=2, help="of turns with each way, to find the fastest")
     options.add_argument("--more-pairs", type=int, default=10, help="with the fastest; these make its row")
     options.add_argument("--ways", nargs="*", default=ways, help="default: all: " + ", ".join(ways))
-    options.add_argument("--set", action="append", default=[], metavar="key=value", help="for trainopt; may be repeated")
+    options.add_argument(
+        "--set", action="append", default=[], metavar="key=value", help="for trainopt; may be repeated"
+    )
     chosen = options.parse_args()
     case = Case(chosen.model, chosen.batch, chosen.side, threads=None if on_gpu else common.allowed_cores())
     sides = Sides(common.trainopt_binary(), common.ROOT / "configs/ladder/10-all.yaml")
@@ -36,7 +38,13 @@ def main() -> None:
     for way, why in found["failed"].items():
         print(f"failed: {way}: {why}")
     if found["rows"]:
-        common.report("peers", [{**row, "PyTorch's fastest": "yes" if row["PyTorch"] == found["fastest"] else ""} for row in found["rows"]])
+        common.report(
+            "peers",
+            [
+                {**row, "PyTorch's fastest": "yes" if row["PyTorch"] == found["fastest"] else ""}
+                for row in found["rows"]
+            ],
+        )
     sys.exit(1 if found["failed"] else 0)
 
 

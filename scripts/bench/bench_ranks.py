@@ -48,7 +48,11 @@ def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
     with open(log, "w") as output:
         processes = [
             subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
             for command in commands
         ]
@@ -61,7 +65,9 @@ def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
             end(processes)
     if any(codes):
         errors = [line for line in log.read_text().splitlines() if "Error: " in line or line.startswith("trainopt: ")]
-        raise JobFailed(f"{shlex.join(commands[0])}\nended with {codes}: {errors[0] if errors else log.read_text()[-1000:]}")
+        raise JobFailed(
+            f"{shlex.join(commands[0])}\nended with {codes}: {errors[0] if errors else log.read_text()[-1000:]}"
+        )
 
 
 @dataclass
@@ -222,7 +228,12 @@ DDP = {
 LOOPS = {"optimizer": ["foreach", "loop"]}
 ANY = {"optimizer": ["fused", "foreach", "loop"]}
 SHARDED = {**LOOPS, "channels_last": FORMATS}  # the fused update is not there for sharded parameters
-ZERO_REDUNDANCY = {**ANY, "channels_last": FORMATS, "gradient_as_bucket_view": [True, False], "parameters_as_bucket_view": [True, False]}
+ZERO_REDUNDANCY = {
+    **ANY,
+    "channels_last": FORMATS,
+    "gradient_as_bucket_view": [True, False],
+    "parameters_as_bucket_view": [True, False],
+}
 
 # row: (parallel.sharding_strategy, what trainopt tries, what PyTorch tries for each way to do the same)
 AGAINST_PYTORCH = {
@@ -250,10 +261,14 @@ def communication(chosen, folder: Path) -> list[dict]:
     """Two ranks against two jobs of one rank beside each other: what is not the step of a rank is communication and waiting."""
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     single = {key: value for key, value in ours.setting.items() if not key.startswith("parallel.")}
-    rows = [compare("communication", ours, Trainopt("two alone", chosen, folder / "single", single, alone=True), chosen)]
+    rows = [
+        compare("communication", ours, Trainopt("two alone", chosen, folder / "single", single, alone=True), chosen)
+    ]
     theirs = PyTorch("ddp", chosen, folder / "theirs").choose({"optimizer": ["fused"], **DDP})
     rows.append(
-        compare("communication", theirs, PyTorch("two alone", chosen, folder / "single", theirs.setting, alone=True), chosen)
+        compare(
+            "communication", theirs, PyTorch("two alone", chosen, folder / "single", theirs.setting, alone=True), chosen
+        )
     )
     for row in rows:
         row["settings"] = row["settings"].split(" ÷ ")[0]
@@ -303,28 +318,49 @@ print(sorted(shares[5:])[12])
 
 def slowed(chosen, folder: Path) -> list[dict]:
     """Overlap on a link on which the exchange takes as long as everything else in the step."""
-    setting = {"parallel.sharding_strategy": "none", "optimizations.fused_optimizer": True, "optimizations.set_to_none": True}
+    setting = {
+        "parallel.sharding_strategy": "none",
+        "optimizations.fused_optimizer": True,
+        "optimizations.set_to_none": True,
+    }
     single = {key: value for key, value in setting.items() if not key.startswith("parallel.")}
     alone = Trainopt("two alone", chosen, folder / "single", single, alone=True).run(chosen.steps)
     step_s = median_ms(alone) / 1e3
-    bytes_each = 2**20 * median_ms(Trainopt("trainopt", chosen, folder / "ours", setting).run(chosen.try_steps), "all_reduce_mib")
-    with slow_link(RANKS * bytes_each / step_s) as link:   # each rank sends 2(n-1)/n = 1 times the bytes, over the one loopback
+    bytes_each = 2**20 * median_ms(
+        Trainopt("trainopt", chosen, folder / "ours", setting).run(chosen.try_steps), "all_reduce_mib"
+    )
+    with slow_link(
+        RANKS * bytes_each / step_s
+    ) as link:  # each rank sends 2(n-1)/n = 1 times the bytes, over the one loopback
         arms = [
-            Trainopt(f"overlap_comm={word}", chosen, folder / word, setting | {"parallel.overlap_comm": word == "true"}, link=link)
+            Trainopt(
+                f"overlap_comm={word}",
+                chosen,
+                folder / word,
+                setting | {"parallel.overlap_comm": word == "true"},
+                link=link,
+            )
             for word in ("false", "true")
         ]
         row = compare("slow-link", *arms, chosen)
     exposed = [median_ms([step for block in arm.blocks for step in block], "comm_exposed_ms") for arm in arms]
     backward_ms = 1e3 * step_s * backward_share(chosen)
     hidden = (exposed[0] - exposed[1]) / min(exposed[0], backward_ms)
-    return [row | {"settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication {1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
-                   f"hidden {hidden:.0%} of what backward can hide"}]
+    return [
+        row
+        | {
+            "settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication {1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
+            f"hidden {hidden:.0%} of what backward can hide"
+        }
+    ]
 
 
 def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[dict]:
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     arms = [
-        Trainopt(f"{key}={json.dumps(value)}", chosen, folder / json.dumps(value), ours.setting | {f"parallel.{key}": value})
+        Trainopt(
+            f"{key}={json.dumps(value)}", chosen, folder / json.dumps(value), ours.setting | {f"parallel.{key}": value}
+        )
         for value in (above, below)
     ]
     return [compare(row, *arms, chosen) | {"settings": ours.kept()}]

@@ -14,24 +14,48 @@ import common
 
 JOB = {
     "model": {"name": "resnet18", "num_classes": 10},
-    "data": {"dataset": "fake_cifar10", "batch_size": 16, "num_workers": 1, "persistent_workers": True,
-             "transforms": [{"resize": 64}, {"normalize": {"mean": 0.5, "std": 0.5}}]},
+    "data": {
+        "dataset": "fake_cifar10",
+        "batch_size": 16,
+        "num_workers": 1,
+        "persistent_workers": True,
+        "transforms": [{"resize": 64}, {"normalize": {"mean": 0.5, "std": 0.5}}],
+    },
     "optimizations": {"set_to_none": True, "channels_last": True},
 }
 
 
 def verdict_arms(binary: Path, *words) -> dict:
-    return json.loads(subprocess.run([str(binary), *map(str, words)], capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run([str(binary), *map(str, words)], capture_output=True, text=True, check=True).stdout
+    )
 
 
 def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
     """compare RECIPE RECIPE, again and again with other coins and other data."""
     rows = []
     for number in range(chosen.repeats):
-        found = common.trainopt_json("compare", recipe, recipe, f"seed={number}", "--coins", number, "--budget", chosen.budget, "--json", "--quiet", "--run-dir", folder / f"aa-{number}")
+        found = common.trainopt_json(
+            "compare",
+            recipe,
+            recipe,
+            f"seed={number}",
+            "--coins",
+            number,
+            "--budget",
+            chosen.budget,
+            "--json",
+            "--quiet",
+            "--run-dir",
+            folder / f"aa-{number}",
+        )
         rows.append(found)
         low, high = found["interval"] or (float("nan"), float("nan"))
-        print(f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), {found['blocks']} blocks", file=sys.stderr, flush=True)
+        print(
+            f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), {found['blocks']} blocks",
+            file=sys.stderr,
+            flush=True,
+        )
     return rows
 
 
@@ -52,29 +76,61 @@ def main() -> None:
         if chosen.repeats:
             equal = equal_arms(recipe, chosen, folder)
             words = [found["verdict"] for found in equal]
-            rows.append({"what": "a real job against itself", "asked": "at most one false verdict in 20",
-                         "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false ({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
-                         "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}"})
+            rows.append(
+                {
+                    "what": "a real job against itself",
+                    "asked": "at most one false verdict in 20",
+                    "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false ({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
+                    "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}",
+                }
+            )
         # A thread that loads would work while the arm sleeps, and the sleep would cost less than its length.
-        alone = common.write_recipe(folder, JOB | {"output_dir": str(folder), "data": JOB["data"] | {"num_workers": 0, "persistent_workers": False}}, "alone")
+        alone = common.write_recipe(
+            folder,
+            JOB | {"output_dir": str(folder), "data": JOB["data"] | {"num_workers": 0, "persistent_workers": False}},
+            "alone",
+        )
         held = decided = 0
         ratios = []
         for number in range(chosen.known):
-            found = verdict_arms(chosen.binary, "known_effect", alone, folder / f"known-{number}", chosen.share, chosen.known_budget, number)
+            found = verdict_arms(
+                chosen.binary,
+                "known_effect",
+                alone,
+                folder / f"known-{number}",
+                chosen.share,
+                chosen.known_budget,
+                number,
+            )
             low, high = found["interval"] or (0, 9)
             held += low <= found["true_ratio"] <= high
             decided += found["verdict"] == "costs"
             ratios.append(found["ratio"])
-            print(f"  known effect {number + 1}/{chosen.known}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), true {found['true_ratio']:.4f}, {found['blocks']} blocks", file=sys.stderr, flush=True)
+            print(
+                f"  known effect {number + 1}/{chosen.known}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), true {found['true_ratio']:.4f}, {found['blocks']} blocks",
+                file=sys.stderr,
+                flush=True,
+            )
         if ratios:
-            rows.append({"what": f"an arm that sleeps {100 * chosen.share:g} % of a step", "asked": "found, true size in the interval",
-                         "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of {chosen.known} intervals",
-                         "ratios": f"{min(ratios):.4f} … {max(ratios):.4f}"})
+            rows.append(
+                {
+                    "what": f"an arm that sleeps {100 * chosen.share:g} % of a step",
+                    "asked": "found, true size in the interval",
+                    "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of {chosen.known} intervals",
+                    "ratios": f"{min(ratios):.4f} … {max(ratios):.4f}",
+                }
+            )
         if chosen.blocks:
             found = verdict_arms(chosen.binary, "turn_cost", recipe, folder / "turns", chosen.blocks, 0)
             low, high = found["interval"]
-            rows.append({"what": "turns between another arm's against turns in a row", "asked": "≤ 1 %", "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
-                         "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a turn"})
+            rows.append(
+                {
+                    "what": "turns between another arm's against turns in a row",
+                    "asked": "≤ 1 %",
+                    "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
+                    "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a turn",
+                }
+            )
     common.report("verdict", rows)
 
 

@@ -26,8 +26,12 @@ def recipe(learning_rate: float) -> dict:
         "device": "cpu",
         "num_threads": 1,
         "model": {"name": "resnet18", "num_classes": 10, "stem": "cifar"},
-        "data": {"dataset": "fake_cifar10", "size": 4 * GLOBAL_BATCH, "batch_size": GLOBAL_BATCH,
-                 "transforms": [{"resize": SIDE}, {"normalize": {"mean": 0.5, "std": 0.5}}]},
+        "data": {
+            "dataset": "fake_cifar10",
+            "size": 4 * GLOBAL_BATCH,
+            "batch_size": GLOBAL_BATCH,
+            "transforms": [{"resize": SIDE}, {"normalize": {"mean": 0.5, "std": 0.5}}],
+        },
         "train": {"max_steps": STEPS},
         "optimizer": {"name": "sgd", "lr": learning_rate, "momentum": 0.9},
         "checkpoint": {"at_end": False},
@@ -37,7 +41,16 @@ def recipe(learning_rate: float) -> dict:
 
 def records(folder: Path, file: Path, ranks: int, *settings: str) -> list[dict]:
     launch = ["launch", "-n", str(ranks), "--"] if ranks > 1 else []
-    command = [str(common.trainopt_binary()), *launch, "run", str(file), "--run-dir", str(folder / "run"), "--quiet", *settings]
+    command = [
+        str(common.trainopt_binary()),
+        *launch,
+        "run",
+        str(file),
+        "--run-dir",
+        str(folder / "run"),
+        "--quiet",
+        *settings,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     if done.returncode != 0:
         sys.exit(f"{command}\n{done.stderr[-2000:]}")
@@ -60,7 +73,12 @@ def formulas(strategy: str, ranks: int, mib: float) -> dict[str, float]:
 def measured(row: dict, ranks: int) -> dict[str, float]:
     part = (ranks - 1) / ranks
     wire = part * (2 * row["all_reduce_mib"] + row["reduce_scatter_mib"] + row["all_gather_mib"]) + row["broadcast_mib"]
-    return {"parameters": row["parameters_mib"], "gradients": row["gradients_mib"], "optimizer": row["optimizer_mib"], "wire": wire}
+    return {
+        "parameters": row["parameters_mib"],
+        "gradients": row["gradients_mib"],
+        "optimizer": row["optimizer_mib"],
+        "wire": wire,
+    }
 
 
 def main() -> None:
@@ -73,17 +91,41 @@ def main() -> None:
         file = common.write_recipe(folder, recipe(chosen.lr), "recipe")
         one = records(folder, file, 1)
         losses = [row["loss"] for row in one]
-        apart = lambda other: f"{max(abs(row['loss'] - loss) / abs(loss) for row, loss in zip(other, losses, strict=True)):.1e}"
-        for what, setting in {"channels_last: rounding": "optimizations.channels_last=true",
-                              "gradients 1 % too large": f"optimizer.lr={1.01 * chosen.lr}"}.items():
-            rows.append({"ranks": 1, "strategy": what, "loss": "", "largest difference": apart(records(folder, file, 1, setting))})
+        apart = (
+            lambda other: f"{max(abs(row['loss'] - loss) / abs(loss) for row, loss in zip(other, losses, strict=True)):.1e}"
+        )
+        for what, setting in {
+            "channels_last: rounding": "optimizations.channels_last=true",
+            "gradients 1 % too large": f"optimizer.lr={1.01 * chosen.lr}",
+        }.items():
+            rows.append(
+                {
+                    "ranks": 1,
+                    "strategy": what,
+                    "loss": "",
+                    "largest difference": apart(records(folder, file, 1, setting)),
+                }
+            )
         for ranks in (2, 4):
             for strategy in STRATEGIES:
-                got = records(folder, file, ranks, f"parallel.sharding_strategy={strategy}", "parallel.sync_batch_norm=true",
-                              f"data.batch_size={GLOBAL_BATCH // ranks}")
-                row = {"ranks": ranks, "strategy": strategy, "loss": f"{got[0]['loss']:.3f} … {got[-1]['loss']:.3f}", "largest difference": apart(got)}
+                got = records(
+                    folder,
+                    file,
+                    ranks,
+                    f"parallel.sharding_strategy={strategy}",
+                    "parallel.sync_batch_norm=true",
+                    f"data.batch_size={GLOBAL_BATCH // ranks}",
+                )
+                row = {
+                    "ranks": ranks,
+                    "strategy": strategy,
+                    "loss": f"{got[0]['loss']:.3f} … {got[-1]['loss']:.3f}",
+                    "largest difference": apart(got),
+                }
                 wanted, numbers = formulas(strategy, ranks, one[0]["parameters_mib"]), measured(got[-1], ranks)
-                row |= {f"{what}, MiB": f"{numbers[what]:.2f} ({numbers[what] / wanted[what] - 1:+.1%})" for what in wanted}
+                row |= {
+                    f"{what}, MiB": f"{numbers[what]:.2f} ({numbers[what] / wanted[what] - 1:+.1%})" for what in wanted
+                }
                 rows.append(row)
                 print(row, file=sys.stderr, flush=True)
     common.report("ranks_exact", rows)

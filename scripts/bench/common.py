@@ -146,7 +146,10 @@ def report(bench: str, rows: list[dict]) -> None:
             file.write(json.dumps({**facts, "result": row}) + "\n")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    table += ["| " + " | ".join("–" if row.get(column, "") is None else str(row.get(column, "")) for column in columns) + " |" for row in rows]
+    table += [
+        "| " + " | ".join("–" if row.get(column, "") is None else str(row.get(column, "")) for column in columns) + " |"
+        for row in rows
+    ]
     where = facts["machine"]
     head = [
         f"## {facts['date']} · commit {facts['commit']}",
@@ -158,6 +161,8 @@ def report(bench: str, rows: list[dict]) -> None:
     path = RESULTS / f"{bench}.md"
     with open(path, "a") as file:
         if file.tell() == 0:
-            file.write(f"# {bench}\nRatios come from blocks taken in turn in one run; rates only show their size. Newest last.\n")
+            file.write(
+                f"# {bench}\nRatios come from blocks taken in turn in one run; rates only show their size. Newest last.\n"
+            )
         file.write("\n" + "\n".join(head + table) + "\n")
     print("\n".join(table))

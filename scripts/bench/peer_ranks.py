@@ -28,7 +28,9 @@ def shard(model: torch.nn.Module, **options) -> torch.nn.Module:
 def make(chosen, setting: dict):
     """(model, optimizer) of the strategy."""
     model = torchvision.models.resnet18(num_classes=chosen.classes)
-    loop = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}[setting.get("optimizer", "loop")]
+    loop = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}[
+        setting.get("optimizer", "loop")
+    ]
     sgd = {"lr": LEARNING_RATE, "momentum": MOMENTUM, **loop}
     if chosen.strategy in ("fully_shard", "fully_shard_keep"):
         model = shard(model, reshard_after_forward=chosen.strategy == "fully_shard")
@@ -40,7 +42,9 @@ def make(chosen, setting: dict):
         model = DistributedDataParallel(model, **{name: setting[name] for name in names if name in setting})
     if chosen.strategy == "zero_redundancy":
         as_view = setting.get("parameters_as_bucket_view", False)
-        return model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, parameters_as_bucket_view=as_view, **sgd)
+        return model, ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.SGD, parameters_as_bucket_view=as_view, **sgd
+        )
     return model, torch.optim.SGD(model.parameters(), **sgd)
 
 
@@ -64,7 +68,9 @@ def main() -> None:
     model, optimizer = make(chosen, chosen.setting)
     memory_format = torch.channels_last if chosen.setting.get("channels_last") else torch.contiguous_format
     generator = torch.Generator().manual_seed(rank)
-    input = torch.randn(chosen.batch, 3, chosen.side, chosen.side, generator=generator).contiguous(memory_format=memory_format)
+    input = torch.randn(chosen.batch, 3, chosen.side, chosen.side, generator=generator).contiguous(
+        memory_format=memory_format
+    )
     target = torch.randint(chosen.classes, (chosen.batch,), generator=generator)
     criterion = torch.nn.CrossEntropyLoss()
     set_to_none = chosen.setting.get("set_to_none", True)

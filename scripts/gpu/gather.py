@@ -20,19 +20,29 @@ def said(*words) -> str:
 
 def own_libraries(programs: list[Path]) -> list[Path]:
     """Shared libraries that come neither with torch nor with glibc."""
-    found = {Path(path) for program in programs for path in re.findall(r"^.* => (/\S*) ", said("ldd", program), re.MULTILINE)}
-    return sorted(path for path in found if not re.search(r"/(torch|nvidia)/", str(path)) and not OF_GLIBC.search(str(path)))
+    found = {
+        Path(path) for program in programs for path in re.findall(r"^.* => (/\S*) ", said("ldd", program), re.MULTILINE)
+    }
+    return sorted(
+        path for path in found if not re.search(r"/(torch|nvidia)/", str(path)) and not OF_GLIBC.search(str(path))
+    )
 
 
 def newest_glibc(files: list[Path]) -> str:
-    versions = {tuple(map(int, found.split("."))) for file in files for found in re.findall(r"GLIBC_([\d.]+)", said("objdump", "-T", file))}
+    versions = {
+        tuple(map(int, found.split(".")))
+        for file in files
+        for found in re.findall(r"GLIBC_([\d.]+)", said("objdump", "-T", file))
+    }
     return "GLIBC_" + ".".join(map(str, max(versions)))
 
 
 def gather(folder: Path, build: Path | None) -> None:
     build = build or build_here("trainopt", "test_gpu", "kernel_bandwidth")
     if cached(build, "TRAINOPT_CUDA") != "ON":
-        raise Refused(f"this build has no CUDA (configured with TRAINOPT_CUDA=OFF), so there is nothing to test on a GPU: {build}")
+        raise Refused(
+            f"this build has no CUDA (configured with TRAINOPT_CUDA=OFF), so there is nothing to test on a GPU: {build}"
+        )
     if folder.exists() and any(folder.iterdir()):
         raise Refused(f"the folder must be new or empty: {folder}")
     if missing := [path for path in PROGRAMS if not (build / path).exists()]:
@@ -47,7 +57,11 @@ def gather(folder: Path, build: Path | None) -> None:
     said("strip", *files)
     for name in SCRIPTS:
         here, there = TOP / "scripts" / name, folder / "scripts" / name
-        shutil.copytree(here, there, ignore=shutil.ignore_patterns("__pycache__")) if here.is_dir() else shutil.copy(here, there)
+        (
+            shutil.copytree(here, there, ignore=shutil.ignore_patterns("__pycache__"))
+            if here.is_dir()
+            else shutil.copy(here, there)
+        )
     shutil.copytree(TOP / "configs/ladder", folder / "configs/ladder")
     version = version_of_torch(Path(cached(build, "TRAINOPT_SITE_PACKAGES")) / "torch")
     (folder / "torch_version").write_text(version + "\n")

@@ -1,5 +1,6 @@
 """The parts of a check. Each takes what it runs with and what an earlier call left in its result, and returns its result as JSON has it:
-`status` (ok, failed, skipped, left out), `reason`, what was measured, and `left_out`: names of what there was no time for."""
+`status` (ok, failed, skipped, left out), `reason`, what was measured, and `left_out`: names of what there was no time for.
+"""
 
 import json
 import os
@@ -39,13 +40,25 @@ class Check:
         return "failed" if self.on_gpu else "skipped"
 
     def sides(self) -> Sides:
-        return Sides(self.place.trainopt, TOP / "configs/ladder/10-all.yaml", self.place.python, self.place.environment, self.deadline)
+        return Sides(
+            self.place.trainopt,
+            TOP / "configs/ladder/10-all.yaml",
+            self.place.python,
+            self.place.environment,
+            self.deadline,
+        )
 
     def run(self, command: list, log: Path) -> int | None:
         """The exit code; None if the time was up. What it says goes to `log`, and the end of it to the terminal."""
         with open(log, "w") as file:
-            process = subprocess.Popen([str(word) for word in command], env=self.place.environment | {"TRAINOPT": str(self.place.trainopt)},
-                                       stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                env=self.place.environment | {"TRAINOPT": str(self.place.trainopt)},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             try:
                 code = process.wait(timeout=max(1.0, self.left_s()))
             except subprocess.TimeoutExpired:
@@ -100,15 +113,49 @@ def kernels(check: Check, _: dict) -> dict:
 
 def ladder(check: Check, _: dict) -> dict:
     root = check.scratch / "ladder"
-    small = [] if check.on_gpu else ["--steps", "2", "num_threads=1", "data.batch_size=4", "data.transforms=[{resize: 32}, {normalize: {mean: 0.5, std: 0.5}}]"]
-    code = check.run([TOP / "scripts/ladder.sh", "--run-root", root, "--budget", "6s" if check.on_gpu else "0", *small, *check.overrides], check.results / "ladder.log")
+    small = (
+        []
+        if check.on_gpu
+        else [
+            "--steps",
+            "2",
+            "num_threads=1",
+            "data.batch_size=4",
+            "data.transforms=[{resize: 32}, {normalize: {mean: 0.5, std: 0.5}}]",
+        ]
+    )
+    code = check.run(
+        [
+            TOP / "scripts/ladder.sh",
+            "--run-root",
+            root,
+            "--budget",
+            "6s" if check.on_gpu else "0",
+            *small,
+            *check.overrides,
+        ],
+        check.results / "ladder.log",
+    )
     rungs = sorted((TOP / "configs/ladder").glob("*.yaml"), key=lambda path: int(path.name.split("-")[0]))
     tried = [root / rung.stem for rung in rungs if (root / rung.stem).exists()]
-    table = subprocess.run([sys.executable, TOP / "scripts/summaries.py", "table", *tried], capture_output=True, text=True).stdout if tried else ""
+    table = (
+        subprocess.run(
+            [sys.executable, TOP / "scripts/summaries.py", "table", *tried], capture_output=True, text=True
+        ).stdout
+        if tried
+        else ""
+    )
     rows, wrong = [], []
     for rung in rungs:
-        summary, compared = (json.loads(file.read_text()) if file.exists() else {} for file in (root / rung.stem / "summary.json", root / rung.stem / "compare.json"))
-        row = {"run": rung.stem, "status": summary.get("status", "missing"), **{key: summary.get(key) for key in ("samples_per_s", "step_ms", "peak_memory_mib", "reason")}}
+        summary, compared = (
+            json.loads(file.read_text()) if file.exists() else {}
+            for file in (root / rung.stem / "summary.json", root / rung.stem / "compare.json")
+        )
+        row = {
+            "run": rung.stem,
+            "status": summary.get("status", "missing"),
+            **{key: summary.get(key) for key in ("samples_per_s", "step_ms", "peak_memory_mib", "reason")},
+        }
         rows.append(row | {key: compared.get(key) for key in ("ratio", "interval", "verdict")})
         if row["status"] != "done":
             wrong.append(f"{rung.stem}: {row['status']}")
@@ -138,7 +185,11 @@ def against_pytorch(case: Case, pace: Pace):
 def curves(case: CurveCase):
     def run(check: Check, _: dict) -> dict:
         found = loss_curves(check.sides(), case, check.scratch, check.overrides)
-        judged = {"status": "ok"} if found["within"] else {"status": "failed", "reason": "trainopt and PyTorch are further apart than two seeds"}
+        judged = (
+            {"status": "ok"}
+            if found["within"]
+            else {"status": "failed", "reason": "trainopt and PyTorch are further apart than two seeds"}
+        )
         return {**judged, **found}
 
     return run
@@ -147,8 +198,14 @@ def curves(case: CurveCase):
 def parts(on_gpu: bool) -> list[Part]:
     if on_gpu:
         pace = Pace(turn_s=1.0, warmup_steps=12, pairs=8)
-        peers = [Part(name, against_pytorch(Case(model, batch, 224), pace), least_s=60)
-                 for name, model, batch in (("peers-resnet18-1024", "resnet18", 1024), ("peers-resnet18-32", "resnet18", 32), ("peers-resnet50-256", "resnet50", 256))]
+        peers = [
+            Part(name, against_pytorch(Case(model, batch, 224), pace), least_s=60)
+            for name, model, batch in (
+                ("peers-resnet18-1024", "resnet18", 1024),
+                ("peers-resnet18-32", "resnet18", 32),
+                ("peers-resnet50-256", "resnet50", 256),
+            )
+        ]
         compared = CurveCase("resnet18", batch=32, side=128, steps=200)
     else:
         # One thread: at this size several wait for each other longer than they compute, most of all on a machine that is busy.
@@ -157,4 +214,10 @@ def parts(on_gpu: bool) -> list[Part]:
         # Smaller, the last normalizations are over four values, and rounding alone drives two runs apart as far as two seeds.
         compared = CurveCase("resnet18", batch=8, side=64, steps=12, threads=1)
     least_s = 30 if on_gpu else 2
-    return [Part("tests", gpu_tests, least_s), Part("kernels", kernels, least_s), *peers, Part("curves", curves(compared), least_s), Part("ladder", ladder, 2 * least_s)]
+    return [
+        Part("tests", gpu_tests, least_s),
+        Part("kernels", kernels, least_s),
+        *peers,
+        Part("curves", curves(compared), least_s),
+        Part("ladder", ladder, 2 * least_s),
+    ]

@@ -26,7 +26,13 @@ class Place:
     built_from: str
 
     def facts(self) -> dict:
-        done = subprocess.run([self.trainopt, "env", "--json"], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(
+            [self.trainopt, "env", "--json"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
             raise Refused(f"{self.trainopt} does not start: {done.stderr.strip()[-500:]}")
         return json.loads(done.stdout)
@@ -46,7 +52,9 @@ def cached(build: Path, name: str) -> str:
 
 
 def commit() -> str:
-    done = subprocess.run(["git", "-C", TOP, "describe", "--always", "--dirty=+changes", "--abbrev=12"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", TOP, "describe", "--always", "--dirty=+changes", "--abbrev=12"], capture_output=True, text=True
+    )
     return done.stdout.strip() or "unknown"
 
 
@@ -63,7 +71,14 @@ def build_here(*targets: str) -> Path:
 
 def built(build: Path) -> Place:
     torch = Path(cached(build, "TRAINOPT_SITE_PACKAGES")) / "torch"
-    return Place(build / "app/trainopt", build / "tests/gpu/test_gpu", build / "scripts/bench/kernel_bandwidth", python_of(torch), dict(os.environ), commit())
+    return Place(
+        build / "app/trainopt",
+        build / "tests/gpu/test_gpu",
+        build / "scripts/bench/kernel_bandwidth",
+        python_of(torch),
+        dict(os.environ),
+        commit(),
+    )
 
 
 def carried() -> Place:
@@ -78,7 +93,14 @@ def carried() -> Place:
     libraries = [str(TOP / "lib"), str(torch.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
     programs = TOP / "bin"
-    return Place(programs / "trainopt", programs / "test_gpu", programs / "kernel_bandwidth", python_of(torch.parent), environment, (TOP / "commit").read_text().strip())
+    return Place(
+        programs / "trainopt",
+        programs / "test_gpu",
+        programs / "kernel_bandwidth",
+        python_of(torch.parent),
+        environment,
+        (TOP / "commit").read_text().strip(),
+    )
 
 
 def find(build: Path | None) -> Place:

@@ -1,4 +1,5 @@
 """Runs the program as a user does. TRAINOPT names it; every test has a folder of its own as the current one."""
+
 import json
 import os
 import re
@@ -48,7 +49,7 @@ def wait_until(happened, process, seconds=180):
     end = time.monotonic() + seconds
     while not (found := happened()):
         if process.poll() is not None or time.monotonic() > end:
-            process.kill()   # what it said can be read to its end then
+            process.kill()  # what it said can be read to its end then
             raise AssertionError(process.communicate())
         time.sleep(0.001)
     return found
@@ -56,9 +57,14 @@ def wait_until(happened, process, seconds=180):
 
 def wait_until_asleep(process):
     """Until its main thread waits and goes on waiting, as one that hangs does: writing to a slow disk or being without a core is another state."""
+
     def looks():
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        return [line for line in lines if line.startswith(("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"))]
+        return [
+            line
+            for line in lines
+            if line.startswith(("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"))
+        ]
 
     def asleep():
         before = looks()
@@ -110,13 +116,30 @@ class Program:
 
     def __call__(self, *arguments, timeout=300, env=None, before=None):
         """`before` runs in the new process ahead of the program."""
-        done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, env=env or self.environment(), preexec_fn=before)
+        done = subprocess.run(
+            [PROGRAM, *map(str, arguments)],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=env or self.environment(),
+            preexec_fn=before,
+        )
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments):
-        self.started.append(subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                             stderr=subprocess.PIPE, text=True, env=self.environment()))
+        self.started.append(
+            subprocess.Popen(
+                [PROGRAM, *map(str, arguments)],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=self.environment(),
+            )
+        )
         return self.started[-1]
 
     def write(self, name, text):
@@ -132,7 +155,9 @@ class Program:
         assert result.out == "", result
         for fragment in says:
             assert fragment in result.err, (fragment, result)
-        assert not re.search(r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation", result.err), result
+        assert not re.search(
+            r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation", result.err
+        ), result
         return result
 
 
@@ -140,7 +165,7 @@ class Program:
 def trainopt(tmp_path):
     program = Program(tmp_path)
     yield program
-    for process in program.started:   # an endless run of a test that failed would slow down all that follow
+    for process in program.started:  # an endless run of a test that failed would slow down all that follow
         if process.poll() is None:
             process.kill()
             process.wait()
@@ -162,4 +187,3 @@ def tiny_run(tmp_path_factory):
     result = program("run", "tiny.yaml", "--run-dir", "out")
     assert result.code == 0, result
     return program.folder / "out", result
-

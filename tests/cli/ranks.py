@@ -1,4 +1,5 @@
 """Jobs of several ranks: under `trainopt launch`, or started one by one with the variables that a launcher sets."""
+
 import random
 import re
 import socket
@@ -14,7 +15,7 @@ from conftest import CHECKOUT, PROGRAM, TINY, Result, losses, records, saved_ste
 RECIPE = TINY.replace("{resize: 8}", "{resize: 8}, random_horizontal_flip")
 ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.keep_last=3"]
-SOON = "parallel.timeout=12s"   # connecting takes five seconds now and then, where name servers do not answer
+SOON = "parallel.timeout=12s"  # connecting takes five seconds now and then, where name servers do not answer
 NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
 
 
@@ -26,6 +27,7 @@ def free_port():
 
 class Ranks:
     """Processes whose output goes to files: nobody has to read while they run."""
+
     started = []
 
     def __init__(self, program):
@@ -34,14 +36,30 @@ class Ranks:
     def start(self, command, cwd=None, env=None, before=None):
         files = [open(self.program.folder / f"{name}-{len(self.processes)}.txt", "w+") for name in ("out", "err")]
         self.files.append(files)
-        self.processes.append(subprocess.Popen([*map(str, command)], cwd=cwd or self.program.folder, env=env or self.program.environment(), stdin=subprocess.DEVNULL,
-                                               stdout=files[0], stderr=files[1], preexec_fn=before))
+        self.processes.append(
+            subprocess.Popen(
+                [*map(str, command)],
+                cwd=cwd or self.program.folder,
+                env=env or self.program.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=files[0],
+                stderr=files[1],
+                preexec_fn=before,
+            )
+        )
         Ranks.started.append(self.processes[-1])
         return self
 
     def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), **how):
         """One rank as a script would start it; `under` another program."""
-        place = {"RANK": rank, "WORLD_SIZE": of, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": of, "MASTER_ADDR": address, "MASTER_PORT": port}
+        place = {
+            "RANK": rank,
+            "WORLD_SIZE": of,
+            "LOCAL_RANK": rank,
+            "LOCAL_WORLD_SIZE": of,
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
+        }
         env = {**self.program.environment(), **{name: str(value) for name, value in place.items()}}
         return self.start([*under, PROGRAM, *arguments], env=env, **how)
 
@@ -122,7 +140,17 @@ def goes_on(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
     newest = saved_steps(out)[-1]
     verified = trainopt("checkpoint", "verify", folder)
     assert verified.code == 0, verified
-    result = launch(trainopt, ranks, "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={newest + 3}", "--quiet", *overrides, recipe=recipe)
+    result = launch(
+        trainopt,
+        ranks,
+        "--run-dir",
+        folder,
+        "checkpoint.resume=auto",
+        f"train.max_steps={newest + 3}",
+        "--quiet",
+        *overrides,
+        recipe=recipe,
+    )
     assert result.code == 0, result
     got = summary(out)
     assert (got["status"], got["steps"], got["resumed_from"]) == ("done", newest + 3, newest), got
@@ -146,7 +174,9 @@ def write_cifar10(trainopt, folder="data", **counts):
     """Files of so many made-up images each: `data_batch_1=64`."""
     draw = random.Random(1)
     for name, count in counts.items():
-        trainopt.write(f"{folder}/{name}.bin", b"".join(bytes([number % 10]) + draw.randbytes(3072) for number in range(count)))
+        trainopt.write(
+            f"{folder}/{name}.bin", b"".join(bytes([number % 10]) + draw.randbytes(3072) for number in range(count))
+        )
 
 
 FROM_FILES = RECIPE.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: data")

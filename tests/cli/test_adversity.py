@@ -1,4 +1,5 @@
 """Full disks, and standard streams that are closed or whose reader goes away: the training goes on, and says once what was lost."""
+
 import json
 import re
 import resource
@@ -15,6 +16,7 @@ RUN_LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \w+: ")
 def limit_files(size):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
     return limit
 
 
@@ -30,8 +32,25 @@ def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
     for name in ("data_batch_1.bin", "test_batch.bin"):
         trainopt.write(f"files/{name}", b"\0" * 8 * 3073)
     # By the clock: telemetry's lines come by the clock, and a fast machine takes 800 steps before they fill their file.
-    done = subprocess.run([PROGRAM, "run", "tiny.yaml", "train.max_steps=1000000", "train.max_time=30s", "evaluation.every_n_steps=1", "telemetry.interval=10ms",
-                           "--run-dir", "out"], cwd=trainopt.folder, env=trainopt.environment(), capture_output=True, text=True, timeout=300, preexec_fn=limit_files(32 << 10))
+    done = subprocess.run(
+        [
+            PROGRAM,
+            "run",
+            "tiny.yaml",
+            "train.max_steps=1000000",
+            "train.max_time=30s",
+            "evaluation.every_n_steps=1",
+            "telemetry.interval=10ms",
+            "--run-dir",
+            "out",
+        ],
+        cwd=trainopt.folder,
+        env=trainopt.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=limit_files(32 << 10),
+    )
     assert done.returncode == 0, done.stderr
     out = trainopt.folder / "out"
     got = json.loads((out / "summary.json").read_text())
@@ -39,7 +58,11 @@ def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
     assert got["status"] == "done" and steps > 200, got
     said = done.stderr.splitlines()
     assert [sum(f"{name}: File too large" in line for line in said) for name in FILES] == [1] * 4, done.stderr
-    (dropped,) = [int(match[1].replace(",", "")) for line in said if (match := re.search(r"([\d,]+) record lines could not be written", line))]
+    (dropped,) = [
+        int(match[1].replace(",", ""))
+        for line in said
+        if (match := re.search(r"([\d,]+) record lines could not be written", line))
+    ]
     assert len(said) == len(FILES) + 1, done.stderr
     lines = {name: whole_lines(out / name) for name in FILES}
     expected = {"metrics.jsonl": steps, "metrics.csv": steps + 1, "evaluations.jsonl": steps}
@@ -52,13 +75,36 @@ def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
 
 def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
     in_namespace = ["unshare", "--mount", "--map-root-user"]
-    if subprocess.run([*in_namespace, "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", trainopt.folder], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            [*in_namespace, "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", trainopt.folder], capture_output=True
+        ).returncode
+        != 0
+    ):
         pytest.skip("this user may not mount a file system")
     trainopt.write("tiny.yaml", TINY)
     (trainopt.folder / "small").mkdir()
     script = 'mount -t tmpfs -o size=64k tmpfs small; "$@"; code=$?; cp -r small/out kept; exit $code'
-    done = subprocess.run([*in_namespace, "sh", "-c", script, "sh", PROGRAM, "run", "tiny.yaml", "train.max_steps=800", "--run-dir", "small/out"],
-                          cwd=trainopt.folder, env=trainopt.environment(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [
+            *in_namespace,
+            "sh",
+            "-c",
+            script,
+            "sh",
+            PROGRAM,
+            "run",
+            "tiny.yaml",
+            "train.max_steps=800",
+            "--run-dir",
+            "small/out",
+        ],
+        cwd=trainopt.folder,
+        env=trainopt.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 8, done.stderr
     assert re.search(r"step +800/800 ", done.stdout), "the training went on to its end"
     said = done.stderr.splitlines()
@@ -68,24 +114,56 @@ def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
         json.loads(line)
 
 
-@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-", "| head -1", "2>&1 | head -1", "2> >(exit)", ">/dev/full", ">/dev/full 2>&1"])
+@pytest.mark.parametrize(
+    "streams",
+    [">&-", "2>&-", "<&- >&- 2>&-", "| head -1", "2>&1 | head -1", "2> >(exit)", ">/dev/full", ">/dev/full 2>&1"],
+)
 def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams):
     """Lasts long enough for the console to be written to many times; tf32 has no effect on a CPU, which is a warning."""
     trainopt.write("tiny.yaml", TINY)
     script = f'"$@" {streams}; exit "${{PIPESTATUS[0]}}"'
-    done = subprocess.run(["bash", "-c", script, "bash", PROGRAM, "run", "tiny.yaml", "train.max_steps=600", "optimizations.tf32=true", "device=cpu",
-                           "--run-dir", "out"], cwd=trainopt.folder, env=trainopt.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            script,
+            "bash",
+            PROGRAM,
+            "run",
+            "tiny.yaml",
+            "train.max_steps=600",
+            "optimizations.tf32=true",
+            "device=cpu",
+            "--run-dir",
+            "out",
+        ],
+        cwd=trainopt.folder,
+        env=trainopt.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     out = trainopt.folder / "out"
     assert json.loads((out / "summary.json").read_text())["status"] == "done"
     # No line of the console in a file that took the number of a closed stream.
     assert [json.loads(line)["step"] for line in whole_lines(out / "metrics.jsonl")] == list(range(1, 601))
     assert all("time_s" in json.loads(line) for line in whole_lines(out / "telemetry.jsonl"))
-    assert all(RUN_LOG_LINE.match(line) for line in (out / "run.log").read_text().splitlines()), (out / "run.log").read_text()
+    assert all(RUN_LOG_LINE.match(line) for line in (out / "run.log").read_text().splitlines()), (
+        out / "run.log"
+    ).read_text()
     assert (out / "evaluations.jsonl").read_text() == ""
 
 
 def test_a_result_that_standard_output_cannot_take_is_an_error(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    done = subprocess.run(["bash", "-c", '"$0" plan tiny.yaml >&-', PROGRAM], cwd=trainopt.folder, env=trainopt.environment(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        ["bash", "-c", '"$0" plan tiny.yaml >&-', PROGRAM],
+        cwd=trainopt.folder,
+        env=trainopt.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 8 and "cannot write to standard output" in done.stderr, done

@@ -1,4 +1,5 @@
 """`trainopt checkpoint`, and what other programs make of the files."""
+
 import re
 
 import pytest
@@ -11,7 +12,9 @@ def four(tmp_path_factory):
     """(The program, a run of four steps with a checkpoint after each second one)"""
     program = Program(tmp_path_factory.mktemp("four"))
     program.write("tiny.yaml", TINY)
-    result = program("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=4", "checkpoint.every_n_steps=2", "--quiet")
+    result = program(
+        "run", "tiny.yaml", "--run-dir", "out", "train.max_steps=4", "checkpoint.every_n_steps=2", "--quiet"
+    )
     assert result.code == 0, result
     return program, program.folder / "out"
 
@@ -47,10 +50,17 @@ def test_show(four):
     program, _ = four
     got = program("checkpoint", "show", SECOND, "--json").json()
     assert (got["state"]["step"], got["state"]["samples"], got["state"]["data"]["kind"]) == (4, 32, "fake_cifar10")
-    assert set(got["files"]) == {"rank-0000.safetensors", "recipe.yaml", "state.json"} and set(got["versions"]) == {"trainopt", "libtorch"}
-    assert got["groups"]["model"] == {"tensors": 4, "numbers": 1634, "bytes": 6536} == got["groups"]["optimizer.momentum"]
+    assert set(got["files"]) == {"rank-0000.safetensors", "recipe.yaml", "state.json"} and set(got["versions"]) == {
+        "trainopt",
+        "libtorch",
+    }
+    assert (
+        got["groups"]["model"] == {"tensors": 4, "numbers": 1634, "bytes": 6536} == got["groups"]["optimizer.momentum"]
+    )
     text = program("checkpoint", "show", SECOND)
-    assert text.code == 0 and re.search(r"step +4\b", text.out) and "1,634 numbers" in text.out and "kind" in text.out, text
+    assert (
+        text.code == 0 and re.search(r"step +4\b", text.out) and "1,634 numbers" in text.out and "kind" in text.out
+    ), text
     got = program("checkpoint", "show", WEIGHTS, "--json").json()
     assert set(got) == {"path", "groups"} and sum(group["numbers"] for group in got["groups"].values()) == 1634
     assert "1,634 numbers" in program("checkpoint", "show", WEIGHTS).out
@@ -83,7 +93,16 @@ def test_usage(trainopt):
 
 def test_a_file_of_weights_begins_another_run(four):
     program, out = four
-    result = program("run", "tiny.yaml", "--run-dir", "more", f"model.weights={WEIGHTS}", "optimizer.lr=0", "train.max_steps=1", "--quiet")
+    result = program(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "more",
+        f"model.weights={WEIGHTS}",
+        "optimizer.lr=0",
+        "train.max_steps=1",
+        "--quiet",
+    )
     assert result.code == 0, result
     assert program("checkpoint", "diff", WEIGHTS, "more/weights.safetensors", "--json").json()["identical"] is True
 
@@ -93,14 +112,17 @@ def network(tmp_path_factory):
     """A resnet18 as torchvision has it, trained for two steps."""
     pytest.importorskip("torchvision")
     program = Program(tmp_path_factory.mktemp("resnet18"))
-    program.write("resnet18.yaml", """\
+    program.write(
+        "resnet18.yaml",
+        """\
 name: resnet18
 device: cpu
 model: {name: resnet18, num_classes: 10}
 data: {dataset: fake_cifar10, size: 8, batch_size: 4, transforms: [{normalize: {mean: 0.5, std: 0.5}}]}
 train: {max_steps: 2}
 optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
-""")
+""",
+    )
     result = program("run", "resnet18.yaml", "--run-dir", "out", "--quiet")
     assert result.code == 0, result
     return program.folder / "out"
@@ -110,6 +132,7 @@ def test_torchvision_reads_the_weights(network):
     import safetensors.torch
     import torch
     import torchvision
+
     torch.manual_seed(0)
     pictures = torch.randn(2, 3, 32, 32)
 

@@ -1,4 +1,5 @@
 """The commands that do not train."""
+
 import json
 import re
 import subprocess
@@ -17,13 +18,24 @@ def test_version_and_help(trainopt):
         assert re.search(rf"\b{command}\b", shown.out), (command, shown)
 
 
-@pytest.mark.parametrize("arguments, says", [
-    ([], "name a command"), (["trian"], "unknown command: trian"), (["data", "bnech"], "unknown command: bnech"), (["run"], "name a recipe"),
-    (["run", "tiny.yaml", "--no-such-flag"], "--no-such-flag"), (["check", "tiny.yaml", "--optimizer.lr", "1"], "--optimizer.lr"),
-    (["check", ""], "empty"), (["env", "extra"], "extra"), (["options", "data", "--no-such-flag"], "--no-such-flag"),
-    (["--log-level", "loud", "check", "tiny.yaml"], "loud"), (["data", "bench", "tiny.yaml", "--seconds", "nan"], "nan"),
-    (["data", "export", "tiny.yaml", "--steps", "0", "x.safetensors"], "above 0"), (["plan", "tiny.yaml", "--assume", ""], "--assume"),
-])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ([], "name a command"),
+        (["trian"], "unknown command: trian"),
+        (["data", "bnech"], "unknown command: bnech"),
+        (["run"], "name a recipe"),
+        (["run", "tiny.yaml", "--no-such-flag"], "--no-such-flag"),
+        (["check", "tiny.yaml", "--optimizer.lr", "1"], "--optimizer.lr"),
+        (["check", ""], "empty"),
+        (["env", "extra"], "extra"),
+        (["options", "data", "--no-such-flag"], "--no-such-flag"),
+        (["--log-level", "loud", "check", "tiny.yaml"], "loud"),
+        (["data", "bench", "tiny.yaml", "--seconds", "nan"], "nan"),
+        (["data", "export", "tiny.yaml", "--steps", "0", "x.safetensors"], "above 0"),
+        (["plan", "tiny.yaml", "--assume", ""], "--assume"),
+    ],
+)
 def test_wrong_usage(trainopt, arguments, says):
     trainopt.write("tiny.yaml", TINY)
     assert len(trainopt.refused(*arguments, says=[says]).err.splitlines()) == 1
@@ -40,7 +52,9 @@ def test_results_that_cannot_be_written(trainopt):
     trainopt.write("tiny.yaml", TINY)
     with open("/dev/full", "w") as full:
         for arguments in (["options"], ["options", "--schema"], ["plan", "tiny.yaml"]):
-            done = subprocess.run([PROGRAM, *arguments], cwd=trainopt.folder, stdout=full, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                [PROGRAM, *arguments], cwd=trainopt.folder, stdout=full, stderr=subprocess.PIPE, text=True
+            )
             assert done.returncode == 8 and "standard output" in done.stderr, (arguments, done)
 
 
@@ -103,6 +117,7 @@ def test_data_bench_and_export(trainopt):
     exported = trainopt("data", "export", "tiny.yaml", "--steps", "2", "out.safetensors")
     assert exported.code == 0, exported
     from safetensors.numpy import load_file
+
     tensors = load_file(trainopt.folder / "out.safetensors")
     assert any(t.shape[-3:] == (3, 8, 8) for t in tensors.values()), {k: t.shape for k, t in tensors.items()}
 
@@ -111,10 +126,28 @@ def test_export_has_float32_whatever_the_step_computes_in(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("data", "export", "tiny.yaml", "device=cpu", "--steps", "2", "plain.safetensors").code == 0
     plan = trainopt("plan", "tiny.yaml", "device=cpu", "optimizations.amp=true", "optimizations.device_preprocess=true")
-    assert "finished on the device as bfloat16" in plan.out and "scaled and normalised on the device, to bfloat16" in plan.out, plan
+    assert (
+        "finished on the device as bfloat16" in plan.out
+        and "scaled and normalised on the device, to bfloat16" in plan.out
+    ), plan
     for more in (["optimizations.device_preprocess=true"], ["data.cache=device"]):
-        assert trainopt("data", "export", "tiny.yaml", "device=cpu", "optimizations.amp=true", *more, "--steps", "2", "other.safetensors").code == 0
-        assert (trainopt.folder / "other.safetensors").read_bytes() == (trainopt.folder / "plain.safetensors").read_bytes(), more
+        assert (
+            trainopt(
+                "data",
+                "export",
+                "tiny.yaml",
+                "device=cpu",
+                "optimizations.amp=true",
+                *more,
+                "--steps",
+                "2",
+                "other.safetensors",
+            ).code
+            == 0
+        )
+        assert (trainopt.folder / "other.safetensors").read_bytes() == (
+            trainopt.folder / "plain.safetensors"
+        ).read_bytes(), more
 
 
 def test_reader_that_goes_away(trainopt):
@@ -140,6 +173,7 @@ def test_works_from_any_folder(tmp_path, folder):
 def test_schema_knows_the_recipes(trainopt):
     """Every key of the recipes that ship is in the schema."""
     import yaml
+
     schema = json.loads(trainopt("options", "--schema").out)
 
     def walk(value, part, path):

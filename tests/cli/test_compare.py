@@ -1,4 +1,5 @@
 """`trainopt compare` and `ablate`: verdicts, bundles, what they refuse. Sizes are tiny and nothing here asserts a time."""
+
 import csv
 import io
 import json
@@ -17,12 +18,15 @@ GAIN = {"ratio", "interval", "verdict", "blocks", "reason"}
 
 @pytest.fixture
 def recipe(trainopt):
-    return trainopt.write("job.yaml", """\
+    return trainopt.write(
+        "job.yaml",
+        """\
 name: job
 model: {name: mlp, num_classes: 10, hidden: [32]}
 data: {dataset: fake_cifar10, size: 64, batch_size: 8, transforms: [{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]}
 optimizations: {amp: true, set_to_none: true}
-""")
+""",
+    )
 
 
 def test_two_recipes(trainopt, recipe):
@@ -39,16 +43,29 @@ def test_two_recipes(trainopt, recipe):
     assert not answer["own_processes"]
 
     out = trainopt.folder / "out"
-    for name in ("result.json", "report.md", "turns.csv", "environment.json", "a/recipe.yaml", "b/recipe.yaml", "a/metrics.jsonl"):
+    for name in (
+        "result.json",
+        "report.md",
+        "turns.csv",
+        "environment.json",
+        "a/recipe.yaml",
+        "b/recipe.yaml",
+        "a/metrics.jsonl",
+    ):
         assert (out / name).exists(), name
     assert len(json.loads((out / "environment.json").read_text())["program_xxh3"]) == 32
-    assert not list(out.rglob("*.safetensors"))                       # as large as the model, and no longer needed
+    assert not list(out.rglob("*.safetensors"))  # as large as the model, and no longer needed
     turns = list(csv.DictReader((out / "turns.csv").open()))
     assert len(turns) == 32 and {turn["arm"] for turn in turns} == {"a", "b"}
 
     # The ratio is B's throughput over A's, as the turns say themselves.
-    logs = [math.log(sum(float(t["seconds"]) for t in turns[i:i + 4] if t["arm"] == "a") / sum(float(t["seconds"]) for t in turns[i:i + 4] if t["arm"] == "b"))
-            for i in range(0, 32, 4)]
+    logs = [
+        math.log(
+            sum(float(t["seconds"]) for t in turns[i : i + 4] if t["arm"] == "a")
+            / sum(float(t["seconds"]) for t in turns[i : i + 4] if t["arm"] == "b")
+        )
+        for i in range(0, 32, 4)
+    ]
     assert math.isclose(math.exp(sum(logs) / 8), answer["ratio"], rel_tol=1e-6)
 
 
@@ -76,13 +93,15 @@ def test_process_settings_that_differ_take_two_processes(trainopt, recipe):
     answer = trainopt("compare", recipe, "--with", "optimizations.host_allocator=true", *QUICK, "--json").json()
     assert answer["own_processes"] is True
     assert answer["arms"]["a"]["peak_memory_mib"] > 0 and answer["arms"]["b"]["peak_memory_mib"] > 0
-    assert "host_allocator" in answer["arms"]["b"]["receipts"] and "host_allocator" not in answer["arms"]["a"]["receipts"]
+    assert (
+        "host_allocator" in answer["arms"]["b"]["receipts"] and "host_allocator" not in answer["arms"]["a"]["receipts"]
+    )
 
 
 def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
     first = trainopt("compare", recipe, recipe, *QUICK, "--run-dir", "out")
     shown = trainopt("compare", "--show", "out")
-    assert shown.code == 0 and shown.out.strip() == first.out[:first.out.index("\nall of it")].strip()
+    assert shown.code == 0 and shown.out.strip() == first.out[: first.out.index("\nall of it")].strip()
     assert trainopt("compare", "--show", "out", "--markdown").out == (trainopt.folder / "out/report.md").read_text()
     assert trainopt("compare", "--show", "out", "--json").json()["blocks"] == 8
     path = trainopt.folder / "out/result.json"
@@ -108,22 +127,25 @@ def test_finished_runs(trainopt, recipe):
     assert missing.code == 3 and "metrics.jsonl" in missing.err
 
 
-@pytest.mark.parametrize("words, said", [
-    (["job.yaml"], "name two recipes"),
-    (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
-    (["job.yaml", "--without", "ampp"], "did you mean 'amp'"),
-    (["job.yaml", "job.yaml", "--with", "seed=1"], "name two recipes"),
-    (["job.yaml", "--with", "sead=1"], "sead"),
-    (["job.yaml", "nothing.yaml"], "nothing.yaml"),
-    (["job.yaml", "job.yaml", "--min-effect", "5"], "--min-effect"),
-    (["job.yaml", "job.yaml", "--level", "sure"], "--level"),
-    (["job.yaml", "job.yaml", "--level", "1e-20"], "between 50% and 99.99%"),
-    (["--show", "x", "--level", "99%"], "--level"),
-    (["job.yaml", "job.yaml", "--budget", "soon"], "--budget"),
-    (["job.yaml", "job.yaml", "--repeats", "0"], "--repeats"),
-    (["job.yaml", "job.yaml", "--show", "x"], "--show"),
-    ([], "name two recipes"),
-])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["job.yaml"], "name two recipes"),
+        (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
+        (["job.yaml", "--without", "ampp"], "did you mean 'amp'"),
+        (["job.yaml", "job.yaml", "--with", "seed=1"], "name two recipes"),
+        (["job.yaml", "--with", "sead=1"], "sead"),
+        (["job.yaml", "nothing.yaml"], "nothing.yaml"),
+        (["job.yaml", "job.yaml", "--min-effect", "5"], "--min-effect"),
+        (["job.yaml", "job.yaml", "--level", "sure"], "--level"),
+        (["job.yaml", "job.yaml", "--level", "1e-20"], "between 50% and 99.99%"),
+        (["--show", "x", "--level", "99%"], "--level"),
+        (["job.yaml", "job.yaml", "--budget", "soon"], "--budget"),
+        (["job.yaml", "job.yaml", "--repeats", "0"], "--repeats"),
+        (["job.yaml", "job.yaml", "--show", "x"], "--show"),
+        ([], "name two recipes"),
+    ],
+)
 def test_refused(trainopt, recipe, words, said):
     result = trainopt("compare", *words)
     assert result.code == 2 and said in result.err, result
@@ -140,7 +162,19 @@ def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
 
 @pytest.mark.parametrize("where", [[], ["--own-processes"]])
 def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
-    process = trainopt.start("compare", recipe, recipe, "--repeats", "1000000", "--turn", "5ms", "bench.warmup_steps=3", "--run-dir", "out", *where)
+    process = trainopt.start(
+        "compare",
+        recipe,
+        recipe,
+        "--repeats",
+        "1000000",
+        "--turn",
+        "5ms",
+        "bench.warmup_steps=3",
+        "--run-dir",
+        "out",
+        *where,
+    )
     for line in process.stderr:
         if "8 blocks" in line or "12 blocks" in line:
             break
@@ -160,11 +194,26 @@ def goes_on(pid):
 
 def arms_of(process):
     """Processes that `process` has started."""
-    return [int(pid) for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()]
+    return [
+        int(pid)
+        for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    ]
 
 
 def started_apart(trainopt, recipe):
-    process = trainopt.start("compare", recipe, recipe, "--repeats", "1000000", "--turn", "5ms", "--own-processes", "bench.warmup_steps=3", "--run-dir", "out")
+    process = trainopt.start(
+        "compare",
+        recipe,
+        recipe,
+        "--repeats",
+        "1000000",
+        "--turn",
+        "5ms",
+        "--own-processes",
+        "bench.warmup_steps=3",
+        "--run-dir",
+        "out",
+    )
     for line in process.stderr:
         if "8 blocks" in line:
             return process
@@ -198,14 +247,37 @@ def test_a_small_budget_goes_to_the_total_first(trainopt, recipe):
 
 def test_budget(trainopt, recipe):
     began = time.monotonic()
-    answer = trainopt("compare", recipe, recipe, "--budget", "3s", "--turn", "5ms", "--min-effect", "0.0001%", "--level", "99.99%", "--json").json()
+    answer = trainopt(
+        "compare",
+        recipe,
+        recipe,
+        "--budget",
+        "3s",
+        "--turn",
+        "5ms",
+        "--min-effect",
+        "0.0001%",
+        "--level",
+        "99.99%",
+        "--json",
+    ).json()
     assert answer["ended"] == "budget" and answer["verdict"] == "inconclusive"
     assert any("takes about" in warning for warning in answer["warnings"])
     assert time.monotonic() - began < 120
 
 
 def test_ablate(trainopt, recipe):
-    result = trainopt("ablate", recipe, "data.batch_size=16", "optimizations.set_to_none=false", *QUICK, "--json", "--run-dir", "out", timeout=300)
+    result = trainopt(
+        "ablate",
+        recipe,
+        "data.batch_size=16",
+        "optimizations.set_to_none=false",
+        *QUICK,
+        "--json",
+        "--run-dir",
+        "out",
+        timeout=300,
+    )
     assert result.code == 0, result
     answer = result.json()
     assert set(answer["total"]) == GAIN and answer["total"]["ratio"] > 0
@@ -227,11 +299,15 @@ def test_ablate(trainopt, recipe):
     assert trainopt("compare", "--show", "out").out == report and trainopt("compare", "--show", "out/arm-2").code == 0
     assert "| amp |" in report and "even a perfect loader" in report
     assert len(list(csv.DictReader(io.StringIO((trainopt.folder / "out/switches.csv").read_text())))) == len(rows)
-    assert (trainopt.folder / "out/arm-1/recipe.yaml").exists() and not list((trainopt.folder / "out").rglob("*.safetensors"))
+    assert (trainopt.folder / "out/arm-1/recipe.yaml").exists() and not list(
+        (trainopt.folder / "out").rglob("*.safetensors")
+    )
 
 
 def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
-    result = trainopt("ablate", recipe, "data.batch_size=32", "optimizer.lr=1e30", *QUICK, "--json", "--run-dir", "out", timeout=300)
+    result = trainopt(
+        "ablate", recipe, "data.batch_size=32", "optimizer.lr=1e30", *QUICK, "--json", "--run-dir", "out", timeout=300
+    )
     assert result.code == 0, result
     answer = result.json()
     assert answer["total"]["ratio"] is None and "not finite" in answer["total"]["reason"]

@@ -1,4 +1,5 @@
 """The recipes and scripts that ship."""
+
 import csv
 import io
 import json
@@ -11,9 +12,22 @@ import yaml
 from conftest import CHECKOUT, PROGRAM, TINY, Program
 
 RECIPES = sorted((CHECKOUT / "configs").rglob("*.yaml"))
-LADDER = [CHECKOUT / f"configs/ladder/{name}.yaml" for name in (
-    "0-baseline", "1-workers", "2-pin-memory", "3-batch-512", "4-uint8-copy", "5-set-to-none", "6-amp", "7-compiled", "8-channels-last",
-    "9-tf32-cudnn-benchmark", "10-all")]
+LADDER = [
+    CHECKOUT / f"configs/ladder/{name}.yaml"
+    for name in (
+        "0-baseline",
+        "1-workers",
+        "2-pin-memory",
+        "3-batch-512",
+        "4-uint8-copy",
+        "5-set-to-none",
+        "6-amp",
+        "7-compiled",
+        "8-channels-last",
+        "9-tf32-cudnn-benchmark",
+        "10-all",
+    )
+]
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
@@ -40,10 +54,19 @@ def test_every_rung_adds_what_its_name_says():
         {"optimizations.device_preprocess": True},
         {"optimizations.set_to_none": True},
         {"optimizations.amp": True, "data.batch_size": 1024},
-        {"optimizations.fused_kernels": True, "optimizations.winograd": True, "optimizations.fused_optimizer": True, "optimizations.cuda_graph": True},
+        {
+            "optimizations.fused_kernels": True,
+            "optimizations.winograd": True,
+            "optimizations.fused_optimizer": True,
+            "optimizations.cuda_graph": True,
+        },
         {"optimizations.channels_last": True},
         {"optimizations.tf32": True, "optimizations.cudnn_benchmark": True},
-        {"optimizations.device_preprocess.resize": True, "optimizations.host_allocator": True, "data.persistent_workers": True},
+        {
+            "optimizations.device_preprocess.resize": True,
+            "optimizations.host_allocator": True,
+            "data.persistent_workers": True,
+        },
     ]
     rungs = [flat(yaml.safe_load(path.read_text())) for path in LADDER]
     assert len(rungs) == len(list((CHECKOUT / "configs/ladder").iterdir()))
@@ -52,10 +75,20 @@ def test_every_rung_adds_what_its_name_says():
         assert set(before) - set(after) <= {"optimizations.device_preprocess"}
 
 
-@pytest.mark.parametrize("name, overrides", [
-    ("cifar10", []),
-    ("image_folder", ["data.dataset=image_folder", "data.path=data/digits/image_folder/train", "evaluation.path=data/digits/image_folder/test"]),
-])
+@pytest.mark.parametrize(
+    "name, overrides",
+    [
+        ("cifar10", []),
+        (
+            "image_folder",
+            [
+                "data.dataset=image_folder",
+                "data.path=data/digits/image_folder/train",
+                "evaluation.path=data/digits/image_folder/test",
+            ],
+        ),
+    ],
+)
 def test_digits_reach_97_percent(digits, name, overrides):
     program = Program(digits)
     result = program("run", CHECKOUT / "configs/digits.yaml", "--run-dir", f"run-{name}", "--quiet", *overrides)
@@ -68,7 +101,11 @@ def test_make_digits_is_what_scikit_learn_has(digits):
     import numpy as np
     from PIL import Image
     from sklearn.datasets import load_digits
-    records = {name: np.fromfile(digits / f"data/digits/cifar10/{name}.bin", np.uint8).reshape(-1, 3073) for name in ("data_batch_1", "test_batch")}
+
+    records = {
+        name: np.fromfile(digits / f"data/digits/cifar10/{name}.bin", np.uint8).reshape(-1, 3073)
+        for name in ("data_batch_1", "test_batch")
+    }
     assert sum(map(len, records.values())) == 1797 and 0.19 < len(records["test_batch"]) / 1797 < 0.21
     whole = np.concatenate(list(records.values()))
     images = whole[:, 1:].reshape(-1, 3, 32, 32)
@@ -77,11 +114,13 @@ def test_make_digits_is_what_scikit_learn_has(digits):
     source = load_digits()
     assert np.array_equal(np.bincount(whole[:, 0]), np.bincount(source.target))
     written = sorted(tuple([label, *np.rint(image).astype(int).ravel()]) for label, image in zip(whole[:, 0], small))
-    assert written == sorted(tuple([label, *image.astype(int).ravel()]) for label, image in zip(source.target, source.images))
+    assert written == sorted(
+        tuple([label, *image.astype(int).ravel()]) for label, image in zip(source.target, source.images)
+    )
     for split, name in [("train", "data_batch_1"), ("test", "test_batch")]:
         for digit in range(10):
             files = sorted((digits / f"data/digits/image_folder/{split}/{digit}").iterdir())
-            of_digit = images[:len(records[name])] if split == "train" else images[-len(records[name]):]
+            of_digit = images[: len(records[name])] if split == "train" else images[-len(records[name]) :]
             of_digit = of_digit[records[name][:, 0] == digit]
             assert len(files) == len(of_digit)
             assert all(np.array_equal(np.asarray(Image.open(file)), image[0]) for file, image in zip(files, of_digit))
@@ -89,11 +128,28 @@ def test_make_digits_is_what_scikit_learn_has(digits):
 
 def test_sweep(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    done = subprocess.run([CHECKOUT / "scripts/sweep.sh", "--run-root", "sweep", "tiny.yaml", "optimizer.lr=0.1,0.2", "model.hidden=[4],[4, 8]"],
-                          cwd=trainopt.folder, capture_output=True, text=True, env={**os.environ, "TRAINOPT": PROGRAM})
+    done = subprocess.run(
+        [
+            CHECKOUT / "scripts/sweep.sh",
+            "--run-root",
+            "sweep",
+            "tiny.yaml",
+            "optimizer.lr=0.1,0.2",
+            "model.hidden=[4],[4, 8]",
+        ],
+        cwd=trainopt.folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRAINOPT": PROGRAM},
+    )
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert [(row["optimizer.lr"], row["model.hidden"]) for row in rows] == [("0.1", "[4]"), ("0.1", "[4, 8]"), ("0.2", "[4]"), ("0.2", "[4, 8]")]
+    assert [(row["optimizer.lr"], row["model.hidden"]) for row in rows] == [
+        ("0.1", "[4]"),
+        ("0.1", "[4, 8]"),
+        ("0.2", "[4]"),
+        ("0.2", "[4, 8]"),
+    ]
     assert all(row["status"] == "done" and float(row["samples_per_s"]) > 0 for row in rows)
     assert len({row["loss.last"] for row in rows}) == 4
     assert (trainopt.folder / "sweep/sweep.csv").read_text() == done.stdout
@@ -101,9 +157,24 @@ def test_sweep(trainopt):
 
 def test_ladder(trainopt):
     """All rungs, with a model and images so small that it takes seconds."""
-    done = subprocess.run([CHECKOUT / "scripts/ladder.sh", "--steps", "2", "--budget", "500ms", "--run-root", "ladder", "model={name: mlp, hidden: [8]}",
-                           "data.transforms=[{resize: 8}]", "data.batch_size=4"],
-                          cwd=trainopt.folder, capture_output=True, text=True, env={**os.environ, "TRAINOPT": PROGRAM})
+    done = subprocess.run(
+        [
+            CHECKOUT / "scripts/ladder.sh",
+            "--steps",
+            "2",
+            "--budget",
+            "500ms",
+            "--run-root",
+            "ladder",
+            "model={name: mlp, hidden: [8]}",
+            "data.transforms=[{resize: 8}]",
+            "data.batch_size=4",
+        ],
+        cwd=trainopt.folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRAINOPT": PROGRAM},
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *(path.stem for path in LADDER)], done.stdout

@@ -1,4 +1,5 @@
 """Data that is missing, damaged or changes under a run: exit code 3 with the file. Row names are those of the fault table."""
+
 import json
 import os
 import time
@@ -9,7 +10,9 @@ from conftest import TINY
 
 from PIL import Image
 
-FOLDER = TINY.replace("dataset: fake_cifar10, size: 64, batch_size: 8", "dataset: image_folder, path: images, batch_size: 4")
+FOLDER = TINY.replace(
+    "dataset: fake_cifar10, size: 64, batch_size: 8", "dataset: image_folder, path: images, batch_size: 4"
+)
 RECORD = 3073
 
 
@@ -45,20 +48,29 @@ def test_folders_without_images(trainopt):
 
 
 # D2
-@pytest.mark.parametrize("name, content, reason", [
-    ("empty.jpg", b"", "empty"), ("text.jpg", b"no picture", "neither JPEG nor PNG"), ("ten.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG: "),
-    ("cut.png", None, "PNG: "), ("pipe.png", "pipe", "not a regular file")])
+@pytest.mark.parametrize(
+    "name, content, reason",
+    [
+        ("empty.jpg", b"", "empty"),
+        ("text.jpg", b"no picture", "neither JPEG nor PNG"),
+        ("ten.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG: "),
+        ("cut.png", None, "PNG: "),
+        ("pipe.png", "pipe", "not a regular file"),
+    ],
+)
 def test_bad_images(trainopt, name, content, reason):
     names = write_images(trainopt, 8)
     if content is None:
         content = (trainopt.folder / names[0]).read_bytes()[:50]
     if content == "pipe":
-        os.mkfifo(trainopt.folder / "images/0" / name)   # nobody ever writes to it
+        os.mkfifo(trainopt.folder / "images/0" / name)  # nobody ever writes to it
     else:
         trainopt.write(f"images/0/{name}", content)
     trainopt.write("bad.yaml", FOLDER)
     fails(trainopt, "data.shuffle=false", says=[f"images/0/{name}", reason])
-    result = trainopt("run", "bad.yaml", "--run-dir", "go-on", "data.on_bad_sample=substitute", "data.max_bad_samples=1")
+    result = trainopt(
+        "run", "bad.yaml", "--run-dir", "go-on", "data.on_bad_sample=substitute", "data.max_bad_samples=1"
+    )
     assert result.code == 0 and f"another sample takes the place of images/0/{name}" in result.err, result
 
 
@@ -68,8 +80,13 @@ def test_more_bad_images_than_allowed(trainopt):
     for name in names[:15]:
         trainopt.write(name, b"no picture")
     trainopt.write("bad.yaml", FOLDER)
-    result = fails(trainopt, "data.on_bad_sample=substitute", "data.max_bad_samples=12", "train.max_steps=100",
-                   says=["max_bad_samples allows (12); 13 so far"])
+    result = fails(
+        trainopt,
+        "data.on_bad_sample=substitute",
+        "data.max_bad_samples=12",
+        "train.max_steps=100",
+        says=["max_bad_samples allows (12); 13 so far"],
+    )
     assert sum(name in result.err.splitlines()[-1] for name in names[:15]) == 10, result
 
 
@@ -89,7 +106,9 @@ def test_cifar10_files(trainopt):
 def test_files_that_change_in_mid_epoch(trainopt, workers, change):
     names = write_images(trainopt, 600)
     trainopt.write("bad.yaml", FOLDER)
-    process = trainopt.start("run", "bad.yaml", "--run-dir", "out", "train.max_steps=1000000", f"data.num_workers={workers}")
+    process = trainopt.start(
+        "run", "bad.yaml", "--run-dir", "out", "train.max_steps=1000000", f"data.num_workers={workers}"
+    )
     metrics = trainopt.folder / "out/metrics.jsonl"
     deadline = time.monotonic() + 180
     while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline and process.poll() is None:
@@ -119,4 +138,9 @@ def test_fewer_samples_than_a_step(trainopt):
     fails(trainopt, "train.gradient_accumulation_steps=2", says=[numbers])
     trainopt.write("short.yaml", TINY)
     trainopt.refused("run", "short.yaml", "data.size=6", says=["6 samples, 8 a step"])
-    assert trainopt("run", "bad.yaml", "--run-dir", "go-on", "train.gradient_accumulation_steps=2", "data.drop_last=false").code == 0
+    assert (
+        trainopt(
+            "run", "bad.yaml", "--run-dir", "go-on", "train.gradient_accumulation_steps=2", "data.drop_last=false"
+        ).code
+        == 0
+    )

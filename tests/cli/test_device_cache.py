@@ -1,4 +1,5 @@
 """data.cache: device as a user meets it."""
+
 import pytest
 
 from conftest import TINY, losses, summary
@@ -6,7 +7,9 @@ from conftest import TINY, losses, summary
 from PIL import Image
 
 AUGMENTED = TINY.replace("{resize: 8}", "{random_crop: {size: 32, padding: 4}}, random_horizontal_flip")
-FOLDER = AUGMENTED.replace("dataset: fake_cifar10, size: 64", "dataset: image_folder, path: images").replace("size: 32", "size: 8")
+FOLDER = AUGMENTED.replace("dataset: fake_cifar10, size: 64", "dataset: image_folder, path: images").replace(
+    "size: 32", "size: 8"
+)
 
 
 def write_images(trainopt, sides):
@@ -37,16 +40,27 @@ def test_plan_and_options_say_what_it_does(trainopt):
 def test_it_trains_the_same_and_its_receipt_says_what_was_sent(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     loaded = trained(trainopt, "tiny.yaml", "loaded", "device=cpu")
-    assert len(set(loaded)) == 14   # batches differ: equal ones below are no accident
+    assert len(set(loaded)) == 14  # batches differ: equal ones below are no accident
     assert trained(trainopt, "tiny.yaml", "resident", "device=cpu", "data.cache=device") == loaded
     seen = summary(trainopt.folder / "resident")["receipts"]["cache"]
-    assert seen["effective"] and "192.5 KiB lie on the device; 256 B a step" in seen["observed"], seen   # 8 samples × 8 numbers of 4 bytes
+    assert (
+        seen["effective"] and "192.5 KiB lie on the device; 256 B a step" in seen["observed"]
+    ), seen  # 8 samples × 8 numbers of 4 bytes
 
 
 def test_reading_it_needs_no_more_memory_than_it_may(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
-    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "data.cache=device", "data.batch_size=64", "data.memory_limit=200KiB", "train.max_steps=1")
-    assert result.code == 0, result   # two batches of 64 would be 385 KiB
+    result = trainopt(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "data.cache=device",
+        "data.batch_size=64",
+        "data.memory_limit=200KiB",
+        "train.max_steps=1",
+    )
+    assert result.code == 0, result  # two batches of 64 would be 385 KiB
 
 
 def test_batches_of_16_bits_train_and_evaluate_the_same_and_a_planted_nan_is_seen(trainopt):
@@ -56,9 +70,15 @@ def test_batches_of_16_bits_train_and_evaluate_the_same_and_a_planted_nan_is_see
     loaded = trained(trainopt, "folder.yaml", "loaded", *amp)
     for folder, more in (("resident", "data.cache=device"), ("uint8", "optimizations.device_preprocess=true")):
         assert trained(trainopt, "folder.yaml", folder, *amp, more) == loaded
-        assert summary(trainopt.folder / folder)["evaluation"]["loss"] == summary(trainopt.folder / "loaded")["evaluation"]["loss"]
+        assert (
+            summary(trainopt.folder / folder)["evaluation"]["loss"]
+            == summary(trainopt.folder / "loaded")["evaluation"]["loss"]
+        )
     assert "batches were made as bfloat16" in summary(trainopt.folder / "resident")["receipts"]["cache"]["observed"]
-    assert "finished on the device as bfloat16" in summary(trainopt.folder / "uint8")["receipts"]["device_preprocess"]["observed"]
+    assert (
+        "finished on the device as bfloat16"
+        in summary(trainopt.folder / "uint8")["receipts"]["device_preprocess"]["observed"]
+    )
     planted = trainopt("run", "folder.yaml", "--run-dir", "nan", *amp, "data.cache=device", "--inject", "nan@3")
     assert planted.code != 0 and "not finite" in planted.err, planted
 
@@ -67,7 +87,9 @@ def test_a_folder_of_images(trainopt):
     write_images(trainopt, [8] * 24)
     trainopt.write("folder.yaml", FOLDER)
     loaded = trained(trainopt, "folder.yaml", "loaded", "device=cpu")
-    assert trained(trainopt, "folder.yaml", "resident", "device=cpu", "data.cache=device", "data.num_workers=2") == loaded
+    assert (
+        trained(trainopt, "folder.yaml", "resident", "device=cpu", "data.cache=device", "data.num_workers=2") == loaded
+    )
 
 
 def test_images_of_several_sizes(trainopt):
@@ -79,9 +101,13 @@ def test_images_of_several_sizes(trainopt):
     assert trainopt("run", "folder.yaml", "resized.yaml", "--run-dir", "resized", "data.cache=device").code == 0
 
 
-@pytest.mark.parametrize("transforms, says", [
-    ("[random_horizontal_flip, {random_resized_crop: 32}]", "resizes after a random transform"),
-    ("[random_horizontal_flip, {resize: 16}]", "resizes after a random transform")])
+@pytest.mark.parametrize(
+    "transforms, says",
+    [
+        ("[random_horizontal_flip, {random_resized_crop: 32}]", "resizes after a random transform"),
+        ("[random_horizontal_flip, {resize: 16}]", "resizes after a random transform"),
+    ],
+)
 def test_transforms_that_cannot_move(trainopt, transforms, says):
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", f"data: {{cache: device, transforms: {transforms}}}\n")
@@ -92,12 +118,28 @@ def test_transforms_that_cannot_move(trainopt, transforms, says):
 def test_a_data_set_that_does_not_fit(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     numbers = "64 samples of 32×32×3 are 192.5 KiB, data.memory_limit is 190.0 KiB"
-    trainopt.refused("plan", "tiny.yaml", "device=cpu", "data.cache=device", "data.memory_limit=190KiB", says=["data.cache: device does not fit", numbers])
+    trainopt.refused(
+        "plan",
+        "tiny.yaml",
+        "device=cpu",
+        "data.cache=device",
+        "data.memory_limit=190KiB",
+        says=["data.cache: device does not fit", numbers],
+    )
     small = ["--assume", "gpus=1,arch=sm_90,memory_gib=1"]
-    trainopt.refused("plan", "tiny.yaml", "data.cache=device", "data.size=1000000", *small, says=["1,000,000 samples of 32×32×3 are 2.9 GiB, the GPU's memory is 1.0 GiB"])
+    trainopt.refused(
+        "plan",
+        "tiny.yaml",
+        "data.cache=device",
+        "data.size=1000000",
+        *small,
+        says=["1,000,000 samples of 32×32×3 are 2.9 GiB, the GPU's memory is 1.0 GiB"],
+    )
 
 
 def test_the_bench_draws_batches_instead_of_loading_them(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     result = trainopt("data", "bench", "tiny.yaml", "device=cpu", "data.cache=device", "--batches", "20")
-    assert result.code == 0 and "no loader: batches are drawn by index" in result.out and "buffers" not in result.out, result
+    assert (
+        result.code == 0 and "no loader: batches are drawn by index" in result.out and "buffers" not in result.out
+    ), result

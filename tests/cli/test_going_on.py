@@ -1,4 +1,5 @@
 """What a run must find again besides its weights, and what a resume that fails must leave alone."""
+
 import json
 import shutil
 import signal
@@ -10,17 +11,32 @@ CHECKPOINTS = "checkpoint={every_n_steps: 2, keep_last: 9}"
 
 
 def tree(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in ("run.log", ".lock")}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("run.log", ".lock")
+    }
 
 
 def test_a_resume_that_fails_changes_nothing(trainopt):
     trainopt.write("tiny.yaml", TINY)
     for name in ("one", "two"):
-        trainopt.write(f"{name}/data_batch_1.bin", b"".join(bytes([i % 10]) + bytes([i + len(name)]) * 3072 for i in range(64 if name == "one" else 72)))
+        trainopt.write(
+            f"{name}/data_batch_1.bin",
+            b"".join(bytes([i % 10]) + bytes([i + len(name)]) * 3072 for i in range(64 if name == "one" else 72)),
+        )
     data = ("data.dataset=cifar10", "data.size=null", "data.path=one")
     assert trainopt("run", "tiny.yaml", *data, "--run-dir", "out", CHECKPOINTS, "--quiet").code == 0
     before = tree(trainopt.folder / "out")
-    result = trainopt("run", "tiny.yaml", *data[:2], "data.path=two", "--run-dir", "out", "checkpoint.resume=out/checkpoints/step-00000002")
+    result = trainopt(
+        "run",
+        "tiny.yaml",
+        *data[:2],
+        "data.path=two",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=out/checkpoints/step-00000002",
+    )
     assert result.code == 3 and "64" in result.err and "72" in result.err, result
     assert tree(trainopt.folder / "out") == before
 
@@ -31,7 +47,9 @@ def test_auto_falls_back_from_a_damaged_recipe(trainopt):
     recipe = trainopt.folder / "out/checkpoints/step-00000006/recipe.yaml"
     recipe.write_bytes(recipe.read_bytes().replace(b"seed: 0", b"seed: 1"))
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", CHECKPOINTS, "--quiet")
-    assert result.code == 0 and "recipe.yaml" in result.err and summary(trainopt.folder / "out")["resumed_from"] == 4, result
+    assert (
+        result.code == 0 and "recipe.yaml" in result.err and summary(trainopt.folder / "out")["resumed_from"] == 4
+    ), result
     assert "recipe.yaml" in (trainopt.folder / "out/run.log").read_text()
 
 
@@ -74,15 +92,22 @@ def test_the_budget_of_bad_samples_outlives_a_stop(trainopt):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"not a picture" if i in (2, 5, 8, 11) else source.read_bytes())
     trainopt.write("tiny.yaml", TINY)
-    keys = ("data={dataset: image_folder, path: images, size: null, batch_size: 2, shuffle: false, on_bad_sample: substitute, max_bad_samples: 3}",
-            "data.transforms=[{resize: [8, 8]}]", "train.max_steps=8", "--quiet")
+    keys = (
+        "data={dataset: image_folder, path: images, size: null, batch_size: 2, shuffle: false, on_bad_sample: substitute, max_bad_samples: 3}",
+        "data.transforms=[{resize: [8, 8]}]",
+        "train.max_steps=8",
+        "--quiet",
+    )
     whole = trainopt("run", "tiny.yaml", *keys, "--run-dir", "whole")
     assert whole.code == 3, whole
     killed = trainopt("run", "tiny.yaml", *keys, "--run-dir", "cut", "checkpoint.every_n_steps=1", "--inject", "kill@4")
     assert killed.code == -signal.SIGKILL
     cut = trainopt("run", "tiny.yaml", *keys, "--run-dir", "cut", "checkpoint.resume=auto")
     assert cut.code == 3, cut
-    lines = [[json.loads(line)["sample"] for line in (trainopt.folder / out / "bad_samples.jsonl").read_text().splitlines()] for out in ("whole", "cut")]
+    lines = [
+        [json.loads(line)["sample"] for line in (trainopt.folder / out / "bad_samples.jsonl").read_text().splitlines()]
+        for out in ("whole", "cut")
+    ]
     assert lines[0] == lines[1] and len(lines[0]) == 4
 
 
@@ -101,7 +126,15 @@ def test_an_evaluation_that_is_not_finite_can_be_resumed(trainopt):
     batch = b"".join(bytes([i % 10]) + bytes([(i * 5) % 256]) * 3072 for i in range(64))
     trainopt.write("c/data_batch_1.bin", batch)
     trainopt.write("c/test_batch.bin", batch)
-    keys = ("data.dataset=cifar10", "data.size=null", "data.path=c", "evaluation.every_n_steps=1", "--run-dir", "out", "--quiet")
+    keys = (
+        "data.dataset=cifar10",
+        "data.size=null",
+        "data.path=c",
+        "evaluation.every_n_steps=1",
+        "--run-dir",
+        "out",
+        "--quiet",
+    )
     trainopt("run", "tiny.yaml", *keys, "checkpoint.every_n_steps=1", "optimizer.lr=1e19", "train.max_steps=2")
     result = trainopt("run", "tiny.yaml", *keys, "checkpoint.resume=auto", "optimizer.lr=1e19", "train.max_steps=3")
     assert result.code == 6 and "json.exception" not in result.err, result
@@ -110,7 +143,9 @@ def test_an_evaluation_that_is_not_finite_can_be_resumed(trainopt):
 def test_usr1_then_term_saves(trainopt):
     """As a scheduler does: a warning, then the order."""
     trainopt.write("tiny.yaml", TINY)
-    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=100000000", "--quiet", "checkpoint.background=false")
+    process = trainopt.start(
+        "run", "tiny.yaml", "--run-dir", "out", "train.max_steps=100000000", "--quiet", "checkpoint.background=false"
+    )
     file = trainopt.folder / "out/metrics.jsonl"
     deadline = time.monotonic() + 180
     while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:

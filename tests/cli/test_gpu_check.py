@@ -1,4 +1,5 @@
 """scripts/gpu_check: what is carried to a GPU machine and what it does there, as far as both can be tried without one."""
+
 import json
 import os
 import re
@@ -17,8 +18,13 @@ WAYS = ("eager nchw fp32", "eager channels-last bf16")
 
 
 def script(path, *arguments, **environment):
-    return subprocess.run([sys.executable, path, *arguments], env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **environment}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, path, *arguments],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
 
 
 def executable(path, text):
@@ -36,7 +42,10 @@ def build(tmp_path):
     shutil.copy(BUILD / "CMakeCache.txt", folder)
     executable(folder / "tests/gpu/test_gpu", "#!/bin/sh\necho 'skipped: no GPU'\nexit 77\n")
     row = {"pass": "moments", "type": "Float", "mib": 98.0, "of_copy": 0.8, "copy_gb_per_s": 30.0}
-    executable(folder / "scripts/bench/kernel_bandwidth", f"#!/bin/sh\n[ \"$*\" = '3 2 cpu' ] || exit 3\necho '{json.dumps(row)}'\n")
+    executable(
+        folder / "scripts/bench/kernel_bandwidth",
+        f"#!/bin/sh\n[ \"$*\" = '3 2 cpu' ] || exit 3\necho '{json.dumps(row)}'\n",
+    )
     return folder
 
 
@@ -51,13 +60,24 @@ def test_every_part_on_a_cpu(build, tmp_path):
     found = checked(results)
     assert found["on_gpu"] is False and found["environment"]["gpus"] == []
     assert {name: part["status"] for name, part in found["parts"].items()} == {
-        "tests": "skipped", "kernels": "ok", "peers-resnet18-4": "ok", "curves": "ok", "ladder": "ok"}, done.stderr
+        "tests": "skipped",
+        "kernels": "ok",
+        "peers-resnet18-4": "ok",
+        "curves": "ok",
+        "ladder": "ok",
+    }, done.stderr
     assert found["parts"]["kernels"]["rows"][0]["gb_per_s"] == pytest.approx(24)
 
     peers = found["parts"]["peers-resnet18-4"]
     assert [row["PyTorch"] for row in peers["rows"]] == ["eager channels-last bf16", "eager nchw fp32"]
     for row in peers["rows"]:
-        assert row["low"] is None and row["high"] is None and row["ratio"] > 0 and row["blocks"] == 3 and row["theirs_per_s"] > 0, row  # too few for an interval
+        assert (
+            row["low"] is None
+            and row["high"] is None
+            and row["ratio"] > 0
+            and row["blocks"] == 3
+            and row["theirs_per_s"] > 0
+        ), row  # too few for an interval
     assert peers["trainopt"]["effective"]["fused_optimizer"] is True and peers["trainopt"]["first_step_s"] > 0
 
     curves = found["parts"]["curves"]
@@ -69,10 +89,16 @@ def test_every_part_on_a_cpu(build, tmp_path):
     assert curves["apart"]["largest"] == max(abs(a - b) for a, b in zip(sides["trainopt"], sides["PyTorch"]))
     assert curves["spread"]["largest"] > 0.05 and curves["within"] is True, curves
 
-    assert [row["status"] for row in found["parts"]["ladder"]["rows"]] == ["done"] * len(list((CHECKOUT / "configs/ladder").iterdir()))
-    assert all(target["measured"] is None for target in found["targets"])      # a CPU's speeds answer none of them
+    assert [row["status"] for row in found["parts"]["ladder"]["rows"]] == ["done"] * len(
+        list((CHECKOUT / "configs/ladder").iterdir())
+    )
+    assert all(target["measured"] is None for target in found["targets"])  # a CPU's speeds answer none of them
     text = (results / "check.md").read_text()
-    assert "| ResNet-18, batch 1024, amp: img/s | 24000 | 30000 | – | – |" in text and "PyTorch's fastest: eager" in text and "too few pairs for an interval" in text
+    assert (
+        "| ResNet-18, batch 1024, amp: img/s | 24000 | 30000 | – | – |" in text
+        and "PyTorch's fastest: eager" in text
+        and "too few pairs for an interval" in text
+    )
 
 
 def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
@@ -83,8 +109,16 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     done = script(OURS, *command, "--only", "tests,kernels,peers")
     assert done.returncode == 1, done
     parts = checked(results)["parts"]
-    assert {name: part["status"] for name, part in parts.items()} == {"tests": "failed", "kernels": "failed", "peers-resnet18-4": "failed", "curves": "left out", "ladder": "left out"}
-    assert parts["tests"]["summary"] == ["test cases: 5 | 4 passed | 1 failed"] and "no rows" in parts["kernels"]["reason"]
+    assert {name: part["status"] for name, part in parts.items()} == {
+        "tests": "failed",
+        "kernels": "failed",
+        "peers-resnet18-4": "failed",
+        "curves": "left out",
+        "ladder": "left out",
+    }
+    assert (
+        parts["tests"]["summary"] == ["test cases: 5 | 4 passed | 1 failed"] and "no rows" in parts["kernels"]["reason"]
+    )
     assert "model.stem" in parts["peers-resnet18-4"]["reason"], parts
 
     # --only does a part again; the others stay what they were.
@@ -106,7 +140,11 @@ def test_what_had_no_time_is_said_and_done_by_the_next_call(build, tmp_path):
     results = tmp_path / "results"
     executable(build / "scripts/bench/kernel_bandwidth", "#!/bin/sh\nexec sleep 600\n")
     done = script(OURS, "run", results, "--cpu", "--build", build, "--minutes", "0.2")
-    assert done.returncode == 0 and "kernels: left out (the time was up" in done.stdout and "curves: left out (it needs" in done.stdout, done
+    assert (
+        done.returncode == 0
+        and "kernels: left out (the time was up" in done.stdout
+        and "curves: left out (it needs" in done.stdout
+    ), done
 
     kept = checked(results)
     for name in ("peers-resnet18-4", "curves", "ladder"):
@@ -114,32 +152,64 @@ def test_what_had_no_time_is_said_and_done_by_the_next_call(build, tmp_path):
     (results / "check.json").write_text(json.dumps(kept))
     executable(build / "scripts/bench/kernel_bandwidth", "#!/bin/sh\nexit 1\n")
     done = script(OURS, "run", results, "--cpu", "--build", build)
-    assert done.returncode == 1 and "tests: skipped" in done.stdout and "kernels: failed" in done.stdout and "curves: skipped (as a" in done.stdout, done
+    assert (
+        done.returncode == 1
+        and "tests: skipped" in done.stdout
+        and "kernels: failed" in done.stdout
+        and "curves: skipped (as a" in done.stdout
+    ), done
 
 
 def test_targets_stand_beside_what_a_gpu_measured(build, tmp_path):
     """The program says that there is a GPU; PyTorch sees none, so the turns fail, and say why."""
     (build / "app/trainopt").unlink()
-    executable(build / "app/trainopt", f"""#!/bin/sh
+    executable(
+        build / "app/trainopt",
+        f"""#!/bin/sh
 [ "$1" = env ] && echo '{{"gpus": [{{"name": "Pretended"}}], "cpu": {{"model": "x", "cores_allowed": 1}}, "libtorch": "2", "cuda": "13", "cudnn": "9"}}' && exit
 exec {PROGRAM} "$@"
-""")
-    rows = [{"pass": name, "type": "Half", "mib": 98.0, "of_copy": share, "copy_gb_per_s": 4000.0} for name, share in (("apply", 0.9), ("pool", 0.5), ("[torch]", 0.1))]
-    executable(build / "scripts/bench/kernel_bandwidth", "#!/bin/sh\n[ \"$*\" = '9 256 cuda' ] || exit 3\n" + "".join(f"echo '{json.dumps(row)}'\n" for row in rows))
+""",
+    )
+    rows = [
+        {"pass": name, "type": "Half", "mib": 98.0, "of_copy": share, "copy_gb_per_s": 4000.0}
+        for name, share in (("apply", 0.9), ("pool", 0.5), ("[torch]", 0.1))
+    ]
+    executable(
+        build / "scripts/bench/kernel_bandwidth",
+        "#!/bin/sh\n[ \"$*\" = '9 256 cuda' ] || exit 3\n" + "".join(f"echo '{json.dumps(row)}'\n" for row in rows),
+    )
     results = tmp_path / "results"
-    done = script(OURS, "run", results, "--build", build, "--only", "kernels,peers-resnet18-32", "--ways", "graph", "--set", "model={name: mlp, hidden: [8]}",
-                  "--set", "data.image_size=8")
+    done = script(
+        OURS,
+        "run",
+        results,
+        "--build",
+        build,
+        "--only",
+        "kernels,peers-resnet18-32",
+        "--ways",
+        "graph",
+        "--set",
+        "model={name: mlp, hidden: [8]}",
+        "--set",
+        "data.image_size=8",
+    )
     assert done.returncode == 1, done
     other = script(OURS, "run", results, "--build", build, "--cpu", "--only", "kernels")
     assert other.returncode == 2 and "of another GPU and another --set" in other.stderr, other
     found = checked(results)
     kernels = next(target for target in found["targets"] if "kernel" in target["what"])
     assert found["on_gpu"] and kernels["measured"] == 0.5 and kernels["reached"] == "no: pool, Half"
-    ratio = next(target for target in found["targets"] if "batch 32" in target["what"] and "best graph" in target["what"])
+    ratio = next(
+        target for target in found["targets"] if "batch 32" in target["what"] and "best graph" in target["what"]
+    )
     assert ratio["measured"] is None and ratio["reached"] == "no: graph channels-last bf16 is missing"
     assert "cannot run here" in found["parts"]["peers-resnet18-32"]["reason"], done.stderr
     assert "--- graph-channels-last-bf16" in (results / "peers-resnet18-32.log").read_text()
-    assert "| each CUDA kernel, share of a copy's bandwidth | 0.75 | 0.9 | 0.5 | no: pool, Half |" in (results / "check.md").read_text()
+    assert (
+        "| each CUDA kernel, share of a copy's bandwidth | 0.75 | 0.9 | 0.5 | no: pool, Half |"
+        in (results / "check.md").read_text()
+    )
 
 
 def test_a_ratio_is_held_against_the_fastest_of_its_family(monkeypatch):
@@ -147,17 +217,39 @@ def test_a_ratio_is_held_against_the_fastest_of_its_family(monkeypatch):
     monkeypatch.syspath_prepend(str(CHECKOUT / "scripts/bench"))
     from gpu.report import judged
 
-    rows = [{"PyTorch": way, "ratio": ratio, "low": ratio - 0.02, "high": ratio + 0.02, "ours_per_s": 25000.0}
-            for way, ratio in (("compile channels-last bf16", 1.5), ("compile max-autotune channels-last bf16", 1.26), ("graph channels-last bf16", 1.0))]
-    found = {row["what"]: row for row in judged({"on_gpu": True, "parts": {"peers-resnet18-1024": {"rows": rows}, "peers-resnet18-32": {"rows": rows}}})}
-    compiled, graph = (found[f"ResNet-18, batch {batch}, amp: ratio against the best {family}"] for batch, family in ((1024, "compile"), (32, "graph")))
+    rows = [
+        {"PyTorch": way, "ratio": ratio, "low": ratio - 0.02, "high": ratio + 0.02, "ours_per_s": 25000.0}
+        for way, ratio in (
+            ("compile channels-last bf16", 1.5),
+            ("compile max-autotune channels-last bf16", 1.26),
+            ("graph channels-last bf16", 1.0),
+        )
+    ]
+    found = {
+        row["what"]: row
+        for row in judged(
+            {"on_gpu": True, "parts": {"peers-resnet18-1024": {"rows": rows}, "peers-resnet18-32": {"rows": rows}}}
+        )
+    }
+    compiled, graph = (
+        found[f"ResNet-18, batch {batch}, amp: ratio against the best {family}"]
+        for batch, family in ((1024, "compile"), (32, "graph"))
+    )
     assert compiled["measured"] == "1.26 (1.24 to 1.28)" and compiled["reached"] == "yes, the interval begins below"
     assert graph["reached"] == "no" and found["ResNet-18, batch 1024, amp: img/s"]["reached"] == "yes"
     assert found["ResNet-50, batch 256: img/s"]["measured"] is None
 
     # Where one of the family has no number, the fastest of it is not known.
-    found = {row["what"]: row for row in judged({"on_gpu": True, "parts": {"peers-resnet18-1024": {"rows": rows[:1], "left_out": [rows[1]["PyTorch"]]}}})}
-    assert found["ResNet-18, batch 1024, amp: ratio against the best compile"]["reached"] == "no: compile max-autotune channels-last bf16 is missing"
+    found = {
+        row["what"]: row
+        for row in judged(
+            {"on_gpu": True, "parts": {"peers-resnet18-1024": {"rows": rows[:1], "left_out": [rows[1]["PyTorch"]]}}}
+        )
+    }
+    assert (
+        found["ResNet-18, batch 1024, amp: ratio against the best compile"]["reached"]
+        == "no: compile max-autotune channels-last bf16 is missing"
+    )
 
 
 def test_on_a_gpu_what_cannot_be_tried_has_failed(build, tmp_path, monkeypatch):
@@ -173,7 +265,11 @@ def test_on_a_gpu_what_cannot_be_tried_has_failed(build, tmp_path, monkeypatch):
 
     # Curves further apart than two seeds are, and a rung that was not compared.
     monkeypatch.setattr(parts, "loss_curves", lambda *_: {"within": False})
-    assert parts.curves(None)(check, {}) == {"status": "failed", "reason": "trainopt and PyTorch are further apart than two seeds", "within": False}
+    assert parts.curves(None)(check, {}) == {
+        "status": "failed",
+        "reason": "trainopt and PyTorch are further apart than two seeds",
+        "within": False,
+    }
 
     def rungs_without_comparison(check, command, _log):
         for rung in (CHECKOUT / "configs/ladder").glob("*.yaml"):
@@ -187,7 +283,11 @@ def test_on_a_gpu_what_cannot_be_tried_has_failed(build, tmp_path, monkeypatch):
     assert parts.ladder(check, {})["status"] == "ok"
     check.on_gpu = True
     found = parts.ladder(check, {})
-    assert found["status"] == "failed" and found["reason"].count("not compared") == len(found["rows"]) - 1 and "0-baseline" not in found["reason"], found
+    assert (
+        found["status"] == "failed"
+        and found["reason"].count("not compared") == len(found["rows"]) - 1
+        and "0-baseline" not in found["reason"]
+    ), found
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +296,14 @@ def gathered(tmp_path_factory):
         pytest.skip("a build without CUDA")
     build, folder = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("gpu") / "carried"
     shutil.copy(BUILD / "CMakeCache.txt", build)
-    kernels = BUILD / "scripts/bench/kernel_bandwidth"  # built on request alone; any program can be carried in its place
-    for name, program in (("app/trainopt", PROGRAM), ("tests/gpu/test_gpu", BUILD / "tests/gpu/test_gpu"), ("scripts/bench/kernel_bandwidth", kernels if kernels.exists() else PROGRAM)):
+    kernels = (
+        BUILD / "scripts/bench/kernel_bandwidth"
+    )  # built on request alone; any program can be carried in its place
+    for name, program in (
+        ("app/trainopt", PROGRAM),
+        ("tests/gpu/test_gpu", BUILD / "tests/gpu/test_gpu"),
+        ("scripts/bench/kernel_bandwidth", kernels if kernels.exists() else PROGRAM),
+    ):
         (build / name).parent.mkdir(parents=True)
         (build / name).symlink_to(program)
     done = script(OURS, "gather", folder, "--build", build)
@@ -217,9 +323,16 @@ def test_gathered_is_whole_and_stripped(gathered):
     assert {"libfmt", "libspdlog", "libyaml-cpp", "libstdc++"} <= libraries, libraries
     assert not {"libc", "libm", "libtorch_cpu", "libc10", "libcudart"} & libraries, libraries
     for program in ("trainopt", "test_gpu"):
-        sections = subprocess.run(["readelf", "-S", folder / "bin" / program], capture_output=True, text=True, check=True).stdout
+        sections = subprocess.run(
+            ["readelf", "-S", folder / "bin" / program], capture_output=True, text=True, check=True
+        ).stdout
         assert ".debug_info" not in sections and ".symtab" not in sections, program
-    carried = subprocess.run(["ldd", folder / "bin/trainopt"], env={**os.environ, "LD_LIBRARY_PATH": str(folder / "lib")}, capture_output=True, text=True).stdout
+    carried = subprocess.run(
+        ["ldd", folder / "bin/trainopt"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(folder / "lib")},
+        capture_output=True,
+        text=True,
+    ).stdout
     assert f"{folder}/lib/libfmt" in carried, carried
 
 
@@ -228,7 +341,9 @@ def test_gathered_runs(gathered, tmp_path):
     there = folder / "scripts/gpu_check"
     done = script(there, "run", tmp_path / "results", TRAINOPT_TORCH=str(torch_folder()))
     assert done.returncode == 77 and "no GPU is here" in done.stderr, done
-    done = script(there, "run", tmp_path / "results", "--cpu", "--only", "tests,curves", TRAINOPT_TORCH=str(torch_folder()))
+    done = script(
+        there, "run", tmp_path / "results", "--cpu", "--only", "tests,curves", TRAINOPT_TORCH=str(torch_folder())
+    )
     assert done.returncode == 0 and "tests: skipped" in done.stdout and "curves: ok" in done.stdout, done
 
 
@@ -239,8 +354,12 @@ def test_what_cannot_work_is_one_sentence(gathered, build, tmp_path):
     (tmp_path / "CMakeCache.txt").write_text("TRAINOPT_CUDA:BOOL=OFF\n")
     (build / "scripts/bench/kernel_bandwidth").unlink()
     for says, done in {
-        "built for another torch": script(folder / "scripts/gpu_check", "run", tmp_path / "results", TRAINOPT_TORCH=str(tmp_path / "torch")),
-        "no part begins with 'ladders'": script(OURS, "run", tmp_path / "results", "--cpu", "--build", build, "--only", "ladders"),
+        "built for another torch": script(
+            folder / "scripts/gpu_check", "run", tmp_path / "results", TRAINOPT_TORCH=str(tmp_path / "torch")
+        ),
+        "no part begins with 'ladders'": script(
+            OURS, "run", tmp_path / "results", "--cpu", "--build", build, "--only", "ladders"
+        ),
         "no build folder": script(OURS, "run", tmp_path / "results", "--build", tmp_path / "none"),
         "has no CUDA": script(OURS, "gather", tmp_path / "out", "--build", tmp_path),
         "new or empty": script(OURS, "gather", folder, "--build", build),

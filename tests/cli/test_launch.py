@@ -1,4 +1,5 @@
 """trainopt launch: what it refuses before anything is started."""
+
 import os
 
 import pytest
@@ -6,19 +7,34 @@ import pytest
 from conftest import TINY
 
 
-@pytest.mark.parametrize("arguments, says", [
-    ([], "nproc-per-node"), (["-n", "2"], "launch -n 2 -- run RECIPE"), (["-n", "2", "--"], "launch -n 2 -- run RECIPE"),
-    (["-n", "two", "--", "run", "tiny.yaml"], "two"), (["-n", "0", "--", "run", "tiny.yaml"], "from 1"), (["-n", "-1", "--", "run", "tiny.yaml"], "-1"),
-    (["-n", "1.5", "--", "run", "tiny.yaml"], "1.5"), (["-n", "100000", "--", "run", "tiny.yaml"], "100000"),
-    (["-n", "2", "--", "compare", "tiny.yaml"], "compare"), (["-n", "2", "--", "tiny.yaml"], "tiny.yaml"),
-    (["-n", "2", "run", "tiny.yaml", "--run-dir", "out"], "--run-dir"), (["-n", "2", "--no-such-flag", "--", "run", "tiny.yaml"], "--no-such-flag"),
-    (["-n", "2", "--nnodes", "0", "--", "run", "tiny.yaml"], "--nnodes"), (["-n", "2", "--nnodes", "2", "--", "run", "tiny.yaml"], "--node-rank"),
-    (["-n", "2", "--nnodes", "2", "--node-rank", "0", "--", "run", "tiny.yaml"], "--rendezvous"),
-    (["-n", "2", "--nnodes", "2", "--node-rank", "2", "--rendezvous", "a:1", "--", "run", "tiny.yaml"], "--node-rank must be a whole number from 0 to 1: 2"),
-    (["-n", "2", "--node-rank", "1", "--", "run", "tiny.yaml"], "--node-rank"),
-    (["-n", "2", "--rendezvous", "host", "--", "run", "tiny.yaml"], "host:port"), (["-n", "2", "--rendezvous", ":1", "--", "run", "tiny.yaml"], "host:port"),
-    (["-n", "2", "--rendezvous", "host:65536", "--", "run", "tiny.yaml"], "65536"),
-])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ([], "nproc-per-node"),
+        (["-n", "2"], "launch -n 2 -- run RECIPE"),
+        (["-n", "2", "--"], "launch -n 2 -- run RECIPE"),
+        (["-n", "two", "--", "run", "tiny.yaml"], "two"),
+        (["-n", "0", "--", "run", "tiny.yaml"], "from 1"),
+        (["-n", "-1", "--", "run", "tiny.yaml"], "-1"),
+        (["-n", "1.5", "--", "run", "tiny.yaml"], "1.5"),
+        (["-n", "100000", "--", "run", "tiny.yaml"], "100000"),
+        (["-n", "2", "--", "compare", "tiny.yaml"], "compare"),
+        (["-n", "2", "--", "tiny.yaml"], "tiny.yaml"),
+        (["-n", "2", "run", "tiny.yaml", "--run-dir", "out"], "--run-dir"),
+        (["-n", "2", "--no-such-flag", "--", "run", "tiny.yaml"], "--no-such-flag"),
+        (["-n", "2", "--nnodes", "0", "--", "run", "tiny.yaml"], "--nnodes"),
+        (["-n", "2", "--nnodes", "2", "--", "run", "tiny.yaml"], "--node-rank"),
+        (["-n", "2", "--nnodes", "2", "--node-rank", "0", "--", "run", "tiny.yaml"], "--rendezvous"),
+        (
+            ["-n", "2", "--nnodes", "2", "--node-rank", "2", "--rendezvous", "a:1", "--", "run", "tiny.yaml"],
+            "--node-rank must be a whole number from 0 to 1: 2",
+        ),
+        (["-n", "2", "--node-rank", "1", "--", "run", "tiny.yaml"], "--node-rank"),
+        (["-n", "2", "--rendezvous", "host", "--", "run", "tiny.yaml"], "host:port"),
+        (["-n", "2", "--rendezvous", ":1", "--", "run", "tiny.yaml"], "host:port"),
+        (["-n", "2", "--rendezvous", "host:65536", "--", "run", "tiny.yaml"], "65536"),
+    ],
+)
 def test_wrong_usage(trainopt, arguments, says):
     trainopt.write("tiny.yaml", TINY)
     assert len(trainopt.refused("launch", *arguments, says=[says]).err.splitlines()) == 1
@@ -35,9 +51,21 @@ def refused_in(trainopt, variables, says):
 
 
 def test_ranks_start_no_ranks(trainopt):
-    refused_in(trainopt, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, ["torchrun", "without trainopt launch", "RANK=0", "WORLD_SIZE=2"])
-    refused_in(trainopt, {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-               ["mpirun", "OMPI_COMM_WORLD_SIZE=2"])
+    refused_in(
+        trainopt,
+        {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+        ["torchrun", "without trainopt launch", "RANK=0", "WORLD_SIZE=2"],
+    )
+    refused_in(
+        trainopt,
+        {
+            "OMPI_COMM_WORLD_RANK": "1",
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+        },
+        ["mpirun", "OMPI_COMM_WORLD_SIZE=2"],
+    )
     refused_in(trainopt, {"RANK": "0"}, ["WORLD_SIZE", "RANK=0"])
 
 
@@ -46,7 +74,10 @@ def test_words_after_the_dashes_reach_each_rank(trainopt):
         result = trainopt("launch", "-n", count, "--", "run", "--help")
         assert result.code == 0 and result.err == "", result
         for start in prefix:
-            assert any(line.startswith(start) and "--run-dir" in line for line in result.out.splitlines()), (start, result)
+            assert any(line.startswith(start) and "--run-dir" in line for line in result.out.splitlines()), (
+                start,
+                result,
+            )
 
 
 def test_a_rank_that_fails_is_named(trainopt):
@@ -60,6 +91,9 @@ def test_works_from_another_folder_and_through_a_link(trainopt):
     """The ranks are this program, however it was called."""
     import subprocess
     from conftest import PROGRAM
+
     (trainopt.folder / "linked").symlink_to(os.path.abspath(PROGRAM))
-    done = subprocess.run(["./linked", "launch", "-n", "1", "--", "run", "--help"], cwd=trainopt.folder, capture_output=True, text=True)
+    done = subprocess.run(
+        ["./linked", "launch", "-n", "1", "--", "run", "--help"], cwd=trainopt.folder, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "--run-dir" in done.stdout, done

@@ -1,4 +1,5 @@
 """Steps that are not finite and steps that do not fit, made on purpose by --inject."""
+
 import json
 import math
 
@@ -24,7 +25,9 @@ def ended_badly(trainopt, result, code, step=4):
     out = trainopt.folder / "out"
     got = summary(out)
     assert (result.code, got["status"], got["exit_code"]) == (code, "failed", code), result
-    assert [line for line in result.err.splitlines() if line.startswith("trainopt: ")] == [f"trainopt: {got['reason']}"], result
+    assert [line for line in result.err.splitlines() if line.startswith("trainopt: ")] == [
+        f"trainopt: {got['reason']}"
+    ], result
     assert saved_steps(out) == [2] and trainopt("checkpoint", "verify", "out").code == 0
     assert [event["step"] for event in events(out)][-1] == step
     for event in events(out):
@@ -50,8 +53,17 @@ def test_skip(trainopt, tiny_run, fault):
     out = trainopt.folder / "out"
     assert result.code == 0 and summary(out)["skipped_steps"] == 1, result
     rows = records(out)
-    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6] and [row["nonfinite"] for row in rows] == [0, 0, 0, 1, 0, 0]
-    assert (rows[3]["loss"] == "NaN") == fault.startswith("nan") and all(math.isfinite(row["loss"]) for row in rows if row["step"] != 4)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6] and [row["nonfinite"] for row in rows] == [
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+    ]
+    assert (rows[3]["loss"] == "NaN") == fault.startswith("nan") and all(
+        math.isfinite(row["loss"]) for row in rows if row["step"] != 4
+    )
     got = losses(out)
     assert got[:3] == losses(tiny_run[0])[:3] and got[4:] != losses(tiny_run[0])[4:]
     (event,) = events(out)
@@ -70,23 +82,35 @@ def test_a_skipped_step_is_as_if_it_had_not_been(trainopt):
 
 
 def test_the_number_of_skipped_steps_is_limited(trainopt):
-    reason = ended_badly(trainopt, run(trainopt, "nan@3", "nan@4", keys=["train.on_nonfinite=skip", "train.max_skipped_steps=1"]), 6)
+    reason = ended_badly(
+        trainopt, run(trainopt, "nan@3", "nan@4", keys=["train.on_nonfinite=skip", "train.max_skipped_steps=1"]), 6
+    )
     assert "train.max_skipped_steps" in reason
     assert [event["action"] for event in events(trainopt.folder / "out")] == ["the step was left out", "the run ends"]
 
 
-@pytest.mark.parametrize("fault, code, what", [("nan@4", 9, "suspected hardware fault"), ("gradient@4", 9, "suspected hardware fault"),
-                                               ("nan@4+", 6, "against a hardware fault")])
+@pytest.mark.parametrize(
+    "fault, code, what",
+    [
+        ("nan@4", 9, "suspected hardware fault"),
+        ("gradient@4", 9, "suspected hardware fault"),
+        ("nan@4+", 6, "against a hardware fault"),
+    ],
+)
 def test_rerun(trainopt, fault, code, what):
     reason = ended_badly(trainopt, run(trainopt, fault, keys=["train.on_nonfinite=rerun"]), code)
     assert what in reason
     steps = events(trainopt.folder / "out")
-    assert steps[0]["action"] == "the step is repeated" and all(step["sample_ids"] == steps[0]["sample_ids"] for step in steps)
+    assert steps[0]["action"] == "the step is repeated" and all(
+        step["sample_ids"] == steps[0]["sample_ids"] for step in steps
+    )
 
 
 def test_a_rate_that_makes_everything_infinite(trainopt):
     for policy in ("abort", "skip", "rerun"):
-        result = run(trainopt, keys=["optimizer.lr=1e30", "train.max_steps=50", f"train.on_nonfinite={policy}"], folder=policy)
+        result = run(
+            trainopt, keys=["optimizer.lr=1e30", "train.max_steps=50", f"train.on_nonfinite={policy}"], folder=policy
+        )
         assert result.code == 6 and summary(trainopt.folder / policy)["status"] == "failed", (policy, result)
         if (trainopt.folder / policy / "checkpoints").exists():
             assert trainopt("checkpoint", "verify", policy).code == 0, policy
@@ -95,9 +119,15 @@ def test_a_rate_that_makes_everything_infinite(trainopt):
 def test_memory_that_runs_out_once(trainopt, tiny_run):
     result = run(trainopt, "oom@3", keys=["train.max_steps=5"])
     out = trainopt.folder / "out"
-    assert result.code == 0 and "out of memory in step 3" in result.err and "4 samples at a time instead of 8" in result.err, result
+    assert (
+        result.code == 0
+        and "out of memory in step 3" in result.err
+        and "4 samples at a time instead of 8" in result.err
+    ), result
     assert summary(out)["micro_split"] == 2 and [row["samples"] for row in records(out)] == [8, 16, 24, 32, 40]
-    assert losses(out)[:2] == losses(tiny_run[0])[:2] and losses(out) == pytest.approx(losses(tiny_run[0])[:5], rel=1e-5)
+    assert losses(out)[:2] == losses(tiny_run[0])[:2] and losses(out) == pytest.approx(
+        losses(tiny_run[0])[:5], rel=1e-5
+    )
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet")
     assert result.code == 0 and summary(out)["micro_split"] == 2, result
 

@@ -1,4 +1,5 @@
 """One rank fails, is lost, or is not what the others are: all end, with one exit code and one message that names it."""
+
 import json
 import os
 import re
@@ -13,11 +14,27 @@ from pathlib import Path
 import pytest
 
 from conftest import CHECKOUT, PROGRAM, checkpoint, records, saved_steps, summary
-from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, SOON, Ranks, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
-                   one_message, process_of, readme_section, started, write_cifar10)
+from ranks import (
+    ENDLESS,
+    FROM_FILES,
+    RECIPE,
+    SAVES,
+    SOON,
+    Ranks,
+    free_port,
+    goes_on,
+    launch,
+    launched,
+    no_rank_outlives_its_test,  # noqa: F401
+    one_message,
+    process_of,
+    readme_section,
+    started,
+    write_cifar10,
+)
 
-LITTLE = 7 << 30   # bytes
-PATIENCE = 180   # seconds: parallel.timeout, and what those who are left take to find out and say goodbye
+LITTLE = 7 << 30  # bytes
+PATIENCE = 180  # seconds: parallel.timeout, and what those who are left take to find out and say goodbye
 
 
 def by_hand(trainopt, *each, port=None, recipe="tiny.yaml"):
@@ -53,7 +70,9 @@ def test_a_rank_that_is_killed(trainopt, rank):
     os.kill(process_of(job, rank), signal.SIGKILL)
     all_end(job, 7, [f"rank {rank} is gone"])
     if rank == 1:
-        shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)[1]
+        shown = re.search(
+            r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL
+        )[1]
         assert shape(job.said(0).err) == shape(shown)
         got = summary(trainopt.folder / "out")
         assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
@@ -72,7 +91,9 @@ def test_a_rank_that_is_stopped(trainopt, rank):
     finally:
         job.processes[rank].send_signal(signal.SIGCONT)
     results = job.ended()
-    assert [result.code for result in results] == [7, 7] and f"rank {rank} is gone" in one_message(results[1 - rank]), results
+    assert [result.code for result in results] == [7, 7] and f"rank {rank} is gone" in one_message(
+        results[1 - rank]
+    ), results
     goes_on(trainopt)
 
 
@@ -88,12 +109,24 @@ def test_one_of_several_that_is_killed(trainopt):
 
 # P4
 
+
 def test_ranks_need_not_have_one_parent(trainopt):
     """As on several machines."""
     trainopt.write("tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", SOON, "--quiet", port=port, under=["sh", "-c", '"$@"; exit $?', "sh"])
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "out",
+            SOON,
+            "--quiet",
+            port=port,
+            under=["sh", "-c", '"$@"; exit $?', "sh"],
+        )
     assert [result.code for result in job.ended()] == [0, 0], job.ended()
 
 
@@ -114,8 +147,18 @@ def test_another_build_on_one_rank(trainopt):
     other.chmod(0o755)
     job, port = Ranks(trainopt), free_port()
     for rank, name in enumerate([PROGRAM, other]):
-        place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        job.start([name, "run", "tiny.yaml", "--quiet"], env={**trainopt.environment(), **{key: str(value) for key, value in place.items()}})
+        place = {
+            "RANK": rank,
+            "WORLD_SIZE": 2,
+            "LOCAL_RANK": rank,
+            "LOCAL_WORLD_SIZE": 2,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        job.start(
+            [name, "run", "tiny.yaml", "--quiet"],
+            env={**trainopt.environment(), **{key: str(value) for key, value in place.items()}},
+        )
     all_end(job, 2, ["the same program", "rank 1"])
 
 
@@ -185,28 +228,56 @@ def test_a_port_of_somebody_who_is_no_rank(trainopt):
 def test_an_address_that_nobody_knows(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     for rank in (0, 1):
-        job = Ranks(trainopt).rank(rank, 2, "run", "tiny.yaml", SOON, port=free_port(), address="no-such-machine.invalid")
+        job = Ranks(trainopt).rank(
+            rank, 2, "run", "tiny.yaml", SOON, port=free_port(), address="no-such-machine.invalid"
+        )
         all_end(job, 7, ["no-such-machine.invalid"])
 
 
 # P12
 def test_few_open_files(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    result = launch(trainopt, 2, "--run-dir", "out", "data.num_workers=2", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    result = launch(
+        trainopt,
+        2,
+        "--run-dir",
+        "out",
+        "data.num_workers=2",
+        "--quiet",
+        before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+    )
     assert result.code == 0, result
-    result = launch(trainopt, 2, "--run-dir", "none", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)))
+    result = launch(
+        trainopt, 2, "--run-dir", "none", "--quiet", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+    )
     assert result.code == 1 and len(result.err.splitlines()) == 1, result
-    assert "for a rank: " in result.err or "cannot start rank " in result.err, result   # what is lacking first depends on what was inherited
+    assert (
+        "for a rank: " in result.err or "cannot start rank " in result.err
+    ), result  # what is lacking first depends on what was inherited
 
 
 # K7
 def test_a_rank_with_little_memory(trainopt):
     """An address space with room for the program, not for the step; threads would take some of it, as many as there are cores."""
-    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8192]"))   # much memory for little work
+    trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8192]"))  # much memory for little work
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
         limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (LITTLE, LITTLE))) if rank == 1 else None
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", ENDLESS, SOON, "num_threads=1", "data.batch_size=65536", "data.size=1000000", port=port, before=limit)
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "out",
+            ENDLESS,
+            SOON,
+            "num_threads=1",
+            "data.batch_size=65536",
+            "data.size=1000000",
+            port=port,
+            before=limit,
+        )
     all_end(job, 5, ["rank 1: ", "memory"])
 
 
@@ -216,7 +287,20 @@ def test_a_rank_that_cannot_write_its_part(trainopt):
     assert launch(trainopt, 2, "--run-dir", "out", "train.max_steps=3", "--quiet").code == 0
     for rank in (0, 1):
         limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))) if rank == 1 else None
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", ENDLESS, *SAVES, SOON, port=port, before=limit)
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "out",
+            "checkpoint.resume=auto",
+            ENDLESS,
+            *SAVES,
+            SOON,
+            port=port,
+            before=limit,
+        )
     all_end(job, 8, ["rank 1: ", "rank-0001.safetensors", "File too large"])
     assert saved_steps(trainopt.folder / "out") == [3] and summary(trainopt.folder / "out")["exit_code"] == 8
     goes_on(trainopt)
@@ -228,33 +312,77 @@ def test_a_run_directory_that_one_rank_does_not_see(trainopt):
     trainopt.write("elsewhere/tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "out", *SAVES, SOON, port=port, cwd=trainopt.folder / ("elsewhere" if rank else ""))
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "out",
+            *SAVES,
+            SOON,
+            port=port,
+            cwd=trainopt.folder / ("elsewhere" if rank else ""),
+        )
     all_end(job, 8, ["rank 1: ", "out"])
     assert launch(trainopt, 2, "--run-dir", "whole", "--quiet").code == 0
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", "whole", "checkpoint.resume=auto", "train.max_steps=9", SOON, port=port,
-                 cwd=trainopt.folder / ("elsewhere" if rank else ""))
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "whole",
+            "checkpoint.resume=auto",
+            "train.max_steps=9",
+            SOON,
+            port=port,
+            cwd=trainopt.folder / ("elsewhere" if rank else ""),
+        )
     message = all_end(job, 4, ["rank 1: ", "whole"])
     assert "step-00000006" in message
     goes_on(trainopt, folder="whole")
 
 
 # D13
-@pytest.mark.parametrize("fault, code, says", [
-    ("missing", 3, ["data"]), ("torn", 3, ["data_batch_1.bin", "100 bytes"]), ("shorter", 3, ["rank 1"]), ("other", 3, ["rank 1"])])
+@pytest.mark.parametrize(
+    "fault, code, says",
+    [
+        ("missing", 3, ["data"]),
+        ("torn", 3, ["data_batch_1.bin", "100 bytes"]),
+        ("shorter", 3, ["rank 1"]),
+        ("other", 3, ["rank 1"]),
+    ],
+)
 def test_data_that_one_rank_lacks(trainopt, fault, code, says):
     """A folder of each machine's own, of which one is not as it should be."""
     trainopt.write("tiny.yaml", FROM_FILES)
     trainopt.write("elsewhere/tiny.yaml", FROM_FILES)
     write_cifar10(trainopt, data_batch_1=64)
     file = trainopt.folder / "data/data_batch_1.bin"
-    changed = {"torn": file.read_bytes()[:63 * 3073 + 100], "shorter": file.read_bytes()[:48 * 3073], "other": file.read_bytes()[:-3073] + b"\1" * 3073}
+    changed = {
+        "torn": file.read_bytes()[: 63 * 3073 + 100],
+        "shorter": file.read_bytes()[: 48 * 3073],
+        "other": file.read_bytes()[:-3073] + b"\1" * 3073,
+    }
     if fault in changed:
         trainopt.write("elsewhere/data/data_batch_1.bin", changed[fault])
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
-        job.rank(rank, 2, "run", "tiny.yaml", "--run-dir", trainopt.folder / "out", "--quiet", SOON, port=port, cwd=trainopt.folder / ("elsewhere" if rank else ""))
+        job.rank(
+            rank,
+            2,
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            trainopt.folder / "out",
+            "--quiet",
+            SOON,
+            port=port,
+            cwd=trainopt.folder / ("elsewhere" if rank else ""),
+        )
     all_end(job, code, ["rank 1", *says])
     assert not (trainopt.folder / "out/summary.json").exists(), "the run had not begun"
 
@@ -292,7 +420,11 @@ def test_a_damaged_part_of_a_checkpoint(trainopt):
     newest = checkpoint(trainopt.folder / "out", 6)
     part = newest / "rank-0001.safetensors"
     part.write_bytes(part.read_bytes()[:-1] + b"\x7f")
-    all_end(launched(trainopt, 2, "--run-dir", "out", f"checkpoint.resume={newest}", "train.max_steps=8", *SAVES), 4, ["step-00000006", "rank-0001.safetensors"])
+    all_end(
+        launched(trainopt, 2, "--run-dir", "out", f"checkpoint.resume={newest}", "train.max_steps=8", *SAVES),
+        4,
+        ["step-00000006", "rank-0001.safetensors"],
+    )
     result = launch(trainopt, 2, "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", *SAVES, "--quiet")
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
     assert result.err.count("trying the one before") == 1 and "step-00000006" in result.err, result
@@ -300,6 +432,7 @@ def test_a_damaged_part_of_a_checkpoint(trainopt):
 
 
 # Errors that all ranks meet at the same moment
+
 
 def test_all_ranks_fail_alike(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
@@ -328,11 +461,16 @@ def test_one_rank_that_hangs(trainopt):
     job.processes[0].wait(PATIENCE)
     job.processes[1].kill()
     first, _ = job.ended()
-    assert first.code == 7 and "rank 1 is alive and did not come to an exchange within 12 s" in first.err and "rank 1 after step 2, forward and backward" in first.err, first
+    assert (
+        first.code == 7
+        and "rank 1 is alive and did not come to an exchange within 12 s" in first.err
+        and "rank 1 after step 2, forward and backward" in first.err
+    ), first
     assert "gloo" not in first.err, first
 
 
 # Slow
+
 
 def test_a_straggler_is_named(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
@@ -345,33 +483,50 @@ def test_a_straggler_is_named(trainopt):
     found = summary(trainopt.folder / "out")["straggler"]
     assert found["rank"] == 1 and found["busy_ms"] > 100 > found["others_ms"] and found["steps_pct"] > 90, found
     assert "rank 1 is a straggler: " in results[0].out, results
-    alike = by_hand(trainopt, ["--run-dir", "alike", *(all_of + slow)[2:]], ["--run-dir", "alike", *(all_of + slow)[2:]]).ended()
-    assert [result.code for result in alike] == [0, 0] and summary(trainopt.folder / "alike")["straggler"] is None, alike
+    alike = by_hand(
+        trainopt, ["--run-dir", "alike", *(all_of + slow)[2:]], ["--run-dir", "alike", *(all_of + slow)[2:]]
+    ).ended()
+    assert [result.code for result in alike] == [0, 0] and summary(trainopt.folder / "alike")[
+        "straggler"
+    ] is None, alike
 
 
 # Bad samples
 
+
 def test_bad_samples_of_every_rank_are_kept(trainopt):
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
-    for i in range(16):   # in this order, two and two: the first is rank 0's, the second rank 1's
+    for i in range(16):  # in this order, two and two: the first is rank 0's, the second rank 1's
         target = trainopt.folder / f"images/{i // 8}/{i:02}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"not a picture" if i in (2, 5) else source.read_bytes())
     trainopt.write("tiny.yaml", RECIPE)
-    keys = ("data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: substitute, max_bad_samples: 2}",
-            "data.transforms=[{resize: [8, 8]}]", "train.max_steps=8", "checkpoint.every_n_steps=4", "--quiet", "--run-dir", "out")
+    keys = (
+        "data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: substitute, max_bad_samples: 2}",
+        "data.transforms=[{resize: [8, 8]}]",
+        "train.max_steps=8",
+        "checkpoint.every_n_steps=4",
+        "--quiet",
+        "--run-dir",
+        "out",
+    )
     assert launch(trainopt, 2, *keys).code == 0
-    lines = [json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()
+    ]
     assert sorted(lines) == [2, 5]
     state = json.loads((checkpoint(trainopt.folder / "out", 4) / "state.json").read_text())
     assert sorted(bad["sample"] for bad in state["bad_samples"]) == [2, 5]
     more = launch(trainopt, 2, *keys, "train.max_steps=12", "checkpoint.resume=auto")
-    assert more.code == 0, more   # an epoch further they are known, and none is counted twice
-    lines = [json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()]
+    assert more.code == 0, more  # an epoch further they are known, and none is counted twice
+    lines = [
+        json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()
+    ]
     assert sorted(lines) == [2, 5]
 
 
 # Two machines
+
 
 @pytest.fixture
 def two_machines():
@@ -399,8 +554,36 @@ def test_two_machines_without_a_common_loopback(trainopt, two_machines):
     trainopt.write("tiny.yaml", RECIPE)
     job = Ranks(trainopt)
     for node, name in enumerate(two_machines):
-        job.start(["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', f"machine{node}", PROGRAM, "launch", "-n", "1", "--nnodes", "2", "--node-rank", node, "--rendezvous", "10.99.77.1:29511", "--",
-                   "run", "tiny.yaml", "--run-dir", "out", "--quiet"])
+        job.start(
+            [
+                "ip",
+                "netns",
+                "exec",
+                name,
+                "unshare",
+                "--uts",
+                "sh",
+                "-c",
+                'hostname "$0"; exec "$@"',
+                f"machine{node}",
+                PROGRAM,
+                "launch",
+                "-n",
+                "1",
+                "--nnodes",
+                "2",
+                "--node-rank",
+                node,
+                "--rendezvous",
+                "10.99.77.1:29511",
+                "--",
+                "run",
+                "tiny.yaml",
+                "--run-dir",
+                "out",
+                "--quiet",
+            ]
+        )
     results = job.ended()
     assert [result.code for result in results] == [0, 0], results
     assert [row["step"] for row in records(trainopt.folder / "out")] == [1, 2, 3, 4, 5, 6]

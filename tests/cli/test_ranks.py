@@ -1,4 +1,5 @@
 """One job on several ranks: started by any launcher it trains as one rank does, saves, goes on and stops as one."""
+
 import json
 import os
 import random
@@ -12,8 +13,24 @@ import time
 import pytest
 
 from conftest import CHECKOUT, PROGRAM, Program, checkpoint, has_taken_signals, losses, records, saved_steps, summary
-from ranks import (ENDLESS, FROM_FILES, RECIPE, SAVES, Ranks, close, free_port, goes_on, launch, launched, no_rank_outlives_its_test,  # noqa: F401
-                   one_message, process_of, started, weights, write_cifar10)
+from ranks import (
+    ENDLESS,
+    FROM_FILES,
+    RECIPE,
+    SAVES,
+    Ranks,
+    close,
+    free_port,
+    goes_on,
+    launch,
+    launched,
+    no_rank_outlives_its_test,  # noqa: F401
+    one_message,
+    process_of,
+    started,
+    weights,
+    write_cifar10,
+)
 
 STEPS = "train.max_steps=12"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "2"]
@@ -26,7 +43,16 @@ def alone(tmp_path_factory):
     program = Program(tmp_path_factory.mktemp("alone"))
     write_cifar10(program, data_batch_1=64, test_batch=19)
     program.write("tiny.yaml", FROM_FILES)
-    result = program("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=16", STEPS, "evaluation={every_n_steps: 6, batch_size: 8}", "--quiet")
+    result = program(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "data.batch_size=16",
+        STEPS,
+        "evaluation={every_n_steps: 6, batch_size: 8}",
+        "--quiet",
+    )
     assert result.code == 0, result
     return program.folder / "out"
 
@@ -62,11 +88,16 @@ def only_run(trainopt):
 
 @pytest.mark.parametrize("ranks, batch_size, accumulation", [(2, 8, 1), (4, 4, 1), (2, 2, 4)])
 def test_any_number_of_ranks_trains_as_one(job, alone, ranks, batch_size, accumulation):
-    result = launch(job, ranks, f"data.batch_size={batch_size}", f"train.gradient_accumulation_steps={accumulation}", STEPS)
+    result = launch(
+        job, ranks, f"data.batch_size={batch_size}", f"train.gradient_accumulation_steps={accumulation}", STEPS
+    )
     assert result.code == 0 and result.err == "", result
     out = only_run(job)
     assert close(out, alone) and complete(out, ranks)
-    assert all(line.startswith("[0] ") for line in result.out.splitlines()) and len(re.findall(r"step +1/12 ", result.out)) == 1, result
+    assert (
+        all(line.startswith("[0] ") for line in result.out.splitlines())
+        and len(re.findall(r"step +1/12 ", result.out)) == 1
+    ), result
     assert summary(out)["samples"] == 12 * 16
 
 
@@ -93,6 +124,7 @@ def test_launch_scripts(job, alone, script):
 
 # Evaluation
 
+
 def evaluations(folder):
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
 
@@ -100,7 +132,16 @@ def evaluations(folder):
 @pytest.mark.parametrize("ranks, batch_size", [(2, 8), (4, 5)])
 def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
     """19 samples: the last ones are fewer than a batch on each rank, and one rank has none of them."""
-    result = launch(job, ranks, f"data.batch_size={16 // ranks}", STEPS, "--run-dir", "out", f"evaluation={{every_n_steps: 6, batch_size: {batch_size}}}", "--quiet")
+    result = launch(
+        job,
+        ranks,
+        f"data.batch_size={16 // ranks}",
+        STEPS,
+        "--run-dir",
+        "out",
+        f"evaluation={{every_n_steps: 6, batch_size: {batch_size}}}",
+        "--quiet",
+    )
     assert result.code == 0, result
     ours, theirs = evaluations(job.folder / "out"), evaluations(alone)
     assert [line["step"] for line in ours] == [6, 12]
@@ -111,6 +152,7 @@ def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
 
 # What goes over the wire
 
+
 def test_gradients_travel_as_bfloat16(job, alone):
     sent = {}
     for name, override in [("whole", "null"), ("half", "bfloat16")]:
@@ -120,18 +162,23 @@ def test_gradients_travel_as_bfloat16(job, alone):
     (whole,), (half,) = sent.values()
     assert half == pytest.approx(whole / 2)
     rounded = losses(job.folder / "half")
-    assert rounded != losses(job.folder / "whole") and all(abs(a - b) < 0.01 * b for a, b in zip(rounded, losses(alone), strict=True))
+    assert rounded != losses(job.folder / "whole") and all(
+        abs(a - b) < 0.01 * b for a, b in zip(rounded, losses(alone), strict=True)
+    )
 
 
 def test_overlap_changes_no_number(job):
-    small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]   # several exchanges a step
+    small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]  # several exchanges a step
     for overlap in ("true", "false"):
         result = launch(job, 2, "--run-dir", overlap, STEPS, f"parallel.overlap_comm={overlap}", "--quiet", *small)
         assert result.code == 0, result
-    assert losses(job.folder / "true") == losses(job.folder / "false") and weights(job.folder / "true") == weights(job.folder / "false")
+    assert losses(job.folder / "true") == losses(job.folder / "false") and weights(job.folder / "true") == weights(
+        job.folder / "false"
+    )
 
 
 # Checkpoints
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, alone):
@@ -157,13 +204,24 @@ def test_checkpoints_have_a_part_of_each_rank(again):
     for step in (4, 8, 12):
         folder = checkpoint(again.folder / "out", step)
         manifest = json.loads((folder / "manifest.json").read_text())
-        assert manifest["world_size"] == 2 and {"rank-0000.safetensors", "rank-0001.safetensors"} <= set(manifest["files"])
+        assert manifest["world_size"] == 2 and {"rank-0000.safetensors", "rank-0001.safetensors"} <= set(
+            manifest["files"]
+        )
         assert {path.name for path in folder.iterdir()} == {"manifest.json", *manifest["files"]}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_any_number_of_ranks_goes_on(again, ranks):
-    result = launch(again, ranks, "--run-dir", "fork", "checkpoint.resume=out/checkpoints/step-00000004", STEPS, f"data.batch_size={16 // ranks}", "--quiet")
+    result = launch(
+        again,
+        ranks,
+        "--run-dir",
+        "fork",
+        "checkpoint.resume=out/checkpoints/step-00000004",
+        STEPS,
+        f"data.batch_size={16 // ranks}",
+        "--quiet",
+    )
     assert result.code == 0, result
     out, fork = again.folder / "out", again.folder / "fork"
     assert summary(fork)["resumed_from"] == 4 and [row["step"] for row in records(fork)] == list(range(5, 13))
@@ -172,44 +230,86 @@ def test_any_number_of_ranks_goes_on(again, ranks):
         assert losses(fork) == losses(out)[4:] and weights(fork) == weights(out)
 
 
-@pytest.mark.parametrize("model", ["name: mlp, num_classes: 10, hidden: [8], dropout: 0.5", "name: resnet18, num_classes: 10, stem: cifar"])
+@pytest.mark.parametrize(
+    "model", ["name: mlp, num_classes: 10, hidden: [8], dropout: 0.5", "name: resnet18, num_classes: 10, stem: cifar"]
+)
 def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
     """What dropout draws; batch-norm's statistics, which are the first rank's; Adam's moments; gradients in pieces."""
-    job.write("much.yaml", FROM_FILES.replace("name: mlp, num_classes: 10, hidden: [8]", model).replace("sgd, lr: 0.01, momentum: 0.9", "adamw, lr: 0.001"))
-    much = ["data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 3, max_grad_norm: 1}", "checkpoint={every_n_steps: 2, at_end: false}", "--quiet"]
+    job.write(
+        "much.yaml",
+        FROM_FILES.replace("name: mlp, num_classes: 10, hidden: [8]", model).replace(
+            "sgd, lr: 0.01, momentum: 0.9", "adamw, lr: 0.001"
+        ),
+    )
+    much = [
+        "data.batch_size=2",
+        "train={gradient_accumulation_steps: 2, max_steps: 3, max_grad_norm: 1}",
+        "checkpoint={every_n_steps: 2, at_end: false}",
+        "--quiet",
+    ]
     for folder, resume in [("out", "none"), ("fork", "out/checkpoints/step-00000002")]:
         result = launch(job, 2, "--run-dir", folder, *much, f"checkpoint.resume={resume}", recipe="much.yaml")
         assert result.code == 0, result
-    assert losses(job.folder / "fork") == losses(job.folder / "out")[2:] and weights(job.folder / "fork") == weights(job.folder / "out")
+    assert losses(job.folder / "fork") == losses(job.folder / "out")[2:] and weights(job.folder / "fork") == weights(
+        job.folder / "out"
+    )
     for file in job.folder.rglob("*.safetensors"):
-        file.unlink()   # large
+        file.unlink()  # large
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3", "none"])
 def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job, strategy):
     """Accumulation, clipping, a schedule, averages of the fused optimizer: everything that a step keeps, cut into the ranks' shares."""
-    keys = [f"parallel.sharding_strategy={strategy}", "data.batch_size=2", "train={gradient_accumulation_steps: 2, max_steps: 6, max_grad_norm: 1}",
-            "optimizer={name: adamw, lr: 0.01}", "scheduler={name: cosine}", "optimizations.fused_optimizer=true", "--quiet"]
+    keys = [
+        f"parallel.sharding_strategy={strategy}",
+        "data.batch_size=2",
+        "train={gradient_accumulation_steps: 2, max_steps: 6, max_grad_norm: 1}",
+        "optimizer={name: adamw, lr: 0.01}",
+        "scheduler={name: cosine}",
+        "optimizations.fused_optimizer=true",
+        "--quiet",
+    ]
     assert launch(job, 2, "--run-dir", "out", *keys, "checkpoint={every_n_steps: 1, keep_last: 10}").code == 0
     for step in range(1, 6):
         result = launch(job, 2, "--run-dir", f"from-{step}", *keys, f"checkpoint.resume=out/checkpoints/step-{step:08}")
         assert result.code == 0, result
-        assert losses(job.folder / f"from-{step}") == losses(job.folder / "out")[step:] and weights(job.folder / f"from-{step}") == weights(job.folder / "out"), step
+        assert losses(job.folder / f"from-{step}") == losses(job.folder / "out")[step:] and weights(
+            job.folder / f"from-{step}"
+        ) == weights(job.folder / "out"), step
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
 def test_another_strategy_and_number_of_ranks_goes_on(again, strategy):
     """What a checkpoint holds does not say how it was divided."""
     out, sharded = again.folder / "out", again.folder / "sharded"
-    result = launch(again, 2, "--run-dir", "sharded", "checkpoint={resume: out/checkpoints/step-00000004, every_n_steps: 4, keep_last: 10}", STEPS,
-                    f"parallel.sharding_strategy={strategy}", "--quiet")
+    result = launch(
+        again,
+        2,
+        "--run-dir",
+        "sharded",
+        "checkpoint={resume: out/checkpoints/step-00000004, every_n_steps: 4, keep_last: 10}",
+        STEPS,
+        f"parallel.sharding_strategy={strategy}",
+        "--quiet",
+    )
     assert result.code == 0 and close(sharded, out, steps=8), result
     for ranks, keys in [(4, [f"parallel.sharding_strategy={strategy}"]), (1, [])]:
-        result = launch(again, ranks, "--run-dir", f"on-{ranks}", "checkpoint.resume=sharded/checkpoints/step-00000008", STEPS, f"data.batch_size={16 // ranks}", *keys, "--quiet")
+        result = launch(
+            again,
+            ranks,
+            "--run-dir",
+            f"on-{ranks}",
+            "checkpoint.resume=sharded/checkpoints/step-00000008",
+            STEPS,
+            f"data.batch_size={16 // ranks}",
+            *keys,
+            "--quiet",
+        )
         assert result.code == 0 and close(again.folder / f"on-{ranks}", out, steps=4), result
 
 
 # Signals
+
 
 def stopped_once(trainopt, code, before):
     """One checkpoint more, at the step at which all ranks stopped."""
@@ -224,7 +324,15 @@ def stopped_once(trainopt, code, before):
 # P1
 @pytest.mark.parametrize("to, number", [("0", signal.SIGTERM), ("1", signal.SIGUSR1), ("launcher", signal.SIGINT)])
 def test_a_signal_stops_all_ranks_at_one_step(job, to, number):
-    running = launched(job, 2, "--run-dir", "out", ENDLESS, "checkpoint={every_n_steps: 20, keep_last: 1000000}", "logging.sinks=[jsonl]")
+    running = launched(
+        job,
+        2,
+        "--run-dir",
+        "out",
+        ENDLESS,
+        "checkpoint={every_n_steps: 20, keep_last: 1000000}",
+        "logging.sinks=[jsonl]",
+    )
     started(running, job.folder / "out", 20)
     os.kill(running.processes[0].pid if to == "launcher" else process_of(running, int(to)), number)
     (result,) = running.ended()
@@ -241,7 +349,9 @@ def test_a_stopped_job_ends_with_the_bits_of_one_that_was_not(job):
     goes_on(job)
     steps = summary(job.folder / "out")["steps"]
     assert launch(job, 2, "--run-dir", "straight", f"train.max_steps={steps}", "--quiet").code == 0
-    assert losses(job.folder / "straight") == losses(job.folder / "out") and weights(job.folder / "straight") == weights(job.folder / "out")
+    assert losses(job.folder / "straight") == losses(job.folder / "out") and weights(
+        job.folder / "straight"
+    ) == weights(job.folder / "out")
 
 
 def last_step(folder):
@@ -281,11 +391,14 @@ def test_a_signal_in_an_evaluation(job):
     keys = ["evaluation={every_n_steps: 2, batch_size: 1}", "--run-dir", "out"]
     running = launched(job, 2, ENDLESS, *keys)
     running.until(lambda: "evaluation after step 2" in running.said(0).out)
-    time.sleep(0.5)   # the next steps take some milliseconds, the next evaluation seconds
+    time.sleep(0.5)  # the next steps take some milliseconds, the next evaluation seconds
     os.kill(process_of(running, 1), signal.SIGTERM)
     (result,) = running.ended()
     assert result.code == 143, result
-    assert saved_steps(job.folder / "out") == [4] and len((job.folder / "out/evaluations.jsonl").read_text().splitlines()) == 1
+    assert (
+        saved_steps(job.folder / "out") == [4]
+        and len((job.folder / "out/evaluations.jsonl").read_text().splitlines()) == 1
+    )
     goes_on(job)
 
 
@@ -293,7 +406,12 @@ def test_a_signal_in_an_evaluation(job):
 @pytest.mark.parametrize("strategy", ["none", "zero3"])
 def test_ranks_killed_at_any_moment_of_a_save(job, strategy):
     job.write("large.yaml", FROM_FILES.replace("hidden: [8]", "hidden: [1024, 1024]"))
-    out, keys = job.folder / "out", [f"parallel.sharding_strategy={strategy}", "checkpoint={every_n_steps: 1, resume: auto}", "--run-dir", "out"]
+    out, keys = job.folder / "out", [
+        f"parallel.sharding_strategy={strategy}",
+        "checkpoint={every_n_steps: 1, resume: auto}",
+        "--run-dir",
+        "out",
+    ]
     dice = random.Random(strategy)
     for _ in range(4):
         newest = max(saved_steps(out)) if out.exists() else 0
@@ -314,7 +432,7 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
     out = job.folder / "out"
     running = launched(job, 2, "--run-dir", "out", ENDLESS, *SAVES)
     started(running, out)
-    os.kill(process_of(running, 1), signal.SIGSTOP)   # so that the first signal is not enough
+    os.kill(process_of(running, 1), signal.SIGSTOP)  # so that the first signal is not enough
     running.processes[0].terminate()
     with pytest.raises(subprocess.TimeoutExpired):
         running.processes[0].wait(1)
@@ -332,6 +450,12 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
 
 def test_what_each_rank_computes_can_be_dumped(job):
     from safetensors.numpy import load_file
-    assert launch(job, 2, "--run-dir", "out", "train.max_steps=2", "logging.dump={steps: [1], what: [outputs]}", "--quiet").code == 0
+
+    assert (
+        launch(
+            job, 2, "--run-dir", "out", "train.max_steps=2", "logging.dump={steps: [1], what: [outputs]}", "--quiet"
+        ).code
+        == 0
+    )
     first, second = [load_file(job.folder / "out/dump" / of / "step-00000001.safetensors") for of in ("", "rank-1")]
     assert first and set(first) == set(second) and any((first[name] != second[name]).any() for name in first)

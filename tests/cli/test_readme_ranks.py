@@ -1,4 +1,5 @@
 """README.md, "Several GPUs, several machines": its commands as they are written."""
+
 import os
 import re
 import shlex
@@ -27,9 +28,16 @@ for pid in $pids; do wait $pid || code=$?; done
 exit $code
 """
 # Open MPI refuses root, and more ranks than cores, unless it is told; here it is a container that may have one core.
-MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+MPIRUN = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
 
-BLOCKS = [[shlex.split(line, comments=True) for line in block.splitlines()] for block in re.findall(r"```\n(.*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)]
+BLOCKS = [
+    [shlex.split(line, comments=True) for line in block.splitlines()]
+    for block in re.findall(r"```\n(.*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)
+]
 STARTS, MACHINES, _, RESUMES = BLOCKS
 
 
@@ -43,7 +51,12 @@ def shell(trainopt):
     (tools / "srun").write_text(SRUN)
     (tools / "srun").chmod(0o755)
     (trainopt.folder / "configs").symlink_to(CHECKOUT / "configs")
-    env = {**trainopt.environment(), **MPIRUN, "PATH": f"{tools}:{os.environ['PATH']}", "PET_MASTER_PORT": str(free_port())}   # torchrun's own is always the same
+    env = {
+        **trainopt.environment(),
+        **MPIRUN,
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PET_MASTER_PORT": str(free_port()),
+    }  # torchrun's own is always the same
     return lambda job, words: job.start([shutil.which(words[0], path=env["PATH"]), *words[1:]], env=env)
 
 
@@ -51,8 +64,20 @@ def shell(trainopt):
 def alone(tmp_path_factory):
     """The recipe on one rank, with the batch of two."""
     folder = tmp_path_factory.mktemp("alone")
-    subprocess.run([os.path.abspath(PROGRAM), "run", CHECKOUT / "configs/two_ranks.yaml", "--run-dir", "out", "data.batch_size=32", "--quiet"], cwd=folder,
-                   env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=True)
+    subprocess.run(
+        [
+            os.path.abspath(PROGRAM),
+            "run",
+            CHECKOUT / "configs/two_ranks.yaml",
+            "--run-dir",
+            "out",
+            "data.batch_size=32",
+            "--quiet",
+        ],
+        cwd=folder,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        check=True,
+    )
     return folder / "out"
 
 
@@ -62,7 +87,11 @@ def only_run(trainopt):
 
 
 def test_all_ways_are_here():
-    assert [words[0] for words in STARTS] == ["trainopt", "mpirun", "torchrun", "srun"] and len(MACHINES) == 2 and len(RESUMES) == 3
+    assert (
+        [words[0] for words in STARTS] == ["trainopt", "mpirun", "torchrun", "srun"]
+        and len(MACHINES) == 2
+        and len(RESUMES) == 3
+    )
 
 
 @pytest.mark.parametrize("words", STARTS, ids=lambda words: words[0])
@@ -88,5 +117,9 @@ def test_going_on_with_other_numbers_of_ranks(trainopt, shell, alone):
     out = trainopt.folder / "runs/job"
     for words, steps in zip(RESUMES, (100, 150, 200), strict=True):
         (result,) = shell(Ranks(trainopt), words).ended()
-        assert result.code == 0 and summary(out)["steps"] == steps and summary(out)["resumed_from"] == (steps - 50 if steps > 100 else None), result
+        assert (
+            result.code == 0
+            and summary(out)["steps"] == steps
+            and summary(out)["resumed_from"] == (steps - 50 if steps > 100 else None)
+        ), result
     assert len(losses(out)) == 21 and all(abs(a - b) <= 1e-5 * b for a, b in zip(losses(out), losses(alone)))

@@ -1,4 +1,5 @@
 """Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works from."""
+
 import os
 import re
 import subprocess
@@ -28,7 +29,9 @@ def test_unreadable_file(trainopt):
 
 
 # C2
-@pytest.mark.parametrize("text, line", [("model: {name: mlp\ndata: [", 2), ("seed: 1\n\tname: x\n", 2), ("a: b: c\n", 1)])
+@pytest.mark.parametrize(
+    "text, line", [("model: {name: mlp\ndata: [", 2), ("seed: 1\n\tname: x\n", 2), ("a: b: c\n", 1)]
+)
 def test_syntax_error(trainopt, text, line):
     trainopt.write("bad.yaml", text)
     result = trainopt.refused("check", "bad.yaml")
@@ -45,7 +48,9 @@ def test_unknown_key(trainopt):
 
 def test_other_tools_spellings(trainopt):
     """An alias is accepted; together with its key it is an error."""
-    trainopt.write("good.yaml", TINY.replace("lr: 0.01", "learning_rate: 0.01").replace("batch_size", "micro_batch_size"))
+    trainopt.write(
+        "good.yaml", TINY.replace("lr: 0.01", "learning_rate: 0.01").replace("batch_size", "micro_batch_size")
+    )
     assert trainopt("check", "good.yaml").code == 0
     trainopt.write("bad.yaml", TINY.replace("lr: 0.01", "lr: 0.01, learning_rate: 0.01"))
     trainopt.refused("check", "bad.yaml", says=["bad.yaml:5:", "learning_rate", "lr"])
@@ -60,9 +65,22 @@ def test_duplicate_key(trainopt):
 
 # C5
 def test_wrong_types(trainopt):
-    wrong = ["data.batch_size=010", "data.num_workers=0x10", "train.max_steps=1e3", "data.size=1.0", "seed=99999999999999999999",
-             "train.epochs=.nan", "optimizer.lr=.nan", "optimizer.momentum=abc", "train.label_smoothing=[1]", "strict=2",
-             "data.dataset=imagenet", "model.hidden=[8, x]", "train.max_time=5 parsecs", "data.memory_limit=4 gigs"]
+    wrong = [
+        "data.batch_size=010",
+        "data.num_workers=0x10",
+        "train.max_steps=1e3",
+        "data.size=1.0",
+        "seed=99999999999999999999",
+        "train.epochs=.nan",
+        "optimizer.lr=.nan",
+        "optimizer.momentum=abc",
+        "train.label_smoothing=[1]",
+        "strict=2",
+        "data.dataset=imagenet",
+        "model.hidden=[8, x]",
+        "train.max_time=5 parsecs",
+        "data.memory_limit=4 gigs",
+    ]
     trainopt.write("tiny.yaml", TINY)
     result = trainopt.refused("check", "tiny.yaml", *wrong)
     lines = result.err.splitlines()
@@ -79,23 +97,33 @@ def test_expected_type_is_named(trainopt):
 
 # C6
 def test_out_of_bounds(trainopt):
-    trainopt.write("bad.yaml", "data:\n  batch_size: 0\n  num_workers: 1025\noptimizer: {name: adam, lr: -1, betas: [0.9, 1.0]}\n")
+    trainopt.write(
+        "bad.yaml", "data:\n  batch_size: 0\n  num_workers: 1025\noptimizer: {name: adam, lr: -1, betas: [0.9, 1.0]}\n"
+    )
     result = trainopt.refused("check", "bad.yaml", says=["1024"])
     found = [(line, key.split("[")[0]) for line, key in places(result)]
-    assert found == [(2, "data.batch_size"), (3, "data.num_workers"), (4, "optimizer.lr"), (4, "optimizer.betas")], result
+    assert found == [
+        (2, "data.batch_size"),
+        (3, "data.num_workers"),
+        (4, "optimizer.lr"),
+        (4, "optimizer.betas"),
+    ], result
 
 
 # C7
-@pytest.mark.parametrize("overrides, names", [
-    (["data.non_blocking=true"], ["data.non_blocking", "pin_memory"]),
-    (["deterministic=true", "optimizations.cudnn_benchmark=true"], ["deterministic", "cudnn_benchmark"]),
-    (["optimizer.nesterov=true", "optimizer.momentum=0"], ["nesterov", "momentum"]),
-    (["optimizer={name: adamw, nesterov: true}"], ["nesterov", "adamw"]),
-    (["data.dataset=cifar10"], ["data.path"]),
-    (["data.transforms=[{normalize: {mean: 0.5, std: 1}}, {resize: 8}]"], ["data.transforms", "normalize"]),
-    (["name=../tiny"], ["name", "../tiny"]),
-    (['run_dir=""'], ["run_dir", "empty"]),
-])
+@pytest.mark.parametrize(
+    "overrides, names",
+    [
+        (["data.non_blocking=true"], ["data.non_blocking", "pin_memory"]),
+        (["deterministic=true", "optimizations.cudnn_benchmark=true"], ["deterministic", "cudnn_benchmark"]),
+        (["optimizer.nesterov=true", "optimizer.momentum=0"], ["nesterov", "momentum"]),
+        (["optimizer={name: adamw, nesterov: true}"], ["nesterov", "adamw"]),
+        (["data.dataset=cifar10"], ["data.path"]),
+        (["data.transforms=[{normalize: {mean: 0.5, std: 1}}, {resize: 8}]"], ["data.transforms", "normalize"]),
+        (["name=../tiny"], ["name", "../tiny"]),
+        (['run_dir=""'], ["run_dir", "empty"]),
+    ],
+)
 def test_contradictions(trainopt, overrides, names):
     trainopt.write("tiny.yaml", TINY)
     trainopt.refused("check", "tiny.yaml", *overrides, says=names)
@@ -103,22 +131,41 @@ def test_contradictions(trainopt, overrides, names):
 
 # C8
 def test_all_problems_at_once(trainopt):
-    trainopt.write("bad.yaml", "seed: x\nmodel: {name: resnet9}\ndata:\n  batch_size: 0\n  what: 1\noptimizer: {lr: -1}\n")
+    trainopt.write(
+        "bad.yaml", "seed: x\nmodel: {name: resnet9}\ndata:\n  batch_size: 0\n  what: 1\noptimizer: {lr: -1}\n"
+    )
     result = trainopt.refused("check", "bad.yaml", "train.epochs=0")
     assert [line for line, _ in places(result)] == [1, 2, 4, 5, 6], result
     assert "train.epochs" in result.err, result
 
 
 # C9
-@pytest.mark.parametrize("name, content", [
-    ("empty", b""), ("comment", b"# nothing\n"), ("list", b"[1, 2]\n"), ("two documents", b"seed: 1\n---\nseed: 2\n"),
-    ("not UTF-8", b"name: \xff\xfe\n"), ("NUL", b"name: a\x00b\n"), ("merge key", b"a: &a {seed: 1}\n<<: *a\n"),
-    ("tag", b"seed: !!python/object:os.system 1\n"), ("cycle", b"data: &d {transforms: *d}\n"),
-    ("depth", b"seed: " + b"[" * 10000 + b"]" * 10000),
-    ("UTF-16", "seed: 1\n".encode("utf-16")), ("100 MB", 100_000_000), ("scalar", b"x" * 1_000_000),
-    ("wide", b"{" + b",".join(b"k%d: 1" % i for i in range(45_000)) + b"}"), ("escape", b'name: "\\N"\n'),
-    ("bomb", b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 10))),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("empty", b""),
+        ("comment", b"# nothing\n"),
+        ("list", b"[1, 2]\n"),
+        ("two documents", b"seed: 1\n---\nseed: 2\n"),
+        ("not UTF-8", b"name: \xff\xfe\n"),
+        ("NUL", b"name: a\x00b\n"),
+        ("merge key", b"a: &a {seed: 1}\n<<: *a\n"),
+        ("tag", b"seed: !!python/object:os.system 1\n"),
+        ("cycle", b"data: &d {transforms: *d}\n"),
+        ("depth", b"seed: " + b"[" * 10000 + b"]" * 10000),
+        ("UTF-16", "seed: 1\n".encode("utf-16")),
+        ("100 MB", 100_000_000),
+        ("scalar", b"x" * 1_000_000),
+        ("wide", b"{" + b",".join(b"k%d: 1" % i for i in range(45_000)) + b"}"),
+        ("escape", b'name: "\\N"\n'),
+        (
+            "bomb",
+            b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+            + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 10)),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_hostile_files(trainopt, name, content):
     trainopt.write("bad.yaml", content if isinstance(content, bytes) else b"")
     if isinstance(content, int):
@@ -126,8 +173,12 @@ def test_hostile_files(trainopt, name, content):
     result = trainopt.refused("check", "bad.yaml", says=["bad.yaml"])
     assert len(result.err) < 20000, name
     trainopt.write("tiny.yaml", TINY)
-    for _ in range(5):   # what starting the program takes differs by as much on a busy machine; what is too much is so each time
-        seconds, mebibytes = (bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost(trainopt.folder, "tiny.yaml")))
+    for _ in range(
+        5
+    ):  # what starting the program takes differs by as much on a busy machine; what is too much is so each time
+        seconds, mebibytes = (
+            bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost(trainopt.folder, "tiny.yaml"))
+        )
         if seconds < 1 and mebibytes < 100:
             return
     pytest.fail(f"{name}: {seconds} s, {mebibytes} MiB")
@@ -135,7 +186,9 @@ def test_hostile_files(trainopt, name, content):
 
 def cost(folder, recipe):
     """CPU seconds and peak MiB of `check`; libtorch's own share is in them."""
-    process = subprocess.Popen([PROGRAM, "check", recipe], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [PROGRAM, "check", recipe], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
@@ -164,17 +217,29 @@ def test_bad_overrides_name_themselves(trainopt):
 def test_global_batch_that_does_not_divide(trainopt):
     trainopt.write("tiny.yaml", TINY)
     for command in ("check", "plan"):
-        trainopt.refused(command, "tiny.yaml", "data.global_batch_size=12", says=["data.global_batch_size: ", "12, 1 × 8"])
-        trainopt.refused(command, "tiny.yaml", "data.global_batch_size=32", "train.gradient_accumulation_steps=2", says=["32, 1 × 2 × 8"])
+        trainopt.refused(
+            command, "tiny.yaml", "data.global_batch_size=12", says=["data.global_batch_size: ", "12, 1 × 8"]
+        )
+        trainopt.refused(
+            command,
+            "tiny.yaml",
+            "data.global_batch_size=32",
+            "train.gradient_accumulation_steps=2",
+            says=["32, 1 × 2 × 8"],
+        )
 
 
 def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
     """Before any data is looked at, each at its line."""
-    trainopt.write("bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 100\n  non_blocking: true\n")
+    trainopt.write(
+        "bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 100\n  non_blocking: true\n"
+    )
     result = trainopt.refused("check", "bad.yaml", says=["100, 1 × 64"])
     assert places(result) == [(1, "seed"), (5, "data.global_batch_size"), (6, "data.non_blocking")], result
     trainopt.write("bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 128\n")
-    result = trainopt.refused("check", "bad.yaml", says=["100 samples, 128 a step (1 ranks × 2 accumulation × 64 batch_size)"])
+    result = trainopt.refused(
+        "check", "bad.yaml", says=["100 samples, 128 a step (1 ranks × 2 accumulation × 64 batch_size)"]
+    )
     assert places(result) == [(1, "seed"), (3, "data.size")], result
     trainopt.write("bad.yaml", "data: {dataset: synthetic, batch_size: 20000}\n")
     assert places(trainopt.refused("check", "bad.yaml")) == [(1, "data.batch_size")]
@@ -201,12 +266,19 @@ def test_merging(trainopt):
     assert recipe["optimizer"]["name"] == "adamw" and "nesterov" not in recipe["optimizer"]
 
 
-@pytest.mark.parametrize("keys, says", [
-    (["parallel.async_updates.staleness=1", "parallel.bucket_cap_mb=5"], "bucket_cap_mb"),
-    (["parallel.async_updates.staleness=1", "optimizations.amp={dtype: float16}"], "loss scale"),
-    (["parallel.sync_batch_norm=true"], "the mlp has no batch-norm"),
-    (["parallel.bucket_cap_mb=1e300"], "bucket_cap_mb"),
-    (["model={name: resnet18}", "optimizations.fused_kernels=true", "parallel.sync_batch_norm=true"], "fused_kernels")])
+@pytest.mark.parametrize(
+    "keys, says",
+    [
+        (["parallel.async_updates.staleness=1", "parallel.bucket_cap_mb=5"], "bucket_cap_mb"),
+        (["parallel.async_updates.staleness=1", "optimizations.amp={dtype: float16}"], "loss scale"),
+        (["parallel.sync_batch_norm=true"], "the mlp has no batch-norm"),
+        (["parallel.bucket_cap_mb=1e300"], "bucket_cap_mb"),
+        (
+            ["model={name: resnet18}", "optimizations.fused_kernels=true", "parallel.sync_batch_norm=true"],
+            "fused_kernels",
+        ),
+    ],
+)
 def test_what_ranks_cannot_combine(trainopt, keys, says):
     trainopt.write("tiny.yaml", TINY)
     trainopt.refused("check", "tiny.yaml", *keys, says=[says])

@@ -1,4 +1,5 @@
 """A run that was ended by anything and goes on is, in the end, the run that was never ended."""
+
 import csv
 import json
 import os
@@ -22,7 +23,9 @@ def exact(folder):
     rows = [[row[name] for name in EXACT] for row in records(folder)]
     with open(folder / "metrics.csv", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [[row["step"], row["loss"]] for row in records(folder)] == [[int(cells["step"]), float(cells["loss"])] for cells in table]
+    assert [[row["step"], row["loss"]] for row in records(folder)] == [
+        [int(cells["step"]), float(cells["loss"])] for cells in table
+    ]
     assert [row[0] for row in rows] == list(range(rows[0][0], rows[-1][0] + 1)), "each step once"
     return rows
 
@@ -33,7 +36,9 @@ def weights(folder):
 
 def resumed(trainopt, steps, *overrides, folder="out", recipe="tiny.yaml"):
     """Goes on in the folder, and all is well."""
-    result = trainopt("run", recipe, "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={steps}", "--quiet", *overrides)
+    result = trainopt(
+        "run", recipe, "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={steps}", "--quiet", *overrides
+    )
     assert result.code == 0, result
     got = summary(trainopt.folder / folder)
     assert (got["status"], got["steps"]) == ("done", steps), got
@@ -55,13 +60,19 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     out, stops = trainopt.folder / "out", []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-        process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint={keep_last: 100, resume: auto}")
+        process = trainopt.start(
+            "run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint={keep_last: 100, resume: auto}"
+        )
         wait_for_step(process, stops[-1] + 2 if stops else 2)
         process.send_signal(number)
         process.communicate(timeout=180)
         got = summary(out)
         assert process.returncode == got["exit_code"] == 128 + number
-        assert got["status"] == "stopped" and f"signal {number:d}" in got["reason"] and got["resumed_from"] == (stops[-1] if stops else None)
+        assert (
+            got["status"] == "stopped"
+            and f"signal {number:d}" in got["reason"]
+            and got["resumed_from"] == (stops[-1] if stops else None)
+        )
         stops.append(got["steps"])
         assert saved_steps(out) == stops, "one new checkpoint, at the step of the stop"
     assert resumed(trainopt, stops[-1] + 13)["resumed_from"] == stops[-1]
@@ -73,7 +84,9 @@ def test_killed_at_random_moments(trainopt):
     out, moments = trainopt.folder / "out", []
     for _ in range(3):
         before = saved_steps(out)
-        process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint.every_n_steps=3", "checkpoint.resume=auto")
+        process = trainopt.start(
+            "run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint.every_n_steps=3", "checkpoint.resume=auto"
+        )
         wait_until(lambda: set(saved_steps(out)) - set(before), process)
         moments.append(random.uniform(0, 0.1))
         time.sleep(moments[-1])
@@ -83,15 +96,24 @@ def test_killed_at_random_moments(trainopt):
     assert trainopt("checkpoint", "verify", "out").code == 0, moments
     steps = saved_steps(out)[-1] + 10
     resumed(trainopt, steps, "checkpoint.every_n_steps=3")
-    assert not [path for path in (out / "checkpoints").iterdir() if path.name.startswith(".")], "drafts are cleared away"
+    assert not [
+        path for path in (out / "checkpoints").iterdir() if path.name.startswith(".")
+    ], "drafts are cleared away"
     equal(out, straight(trainopt, steps))
 
 
-@pytest.mark.parametrize("model, precision", [("{name: resnet18, num_classes: 10, stem: cifar}", "null"),
-                                              ("{name: mlp, num_classes: 10, hidden: [8]}", "{dtype: float16}")])
+@pytest.mark.parametrize(
+    "model, precision",
+    [
+        ("{name: resnet18, num_classes: 10, stem: cifar}", "null"),
+        ("{name: mlp, num_classes: 10, hidden: [8]}", "{dtype: float16}"),
+    ],
+)
 def test_killed_in_the_middle_of_much_state(trainopt, model, precision):
     """Batch-norm, Adam's moments, a loss scale, a schedule, gradients in pieces, loader threads."""
-    trainopt.write("much.yaml", f"""\
+    trainopt.write(
+        "much.yaml",
+        f"""\
 name: much
 device: cpu
 model: {model}
@@ -101,13 +123,24 @@ optimizer: {{name: adamw, lr: 0.001, weight_decay: 0.01}}
 scheduler: {{name: cosine, warmup_steps: 2, total_steps: 6}}
 optimizations: {{amp: {precision}}}
 checkpoint: {{background: false, at_end: false}}
-""")
-    result = trainopt("run", "much.yaml", "--run-dir", "out", "train.max_steps=4", "checkpoint.every_n_steps=2", "--quiet", "--inject", "kill@3")
+""",
+    )
+    result = trainopt(
+        "run",
+        "much.yaml",
+        "--run-dir",
+        "out",
+        "train.max_steps=4",
+        "checkpoint.every_n_steps=2",
+        "--quiet",
+        "--inject",
+        "kill@3",
+    )
     assert result.code == -signal.SIGKILL and saved_steps(trainopt.folder / "out") == [2], result
     assert resumed(trainopt, 4, recipe="much.yaml")["resumed_from"] == 2
     equal(trainopt.folder / "out", straight(trainopt, 4, recipe="much.yaml"))
     for file in trainopt.folder.rglob("*.safetensors"):
-        file.unlink()   # large
+        file.unlink()  # large
 
 
 @pytest.fixture
@@ -128,13 +161,16 @@ def evaluations(folder):
 
 def test_evaluations_are_written_once(pictures):
     keys = ["evaluation.every_n_steps=2", "checkpoint.every_n_steps=4", "checkpoint.background=false"]
-    assert pictures("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=9", *keys, "--inject", "kill@7").code == -signal.SIGKILL
+    assert (
+        pictures("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=9", *keys, "--inject", "kill@7").code
+        == -signal.SIGKILL
+    )
     out = pictures.folder / "out"
     assert [line["step"] for line in evaluations(out)] == [2, 4, 6]
     assert resumed(pictures, 9, *keys)["resumed_from"] == 4
     assert [line["step"] for line in evaluations(out)] == [2, 4, 6, 8, 9]
     before = evaluations(out), exact(out), weights(out)
-    assert resumed(pictures, 9, *keys)["resumed_from"] == 4   # there is nothing left to do, and all is left as it was
+    assert resumed(pictures, 9, *keys)["resumed_from"] == 4  # there is nothing left to do, and all is left as it was
     assert (evaluations(out), exact(out), weights(out)) == before
     other = straight(pictures, 9, *keys)
     equal(out, other)
@@ -145,14 +181,27 @@ def test_a_stop_during_an_evaluation(pictures):
     keys = ["evaluation.every_n_steps=1", "train.max_steps=4"]
     with open(pictures.folder / "data/test_batch.bin", "wb") as file:
         file.truncate(300 * 3073)
-    process = pictures.start("run", "tiny.yaml", "--run-dir", "out", *keys, "evaluation={batch_size: 1, transforms: [{resize: 3000}, {resize: 8}]}")
+    process = pictures.start(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        *keys,
+        "evaluation={batch_size: 1, transforms: [{resize: 3000}, {resize: 8}]}",
+    )
     wait_for_step(process, 1)
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=180)
     out = pictures.folder / "out"
     got = summary(out)
-    assert (process.returncode, got["status"], got["steps"], got["evaluation"], saved_steps(out)) == (143, "stopped", 1, None, [1])
+    assert (process.returncode, got["status"], got["steps"], got["evaluation"], saved_steps(out)) == (
+        143,
+        "stopped",
+        1,
+        None,
+        [1],
+    )
     assert evaluations(out) == []
     assert resumed(pictures, 4, *keys)["resumed_from"] == 1
     other = straight(pictures, 4, *keys)
@@ -177,7 +226,7 @@ def test_a_stop_while_a_checkpoint_is_being_written(trainopt):
     assert not list(out.glob("checkpoints/.step-*"))
     equal(out, straight(trainopt, steps, *large))
     for file in trainopt.folder.rglob("*.safetensors"):
-        file.unlink()   # large
+        file.unlink()  # large
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +234,15 @@ def eight(tmp_path_factory):
     """A finished run of 8 steps with four checkpoints."""
     program = Program(tmp_path_factory.mktemp("eight"))
     program.write("tiny.yaml", RECIPE)
-    result = program("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=8", "checkpoint={every_n_steps: 2, keep_last: 10}", "--quiet")
+    result = program(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "train.max_steps=8",
+        "checkpoint={every_n_steps: 2, keep_last: 10}",
+        "--quiet",
+    )
     assert result.code == 0 and saved_steps(program.folder / "out") == [2, 4, 6, 8], result
     return program.folder
 
@@ -199,7 +256,15 @@ def again(trainopt, eight):
 
 def test_a_fork_leaves_the_other_run_as_it_is(again, eight):
     before = {path: path.stat().st_mtime_ns for path in (again.folder / "out").rglob("*")}
-    result = again("run", "tiny.yaml", "--run-dir", "fork", "checkpoint.resume=out/checkpoints/step-00000004", "train.max_steps=8", "--quiet")
+    result = again(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "fork",
+        "checkpoint.resume=out/checkpoints/step-00000004",
+        "train.max_steps=8",
+        "--quiet",
+    )
     assert result.code == 0, result
     fork = again.folder / "fork"
     assert summary(fork)["resumed_from"] == 4 and saved_steps(fork) == [4, 8]
@@ -208,8 +273,17 @@ def test_a_fork_leaves_the_other_run_as_it_is(again, eight):
 
 
 def rewind(trainopt, *arguments, step=4):
-    return trainopt("run", "tiny.yaml", "--run-dir", "out", f"checkpoint.resume=out/checkpoints/step-{step:08}", "checkpoint.every_n_steps=2",
-                    "checkpoint.keep_last=10", "--quiet", *arguments)
+    return trainopt(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        f"checkpoint.resume=out/checkpoints/step-{step:08}",
+        "checkpoint.every_n_steps=2",
+        "checkpoint.keep_last=10",
+        "--quiet",
+        *arguments,
+    )
 
 
 def test_an_older_checkpoint_of_the_same_run_rewinds_it(again, eight):
@@ -219,7 +293,10 @@ def test_an_older_checkpoint_of_the_same_run_rewinds_it(again, eight):
     assert result.code == 0 and summary(out)["resumed_from"] == 4, result
     equal(out, eight / "out")
     assert [step for step in saved_steps(out) if checkpoint(out, step).stat().st_ino != before[step]] == [6, 8]
-    assert again("checkpoint", "verify", "out").code == 0 and (out / "checkpoints/latest").readlink().name == "step-00000008"
+    assert (
+        again("checkpoint", "verify", "out").code == 0
+        and (out / "checkpoints/latest").readlink().name == "step-00000008"
+    )
 
 
 def test_a_rewound_run_that_was_killed_goes_on(again, eight):
@@ -258,9 +335,25 @@ def test_a_path_never_falls_back_and_auto_does(again):
     for step, kind in [(8, "byte"), (6, "short"), (4, "manifest")]:
         damage(checkpoint(out, step), kind)
     for step in (8, 6, 4):
-        again.refused("run", "tiny.yaml", "--run-dir", "out", f"checkpoint.resume=out/checkpoints/step-{step:08}", code=4, says=[f"step-{step:08}"])
-    result = again("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", "--quiet",
-                   "checkpoint={every_n_steps: 2, keep_last: 10}")
+        again.refused(
+            "run",
+            "tiny.yaml",
+            "--run-dir",
+            "out",
+            f"checkpoint.resume=out/checkpoints/step-{step:08}",
+            code=4,
+            says=[f"step-{step:08}"],
+        )
+    result = again(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=auto",
+        "train.max_steps=8",
+        "--quiet",
+        "checkpoint={every_n_steps: 2, keep_last: 10}",
+    )
     assert result.code == 0 and summary(out)["resumed_from"] == 2, result
     for step in (8, 6, 4):
         assert f"step-{step:08}" in result.err and "trying the one before" in result.err, result
@@ -270,8 +363,16 @@ def test_a_path_never_falls_back_and_auto_does(again):
 def test_a_damaged_checkpoint_is_no_obstacle_to_pruning(again):
     out = again.folder / "out"
     damage(checkpoint(out, 8), "byte")
-    result = again("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", "--quiet",
-                   "checkpoint={every_n_steps: 1, keep_last: 2}")
+    result = again(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=auto",
+        "train.max_steps=8",
+        "--quiet",
+        "checkpoint={every_n_steps: 1, keep_last: 2}",
+    )
     assert result.code == 0 and summary(out)["resumed_from"] == 6 and saved_steps(out)[-2:] == [7, 8], result
     assert again("checkpoint", "verify", "out").code == 0
 
@@ -280,7 +381,15 @@ def test_no_whole_checkpoint_is_no_new_beginning(again):
     for step, kind in [(8, "empty"), (6, "byte"), (4, "short"), (2, "manifest")]:
         damage(checkpoint(again.folder / "out", step), kind)
     before = records(again.folder / "out")
-    again.refused("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", code=4, says=["none of the 4 checkpoints is whole"])
+    again.refused(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=auto",
+        code=4,
+        says=["none of the 4 checkpoints is whole"],
+    )
     assert records(again.folder / "out") == before
 
 
@@ -304,28 +413,68 @@ def test_auto_needs_a_run_directory(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     trainopt.refused("run", "tiny.yaml", "checkpoint.resume=auto", says=["checkpoint.resume", "run_dir"])
     trainopt.write("photos/cat.txt", "mine")
-    trainopt.refused("run", "tiny.yaml", "--run-dir", "photos", "checkpoint.resume=auto", says=["photos", "recipe.yaml"])
+    trainopt.refused(
+        "run", "tiny.yaml", "--run-dir", "photos", "checkpoint.resume=auto", says=["photos", "recipe.yaml"]
+    )
     assert [path.name for path in (trainopt.folder / "photos").iterdir()] == ["cat.txt"]
 
 
 def test_what_may_change(again, eight):
-    assert resumed(again, 12, "data.num_workers=2", "logging.progress=false", "checkpoint={keep_last: 3, background: false}")["resumed_from"] == 8
+    assert (
+        resumed(
+            again, 12, "data.num_workers=2", "logging.progress=false", "checkpoint={keep_last: 3, background: false}"
+        )["resumed_from"]
+        == 8
+    )
     equal(again.folder / "out", straight(again, 12))
     assert saved_steps(again.folder / "out") == [6, 8, 12]
-    result = again("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=16", "data.batch_size=4",
-                   "train.gradient_accumulation_steps=2", "logging.every_n_steps=4")
+    result = again(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=auto",
+        "train.max_steps=16",
+        "data.batch_size=4",
+        "train.gradient_accumulation_steps=2",
+        "logging.every_n_steps=4",
+    )
     assert result.code == 0 and "the same global batch" in result.out, result
-    assert [row["step"] for row in records(again.folder / "out")][12:] in ([13, 16], [16]) and summary(again.folder / "out")["samples"] == 128
+    assert [row["step"] for row in records(again.folder / "out")][12:] in ([13, 16], [16]) and summary(
+        again.folder / "out"
+    )["samples"] == 128
 
 
-@pytest.mark.parametrize("key, overrides", [
-    ("model.hidden", ["model.hidden=[9]"]), ("seed", ["seed=1"]), ("data.size", ["data.size=72"]),
-    ("data.transforms", ["data.transforms=[{resize: 8}]"]), ("optimizer.lr", ["optimizer.lr=0.02"]),
-    ("optimizer.name", ["optimizer={name: adam}"]), ("global batch", ["data.batch_size=4"])])
+@pytest.mark.parametrize(
+    "key, overrides",
+    [
+        ("model.hidden", ["model.hidden=[9]"]),
+        ("seed", ["seed=1"]),
+        ("data.size", ["data.size=72"]),
+        ("data.transforms", ["data.transforms=[{resize: 8}]"]),
+        ("optimizer.lr", ["optimizer.lr=0.02"]),
+        ("optimizer.name", ["optimizer={name: adam}"]),
+        ("global batch", ["data.batch_size=4"]),
+    ],
+)
 def test_what_may_not_change(again, key, overrides):
-    before = {path: path.read_bytes() for path in (again.folder / "out").rglob("*") if path.is_file() and path.name != ".lock"}
-    again.refused("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=9", *overrides, code=4, says=[key])
-    after = {path: path.read_bytes() for path in (again.folder / "out").rglob("*") if path.is_file() and path.name != ".lock"}
+    before = {
+        path: path.read_bytes() for path in (again.folder / "out").rglob("*") if path.is_file() and path.name != ".lock"
+    }
+    again.refused(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "checkpoint.resume=auto",
+        "train.max_steps=9",
+        *overrides,
+        code=4,
+        says=[key],
+    )
+    after = {
+        path: path.read_bytes() for path in (again.folder / "out").rglob("*") if path.is_file() and path.name != ".lock"
+    }
     assert after == before
 
 
@@ -335,8 +484,12 @@ def test_other_data_are_refused(pictures):
     whole = file.read_bytes()
     for field, data in [("content", whole[:-1] + bytes([whole[-1] ^ 1])), ("samples", whole + whole[:3073])]:
         file.write_bytes(data)
-        result = pictures("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=4", "--quiet")
-        assert result.code == 3 and field in result.err and summary(pictures.folder / "out")["exit_code"] == 0, result   # as it was
+        result = pictures(
+            "run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=4", "--quiet"
+        )
+        assert (
+            result.code == 3 and field in result.err and summary(pictures.folder / "out")["exit_code"] == 0
+        ), result  # as it was
     file.write_bytes(whole)
     file.parent.rename(pictures.folder / "moved")
     assert resumed(pictures, 4, "data.path=moved")["resumed_from"] == 2

@@ -1,4 +1,5 @@
 """`trainopt run`: the run directory, the console, failures and signals."""
+
 import csv
 import json
 import os
@@ -11,18 +12,31 @@ import pytest
 
 from conftest import TINY, losses, records, summary
 
-RECORD = ("step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms samples_per_s "
-          "comm_exposed_ms all_reduce_mib reduce_scatter_mib all_gather_mib broadcast_mib parameters_mib gradients_mib optimizer_mib gpu_util_pct "
-          "gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz "
-          "gpu_throttle cpu_util_pct other_cpu_pct process_rss_mib").split()
-SUMMARY = ("status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct gpu_util_pct cpu_util_pct "
-           "peak_memory_mib loss evaluation measured_steps receipts samples_per_s_interval warnings").split()
+RECORD = (
+    "step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms samples_per_s "
+    "comm_exposed_ms all_reduce_mib reduce_scatter_mib all_gather_mib broadcast_mib parameters_mib gradients_mib optimizer_mib gpu_util_pct "
+    "gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz "
+    "gpu_throttle cpu_util_pct other_cpu_pct process_rss_mib"
+).split()
+SUMMARY = (
+    "status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct gpu_util_pct cpu_util_pct "
+    "peak_memory_mib loss evaluation measured_steps receipts samples_per_s_interval warnings"
+).split()
 
 
 def test_run_directory(tiny_run):
     folder, _ = tiny_run
-    for name in ("recipe.yaml", "plan.json", "environment.json", "metrics.jsonl", "metrics.csv", "run.log", "summary.json", "weights.safetensors",
-                 "checkpoints/step-00000006"):
+    for name in (
+        "recipe.yaml",
+        "plan.json",
+        "environment.json",
+        "metrics.jsonl",
+        "metrics.csv",
+        "run.log",
+        "summary.json",
+        "weights.safetensors",
+        "checkpoints/step-00000006",
+    ):
         assert (folder / name).exists(), name
     for name in ("plan.json", "environment.json", "summary.json"):
         assert json.loads((folder / name).read_text())["schema_version"] >= 1, name
@@ -57,14 +71,23 @@ def not_measured_as_recorded(folder):
 
 def test_what_was_not_measured_has_a_reason(trainopt, tiny_run):
     reasons = not_measured_as_recorded(tiny_run[0])
-    assert "max_grad_norm" in reasons["grad_norm"] and "float16" in reasons["loss_scale"] and "CPU" in reasons["copy_ms"], reasons
+    assert (
+        "max_grad_norm" in reasons["grad_norm"] and "float16" in reasons["loss_scale"] and "CPU" in reasons["copy_ms"]
+    ), reasons
     trainopt.write("tiny.yaml", TINY)
-    for name, overrides in {"clipped": ["train.max_grad_norm=1"], "scaled": ["optimizations.amp={dtype: float16}"],
-                            "synthetic": ["data={dataset: synthetic, image_size: 8, transforms: []}"], "rare": ["logging.every_n_steps=4"],
-                            "unsampled": ["telemetry.interval=1h", "train.max_steps=1"]}.items():
+    for name, overrides in {
+        "clipped": ["train.max_grad_norm=1"],
+        "scaled": ["optimizations.amp={dtype: float16}"],
+        "synthetic": ["data={dataset: synthetic, image_size: 8, transforms: []}"],
+        "rare": ["logging.every_n_steps=4"],
+        "unsampled": ["telemetry.interval=1h", "train.max_steps=1"],
+    }.items():
         assert trainopt("run", "tiny.yaml", "--run-dir", name, "device=cpu", *overrides).code == 0, name
         reasons = not_measured_as_recorded(trainopt.folder / name)
-        assert ("grad_norm" in reasons, "loss_scale" in reasons) == (name != "clipped", name != "scaled"), (name, reasons)
+        assert ("grad_norm" in reasons, "loss_scale" in reasons) == (name != "clipped", name != "scaled"), (
+            name,
+            reasons,
+        )
 
 
 def test_a_run_without_a_step_says_so_of_every_number(trainopt):
@@ -78,7 +101,10 @@ def test_summary(tiny_run):
     got = summary(folder)
     assert set(SUMMARY) <= set(got), set(SUMMARY) - set(got)
     assert (got["status"], got["exit_code"], got["steps"], got["samples"]) == ("done", 0, 6, 48)
-    assert {name: np.float32(loss) for name, loss in got["loss"].items()} == {"first": np.float32(losses(folder)[0]), "last": np.float32(losses(folder)[-1])}
+    assert {name: np.float32(loss) for name, loss in got["loss"].items()} == {
+        "first": np.float32(losses(folder)[0]),
+        "last": np.float32(losses(folder)[-1]),
+    }
     assert got["measured_steps"] == 3, "half the steps, because there are fewer than twice the 10 warm-up steps"
     assert got["step_ms"]["p50"] <= got["step_ms"]["p95"] <= got["step_ms"]["p99"]
     assert got["samples_per_s_interval"] is None, "too few steps"
@@ -132,8 +158,15 @@ def test_name_of_the_run_directory(trainopt):
 
 def test_receipts(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "optimizations={amp: true, set_to_none: true, fused_optimizer: true, tf32: true}",
-                      "data.pin_memory=true", "device=cpu")
+    result = trainopt(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "optimizations={amp: true, set_to_none: true, fused_optimizer: true, tf32: true}",
+        "data.pin_memory=true",
+        "device=cpu",
+    )
     assert result.code == 0, result
     receipts = summary(trainopt.folder / "out")["receipts"]
     for name in ("amp", "set_to_none", "fused_optimizer", "tf32", "pin_memory"):
@@ -156,7 +189,9 @@ def test_storage_that_cannot_be_written(trainopt):
     trainopt.refused("run", "tiny.yaml", "--run-dir", "file/out", code=8, says=["file/out"])
     if os.geteuid() != 0:
         (trainopt.folder / "locked").mkdir(mode=0o555)
-        trainopt.refused("run", "tiny.yaml", "--run-dir", "locked/out", code=8, says=["locked/out", "Permission denied"])
+        trainopt.refused(
+            "run", "tiny.yaml", "--run-dir", "locked/out", code=8, says=["locked/out", "Permission denied"]
+        )
 
 
 def test_data_that_is_not_there(trainopt):
@@ -174,16 +209,28 @@ def test_data_that_is_not_there(trainopt):
 def test_a_bad_sample_in_the_middle(trainopt):
     """The summary has the exit code that the process ends with."""
     from PIL import Image
+
     for number in range(12):
         trainopt.write(f"images/{number % 2}/{number:02}.png", "no picture")
         if number != 9:
             Image.new("RGB", (8, 8), (number, 0, 0)).save(trainopt.folder / f"images/{number % 2}/{number:02}.png")
-    trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64, batch_size: 8", "dataset: image_folder, path: images, batch_size: 2"))
+    trainopt.write(
+        "tiny.yaml",
+        TINY.replace(
+            "dataset: fake_cifar10, size: 64, batch_size: 8", "dataset: image_folder, path: images, batch_size: 2"
+        ),
+    )
     for name, workers in [("alone", 0), ("workers", 2)]:
         result = trainopt("run", "tiny.yaml", "--run-dir", name, f"data.num_workers={workers}")
         got = summary(trainopt.folder / name)
-        assert (result.code, got["status"], got["exit_code"]) == (3, "failed", 3) and "09.png" in got["reason"] and "09.png" in result.err, (got, result)
-    result = trainopt("run", "tiny.yaml", "--run-dir", "go-on", "data.on_bad_sample=substitute", "data.max_bad_samples=1")
+        assert (
+            (result.code, got["status"], got["exit_code"]) == (3, "failed", 3)
+            and "09.png" in got["reason"]
+            and "09.png" in result.err
+        ), (got, result)
+    result = trainopt(
+        "run", "tiny.yaml", "--run-dir", "go-on", "data.on_bad_sample=substitute", "data.max_bad_samples=1"
+    )
     assert result.code == 0, result
 
 
@@ -223,8 +270,14 @@ def test_a_signal_ends_the_last_evaluation(trainopt):
         with open(trainopt.folder / name, "wb") as file:
             file.truncate(count * 3073)
     trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: ."))
-    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=1",
-                             "evaluation={batch_size: 1, transforms: [{resize: 4000}, {resize: 8}]}")
+    process = trainopt.start(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "train.max_steps=1",
+        "evaluation={batch_size: 1, transforms: [{resize: 4000}, {resize: 8}]}",
+    )
     while not re.match(r"\s*step\s", process.stdout.readline()):
         assert process.poll() is None, process.stderr.read()
     time.sleep(1)
@@ -236,7 +289,9 @@ def test_a_signal_ends_the_last_evaluation(trainopt):
     assert process.returncode == 128 + signal.SIGTERM
     got = summary(trainopt.folder / "out")
     assert (got["status"], got["steps"], got["evaluation"]) == ("stopped", 1, None)
-    assert (trainopt.folder / "out/weights.safetensors").exists() and (trainopt.folder / "out/evaluations.jsonl").read_text() == ""
+    assert (trainopt.folder / "out/weights.safetensors").exists() and (
+        trainopt.folder / "out/evaluations.jsonl"
+    ).read_text() == ""
 
 
 def test_a_closed_console_does_not_end_the_run(trainopt):
@@ -252,20 +307,24 @@ def test_fewer_samples_than_a_step(trainopt):
     trainopt.write("tiny.yaml", TINY)
     numbers = ["64 samples, 100 a step"]
     trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=100", code=2, says=numbers)
-    trainopt.write("files/data_batch_1.bin", b"\0" * 64 * 3073)   # how many there are is known only from the files
+    trainopt.write("files/data_batch_1.bin", b"\0" * 64 * 3073)  # how many there are is known only from the files
     files = ["data.dataset=cifar10", "data.path=files", "data.size=null", "data.batch_size=100"]
     assert trainopt("check", "tiny.yaml", *files).code == 0
     for command in (["run", "--run-dir", "out"], ["plan"]):
         trainopt.refused(*command, "tiny.yaml", *files, code=3, says=numbers)
-    result = trainopt("run", "tiny.yaml", "--run-dir", "out2", "data.batch_size=100", "data.drop_last=false", "train.max_steps=2")
+    result = trainopt(
+        "run", "tiny.yaml", "--run-dir", "out2", "data.batch_size=100", "data.drop_last=false", "train.max_steps=2"
+    )
     assert result.code == 0 and [row["samples"] for row in records(trainopt.folder / "out2")] == [64, 128], result
 
 
 def test_host_allocator_changes_addresses_only(trainopt, tmp_path):
     """A setting of the process, so two processes: the same losses, and blocks that were really given out again."""
     recipe = tmp_path / "conv.yaml"
-    recipe.write_text("name: conv\ndevice: cpu\nmodel: {name: resnet18, stem: cifar}\n"
-                      "data: {dataset: synthetic, size: 32, image_size: 16, batch_size: 8}\ntrain: {max_steps: 4}\n")
+    recipe.write_text(
+        "name: conv\ndevice: cpu\nmodel: {name: resnet18, stem: cifar}\n"
+        "data: {dataset: synthetic, size: 32, image_size: 16, batch_size: 8}\ntrain: {max_steps: 4}\n"
+    )
     folders = {on: tmp_path / on for on in ("false", "true")}
     for on, folder in folders.items():
         assert trainopt("run", recipe, f"optimizations.host_allocator={on}", "--run-dir", folder, "--quiet").code == 0

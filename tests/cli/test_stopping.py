@@ -1,4 +1,5 @@
 """Signals, and runs that hang: what ends, when, with which exit code and what is left behind."""
+
 import json
 import re
 import signal
@@ -6,11 +7,21 @@ import time
 
 import pytest
 
-from conftest import TINY, checkpoint, has_taken_signals, records, saved_steps, summary, wait_for_step, wait_until, wait_until_asleep
+from conftest import (
+    TINY,
+    checkpoint,
+    has_taken_signals,
+    records,
+    saved_steps,
+    summary,
+    wait_for_step,
+    wait_until,
+    wait_until_asleep,
+)
 
 ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.background=false"]
-SOON = 20   # seconds, less than checkpoint.grace_period is by itself; on an idle machine all of these take one or two
+SOON = 20  # seconds, less than checkpoint.grace_period is by itself; on an idle machine all of these take one or two
 
 
 def hung(trainopt, *overrides, inject="hang@5+"):
@@ -18,7 +29,7 @@ def hung(trainopt, *overrides, inject="hang@5+"):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", *SAVES, *overrides, "--inject", inject, "--run-dir", "out")
     wait_until(lambda: checkpoint(trainopt.folder / "out", 4).exists(), process)
-    wait_until_asleep(process)   # a signal before step 5 would be an ordinary stop
+    wait_until_asleep(process)  # a signal before step 5 would be an ordinary stop
     return process
 
 
@@ -59,7 +70,9 @@ def test_the_watchdog_ends_a_run_without_progress(trainopt):
     trainopt.write("tiny.yaml", TINY)
     began = time.monotonic()
     # Longer than a save may take on a busy disk: what ends here is the hang in step 5.
-    result = trainopt("run", "tiny.yaml", "watchdog.timeout=4s", *SAVES, "--quiet", "--inject", "hang@5+", "--run-dir", "out")
+    result = trainopt(
+        "run", "tiny.yaml", "watchdog.timeout=4s", *SAVES, "--quiet", "--inject", "hang@5+", "--run-dir", "out"
+    )
     assert result.code == 7 and time.monotonic() - began < 2 * SOON and len(result.err.splitlines()) == 1, result
     assert "watchdog.timeout" in result.err and "out/hang-rank0.json" in result.err, result
     got, hang = summary(trainopt.folder / "out"), json.loads((trainopt.folder / "out/hang-rank0.json").read_text())
@@ -83,7 +96,7 @@ def test_a_slow_run_is_not_a_hung_one(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", ENDLESS, "watchdog.timeout=3s", "--run-dir", "out")
     wait_for_step(process, 1)
-    process.send_signal(signal.SIGSTOP)   # as a scheduler does that lends the machine to others
+    process.send_signal(signal.SIGSTOP)  # as a scheduler does that lends the machine to others
     time.sleep(5)
     process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
@@ -103,7 +116,11 @@ def test_a_save_on_request(trainopt):
     saved = saved_steps(out)[-1]
     wait_for_step(process, saved + 2)
     end(process, signal.SIGTERM)
-    assert process.returncode == 143 and len(saved_steps(out)) == 3 and saved_steps(out)[-1] == summary(out)["steps"] == records(out)[-1]["step"]
+    assert (
+        process.returncode == 143
+        and len(saved_steps(out)) == 3
+        and saved_steps(out)[-1] == summary(out)["steps"] == records(out)[-1]["step"]
+    )
     assert trainopt("checkpoint", "verify", "out").code == 0
 
 
@@ -111,8 +128,16 @@ def test_a_save_on_request(trainopt):
 def test_a_signal_while_the_network_is_built(trainopt, number):
     """Of 50 million weights: a stop is heard, and a request to save is no stop."""
     trainopt.write("tiny.yaml", TINY)
-    process = trainopt.start("run", "tiny.yaml", "--run-dir", "out", "model.hidden=[5000, 5000, 5000]", "train.max_steps=1", "optimizer.momentum=0",
-                             "checkpoint.at_end=false")
+    process = trainopt.start(
+        "run",
+        "tiny.yaml",
+        "--run-dir",
+        "out",
+        "model.hidden=[5000, 5000, 5000]",
+        "train.max_steps=1",
+        "optimizer.momentum=0",
+        "checkpoint.at_end=false",
+    )
     wait_until(lambda: (trainopt.folder / "out/plan.json").exists(), process)
     end(process, number)
     got = summary(trainopt.folder / "out")
@@ -122,7 +147,11 @@ def test_a_signal_while_the_network_is_built(trainopt, number):
         return
     assert (process.returncode, got["status"], got["exit_code"], got["steps"]) == (143, "stopped", 143, 0), got
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet")
-    assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] is None and len(records(trainopt.folder / "out")) == 6, result
+    assert (
+        result.code == 0
+        and summary(trainopt.folder / "out")["resumed_from"] is None
+        and len(records(trainopt.folder / "out")) == 6
+    ), result
 
 
 def test_a_signal_at_any_moment_of_the_start(trainopt):
@@ -131,8 +160,8 @@ def test_a_signal_at_any_moment_of_the_start(trainopt):
         process = trainopt.start("run", "tiny.yaml", "--run-dir", f"out{number}", ENDLESS)
         time.sleep(delay)
         _, err = end(process, signal.SIGTERM)
-        assert process.returncode in (-signal.SIGTERM, 143) and not re.search(r"terminate called|what\(\)|Segmentation", err), (delay, err)
+        assert process.returncode in (-signal.SIGTERM, 143) and not re.search(
+            r"terminate called|what\(\)|Segmentation", err
+        ), (delay, err)
         out = trainopt.folder / f"out{number}"
         assert process.returncode != 143 or summary(out)["status"] == "stopped", delay
-
-

@@ -157,7 +157,9 @@ class Kills:
     def kill(self) -> None:
         starting = self.random.random() < 1 / 8
         episode = Episode(self.saver, self.folder, MOST_STEPS)
-        episode.kill_after(self.random.uniform(0, self.start_s if starting else 3 * self.save_s), first_save=not starting)
+        episode.kill_after(
+            self.random.uniform(0, self.start_s if starting else 3 * self.save_s), first_save=not starting
+        )
         if episode.resumed not in (None, self.newest):
             raise Failure(f"went on after step {episode.resumed}, and the newest checkpoint was of step {self.newest}")
         begun = episode.saving[-1] if episode.saving else self.newest
@@ -176,24 +178,39 @@ class Kills:
         self._check(end, end, end)
         file = f"checkpoints/step-{end:08}/rank-0000.safetensors"
         if not filecmp.cmp(self.folder / file, other / file, shallow=False):
-            raise Failure(f"after {end} steps the state differs from that of an undisturbed run: {self.folder / file}, {other / file}")
+            raise Failure(
+                f"after {end} steps the state differs from that of an undisturbed run: {self.folder / file}, {other / file}"
+            )
         return end
 
 
 def what_is_tested() -> dict:
     """Asked at the beginning: the checkout may move on meanwhile."""
     git = ["git", "-C", str(HERE)]
-    commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
-    changed = subprocess.run([*git, "status", "--porcelain", "-uno", "--", ":/lib", ":/tests/faults"], capture_output=True, text=True).stdout
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    return {"commit": commit + ("+changes" if changed else ""), "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores"}
+    commit = (
+        subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+        or "unknown"
+    )
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "-uno", "--", ":/lib", ":/tests/faults"], capture_output=True, text=True
+    ).stdout
+    cpu = next(
+        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    return {
+        "commit": commit + ("+changes" if changed else ""),
+        "machine": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
+    }
 
 
 def record(path: Path, row: dict) -> None:
     path.parent.mkdir(exist_ok=True)
     with open(path, "a") as file:
         if file.tell() == 0:
-            file.write("# SIGKILL during saves\nWhat `tests/faults/kill_saves.py` found; what it checks stands at its beginning. Newest last.\n\n")
+            file.write(
+                "# SIGKILL during saves\nWhat `tests/faults/kill_saves.py` found; what it checks stands at its beginning. Newest last.\n\n"
+            )
             file.write("| " + " | ".join(row) + " |\n" + "|---" * len(row) + "|\n")
         file.write("| " + " | ".join(map(str, row.values())) + " |\n")
 
@@ -202,7 +219,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--saver", type=Path, required=True, help="the built program of saver.cpp")
     options.add_argument("--kills", type=int, default=1000)
-    options.add_argument("--seed", type=int, default=1, help="of the moments; what a moment hits also depends on the machine")
+    options.add_argument(
+        "--seed", type=int, default=1, help="of the moments; what a moment hits also depends on the machine"
+    )
     options.add_argument("--record", type=Path, help="append a row to this file")
     chosen = options.parse_args()
     began, tested = time.monotonic(), what_is_tested()
@@ -213,15 +232,22 @@ def main() -> None:
     done = 0
     try:
         kills = Kills(saver, folder / "run", chosen.seed)
-        print(f"at first a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.0f} ms", flush=True)
+        print(
+            f"at first a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.0f} ms",
+            flush=True,
+        )
         while done < chosen.kills:
             kills.kill()
             done += 1
         steps = kills.compare_with_undisturbed(folder / "undisturbed")
     except Failure as failure:
         sys.exit(f"after {done} kills that were survived, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
-    print(f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: {kills.link_behind}")
-    print(f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the state is identical")
+    print(
+        f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: {kills.link_behind}"
+    )
+    print(
+        f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the state is identical"
+    )
     if chosen.record:
         command = shlex.join(["tests/faults/kill_saves.py", "--kills", str(done), "--seed", str(chosen.seed)])
         row = {

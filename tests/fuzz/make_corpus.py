@@ -23,7 +23,9 @@ def write(target, name, content):
 
 def recipes():
     ten = ", ".join
-    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{ten([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{i}: &a{i} [{ten([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+    )
     for name, text in {
         "alias_bomb": bomb,
         "anchors_in_anchors": "a: " + "".join(f"&a{i} [" for i in range(60)) + "1," * 300 + "]" * 60,
@@ -47,9 +49,9 @@ def recipes():
         "blocks": "name: |\n  a\n  b\noutput_dir: >-\n  c\n\n  d\n",
         "numbers": "optimizer: {lr: 1e-3, momentum: .5}\nseed: 010\ntrain: {max_time: 1.5h, epochs: .inf}\ndata: {memory_limit: 4 GiB, size: 0x10}\n",
         "transforms": "data: {transforms: [{resize: [8, 9]}, random_horizontal_flip, {random_crop: {size: 4, padding: 1}}, "
-                      "{normalize: {mean: [0.1, 0.2, 0.3], std: 0.5}}]}\n",
+        "{normalize: {mean: [0.1, 0.2, 0.3], std: 0.5}}]}\n",
         "two_files_and_overrides": "optimizer: {name: adamw, betas: [0.9, 0.99]}\n\n%\noptimizer: {name: sgd, momentum: 0.9}\n"
-                                   "optimizations: {amp: true}\n\n%\noptimizations.amp={dtype: float16}\n%\nseed=null\n%\nmodel.name=mlp",
+        "optimizations: {amp: true}\n\n%\noptimizations.amp={dtype: float16}\n%\nseed=null\n%\nmodel.name=mlp",
     }.items():
         write("recipe", name, text)
 
@@ -67,7 +69,7 @@ def jpegs():
     frame = colours.index(b"\xff\xc0")
 
     def sized(height, width, file=colours, at=frame):
-        return file[:at + 5] + struct.pack(">HH", height, width) + file[at + 9:]
+        return file[: at + 5] + struct.pack(">HH", height, width) + file[at + 9 :]
 
     write("jpeg", "65500x1", sized(1, 65500))
     write("jpeg", "1x65500", sized(65500, 1))
@@ -80,8 +82,13 @@ def jpegs():
     last = progressive.rindex(b"\xff\xda")
     write("jpeg", "many_scans", progressive[:-2] + progressive[last:-2][:40] * 60 + b"\xff\xd9")
     write("jpeg", "progressive_large_header", sized(16384, 5461, progressive, progressive.index(b"\xff\xc2")))
-    for name, mode, options in [("tiny", "RGB", {}), ("tiny_progressive", "RGB", {"progressive": True}), ("tiny_cmyk", "CMYK", {}),
-                                ("tiny_grey", "L", {}), ("tiny_444", "RGB", {"subsampling": 0})]:
+    for name, mode, options in [
+        ("tiny", "RGB", {}),
+        ("tiny_progressive", "RGB", {"progressive": True}),
+        ("tiny_cmyk", "CMYK", {}),
+        ("tiny_grey", "L", {}),
+        ("tiny_444", "RGB", {"subsampling": 0}),
+    ]:
         file = io.BytesIO()
         Image.effect_noise((17, 9), 60).convert(mode).save(file, "JPEG", quality=30, **options)
         write("jpeg", name, file.getvalue())
@@ -104,7 +111,9 @@ def pngs():
     write("png", "interlaced_palette", png(3, 3, 2, 3, b"\0\x1b" * 20, 1, chunk(b"PLTE", bytes(range(12)))))
     write("png", "index_beyond_palette", png(2, 1, 8, 3, b"\0\0\xff", 0, chunk(b"PLTE", b"\1\2\3")))
     write("png", "transparent_grey", png(2, 1, 8, 0, b"\0\1\2", 0, chunk(b"tRNS", b"\0\1")))
-    write("png", "profile_bomb", png(1, 1, 8, 0, b"\0\1", 0, chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(2_000_000)))))
+    write(
+        "png", "profile_bomb", png(1, 1, 8, 0, b"\0\1", 0, chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(2_000_000))))
+    )
     write("png", "text_bomb", png(1, 1, 8, 0, b"\0\1", 0, chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(2_000_000)))))
     write("png", "too_much_data", png(1, 1, 8, 0, bytes(100_000)))
     whole = png(4, 4, 8, 2, (b"\1" + bytes(12)) * 4)
@@ -122,7 +131,9 @@ def safetensors():
 
     seven = bytes(range(7))
     for name, content in {
-        "good": file({"__metadata__": {"a": "b"}, "w": tensor("F32", [1, 1], 0, 4), "b": tensor("U8", [3], 4, 7)}, seven),
+        "good": file(
+            {"__metadata__": {"a": "b"}, "w": tensor("F32", [1, 1], 0, 4), "b": tensor("U8", [3], 4, 7)}, seven
+        ),
         "no_tensor": file({}),
         "scalar_and_nothing": file({"s": tensor("I8", [], 0, 1), "n": tensor("F64", [0, 9], 1, 1)}, b"\1"),
         "overlap": file({"a": tensor("U8", [4], 0, 4), "b": tensor("U8", [4], 3, 7)}, seven),
@@ -134,7 +145,10 @@ def safetensors():
         "overflow_to_the_size": file({"a": tensor("U8", [2**33, 2**31 + 1, 7], 0, 7)}, seven),
         "zero_and_overflow": file({"a": tensor("F64", [2**62, 2**62, 0], 0, 0)}),
         "negative": file({"a": tensor("U8", [-7], 0, 7)}, seven),
-        "key_twice": file(b'{"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]},"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}', seven),
+        "key_twice": file(
+            b'{"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]},"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}',
+            seven,
+        ),
         "deep": file(b'{"a":' * 1000),
         "deep_lists": file(b'{"a":' + b"[" * 3000),
         "not_utf8": file(b'{"\xff":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}', seven),
@@ -149,16 +163,32 @@ def safetensors():
 
 
 def manifests():
-    def manifest(step="1234", files='{\n    "model.safetensors": {\n      "bytes": 12,\n      "xxh3": "0123456789abcdef"\n    }\n  }', version="1"):
-        return (f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n  "versions": {{\n    "trainopt": "0.1.0"\n  }},\n'
-                f'  "files": {files},\n  "xxh3": "0000000000000000"\n}}\n')
+    def manifest(
+        step="1234",
+        files='{\n    "model.safetensors": {\n      "bytes": 12,\n      "xxh3": "0123456789abcdef"\n    }\n  }',
+        version="1",
+    ):
+        return (
+            f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n  "versions": {{\n    "trainopt": "0.1.0"\n  }},\n'
+            f'  "files": {files},\n  "xxh3": "0000000000000000"\n}}\n'
+        )
 
     for name, text in {
-        "good": manifest(), "no_files": manifest(files="{}"), "negative": manifest("-1"), "too_large": manifest("9223372036854775808"),
-        "fraction": manifest("1.5"), "other_version": manifest(version="2"), "version_is_a_map": manifest(version='{"a": [1]}'),
+        "good": manifest(),
+        "no_files": manifest(files="{}"),
+        "negative": manifest("-1"),
+        "too_large": manifest("9223372036854775808"),
+        "fraction": manifest("1.5"),
+        "other_version": manifest(version="2"),
+        "version_is_a_map": manifest(version='{"a": [1]}'),
         "outside": manifest(files='{"../x": {"bytes": 1, "xxh3": "0123456789abcdef"}}'),
         "key_twice": manifest().replace('"world_size": 1', '"world_size": 1,\n  "world_size": 2'),
-        "deep": '{"a":' * 1000, "deep_lists": '{"a":' + "[" * 3000, "list": "[]", "cut": manifest()[:100], "not_utf8": b'{"\xff": 1}', "empty": "",
+        "deep": '{"a":' * 1000,
+        "deep_lists": '{"a":' + "[" * 3000,
+        "list": "[]",
+        "cut": manifest()[:100],
+        "not_utf8": b'{"\xff": 1}',
+        "empty": "",
     }.items():
         write("manifest", name, text)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rules of the house that a compiler does not check. Reads the allowed edges between modules from lib/README.md.
 
-  hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
-  hygiene.py --self-test   plants one breach of every rule in a made-up tree and expects each to be found, and nothing else
+hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
+hygiene.py --self-test   plants one breach of every rule in a made-up tree and expects each to be found, and nothing else
 """
 import re
 import subprocess
@@ -50,7 +50,9 @@ def module_of(path, modules):
     parts = path.split("/")
     if parts[0] == "lib":
         parts = parts[1:]
-    return next((name for name in ("/".join(parts[:2]), parts[0]) if name in modules and len(parts) > name.count("/") + 1), None)
+    return next(
+        (name for name in ("/".join(parts[:2]), parts[0]) if name in modules and len(parts) > name.count("/") + 1), None
+    )
 
 
 def check_include(path, quote, header, modules):
@@ -117,7 +119,12 @@ def check_tree(top, paths):
 
 def files_of(top):
     """What git tracks or would add; everything where this is no git checkout (an exported archive)."""
-    listed = subprocess.run(["git", "-C", top, "ls-files", "-co", "--exclude-standard"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    listed = subprocess.run(
+        ["git", "-C", top, "ls-files", "-co", "--exclude-standard"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     if listed.returncode == 0:
         return listed.stdout.splitlines()
     parts = [p.relative_to(top) for p in top.rglob("*") if p.is_file()]
@@ -125,9 +132,17 @@ def files_of(top):
 
 
 def self_test():
-    table = "\n".join(["| module | l | may use | libtorch | only |", "|---|---|---|---|---|", "| base | b | – | no | |",
-                       "| config | c | base | no | `yaml-cpp/` |", "| data/image | i | base, data/config.h | no | |",
-                       "| data | d | base, data/image | yes | |", "| app | a | all above | yes | |"])
+    table = "\n".join(
+        [
+            "| module | l | may use | libtorch | only |",
+            "|---|---|---|---|---|",
+            "| base | b | – | no | |",
+            "| config | c | base | no | `yaml-cpp/` |",
+            "| data/image | i | base, data/config.h | no | |",
+            "| data | d | base, data/image | yes | |",
+            "| app | a | all above | yes | |",
+        ]
+    )
     tree = {
         "lib/base/a.h": ('#include "data/loader.h"\n', "base may not use data"),
         "lib/config/a.cpp": ('#include "data/image/a.h"\n', "config may not use data/image"),
@@ -146,7 +161,10 @@ def self_test():
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),
         # What must pass:
-        "lib/data/ok.cpp": ('#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n', None),
+        "lib/data/ok.cpp": (
+            '#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n',
+            None,
+        ),
         "lib/data/image/ok.cpp": ('#include "data/config.h"\n', None),
         "lib/data/cuda/ok.cpp": ("#include <cuda_runtime.h>\n#include <c10/cuda/CUDAStream.h>\n", None),
         "lib/config/ok.cpp": ("#include <yaml-cpp/yaml.h>\n", None),

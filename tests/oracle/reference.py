@@ -33,7 +33,9 @@ def build_model(model: dict) -> nn.Module:
     network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
     if model.get("stem", "imagenet") == "cifar":
         network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
-        nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision's other convolutions
+        nn.init.kaiming_normal_(
+            network.conv1.weight, mode="fan_out", nonlinearity="relu"
+        )  # as torchvision's other convolutions
         network.maxpool = nn.Identity()
     return network
 
@@ -60,7 +62,11 @@ def save_initial_weights(model: dict, path) -> None:
 
 def schedule_factor(scheduler: dict, n: int) -> float:
     """Hugging Face's get_{constant,linear,cosine}_schedule_with_warmup at its step n, counted from 0, written out."""
-    name, warmup, total = scheduler.get("name", "constant"), scheduler.get("warmup_steps", 0), scheduler.get("total_steps")
+    name, warmup, total = (
+        scheduler.get("name", "constant"),
+        scheduler.get("warmup_steps", 0),
+        scheduler.get("total_steps"),
+    )
     if n < warmup:
         return n / max(1, warmup)
     if name == "linear":
@@ -126,7 +132,9 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
         optimizer.param_groups[0]["lr"] = rate
         optimizer.zero_grad()
         outputs, loss_sum = [], 0.0
-        for input, target in zip(step.input.split(recipe["data"]["batch_size"]), step.target.split(recipe["data"]["batch_size"])):
+        for input, target in zip(
+            step.input.split(recipe["data"]["batch_size"]), step.target.split(recipe["data"]["batch_size"])
+        ):
             with autocast:
                 output = network(input)
                 loss = functional.cross_entropy(output, target, label_smoothing=train.get("label_smoothing", 0.0))

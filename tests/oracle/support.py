@@ -14,7 +14,9 @@ from PIL import Image
 from safetensors.torch import load_file
 
 LOSS_TOLERANCE = 1e-3  # of twenty losses, relative
-GRADIENT_TOLERANCE = 1e-4  # of outputs, gradients and running statistics of the first step, relative to the largest entry
+GRADIENT_TOLERANCE = (
+    1e-4  # of outputs, gradients and running statistics of the first step, relative to the largest entry
+)
 
 HALF = {"normalize": {"mean": 0.5, "std": 0.5}}
 
@@ -86,7 +88,10 @@ def export(folder: Path, content: dict, steps: int) -> list[Step]:
     out = folder / "export.safetensors"
     trainopt("data", "export", write_recipe(folder, content, "export"), "--steps", steps, out)
     tensors = load_file(out)
-    found = [Step(*(tensors[f"step-{n:08d}.{what}"] for what in ("input", "target", "sample_id"))) for n in range(1, steps + 1)]
+    found = [
+        Step(*(tensors[f"step-{n:08d}.{what}"] for what in ("input", "target", "sample_id")))
+        for n in range(1, steps + 1)
+    ]
     for step in found:
         assert step.input.dtype == torch.float32 and step.target.dtype == step.sample_id.dtype == torch.int64
         assert len(step.input) == len(step.target) == len(step.sample_id)
@@ -172,10 +177,14 @@ def write_image_folder(folder: Path, images: dict[str, Image.Image], **options) 
 
 
 def image_folder_files(folder: Path) -> list[Path]:
-    return sorted((path for path in folder.glob("*/*")), key=lambda path: (os.fsencode(path.parent.name), os.fsencode(path.name)))
+    return sorted(
+        (path for path in folder.glob("*/*")), key=lambda path: (os.fsencode(path.parent.name), os.fsencode(path.name))
+    )
 
 
 def grey_levels(step: Step, normalize: dict = HALF["normalize"]) -> np.ndarray:
     """The uint8 images [n,H,W,3] behind what the model sees; not rounded, so that scaling mistakes show."""
-    mean, std = (torch.tensor(normalize[key], dtype=torch.float64).expand(3).reshape(1, 3, 1, 1) for key in ("mean", "std"))
+    mean, std = (
+        torch.tensor(normalize[key], dtype=torch.float64).expand(3).reshape(1, 3, 1, 1) for key in ("mean", "std")
+    )
     return ((step.input.double() * std + mean) * 255).permute(0, 2, 3, 1).numpy()

@@ -118,7 +118,9 @@ def test_geometry_is_torchvisions(case, tmp_path, pictures):
         assert found[number].shape == expected.shape, path.name
         difference = np.abs(found[number] - expected)
         assert difference.max() <= GREY_LEVELS, f"{path.name}: {difference.max()} grey levels"
-        assert (difference > 0.5).mean() < 0.05, f"{path.name}: {100 * (difference > 0.5).mean():.1f} % of the values differ"
+        assert (
+            difference > 0.5
+        ).mean() < 0.05, f"{path.name}: {100 * (difference > 0.5).mean():.1f} % of the values differ"
 
 
 @pytest.mark.parametrize("height, width", [(50, 37), (37, 50), (500, 333), (64, 64), (200, 201)])
@@ -141,7 +143,8 @@ def test_fake_cifar10_resize_is_pillows(side, tmp_path):
     assert originals.min() == 0 and originals.max() == 255 and 100 < originals.mean() < 155
     for original, ours in zip(originals, support.grey_levels(large)):
         assert (
-            np.abs(ours - np.asarray(functional.resize(Image.fromarray(original), side), dtype=np.float64)).max() <= GREY_LEVELS
+            np.abs(ours - np.asarray(functional.resize(Image.fromarray(original), side), dtype=np.float64)).max()
+            <= GREY_LEVELS
         )
 
 
@@ -262,7 +265,9 @@ def test_random_crop_and_flip(tmp_path):
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_flip_with_certainty(p, tmp_path):
-    files = support.write_image_folder(tmp_path / "p", {f"a/{n}.png": support.photograph(21, 34, seed=n) for n in range(6)})
+    files = support.write_image_folder(
+        tmp_path / "p", {f"a/{n}.png": support.photograph(21, 34, seed=n) for n in range(6)}
+    )
     found = delivered(tmp_path, folder_recipe(tmp_path / "p", {"random_horizontal_flip": p}), len(files))
     for number, path in enumerate(files):
         expected = np.asarray(pillow(path))
@@ -297,7 +302,10 @@ def test_random_resized_crop(tmp_path):
         if number < 40:
             assert any(
                 np.abs(
-                    np.asarray(functional.resized_crop(source, top, left, height, width, [size, size]), dtype=np.float64) - image
+                    np.asarray(
+                        functional.resized_crop(source, top, left, height, width, [size, size]), dtype=np.float64
+                    )
+                    - image
                 ).max()
                 <= GREY_LEVELS
                 for left, width in across
@@ -329,7 +337,9 @@ def test_each_sample_once_an_epoch(workers, drop_last, tmp_path):
     content = support.recipe({"data": data, "train": {"gradient_accumulation_steps": 2}})
     per_epoch = 61 // 8 if drop_last else 8
     steps = support.export(tmp_path, content, 3 * per_epoch)
-    epochs = [torch.cat([step.sample_id for step in steps[n * per_epoch : (n + 1) * per_epoch]]).tolist() for n in range(3)]
+    epochs = [
+        torch.cat([step.sample_id for step in steps[n * per_epoch : (n + 1) * per_epoch]]).tolist() for n in range(3)
+    ]
     for epoch in epochs:
         assert len(epoch) == (56 if drop_last else 61)
         assert len(set(epoch)) == len(epoch) and set(epoch) <= set(range(61))
@@ -350,7 +360,9 @@ def test_batches_do_not_depend_on_workers(tmp_path, pictures):
         for workers in (0, 3)
     )
     for a, b in zip(one, other):
-        assert torch.equal(a.input, b.input) and torch.equal(a.target, b.target) and torch.equal(a.sample_id, b.sample_id)
+        assert (
+            torch.equal(a.input, b.input) and torch.equal(a.target, b.target) and torch.equal(a.sample_id, b.sample_id)
+        )
 
 
 def test_seed_changes_order_and_images(tmp_path):

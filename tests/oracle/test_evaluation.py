@@ -62,7 +62,8 @@ def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
     """random_resized_crop: 28 becomes resize round(28·256/224) = 32 and center_crop 28; the flip goes."""
     for part, seed in (("train", 0), ("test", 100)):
         support.write_image_folder(
-            tmp_path / part, {f"{'abc'[n % 3]}/{n}.png": support.photograph(40 + n, 60 - n, seed=seed + n) for n in range(14)}
+            tmp_path / part,
+            {f"{'abc'[n % 3]}/{n}.png": support.photograph(40 + n, 60 - n, seed=seed + n) for n in range(14)},
         )
     content = support.recipe(
         {
@@ -80,7 +81,12 @@ def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
     run = support.train(tmp_path, content)
     content["model"]["input_side"] = 28
     oracle = transforms.Compose(
-        [transforms.Resize(32), transforms.CenterCrop(28), transforms.ToTensor(), transforms.Normalize([0.5] * 3, [0.5] * 3)]
+        [
+            transforms.Resize(32),
+            transforms.CenterCrop(28),
+            transforms.ToTensor(),
+            transforms.Normalize([0.5] * 3, [0.5] * 3),
+        ]
     )
     files = support.image_folder_files(tmp_path / "test")
     inputs = torch.stack([oracle(Image.open(path).convert("RGB")) for path in files])
@@ -110,7 +116,11 @@ def test_weights_load_into_torchvision(model, tmp_path):
         {
             "model": model,
             "train": {"max_steps": 1},
-            "data": {"batch_size": 2, "num_workers": 0, "transforms": [{"resize": 64 if model["name"] != "mlp" else 32}, HALF]},
+            "data": {
+                "batch_size": 2,
+                "num_workers": 0,
+                "transforms": [{"resize": 64 if model["name"] != "mlp" else 32}, HALF],
+            },
             "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0},
         }
     )
@@ -131,7 +141,11 @@ def test_weights_go_round(tmp_path, weights):
     model = {"name": "resnet18", "num_classes": 10, "stem": "cifar"}
     path = weights(model)
     content = support.recipe(
-        {"model": {**model, "weights": path}, "train": {"max_steps": 1}, "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0}}
+        {
+            "model": {**model, "weights": path},
+            "train": {"max_steps": 1},
+            "optimizer": {"name": "sgd", "lr": 0.0, "momentum": 0.0},
+        }
     )
     final, given = support.train(tmp_path, content).weights(), load_file(path)
     assert final.keys() == given.keys()
@@ -145,5 +159,7 @@ def test_a_mismatch_of_weights_is_a_user_error(tmp_path, weights):
     content = support.recipe(
         {"model": {"name": "resnet18", "num_classes": 11, "stem": "cifar", "weights": path}, "train": {"max_steps": 1}}
     )
-    done = support.trainopt("run", support.write_recipe(tmp_path, content), "--run-dir", tmp_path / "run", "--quiet", expect=4)
+    done = support.trainopt(
+        "run", support.write_recipe(tmp_path, content), "--run-dir", tmp_path / "run", "--quiet", expect=4
+    )
     assert "fc.weight" in done.stderr

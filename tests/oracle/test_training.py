@@ -18,7 +18,9 @@ CASES = {
     "sgd, weight decay": {"optimizer": {"weight_decay": 0.05}},
     "sgd, nesterov": {"optimizer": {"weight_decay": 0.01, "nesterov": True}},
     "adam": {"optimizer": {"name": "adam", "lr": 0.001}},
-    "adam, weight decay": {"optimizer": {"name": "adam", "lr": 0.001, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-6}},
+    "adam, weight decay": {
+        "optimizer": {"name": "adam", "lr": 0.001, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-6}
+    },
     "adamw": {"optimizer": {"name": "adamw", "lr": 0.001}},
     "adamw, weight decay": {"optimizer": {"name": "adamw", "lr": 0.002, "weight_decay": 0.3, "betas": [0.85, 0.98]}},
     "clipping": {"train": {"max_grad_norm": 0.5}},
@@ -62,7 +64,9 @@ def with_weights(content: dict, weights) -> dict:
     return content
 
 
-def assert_same_training(run: support.Run, theirs: reference.Trace, content: dict, tolerance: float = LOSS_TOLERANCE) -> None:
+def assert_same_training(
+    run: support.Run, theirs: reference.Trace, content: dict, tolerance: float = LOSS_TOLERANCE
+) -> None:
     support.assert_close_columns(run.column("loss"), theirs.losses, tolerance, "loss")
     support.assert_close_columns(run.column("learning_rate"), theirs.learning_rates, 1e-6, "learning_rate")
     if content["train"].get("max_grad_norm"):
@@ -97,12 +101,18 @@ SWITCHES = {
     "workers": {"data": {"num_workers": 3, "prefetch_factor": 3}},
     "persistent_workers": {"data": {"num_workers": 2, "persistent_workers": True}},
     "all": {
-        "optimizations": {"fused_optimizer": True, "channels_last": True, "set_to_none": True, "device_preprocess": True},
+        "optimizations": {
+            "fused_optimizer": True,
+            "channels_last": True,
+            "set_to_none": True,
+            "device_preprocess": True,
+        },
         "data": {"num_workers": 2, "persistent_workers": True},
     },
 }
 SWITCH_RECIPE = support.merge(
-    SMALL_RESNET, {"data": {"size": 50}, "train": {"max_steps": 10, "max_grad_norm": 2.0}, "optimizer": {"weight_decay": 0.01}}
+    SMALL_RESNET,
+    {"data": {"size": 50}, "train": {"max_steps": 10, "max_grad_norm": 2.0}, "optimizer": {"weight_decay": 0.01}},
 )
 
 
@@ -152,12 +162,15 @@ def test_accumulation_agrees_with_one_large_batch(tmp_path, weights):
 
 def test_bfloat16_is_close_to_autocast(tmp_path, weights):
     content = with_weights(
-        support.recipe(SMALL_RESNET, {"optimizations": {"amp": {"dtype": "bfloat16"}}, "train": {"max_steps": 10}}), weights
+        support.recipe(SMALL_RESNET, {"optimizations": {"amp": {"dtype": "bfloat16"}}, "train": {"max_steps": 10}}),
+        weights,
     )
     theirs = reference.run(content, support.export(tmp_path, content, 10))
     run = support.train(tmp_path, content)
     support.assert_close_columns(run.column("loss"), theirs.losses, 2e-2, "loss")
-    plain = reference.run(support.merge(content, {"optimizations": {"amp": False}}), support.export(tmp_path, content, 1))
+    plain = reference.run(
+        support.merge(content, {"optimizations": {"amp": False}}), support.export(tmp_path, content, 1)
+    )
     assert run.records[0]["loss"] != plain.losses[0], "bfloat16 left the first loss exactly as float32 computes it"
 
 

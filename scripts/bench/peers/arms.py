@@ -38,7 +38,12 @@ class Arm:
         with its, open(log, "w") as output:
             words = [str(word).replace("{socket}", str(its.fileno())) for word in command]
             self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[its.fileno()], env=environment
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[its.fileno()],
+                env=environment,
             )
         self.socket, self.lines = ours, ours.makefile("r")
         try:
@@ -103,6 +108,11 @@ def trainopt_arm(sides: Sides, folder: Path, overrides: list[str], name: str = "
 
 def torch_arm(sides: Sides, folder: Path, way: str, options: dict) -> Arm:
     """`options` are serve.py's; True stands for a switch."""
-    words = [word for key, value in options.items() if value is not None for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
+    words = [
+        word
+        for key, value in options.items()
+        if value is not None
+        for word in ([f"--{key}"] if value is True else [f"--{key}", value])
+    ]
     command = [sides.python, SERVE, "--socket", "{socket}", "--way", way, *words]
     return Arm(way, command, folder / f"{way.replace(' ', '-')}.log", dict(os.environ), sides.deadline)

@@ -43,7 +43,14 @@ def checked(command: list, deadline: float, **options) -> None:
     left, words = max(0.0, deadline - time.monotonic()), [str(word) for word in command]
     named = f"{shlex.join(words[:4])} …"
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=None if left == float("inf") else left, **options)
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=None if left == float("inf") else left,
+            **options,
+        )
     except subprocess.TimeoutExpired:
         raise ArmFailed(f"{named} had not ended within the time that was left") from None
     if done.returncode != 0:
@@ -76,12 +83,22 @@ def loss_curves(sides: Sides, case: CurveCase, folder: Path, overrides: list[str
     mine = [*case.overrides(), *overrides]
     write_weights(sides, case, 7, weights)  # not 0, which the peers have without weights
     write_weights(sides, case, 8, other)
-    checked([sides.trainopt, "data", "export", sides.recipe, *mine, "--steps", case.steps, data], sides.deadline, env=sides.trainopt_environment)
+    checked(
+        [sides.trainopt, "data", "export", sides.recipe, *mine, "--steps", case.steps, data],
+        sides.deadline,
+        env=sides.trainopt_environment,
+    )
 
     def own(name: str, file: Path) -> list[float]:
         return curve(trainopt_arm(sides, folder, [*mine, f"model.weights={json.dumps(str(file))}"], name), case.steps)
 
-    options = {"model": case.model, "classes": case.classes, "batch": case.batch, "side": case.side, "threads": case.threads}
+    options = {
+        "model": case.model,
+        "classes": case.classes,
+        "batch": case.batch,
+        "side": case.side,
+        "threads": case.threads,
+    }
     options |= {"learning-rate": case.learning_rate, "weights": weights, "data": data, "losses": True}
     curves = {
         "trainopt": own("weights", weights),

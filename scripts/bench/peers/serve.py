@@ -44,12 +44,18 @@ class Server:
     def __init__(self, chosen):
         here = table.ON_GPU if torch.cuda.is_available() else table.ON_CPU
         if chosen.way not in here:
-            raise ValueError(f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU, and has: {', '.join(here)}")
+            raise ValueError(
+                f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU, and has: {', '.join(here)}"
+            )
         function, layout, dtype = here[chosen.way]
         if chosen.threads:
             torch.set_num_threads(chosen.threads)
         self.job = ways.make_job(chosen.model, chosen.classes, layout, dtype, chosen.learning_rate, chosen.weights)
-        self.step, self.batches, self.every_loss = getattr(ways, function)(self.job), batches(chosen, self.job), chosen.losses
+        self.step, self.batches, self.every_loss = (
+            getattr(ways, function)(self.job),
+            batches(chosen, self.job),
+            chosen.losses,
+        )
 
     def wait(self) -> None:
         if self.job.device.type == "cuda":
@@ -72,7 +78,11 @@ class Server:
     def facts(self) -> dict:
         on_gpu = self.job.device.type == "cuda"
         peak = torch.cuda.max_memory_reserved() if on_gpu else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"peak_memory_mib": round(peak / 2**20, 1), "torch": torch.__version__, "threads": torch.get_num_threads()}
+        return {
+            "peak_memory_mib": round(peak / 2**20, 1),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
 
 
 def main() -> None:
@@ -103,7 +113,9 @@ def main() -> None:
                 say({"turn": server.turn(request["turn"])} if "turn" in request else {"facts": server.facts()})
         except Exception as error:  # whoever asked says it; the traceback is for the log
             traceback.print_exc()
-            say({"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"})
+            say(
+                {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
+            )
             sys.exit(1)
 
 

@@ -123,9 +123,18 @@ def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: 
                 lost(way, failure)  # its row of the first pairs stays
     switches = {name: receipt["effective"] for name, receipt in facts["receipts"].items()}
     said = {"first_step_s": round(ours.first_step_s, 1), "peak_memory_mib": facts["peak_memory_mib"]}
-    return {"case": case.name, "rows": list(rows.values()), "fastest": best and best["PyTorch"], "failed": failed, "left_out": left_out, "trainopt": {**said, "effective": switches}}
+    return {
+        "case": case.name,
+        "rows": list(rows.values()),
+        "fastest": best and best["PyTorch"],
+        "failed": failed,
+        "left_out": left_out,
+        "trainopt": {**said, "effective": switches},
+    }
 
 
 def fastest(rows: list[dict], beginning: str = "") -> dict | None:
     """Of the ways whose name begins so: the row of the one that trainopt gains least on."""
-    return min((row for row in rows if row["PyTorch"].startswith(beginning)), key=lambda row: row["ratio"], default=None)
+    return min(
+        (row for row in rows if row["PyTorch"].startswith(beginning)), key=lambda row: row["ratio"], default=None
+    )
