@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, lets each take turns with the one before
-# (trainopt compare), and prints one table.
+# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, lets each take turns with the one
+# before (trainopt compare), and prints one table.
 #
 #   scripts/ladder.sh [--steps N] [--budget TIME] [--run-root DIR] [key=value ...]
 #
@@ -10,8 +10,8 @@
 # key=value       overrides for every rung
 # TRAINOPT        in the environment: an installed program to use instead of building this checkout's
 #
-# Without a GPU the job is scaled down to end in minutes: 64-pixel images, an eighth of the batch (at least 16), and as many loader
-# threads as there are cores. The rungs then compare with each other, not with a GPU.
+# Without a GPU the job is scaled down to end in minutes: 64-pixel images, an eighth of the batch (at least 16), and as
+# many loader threads as there are cores. The rungs then compare with each other, not with a GPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

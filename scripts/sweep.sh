@@ -5,8 +5,8 @@
 #   scripts/sweep.sh configs/quickstart.yaml data.num_workers=0,1,2 optimizations.amp=false,true train.max_steps=20
 #
 # Commas inside brackets and braces belong to the value: optimizations.amp=false,{dtype: float16}
-# The CSV goes to standard output and to DIR/sweep.csv (default DIR: runs/sweep-<date>-<time>); one folder in DIR for each run.
-# TRAINOPT in the environment names an installed program to use instead of building this checkout's.
+# The CSV goes to standard output and to DIR/sweep.csv (default DIR: runs/sweep-<date>-<time>); one folder in DIR for
+# each run. TRAINOPT in the environment names an installed program to use instead of building this checkout's.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

@@ -61,7 +61,8 @@ def bootstrap(values: list[float], statistic=statistics.fmean, draws: int = 5000
     return statistic(values), drawn[int(0.025 * draws)], drawn[int(0.975 * draws) - 1]
 
 
-# So many values lie all on one side of their true median once in 32; with fewer not even their whole range is a 95 % interval.
+# So many values lie all on one side of their true median once in 32; with fewer not even their whole range is a 95 %
+# interval.
 LEAST_FOR_INTERVAL = 6
 
 

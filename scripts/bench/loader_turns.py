@@ -46,8 +46,8 @@ def torch_block(dataset: Dataset, workers: int, seconds: float):
 
 def compare(recipe: dict, dataset: Dataset, workers: int, chosen, folder: Path, **labels) -> dict:
     print(f"{labels} workers {workers}", flush=True)
-    # Without workers PyTorch's own small operations would use every core and wait for each other: on a machine that is not idle that
-    # made it many times slower. One loading thread on both sides is the fair comparison.
+    # Without workers PyTorch's own small operations would use every core and wait for each other: on a machine that is
+    # not idle that made it many times slower. One loading thread on both sides is the fair comparison.
     torch.set_num_threads(1)
     recipe = {**recipe, "device": "cpu", "data": {**recipe["data"], "batch_size": BATCH, "num_workers": workers}}
     ours = trainopt_block(common.write_recipe(folder, recipe, "loader"), chosen.block, chosen.override)

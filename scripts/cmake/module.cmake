@@ -1,5 +1,6 @@
 # trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH])
-# One static library per folder of lib/. TORCH: sees libtorch, through the one precompiled header that all modules share.
+# One static library per folder of lib/. TORCH: sees libtorch, through the one precompiled header that all modules
+# share.
 function(trainopt_module name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
@@ -12,8 +13,9 @@ function(trainopt_module name)
 endfunction()
 
 # trainopt_kernels(NAME a.cu)
-# A static library of CUDA kernels, for TORCH_CUDA_ARCH_LIST: finding libtorch has put the list into CMAKE_CUDA_FLAGS. It sees neither libtorch nor the flags of g++.
-# What ptxas says of registers and memory is kept in NAME.ptxas in the build folder, for scripts/kernel_report.
+# A static library of CUDA kernels, for TORCH_CUDA_ARCH_LIST: finding libtorch has put the list into CMAKE_CUDA_FLAGS.
+# It sees neither libtorch nor the flags of g++. What ptxas says of registers and memory is kept in NAME.ptxas in the
+# build folder, for scripts/kernel_report.
 function(trainopt_kernels name source)
   set(target trainopt_${name})
   add_library(${target} STATIC ${source})
@@ -25,7 +27,8 @@ function(trainopt_kernels name source)
 endfunction()
 
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
-# One Catch2 executable, one ctest entry, labelled and grouped as TRAINOPT_TEST_LABEL says if that is set. GPU: its main exits with 77 (skipped) on a machine without one.
+# One Catch2 executable, one ctest entry, labelled and grouped as TRAINOPT_TEST_LABEL says if that is set. GPU: its main
+# exits with 77 (skipped) on a machine without one.
 function(trainopt_test name)
   cmake_parse_arguments(arg "TORCH;GPU" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})

@@ -208,10 +208,12 @@ def parts(on_gpu: bool) -> list[Part]:
         ]
         compared = CurveCase("resnet18", batch=32, side=128, steps=200)
     else:
-        # One thread: at this size several wait for each other longer than they compute, most of all on a machine that is busy.
+        # One thread: at this size several wait for each other longer than they compute, most of all on a machine that
+        # is busy.
         pace = Pace(turn_s=0.3, warmup_steps=2, pairs=3)
         peers = [Part("peers-resnet18-4", against_pytorch(Case("resnet18", 4, 32, threads=1), pace), least_s=5)]
-        # Smaller, the last normalizations are over four values, and rounding alone drives two runs apart as far as two seeds.
+        # Smaller, the last normalizations are over four values, and rounding alone drives two runs apart as far as two
+        # seeds.
         compared = CurveCase("resnet18", batch=8, side=64, steps=12, threads=1)
     least_s = 30 if on_gpu else 2
     return [

@@ -5,7 +5,8 @@ import statistics
 from peers.table import ON_GPU
 from peers.turns import fastest
 
-# What the step must reach on one H200. A ratio is trainopt's images/s over those of PyTorch's fastest way whose name begins so.
+# What the step must reach on one H200. A ratio is trainopt's images/s over those of PyTorch's fastest way whose name
+# begins so.
 TARGETS = [
     {
         "what": "ResNet-18, batch 1024, amp",

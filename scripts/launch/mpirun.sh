@@ -4,7 +4,8 @@
 #   scripts/launch/mpirun.sh RECIPE [key=value ...]
 #   RANKS=2 scripts/launch/mpirun.sh configs/quickstart.yaml train.max_steps=20     two ranks, also on CPUs
 #
-# Several machines: name them with their GPUs. mpirun does not tell the ranks where rank 0 is, so say it: the first machine, a free port of it.
+# Several machines: name them with their GPUs. mpirun does not tell the ranks where rank 0 is, so say it: the first
+# machine, a free port of it.
 #   HOSTS=first:8,second:8 RANKS=16 RENDEZVOUS=first:29500 scripts/launch/mpirun.sh RECIPE
 # TRAINOPT in the environment names an installed program to use instead of building this checkout's.
 set -euo pipefail

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Trains on all GPUs of this machine, or on so many ranks, with PyTorch's torchrun, for clusters where that is what jobs are started with.
+# Trains on all GPUs of this machine, or on so many ranks, with PyTorch's torchrun, for clusters where that is what jobs
+# are started with.
 #
 #   scripts/launch/torchrun.sh RECIPE [key=value ...]
 #   RANKS=2 scripts/launch/torchrun.sh configs/quickstart.yaml train.max_steps=20     two ranks, also on CPUs
 #
 # Several machines: start it on each, with the same RANKS and
 #   MACHINES=2 RENDEZVOUS=first-machine:29500 JOB=some-name scripts/launch/torchrun.sh RECIPE
-# TRAINOPT in the environment names an installed program to use instead of building this checkout's; TORCHRUN another torchrun.
+# TRAINOPT in the environment names an installed program to use instead of building this checkout's; TORCHRUN another
+# torchrun.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

@@ -83,7 +83,8 @@ def test_every_part_on_a_cpu(build, tmp_path):
     curves = found["parts"]["curves"]
     sides = curves["curves"]
     assert {len(losses) for losses in sides.values()} == {12}
-    # The same weights and the same first batch, so the same first loss to what 16 bits can tell; with other weights it is another.
+    # The same weights and the same first batch, so the same first loss to what 16 bits can tell; with other weights it
+    # is another.
     assert sides["PyTorch"][0] == pytest.approx(sides["trainopt"][0], rel=0.01)
     assert abs(sides["trainopt, other weights"][0] - sides["trainopt"][0]) > 0.001
     assert curves["apart"]["largest"] == max(abs(a - b) for a, b in zip(sides["trainopt"], sides["PyTorch"]))

@@ -37,7 +37,8 @@ def ended_badly(trainopt, result, code, step=4):
 
 @pytest.mark.parametrize("fault, what", [("nan@4", "loss is not finite"), ("gradient@4", "gradients are not finite")])
 def test_abort(trainopt, tiny_run, fault, what):
-    # Without a norm to clip by nobody looks at gradients; with one the loss of the step is finite and its gradients are not.
+    # Without a norm to clip by nobody looks at gradients; with one the loss of the step is finite and its gradients are
+    # not.
     keys = ["train.max_grad_norm=1e6"] if fault.startswith("gradient") else []
     result = run(trainopt, fault, keys=keys)
     assert what in ended_badly(trainopt, result, 6), result

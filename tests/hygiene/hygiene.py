@@ -13,7 +13,8 @@ from pathlib import Path
 MAX_LINES = 600
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".md", ""}
-# Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API are not.
+# Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API
+# are not.
 TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h", "torch/version.h")
 LIBTORCH = ("ATen/", "c10/", "torch/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|nvrtc|ATen/cuda/|c10/cuda/|ATen/cudnn/)")

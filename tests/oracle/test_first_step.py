@@ -44,7 +44,8 @@ def test_outputs_gradients_and_statistics(case, tmp_path, weights):
 
     gradients = {key.removeprefix("gradients."): value for key, value in dump.items() if key.startswith("gradients.")}
     assert gradients.keys() == theirs.gradients.keys()
-    # A bias that the next batch-norm takes out again has a gradient of nearly nothing: what is left of sums that cancel.
+    # A bias that the next batch-norm takes out again has a gradient of nearly nothing: what is left of sums that
+    # cancel.
     least = 1e-3 * max(gradient.abs().max().item() for gradient in theirs.gradients.values())
     too_far = {
         name: error
