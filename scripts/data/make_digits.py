@@ -21,7 +21,7 @@ try:
 except ImportError as missing:
     # Started with a Python that lacks scikit-learn: go on with the one that scripts/setup makes.
     setup = Path(__file__).resolve().parents[1] / "setup"
-    settings = subprocess.run([setup, "--print"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    settings = subprocess.run([setup, "--print", "test"], check=True, stdout=subprocess.PIPE, text=True).stdout
     python = dict(line.split("=", 1) for line in settings.splitlines())["TRAINOPT_PYTHON"]
     if os.path.realpath(sys.prefix) == os.path.realpath(Path(python).parents[1]):
         raise SystemExit(f"make_digits: {missing}; remove {Path(python).parents[1]} and run scripts/setup again")

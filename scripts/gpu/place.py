@@ -64,18 +64,23 @@ def python_of(torch: Path) -> str:
     return str(own) if own.exists() else sys.executable
 
 
+def test_python() -> str:
+    """The interpreter of the checkout's test environment, which has PyTorch and torchvision; made if it is missing."""
+    command = [TOP / "scripts/python", "test", "-c", "import sys; print(sys.executable)"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def build_here(*targets: str) -> Path:
     subprocess.run([TOP / "scripts/build", *targets], check=True)
     return TOP / "build"
 
 
 def built(build: Path) -> Place:
-    torch = Path(cached(build, "TRAINOPT_SITE_PACKAGES")) / "torch"
     return Place(
         build / "app/trainopt",
         build / "tests/gpu/test_gpu",
         build / "scripts/bench/kernel_bandwidth",
-        python_of(torch),
+        test_python(),
         dict(os.environ),
         commit(),
     )

@@ -1,5 +1,6 @@
 """Jobs of several ranks: under `trainopt launch`, or started one by one with the variables that a launcher sets."""
 
+import importlib.util
 import random
 import re
 import socket
@@ -17,6 +18,14 @@ ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.keep_last=3"]
 SOON = "parallel.timeout=12s"  # connecting takes five seconds now and then, where name servers do not answer
 NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
+
+
+def torch_program(name):
+    """A program that comes with PyTorch, from the environment that torch is installed in."""
+    torch = Path(
+        importlib.util.find_spec("torch").origin
+    )  # <environment>/lib/python3.x/site-packages/torch/__init__.py
+    return torch.parents[4] / "bin" / name
 
 
 def free_port():

@@ -30,6 +30,7 @@ from ranks import (
     started,
     weights,
     write_cifar10,
+    torch_program,
 )
 
 STEPS = "train.max_steps=12"
@@ -116,7 +117,7 @@ def test_other_launchers(job, alone, launcher):
 def test_launch_scripts(job, alone, script):
     if script == "mpirun.sh" and not shutil.which("mpirun"):
         pytest.skip("no mpirun")
-    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
+    torchrun = torch_program("torchrun")
     environment = {**job.environment(), "RANKS": "2", "TRAINOPT": os.path.abspath(PROGRAM), "TORCHRUN": torchrun}
     (result,) = Ranks(job).start([CHECKOUT / "scripts/launch" / script, "tiny.yaml", STEPS], env=environment).ended()
     assert result.code == 0 and close(only_run(job), alone), result

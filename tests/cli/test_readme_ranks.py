@@ -5,13 +5,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conftest import CHECKOUT, PROGRAM, losses, summary
-from ranks import Ranks, close, free_port, no_rank_outlives_its_test, readme_section  # noqa: F401
+from ranks import Ranks, close, free_port, no_rank_outlives_its_test, readme_section, torch_program  # noqa: F401
 
 # Starts tasks with the variables that srun gives them on one machine.
 SRUN = """\
@@ -47,7 +46,7 @@ def shell(trainopt):
     tools = trainopt.folder / "tools"
     tools.mkdir()
     (tools / "trainopt").symlink_to(os.path.abspath(PROGRAM))
-    (tools / "torchrun").symlink_to(Path(sys.executable).parent / "torchrun")
+    (tools / "torchrun").symlink_to(torch_program("torchrun"))
     (tools / "srun").write_text(SRUN)
     (tools / "srun").chmod(0o755)
     (trainopt.folder / "configs").symlink_to(CHECKOUT / "configs")
