@@ -6,6 +6,12 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
     : machine(std::move(machine_)),
       device(device_),
       optimizer_config(std::move(optimizer_config_)),
+      convolution("convolution", "libtorch's",
+                  [](const BuildContext&) { return std::make_unique<PlainConvolutionOperations>(); }),
+      batch_norm("batch-norm", "libtorch's",
+                 [](const BuildContext&) { return std::make_unique<PlainBatchNormOperations>(); }),
+      head("head", "average pool and linear layer, one after the other",
+           [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
       task("task", "classification: cross entropy",
            [](const BuildContext& context) {
              return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing);
@@ -22,11 +28,15 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
       average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }) {}
 
+Operations Plan::build_operations(const BuildContext& context) const {
+  return {.convolution = convolution.build(context),
+          .batch_norm = batch_norm.build(context),
+          .head = head.build(context)};
+}
+
 std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const {
   auto model = std::make_unique<Model>(make_model(config, input, device, seed));
   if (memory_format != at::MemoryFormat::Contiguous) model->to_memory_format(memory_format);
-  if (operations) model->set_block_operations(operations);
-  model->set_convolutions(convolutions);
   return model;
 }
 

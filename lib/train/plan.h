@@ -12,6 +12,7 @@
 #include "metrics/config.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "model/operations.h"
 #include "model/task.h"
 #include "train/build_context.h"
 #include "train/config.h"
@@ -37,10 +38,9 @@ struct ModelPlan {
   ModelConfig config;
   InputShape input;  ///< of one sample
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  std::shared_ptr<const BlockOperations> operations;      ///< null: the plain ones
-  std::shared_ptr<const ConvolutionKernel> convolutions;  ///< null: libtorch's alone
-  int64_t parameters = 0;                                 ///< how many numbers
-  double flops_per_sample = 0;                            ///< forward; a multiply-add counts two
+  bool has_convolutions = false;
+  int64_t parameters = 0;       ///< how many numbers
+  double flops_per_sample = 0;  ///< forward; a multiply-add counts two
 
   /// Allocates on the device; initial weights from `seed` or from config.weights.
   std::unique_ptr<Model> build(at::Device device, uint64_t seed) const;
@@ -98,7 +98,14 @@ struct Plan {
   ClearGradients clear_gradients = ClearGradients::zero;
   std::optional<at::ScalarType> autocast_type;  ///< what forward casts to; null: it does not
 
-  // Slots
+  // Slots of what the model computes with
+  Slot<ConvolutionOperations> convolution;
+  Slot<BatchNormOperations> batch_norm;
+  Slot<HeadOperations> head;
+  /// What the model is given.
+  Operations build_operations(const BuildContext& context) const;
+
+  // Slots of the trainer
   Slot<Task> task;
   Slot<Precision> precision;
   Slot<ParameterStore> parameters;

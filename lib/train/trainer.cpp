@@ -78,6 +78,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
                                        plan_.train.on_nonfinite != OnNonfinite::abort);
   BuildContext context{plan_,        plan_.device, std::move(run_dir), communicator_.get(),
                        model_.get(), nullptr,      &outcome_.steps,    training_.generator};
+  model_->set_operations(plan_.build_operations(context));
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);

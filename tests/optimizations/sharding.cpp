@@ -168,6 +168,17 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
   CHECK(train_as(2, recipe).losses.front() != Approx(one.losses.front()).epsilon(1e-3));
 }
 
+TEST_CASE("batch-norm over all ranks cannot be had together with another batch-norm") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.parallel.sync_batch_norm = true;
+  CHECK(plan_of(recipe, 2).batch_norm.describe() == "over the samples of all ranks (parallel.sync_batch_norm)");
+  CHECK(plan_of(recipe, 1).batch_norm.is_plain());
+  recipe.optimizations.fused_kernels = true;
+  CHECK_THROWS_WITH(plan_of(recipe, 2),
+                    ContainsSubstring("fused_kernels and parallel.sync_batch_norm both replace the batch-norm"));
+}
+
 TEST_CASE("updates that are a step late are those of one rank which uses its gradients a step late") {
   Recipe recipe = for_ranks(mlp_recipe(), 2);
   recipe.parallel.async_updates.staleness = 1;

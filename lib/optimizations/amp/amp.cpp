@@ -105,8 +105,11 @@ Outcome apply(Plan& plan, const Config& config) {
       return std::make_unique<Autocast>(context.device, at::kBFloat16);
     });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
-  if (plan.device.is_cpu() && plan.model.config.name != ModelKind::mlp && !cpu_convolves(type)) {
-    plan.model.convolutions = make_float32_convolutions(plan.model.convolutions);
+  if (plan.device.is_cpu() && plan.model.has_convolutions && !cpu_convolves(type)) {
+    plan.convolution.wrap("amp", "in float32 under autocast",
+                          [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
+                            return make_float32_convolutions(std::move(inner));
+                          });
     what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
   }
   return Outcome::applied(what, [type](const Observations& seen) { return receipt(seen, type); });

@@ -5,7 +5,8 @@
 namespace trainopt::channels_last {
 
 Outcome apply(Plan& plan) {
-  if (plan.model.config.name == ModelKind::mlp) return Outcome::none("the mlp has no convolutions");
+  if (!plan.model.has_convolutions)
+    return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
   plan.model.memory_format = at::MemoryFormat::ChannelsLast;
   plan.data.options.memory_format =
       at::MemoryFormat::ChannelsLast;  // the loader writes NHWC at once, nothing is converted later

@@ -1,10 +1,10 @@
-#include "model/block_operations.h"
+#include "model/batch_norm_operations.h"
 
 #include <ATen/ATen.h>
 
 namespace trainopt {
 
-at::Tensor PlainBlockOperations::batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
+at::Tensor PlainBatchNormOperations::batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
                                             const ForwardContext& context) const {
   if (context.training) {
     at::Tensor batches = norm.num_batches_tracked;
@@ -15,23 +15,19 @@ at::Tensor PlainBlockOperations::batch_norm(const at::Tensor& input, const Batch
 }
 
 // In place: batch-norm's backward reads its input, ReLU's its output, so nobody needs the tensor that is overwritten.
-at::Tensor PlainBlockOperations::batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
+at::Tensor PlainBatchNormOperations::batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
                                                  const ForwardContext& context) const {
   return batch_norm(input, norm, context).relu_();
 }
 
-at::Tensor PlainBlockOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm,
+at::Tensor PlainBatchNormOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm,
                                                      const at::Tensor& residual, const ForwardContext& context) const {
   return batch_norm(input, norm, context).add_(residual).relu_();
 }
 
-at::Tensor PlainBlockOperations::stem_pool(const at::Tensor& input, const BatchNorm2d& norm,
+at::Tensor PlainBatchNormOperations::stem_pool(const at::Tensor& input, const BatchNorm2d& norm,
                                            const ForwardContext& context) const {
   return at::max_pool2d(batch_norm_relu(input, norm, context), 3, 2, 1);
-}
-
-at::Tensor PlainBlockOperations::head(const at::Tensor& input, const Linear& linear, const ForwardContext&) const {
-  return linear.forward(at::adaptive_avg_pool2d(input, {1, 1}).flatten(1));
 }
 
 }  // namespace trainopt
