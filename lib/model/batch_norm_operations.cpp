@@ -5,7 +5,7 @@
 namespace trainopt {
 
 at::Tensor PlainBatchNormOperations::batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
-                                            const ForwardContext& context) const {
+                                                const ForwardContext& context) const {
   if (context.training) {
     at::Tensor batches = norm.num_batches_tracked;
     batches.add_(1);
@@ -16,17 +16,18 @@ at::Tensor PlainBatchNormOperations::batch_norm(const at::Tensor& input, const B
 
 // In place: batch-norm's backward reads its input, ReLU's its output, so nobody needs the tensor that is overwritten.
 at::Tensor PlainBatchNormOperations::batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
-                                                 const ForwardContext& context) const {
+                                                     const ForwardContext& context) const {
   return batch_norm(input, norm, context).relu_();
 }
 
 at::Tensor PlainBatchNormOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm,
-                                                     const at::Tensor& residual, const ForwardContext& context) const {
+                                                         const at::Tensor& residual,
+                                                         const ForwardContext& context) const {
   return batch_norm(input, norm, context).add_(residual).relu_();
 }
 
 at::Tensor PlainBatchNormOperations::stem_pool(const at::Tensor& input, const BatchNorm2d& norm,
-                                           const ForwardContext& context) const {
+                                               const ForwardContext& context) const {
   return at::max_pool2d(batch_norm_relu(input, norm, context), 3, 2, 1);
 }
 

@@ -49,6 +49,10 @@ void check_close(const NamedTensors& got, const NamedTensors& wanted, double tol
   }
 }
 
+Plan plan_of(const Recipe& job, int64_t ranks) {
+  return make_plan(for_ranks(job, ranks), Machine{.cpu = "test", .cores = 2}, {.ranks = ranks});
+}
+
 }  // namespace
 
 TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
@@ -115,11 +119,6 @@ TEST_CASE("every strategy goes with what else a step may do") {
 TEST_CASE("gradients are dropped only where no strategy keeps them") {
   Recipe recipe = mlp_recipe();
   recipe.optimizations.set_to_none = true;
-  const auto plan_of = [](const Recipe& job, int64_t ranks) {
-    Machine machine{.cpu = "test", .cores = 2};
-    machine.position.ranks = ranks;
-    return make_plan(for_ranks(job, ranks), machine);
-  };
   for (const auto strategy : kStrategies) {
     recipe.parallel.sharding_strategy = strategy;
     for (const int64_t ranks : {1, 2}) {

@@ -95,7 +95,7 @@ Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
   if (plan.device.is_cuda() && type == at::kBFloat16 && plan.machine.sm < 80)
     return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
-  plan.autocast_type = plan.data.options.compute_type = type;
+  plan.tensor_format.compute_type = type;
   if (type == at::kHalf)
     plan.precision.fill(
         "amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),

@@ -45,8 +45,8 @@ Outcome apply(Plan& plan) {
                        [kernels](const BuildContext&) { return make_fused_batch_norm(*kernels); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
                  [head_kernels](const BuildContext&) { return make_fused_head(*head_kernels); });
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // the kernels' own: otherwise the first one would convert
-  plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
+  // The kernels' own: otherwise the first one would convert.
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
       "batch-norm with addition, ReLU and the stem's max-pool in two passes forward and two backward, the average pool "
       "in one and one, the loss with its gradient in "

@@ -25,8 +25,7 @@ Outcome apply(Plan& plan) {
     return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
   plan.convolution.fill("winograd", "3×3 with stride 1 by Winograd's filtering",
                         [](const BuildContext&) { return make_convolutions(); });
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
-  plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
   return Outcome::applied(
       "3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations "
       "as NHWC",
