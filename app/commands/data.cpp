@@ -64,9 +64,9 @@ Command add_data_bench(CLI::App& data) {
   return [=](const CommandContext&) {
     const Plan plan = loader_plan(recipes->load(*command));
     const auto result =
-        plan.data.config.cache == CacheKind::device
-            ? run_resident_bench(*plan.data.open(plan.device, std::nullopt), plan.device, *options)
-            : run_loader_bench(*make_loader(plan.data.config, plan.data.dataset, plan.data.options), *options);
+        plan.data.device_dataset
+            ? run_resident_bench(*plan.open_batches(plan.data), plan.device, *options)
+            : run_loader_bench(*make_loader(plan.data, plan.loader, {.format = plan.tensor_format}), *options);
     if (*json) {
       print_json(bench_json(result));
     } else {
@@ -99,9 +99,9 @@ Command add_data_export(CLI::App& data) {
       throw UserError(
           fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
     Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
-    plan.data.options.compute_type = at::kFloat;  // what autocast rounds; the file has float32
+    plan.tensor_format.compute_type = at::kFloat;  // what autocast rounds; the file has float32
     apply(plan.process);
-    const auto batches = plan.data.open(plan.device, *steps);
+    const auto batches = plan.open_batches(plan.data, {.end = *steps});
     export_steps(*batches, *steps, output);
     return 0;
   };

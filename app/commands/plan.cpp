@@ -20,9 +20,10 @@ Command add_plan(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "trainopt plan");
-    const Machine machine = assumptions->empty() ? detect_machine() : assume(detect_machine(), *assumptions);
-    const auto loaded = recipes->load(*command, machine.position.ranks);
-    Plan plan = make_plan(loaded.recipe, machine);
+    const auto [machine, position] =
+        assumptions->empty() ? AssumedJob{detect_machine(), {}} : assume(detect_machine(), *assumptions);
+    const auto loaded = recipes->load(*command, position.ranks);
+    Plan plan = make_plan(loaded.recipe, machine, position);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {
       Json all = plan_json(plan);

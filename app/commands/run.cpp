@@ -83,8 +83,7 @@ void check_state(const std::optional<ArchiveReader>& state, const RunFolder& fol
     return;
   }
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
-  for (auto& note :
-       check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.machine.position.ranks))
+  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.position.ranks))
     plan.notes.push_back(std::move(note));
   plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
 }
@@ -231,9 +230,8 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
           const std::optional<MeasureOptions>& ceilings, JobMember& member, const Environment& environment) {
   const auto began = Clock::now();
   Machine machine = detect_machine();
-  machine.position = member.position();
   if (const auto cores = member.cores()) machine.cores = *cores;
-  Plan plan = make_plan(loaded.recipe, machine);
+  Plan plan = make_plan(loaded.recipe, machine, member.position());
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
   if (!member.alone() && !plan.device.is_cpu()) {
@@ -333,7 +331,7 @@ int train(const LoadedRecipe& loaded, const OutputOptions& output, const std::ve
   watchdog.finished();
   member.leave_together();
   trainer.reset();
-  plan.data.options.resident.reset();  // a data set on the device
+  plan.data.device_dataset.reset();  // a data set on the device
   if (!ceilings || end.status != "done") return end.exit_code;
   show_ceilings(loaded.recipe, machine, run_dir, *ceilings, output);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;

@@ -26,7 +26,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   plan.train.max_time.reset();
   plan.evaluation.reset();
   plan.checkpoint.at_end = false;
-  if (spec.batch_seed) plan.data.options.seed = static_cast<uint64_t>(*spec.batch_seed);
+  if (spec.batch_seed) plan.data.seed = static_cast<uint64_t>(*spec.batch_seed);
   if (spec.without == Ceiling::data)
     plan.data.around = [](std::unique_ptr<BatchSource> batches) {
       return std::make_unique<ReplayedBatches>(std::move(batches));

@@ -4,7 +4,8 @@ namespace trainopt {
 
 Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids) {
   Batch batch;
-  batch.tensors = {{"input", std::move(input)}, {"target", std::move(target)}};
+  batch.input = std::move(input);
+  batch.target = std::move(target);
   batch.sample_ids = std::move(sample_ids);
   batch.items = where.items;
   batch.step_items = where.step_items;

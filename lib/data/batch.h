@@ -1,14 +1,11 @@
 // What the trainer sees of the data.
 #pragma once
 
-#include "base/error.h"
 #include "data/schedule.h"
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-#include <string_view>
-#include <utility>
+#include <array>
 #include <vector>
 
 namespace trainopt {
@@ -16,9 +13,10 @@ namespace trainopt {
 /// One micro-batch on the device. On the CPU its tensors are the loader's own memory and hold until the next batch is
 /// asked for.
 struct Batch {
-  std::vector<std::pair<std::string, at::Tensor>>
-      tensors;  ///< images: "input" [items, 3, h, w] float32 (or 16 bits, see BatchesOptions::compute_type), "target"
-                ///< [items] int64
+  // Tensors, which begin with the dimension [items]. A task that needs more of them (a mask) adds its own here and to
+  // kBatchFields; what a data set does not give stays undefined.
+  at::Tensor input;   ///< images: [items, 3, h, w] float32, or of 16 bits (TensorFormat::compute_type)
+  at::Tensor target;  ///< labels: [items] int64
   std::vector<int64_t> sample_ids;
   int64_t items = 0;       ///< on this rank
   int64_t step_items = 0;  ///< of the whole step: all micro-batches, all ranks
@@ -28,13 +26,10 @@ struct Batch {
   int64_t epoch = 0;
   int64_t step = 0;  ///< from 0, over all epochs
   int64_t micro = 0;
-
-  const at::Tensor& get(std::string_view name) const {
-    for (const auto& [key, tensor] : tensors)
-      if (key == name) return tensor;
-    broken_invariant(__FILE__, __LINE__, fmt::format("the batch has no tensor {}", name));
-  }
 };
+
+/// All tensors of a batch, for whoever treats them alike (cuts, copies, keeps them): `batch.*field`.
+inline constexpr std::array<at::Tensor Batch::*, 2> kBatchFields = {&Batch::input, &Batch::target};
 
 /// Images with their labels and numbers, at their place in the run.
 Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids);

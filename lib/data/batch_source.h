@@ -2,10 +2,9 @@
 #pragma once
 
 #include "data/batch.h"
-#include "data/dataset.h"
-#include "data/device_preprocess.h"
+#include "data/data_spec.h"
+#include "data/device_transforms.h"
 #include "data/loader.h"
-#include "data/schedule.h"
 #include "device/stream.h"
 
 #include <memory>
@@ -51,7 +50,7 @@ class LoadedBatches : public BatchSource {
   /// `non_blocking`: copies run on a stream of their own and, when a batch is ready, one batch ahead of the step; needs
   /// pinned slots.
   LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
-                std::optional<DevicePreprocess> preprocess);
+                std::optional<DeviceTransforms> transforms);
 
   void start() override { loader_->start(); }
   void pause() override { loader_->pause(); }
@@ -81,7 +80,7 @@ class LoadedBatches : public BatchSource {
 
   std::unique_ptr<Loader> loader_;
   c10::Device device_;
-  std::optional<DevicePreprocess> preprocess_;
+  std::optional<DeviceTransforms> transforms_;
   std::optional<Stream> copy_stream_;
   std::optional<HostBatch> held_;  ///< handed out in place and not yet released
   std::optional<Copy> ahead_;
@@ -93,12 +92,8 @@ class LoadedBatches : public BatchSource {
 /// any number of ranks.
 class SyntheticBatches : public BatchSource {
  public:
-  struct Images {
-    int64_t side, num_classes;
-    at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  };
-  SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed, c10::Device device,
-                   int64_t first_step = 0);
+  SyntheticBatches(const BatchSchedule& schedule, const SyntheticImages& images, at::MemoryFormat memory_format,
+                   uint64_t seed, c10::Device device, int64_t first_step = 0);
 
   Batch next() override;
   BatchSourceStats take_stats() override { return {}; }
@@ -110,36 +105,22 @@ class SyntheticBatches : public BatchSource {
   at::Tensor input_, target_;
 };
 
-class DeviceDataset;
-
-struct BatchesOptions {
+/// Which batches are wanted, where and as what.
+struct BatchRequest {
   c10::Device device = at::kCPU;
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  at::ScalarType compute_type = at::kFloat;  ///< of the step's first operation: images that are finished on the device
-                                             ///< get it there; others are float32
-  bool device_preprocess = false;            ///< images cross as uint8; scaling and normalising happen on the device
-  bool device_resize = false;                ///< so do the resize and what follows it; see device_resize_refusal()
-  int64_t ranks = 1, rank = 0, accumulation = 1;
-  uint64_t seed = 0;
-  int64_t first_step = 0;
-  std::optional<int64_t> end_step;
-  int64_t num_classes = 10;            ///< of synthetic labels
-  std::vector<RefusedSample> refused;  ///< bad samples that the run has met already
-  std::shared_ptr<DeviceDataset>
-      resident;  ///< of data.cache: device, to be used again by sources opened later; null: each source has its own
+  TensorFormat format = {};
+  StepRange steps = {};
+  std::vector<RefusedSample> refused = {};  ///< bad samples that the run has met already
 };
 
-/// Epochs of `samples` cut as the options say.
-BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const BatchesOptions& options);
-/// The size and layout of a loader's batches, for plans and buffers; with data.cache: device of the images that are
-/// kept. Throws UserError if images would differ in size.
-BufferFormat buffer_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options);
-/// The loader alone; not for data.cache: device, whose batches have none.
-std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                    const BatchesOptions& options);
-/// What `data` describes; `dataset` is null for synthetic. Evaluation passes a DataConfig with its own transforms,
-/// batch_size, no shuffle and no drop_last.
-std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                          const BatchesOptions& options);
+/// Size and layout of a loader's batches, for plans and buffers; with a device_dataset of the images that are kept.
+/// `data` has a data set. Throws UserError if images would differ in size, or the transforms allow no device_dataset.
+BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings, at::MemoryFormat memory_format);
+/// The loader alone; not for a device_dataset, whose batches have none.
+std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& settings,
+                                    const BatchRequest& request = {});
+/// Batches of `data`. Throws UserError.
+std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSettings& settings,
+                                          const BatchRequest& request = {});
 
 }  // namespace trainopt

@@ -9,13 +9,13 @@ namespace trainopt {
 
 DeviceDatasetBatches::DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images,
                                            std::function<std::unique_ptr<Loader>()> loader, const Order& order,
-                                           c10::Device device, DevicePreprocess preprocess,
+                                           c10::Device device, DeviceTransforms transforms,
                                            const std::vector<RefusedSample>& refused)
     : images_(std::move(images)),
       make_loader_(std::move(loader)),
       order_(order),
       device_(with_index(device)),
-      preprocess_(std::move(preprocess)),
+      transforms_(std::move(transforms)),
       sequence_(order.schedule.sequence_of(order.first_step)) {
   note(refused);
 }
@@ -61,13 +61,13 @@ Batch DeviceDatasetBatches::next() {
   if (make_loader_) prepare();
   const MicroBatch where = order_.schedule.at_sequence(sequence_++);
   std::vector<int64_t> samples = draw(where);
-  const at::Tensor placement = preprocess_.place({.epoch = where.epoch, .samples = samples, .in_order = false});
+  const at::Tensor placement = transforms_.place({.epoch = where.epoch, .samples = samples, .in_order = false});
   const auto bytes = static_cast<int64_t>(placement.nbytes());
   stats_.bytes_delivered += bytes;
   if (!device_.is_cpu()) stats_.bytes_copied += bytes, stats_.pinned_bytes_copied += bytes;
-  Batch batch = image_batch(where, preprocess_(images_->images(), placement),
+  Batch batch = image_batch(where, transforms_(images_->images(), placement),
                             images_->labels().index_select(0, placement[kImage]), std::move(samples));
-  stats_.finished_type = batch.get("input").scalar_type();
+  stats_.finished_type = batch.input.scalar_type();
   stats_.data_wait_ms += milliseconds_between(begin, Clock::now());
   return batch;
 }

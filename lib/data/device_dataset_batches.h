@@ -22,7 +22,7 @@ class DeviceDatasetBatches : public BatchSource {
   /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad
   /// samples that the run has met already.
   DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader,
-                       const Order& order, c10::Device device, DevicePreprocess preprocess,
+                       const Order& order, c10::Device device, DeviceTransforms transforms,
                        const std::vector<RefusedSample>& refused);
 
   Batch next() override;
@@ -39,7 +39,7 @@ class DeviceDatasetBatches : public BatchSource {
   std::function<std::unique_ptr<Loader>()> make_loader_;  ///< empty from the first batch on
   Order order_;
   c10::Device device_;
-  DevicePreprocess preprocess_;
+  DeviceTransforms transforms_;
   int64_t sequence_, epoch_ = -1;  ///< of the order
   EpochOrder epoch_order_;
   std::map<int64_t, RefusedSample> bad_samples_;

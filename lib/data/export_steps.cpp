@@ -15,8 +15,8 @@ void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::pa
     for (bool last = false; !last;) {
       const Batch batch = batches.next();
       // A copy: on the CPU the batch is the loader's memory.
-      input.push_back(batch.get("input").to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous());
-      target.push_back(batch.get("target").to(at::kCPU, at::kLong, false, true));
+      input.push_back(batch.input.to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous());
+      target.push_back(batch.target.to(at::kCPU, at::kLong, false, true));
       sample_id.push_back(at::tensor(batch.sample_ids, at::kLong));
       last = batch.is_last;
     }

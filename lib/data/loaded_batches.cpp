@@ -15,27 +15,26 @@ Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
 }  // namespace
 
 LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
-                             std::optional<DevicePreprocess> preprocess)
-    : loader_(std::move(loader)), device_(with_index(device)), preprocess_(std::move(preprocess)) {
+                             std::optional<DeviceTransforms> transforms)
+    : loader_(std::move(loader)), device_(with_index(device)), transforms_(std::move(transforms)) {
   if (non_blocking && !device_.is_cpu()) copy_stream_ = Stream::side(device_);
 }
 
 Batch LoadedBatches::next() {
   Batch batch = device_.is_cpu() ? next_in_place() : copy_stream_ ? next_overlapped() : next_copied();
-  if (preprocess_) finish(batch);
+  if (transforms_) finish(batch);
   return batch;
 }
 
 /// The device's part of the transforms.
 void LoadedBatches::finish(Batch& batch) {
   const at::Tensor placement =
-      preprocess_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
+      transforms_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
   if (placement.defined() && !device_.is_cpu())
     stats_.bytes_copied += static_cast<int64_t>(placement.nbytes()),
         stats_.pinned_bytes_copied += static_cast<int64_t>(placement.nbytes());
-  at::Tensor& input = batch.tensors[0].second;
-  input = (*preprocess_)(input, placement);
-  stats_.finished_type = input.scalar_type();
+  batch.input = (*transforms_)(batch.input, placement);
+  stats_.finished_type = batch.input.scalar_type();
 }
 
 Batch LoadedBatches::next_in_place() {
@@ -64,7 +63,8 @@ Batch LoadedBatches::next_overlapped() {
   copy.done.block(compute);
   // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads
   // it.
-  for (auto& [name, tensor] : copy.batch.tensors) tensor.record_stream(compute.handle());
+  for (const auto field : kBatchFields)
+    if (const at::Tensor& tensor = copy.batch.*field; tensor.defined()) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
   count(copy.delivered, true);
   ++stats_.copies_beside_step;

@@ -22,17 +22,20 @@ int64_t ticket_items(uint64_t tickets) { return static_cast<int64_t>(tickets & (
 
 }  // namespace
 
-Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderOptions& options)
+Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderSettings& settings,
+               const BufferFormat& format, const StepRange& steps)
     : samples_(std::move(samples)),
       schedule_(schedule),
-      options_(options),
-      slot_bytes_(batch_bytes(options.format, schedule.shape().batch_size)),
-      has_loaded_(static_cast<size_t>(options.num_workers)) {
+      settings_(settings),
+      format_(format),
+      end_step_(steps.end),
+      slot_bytes_(batch_bytes(format, schedule.shape().batch_size)),
+      has_loaded_(static_cast<size_t>(settings.num_workers)) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
-  const int64_t count = slot_count(options.num_workers, options.prefetch_factor, slot_bytes_, options.memory_limit);
-  for (BatchBuffer& memory : make_buffers(options.format, schedule.shape().batch_size, count, options.pin_memory))
+  const int64_t count = slot_count(settings.num_workers, settings.prefetch_factor, slot_bytes_, settings.memory_limit);
+  for (BatchBuffer& memory : make_buffers(format, schedule.shape().batch_size, count, settings.pin_memory))
     slots_.push_back(std::make_unique<LoaderBuffer>(std::move(memory)));
-  opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(options.first_step);
+  opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(steps.first);
 }
 
 Loader::~Loader() {
@@ -50,15 +53,15 @@ void Loader::join() {
 }
 
 void Loader::start() {
-  if (options_.num_workers == 0 || delivered_ < limit_ || failure_) return;
+  if (settings_.num_workers == 0 || delivered_ < limit_ || failure_) return;
   join();  // those of the epoch before have reached its end
   const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
   limit_ =
-      options_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
-  if (options_.end_step) limit_ = std::max(delivered_ + 1, std::min(limit_, schedule_.sequence_of(*options_.end_step)));
-  working_ = options_.num_workers;
+      settings_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
+  if (end_step_) limit_ = std::max(delivered_ + 1, std::min(limit_, schedule_.sequence_of(*end_step_)));
+  working_ = settings_.num_workers;
   ++thread_starts_;
-  for (int64_t i = 0; i < options_.num_workers; ++i) {
+  for (int64_t i = 0; i < settings_.num_workers; ++i) {
     threads_.emplace_back([this, i, sequence = delivered_] { work(i, sequence); });
     pthread_setname_np(threads_.back().native_handle(), fmt::format("loader {}", i).substr(0, 15).c_str());
   }
@@ -79,7 +82,7 @@ HostBatch Loader::next() {
   TRAINOPT_CHECK(delivered_ - released_ < slots());
   resume();
   const auto begin = Clock::now();
-  if (options_.num_workers == 0) {
+  if (settings_.num_workers == 0) {
     load_here();
   } else {
     start();

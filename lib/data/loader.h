@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "data/batch_buffers.h"
+#include "data/loader_settings.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
 #include "device/stream.h"
@@ -19,15 +20,10 @@
 
 namespace trainopt {
 
-struct LoaderOptions {
-  int64_t num_workers = 0;  ///< 0: the thread that asks for a batch fills it
-  int64_t prefetch_factor = 2;
-  bool persistent_workers = false;  ///< false: threads end, and prefetching stops, at each epoch's end
-  bool pin_memory = false;
-  int64_t memory_limit = int64_t{4} << 30;  ///< bytes of all slots
-  BufferFormat format;
-  int64_t first_step = 0;
-  std::optional<int64_t> end_step;  ///< nothing is prefetched for this step and later ones
+/// Of a run.
+struct StepRange {
+  int64_t first = 0;                          ///< counted from 0
+  std::optional<int64_t> end = std::nullopt;  ///< nothing is prefetched for this step and later ones
 };
 
 /// A delivered batch; the tensors are views of a slot and hold until release().
@@ -49,7 +45,8 @@ struct LoaderStats {
 
 class Loader {
  public:
-  Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderOptions& options);
+  Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderSettings& settings,
+         const BufferFormat& format, const StepRange& steps);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -68,12 +65,12 @@ class Loader {
   /// Gives back the oldest unreleased batch. `last_use`: its memory is overwritten only after this event.
   void release(const HostBatch& batch, std::optional<Event> last_use = std::nullopt);
 
-  int64_t num_workers() const { return options_.num_workers; }
+  int64_t num_workers() const { return settings_.num_workers; }
   int64_t slots() const { return static_cast<int64_t>(slots_.size()); }
   int64_t slot_bytes() const { return slot_bytes_; }
   const BatchSchedule& schedule() const { return schedule_; }
   const SampleLoader& samples() const { return *samples_; }
-  const BufferFormat& format() const { return options_.format; }
+  const BufferFormat& format() const { return format_; }
   LoaderStats take_stats();
   /// Workers that have loaded at least one sample since the loader was made.
   int64_t loading_threads() const;
@@ -116,7 +113,9 @@ class Loader {
 
   std::shared_ptr<SampleLoader> samples_;
   BatchSchedule schedule_;
-  LoaderOptions options_;
+  LoaderSettings settings_;
+  BufferFormat format_;
+  std::optional<int64_t> end_step_;
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<LoaderBuffer>> slots_;
 

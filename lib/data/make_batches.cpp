@@ -1,4 +1,4 @@
-// From the recipe's data section to a source of batches.
+// From a description of the data to a source of batches.
 #include "base/error.h"
 #include "data/batch_source.h"
 #include "data/device_dataset_batches.h"
@@ -9,133 +9,86 @@
 namespace trainopt {
 namespace {
 
-TransformSplit split(const DataConfig& data, const BatchesOptions& options) {
-  if (data.cache == CacheKind::device) {
-    if (const auto refusal = device_cache_refusal(data.transforms))
+TransformSplit split(const DataSpec& data, const LoaderSettings& settings) {
+  if (data.device_dataset) {
+    if (const auto refusal = device_dataset_refusal(data.transforms))
       throw UserError(fmt::format("data.cache: device is not possible: {}", *refusal));
-    return split_for_device_cache(data.transforms);
+    return split_for_device_dataset(data.transforms);
   }
-  if (!options.device_preprocess && !options.device_resize) return {data.transforms, {}};
-  if (options.device_resize)
-    if (const auto refusal = device_resize_refusal(data.transforms))
-      throw UserError(fmt::format("optimizations.device_preprocess.resize is not possible: {}", *refusal));
-  return split_transforms(data.transforms, options.device_resize);
-}
-
-/// Where sizes may differ and the transforms do not fix them, the first readable image says what the others must be.
-ImageSize size_after(const Pipeline& pipeline, const Dataset& dataset) {
-  if (const auto size = pipeline.output_size(dataset.uniform_size())) return *size;
-  LoadScratch scratch;
-  std::string problem;
-  for (int64_t sample = 0; sample < std::min<int64_t>(dataset.size(), 100); ++sample) {
-    try {
-      return pipeline.output_size(dataset.size_of(sample, scratch)).value();
-    } catch (const BadSample& bad) {
-      if (problem.empty()) problem = fmt::format("{}: {}", dataset.name_of(sample), bad.what());
-    }
-  }
-  throw UserError(fmt::format("cannot tell the size of the images, none of the first can be read; {}", problem),
-                  ExitCode::data);
+  if (!settings.finish_on_device) return {data.transforms, {}};
+  return split_transforms(data.transforms, settings.resize_on_device && !device_resize_refusal(data.transforms));
 }
 
 }  // namespace
 
-BatchSchedule make_schedule(const DataConfig& data, int64_t samples, const BatchesOptions& options) {
-  return BatchSchedule({.samples = samples,
-                        .batch_size = data.batch_size,
-                        .ranks = options.ranks,
-                        .rank = options.rank,
-                        .accumulation = options.accumulation,
-                        .drop_last = data.drop_last});
-}
-
-BufferFormat buffer_format(const DataConfig& data, const Dataset& dataset, const BatchesOptions& options) {
-  return {.size = size_after(Pipeline(split(data, options).host), dataset),
-          .as_uint8 = options.device_preprocess || options.device_resize || data.cache == CacheKind::device,
-          .memory_format = options.memory_format};
+BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings, at::MemoryFormat memory_format) {
+  TRAINOPT_CHECK(data.dataset != nullptr);
+  return {.size = output_size(Pipeline(split(data, settings).host), *data.dataset),
+          .as_uint8 = settings.finish_on_device || data.device_dataset,
+          .memory_format = memory_format};
 }
 
 namespace {
 
-std::unique_ptr<Loader> loader_of(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                  const BatchesOptions& options) {
-  TRAINOPT_CHECK(dataset != nullptr);
-  const LoaderOptions loader{.num_workers = data.num_workers,
-                             .prefetch_factor = data.prefetch_factor,
-                             .persistent_workers = data.persistent_workers,
-                             .pin_memory = data.pin_memory && cuda_available(),
-                             .memory_limit = data.memory_limit.count,
-                             .format = buffer_format(data, *dataset, options),
-                             .first_step = options.first_step,
-                             .end_step = options.end_step};
-  const BadSamplePolicy policy{.substitute = data.on_bad_sample == OnBadSample::substitute,
-                               .budget = data.max_bad_samples,
-                               .one_size = data.cache == CacheKind::device};
-  const int64_t size = dataset->size();
-  auto samples =
-      std::make_shared<SampleLoader>(std::move(dataset), Pipeline(split(data, options).host),
-                                     Sampler(size, options.seed, data.shuffle), options.seed, policy, options.refused);
-  return std::make_unique<Loader>(std::move(samples), make_schedule(data, size, options), loader);
+std::unique_ptr<Loader> loader_of(const DataSpec& data, LoaderSettings settings, const BatchRequest& request) {
+  const BufferFormat format = buffer_format(data, settings, request.format.memory_format);
+  settings.pin_memory = settings.pin_memory && cuda_available();
+  BadSamplePolicy policy = data.bad_samples;
+  policy.one_size = data.device_dataset != nullptr;
+  auto samples = std::make_shared<SampleLoader>(data.dataset, Pipeline(split(data, settings).host),
+                                                Sampler(data.samples(), data.seed, data.shuffle), data.seed, policy,
+                                                request.refused);
+  return std::make_unique<Loader>(std::move(samples), data.schedule(), settings, format, request.steps);
 }
 
 /// One epoch in index order, as uint8 and without what differs from epoch to epoch.
-std::unique_ptr<Loader> loader_once(DataConfig data, std::shared_ptr<const Dataset> dataset,
-                                    const BatchesOptions& options) {
-  data.shuffle = data.drop_last = data.pin_memory = data.persistent_workers = false;
+std::unique_ptr<Loader> loader_once(DataSpec data, LoaderSettings settings, const std::vector<RefusedSample>& refused) {
+  data.shuffle = data.drop_last = settings.pin_memory = settings.persistent_workers = false;
+  data.ranks = data.accumulation = 1, data.rank = 0;  // every rank holds all samples
+  const BufferFormat format = buffer_format(data, settings, at::MemoryFormat::Contiguous);
   // Two batches are the least that a loader needs.
-  const int64_t fitting = data.memory_limit.count / (2 * batch_bytes(buffer_format(data, *dataset, options), 1));
+  const int64_t fitting = settings.memory_limit / (2 * batch_bytes(format, 1));
   data.batch_size = std::clamp<int64_t>(fitting, 1, data.batch_size);
-  BatchesOptions alone;  // every rank holds all samples
-  alone.seed = options.seed;
-  alone.refused = options.refused;
-  alone.end_step = make_schedule(data, dataset->size(), alone).steps_per_epoch();
-  return loader_of(data, std::move(dataset), alone);
+  return loader_of(data, settings, {.steps = {.end = data.schedule().steps_per_epoch()}, .refused = refused});
 }
 
-std::unique_ptr<BatchSource> device_dataset_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                                    const BatchesOptions& options) {
-  TRAINOPT_CHECK(dataset != nullptr);
-  const auto device = with_index(options.device);
-  const ImageSize size = buffer_format(data, *dataset, options).size;
+std::unique_ptr<BatchSource> device_dataset_batches(const DataSpec& data, const LoaderSettings& settings,
+                                                    const BatchRequest& request) {
+  const auto device = with_index(request.device);
+  const ImageSize size = buffer_format(data, settings, request.format.memory_format).size;
   if (device.is_cpu())
-    if (const auto reason = why_no_room(size, dataset->size(), data.memory_limit.count, "data.memory_limit"))
+    if (const auto reason = why_no_room(size, data.samples(), settings.memory_limit, "data.memory_limit"))
       throw UserError(*reason);
-  const DeviceDatasetBatches::Order order{.schedule = make_schedule(data, dataset->size(), options),
-                                          .sampler = Sampler(dataset->size(), options.seed, data.shuffle),
-                                          .keys = SampleKeys(options.seed),
-                                          .first_step = options.first_step};
-  DevicePreprocess preprocess(split(data, options), size, options.seed, device,
-                              {options.compute_type, options.memory_format});
+  const DeviceDatasetBatches::Order order{.schedule = data.schedule(),
+                                          .sampler = Sampler(data.samples(), data.seed, data.shuffle),
+                                          .keys = SampleKeys(data.seed),
+                                          .first_step = request.steps.first};
+  DeviceTransforms transforms(split(data, settings), size, data.seed, device, request.format);
   return std::make_unique<DeviceDatasetBatches>(
-      options.resident ? options.resident : std::make_shared<DeviceDataset>(),
-      [=, dataset = std::move(dataset)] { return loader_once(data, dataset, options); }, order, device,
-      std::move(preprocess), options.refused);
+      data.device_dataset, [=, refused = request.refused] { return loader_once(data, settings, refused); }, order,
+      device, std::move(transforms), request.refused);
 }
 
 }  // namespace
 
-std::unique_ptr<Loader> make_loader(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                    const BatchesOptions& options) {
-  TRAINOPT_CHECK(data.cache != CacheKind::device);
-  return loader_of(data, std::move(dataset), options);
+std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& settings, const BatchRequest& request) {
+  TRAINOPT_CHECK(!data.device_dataset);
+  return loader_of(data, settings, request);
 }
 
-std::unique_ptr<BatchSource> make_batches(const DataConfig& data, std::shared_ptr<const Dataset> dataset,
-                                          const BatchesOptions& options) {
-  if (data.dataset == DatasetKind::synthetic) {
-    const SyntheticBatches::Images images{
-        .side = data.image_size, .num_classes = options.num_classes, .memory_format = options.memory_format};
-    return std::make_unique<SyntheticBatches>(make_schedule(data, data.size, options), images, options.seed,
-                                              options.device, options.first_step);
-  }
-  if (data.cache == CacheKind::device) return device_dataset_batches(data, std::move(dataset), options);
-  auto loader = make_loader(data, std::move(dataset), options);
-  std::optional<DevicePreprocess> preprocess;
-  if (options.device_preprocess || options.device_resize)
-    preprocess.emplace(split(data, options), loader->format().size, options.seed, with_index(options.device),
-                       DevicePreprocess::Result{options.compute_type, options.memory_format});
-  return std::make_unique<LoadedBatches>(std::move(loader), options.device, data.non_blocking && data.pin_memory,
-                                         std::move(preprocess));
+std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSettings& settings,
+                                          const BatchRequest& request) {
+  if (!data.dataset)
+    return std::make_unique<SyntheticBatches>(data.schedule(), data.synthetic, request.format.memory_format, data.seed,
+                                              request.device, request.steps.first);
+  if (data.device_dataset) return device_dataset_batches(data, settings, request);
+  auto loader = make_loader(data, settings, request);
+  std::optional<DeviceTransforms> transforms;
+  if (settings.finish_on_device)
+    transforms.emplace(split(data, settings), loader->format().size, data.seed, with_index(request.device),
+                       request.format);
+  return std::make_unique<LoadedBatches>(std::move(loader), request.device,
+                                         settings.non_blocking && settings.pin_memory, std::move(transforms));
 }
 
 }  // namespace trainopt

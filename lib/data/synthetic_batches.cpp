@@ -24,8 +24,9 @@ void draw_image(uint64_t key, int64_t place, float* values, int64_t count) {
 
 }  // namespace
 
-SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& images, uint64_t seed,
-                                   c10::Device device, int64_t first_step)
+SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const SyntheticImages& images,
+                                   at::MemoryFormat memory_format, uint64_t seed, c10::Device device,
+                                   int64_t first_step)
     : schedule_(schedule), sequence_(schedule.sequence_of(first_step)) {
   const auto [samples, items, ranks, rank, accumulation, drop_last] = schedule.shape();
   const int64_t values = 3 * images.side * images.side;
@@ -38,7 +39,7 @@ SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Images& 
     PhiloxStream labels(label_key, static_cast<uint64_t>(place));
     target_.data_ptr<int64_t>()[i] = static_cast<int64_t>(labels.next_below(static_cast<uint64_t>(images.num_classes)));
   }
-  input_ = input_.to(with_index(device)).contiguous(images.memory_format);
+  input_ = input_.to(with_index(device)).contiguous(memory_format);
   target_ = target_.to(with_index(device));
 }
 

@@ -8,10 +8,7 @@
 
 namespace trainopt {
 
-Builder::Builder(at::Device device, uint64_t seed)
-    : device_(device),
-      seed_(seed),
-      implementations_(std::make_shared<Implementations>(std::make_shared<PlainBlockOperations>())) {}
+Builder::Builder(at::Device device, uint64_t seed) : device_(device), seed_(seed) {}
 
 at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) {
   at::Tensor tensor;

@@ -2,8 +2,8 @@
 // them in order.
 #pragma once
 
-#include "model/block_operations.h"
 #include "model/initial_values.h"
+#include "model/operations.h"
 #include "model/unit.h"
 #include "model/weight_copy.h"
 
@@ -16,12 +16,6 @@ struct StateEntry {
   bool trainable;
   size_t unit;                ///< index of the unit that holds it
   WeightCopy copy = nullptr;  ///< where its layer would use one
-};
-
-/// Where the units of one model find what their blocks are computed with, so that the model can exchange it under them.
-struct Implementations {
-  std::shared_ptr<const BlockOperations> operations;
-  std::shared_ptr<const ConvolutionKernel> convolutions = nullptr;  ///< null: libtorch's alone
 };
 
 class Builder {
@@ -42,7 +36,8 @@ class Builder {
     units_.push_back(std::move(unit));
   }
 
-  const std::shared_ptr<Implementations>& implementations() const { return implementations_; }
+  /// What the layers of this model compute with; the model can exchange it under them.
+  std::shared_ptr<const Operations> operations() const { return operations_; }
 
  private:
   friend class Model;
@@ -51,7 +46,7 @@ class Builder {
   uint64_t seed_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::shared_ptr<Implementations> implementations_;
+  std::shared_ptr<Operations> operations_ = std::make_shared<Operations>();
 };
 
 }  // namespace trainopt

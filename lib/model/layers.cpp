@@ -12,12 +12,10 @@ Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
                                InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel))),
       copy_(builder.copy_of(name + ".weight")),
       shape_(shape),
-      implementations_(builder.implementations()) {}
+      operations_(builder.operations()) {}
 
 at::Tensor Conv2d::forward(const at::Tensor& input) const {
-  const auto& kernel = implementations_->convolutions;
-  if (kernel && kernel->takes(shape_, input)) return kernel->forward(shape_, input, as_autocast(weight, copy_));
-  return at::conv2d(input, as_autocast(weight, copy_), {}, shape_.stride, shape_.padding);
+  return operations_->convolution->forward(shape_, input, as_autocast(weight, copy_));
 }
 
 SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {

@@ -8,7 +8,7 @@
 namespace trainopt {
 
 class Builder;
-struct Implementations;
+struct Operations;
 
 /// Square kernel, no bias (batch-norm follows).
 class Conv2d {
@@ -25,22 +25,10 @@ class Conv2d {
  private:
   WeightCopy copy_;
   Shape shape_;
-  std::shared_ptr<const Implementations> implementations_;
+  std::shared_ptr<const Operations> operations_;
 };
 
-/// Another way to compute some convolutions, with their gradients. `input`: batch × channels × height × width. Any
-/// thread may call.
-class ConvolutionKernel {
- public:
-  virtual ~ConvolutionKernel() = default;
-  /// Whether it computes this one, by what is known before: shapes, types, device, autocast.
-  virtual bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const = 0;
-  /// Of one that it takes: of autocast's type where autocast is on, otherwise of the input's. `weight`: the parameter,
-  /// or its 16-bit copy where there is one. Gradients of gradients are not to be had.
-  virtual at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const = 0;
-};
-
-/// Only state: BlockOperations computes with it, alone or fused with what follows.
+/// Only state: BatchNormOperations computes with it, alone or fused with what follows.
 struct BatchNorm2d {
   static constexpr double kMomentum = 0.1, kEpsilon = 1e-5;
   BatchNorm2d(Builder& builder, const std::string& name, int64_t channels);

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -15,6 +16,9 @@ namespace {
 constexpr std::string_view kOptionalEnding =
     ".num_batches_tracked";  // files older than PyTorch 0.4.1 lack it, and nothing computes with it
 constexpr size_t kDifferencesShown = 10;
+
+/// Of the parameters, only filters of convolutions have four dimensions.
+bool is_filter(const StateEntry& entry) { return entry.trainable && entry.tensor.dim() == 4; }
 
 std::string describe_tensor(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
@@ -46,7 +50,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
-      implementations_(std::move(builder.implementations_)),
+      operations_(std::move(builder.operations_)),
       output_shape_(input) {
   std::set<std::string> names;
   for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
@@ -92,19 +96,16 @@ void Model::wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr
   }
 }
 
-void Model::set_block_operations(std::shared_ptr<const BlockOperations> operations) {
-  TRAINOPT_CHECK(operations != nullptr);
-  implementations_->operations = std::move(operations);
-}
-void Model::set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel) {
-  implementations_->convolutions = std::move(kernel);
+void Model::set_operations(Operations operations) {
+  TRAINOPT_CHECK(operations.convolution && operations.batch_norm && operations.head);
+  *operations_ = std::move(operations);
 }
 
 void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
     // Not contiguous(): a 1×1 filter is in both formats already, and its gradient would have other strides than it.
-    if (entry.trainable && entry.tensor.dim() == 4)
+    if (is_filter(entry))
       entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }
 
@@ -136,6 +137,8 @@ int64_t Model::parameter_count() const {
     if (entry.trainable) count += entry.tensor.numel();
   return count;
 }
+
+bool Model::has_convolutions() const { return std::any_of(entries_.begin(), entries_.end(), is_filter); }
 
 Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed) {
   Builder builder(device, seed);

@@ -36,10 +36,8 @@ class Model {
   /// Replaces each unit by what `wrap` makes of it.
   void wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr<Unit>)>& wrap);
 
-  void set_block_operations(std::shared_ptr<const BlockOperations> operations);
-  const std::shared_ptr<const BlockOperations>& block_operations() const { return implementations_->operations; }
-  /// null: libtorch's alone.
-  void set_convolutions(std::shared_ptr<const ConvolutionKernel> kernel);
+  /// What the units compute with from now on; none of them may be null.
+  void set_operations(Operations operations);
 
   /// Rearranges the 4-D parameters in memory; they stay the same tensors. Before anything looks at their storage
   /// (optimizer, reducer).
@@ -52,6 +50,7 @@ class Model {
 
   at::Device device() const { return device_; }
   int64_t parameter_count() const;  ///< numbers, not tensors
+  bool has_convolutions() const;    ///< whether any parameter is a filter
   double flops_per_sample() const {
     return flops_per_sample_;
   }  ///< forward, convolutions and linear layers, 2 × multiply-adds
@@ -63,7 +62,7 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::shared_ptr<Implementations> implementations_;
+  std::shared_ptr<Operations> operations_;  ///< that the units know too
   double flops_per_sample_ = 0;
   SampleShape output_shape_;
 };

@@ -5,21 +5,19 @@
 namespace trainopt {
 namespace {
 
-using Operations = std::shared_ptr<const Implementations>;
-
 class Stem : public Unit {
  public:
   Stem(Builder& builder, StemKind kind, int64_t channels)
       : pools_(kind == StemKind::imagenet),
         conv1_(builder, "conv1", pools_ ? Conv2d::Shape{channels, 64, 7, 2, 3} : Conv2d::Shape{channels, 64, 3, 1, 1}),
         bn1_(builder, "bn1", 64),
-        slot_(builder.implementations()) {}
+        operations_(builder.operations()) {}
 
   std::string name() const override { return "stem"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    const auto& operations = *slot_->operations;
+    const auto& norm = *operations_->batch_norm;
     const at::Tensor x = conv1_.forward(input);
-    return pools_ ? operations.stem_pool(x, bn1_, context) : operations.batch_norm_relu(x, bn1_, context);
+    return pools_ ? norm.stem_pool(x, bn1_, context) : norm.batch_norm_relu(x, bn1_, context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     SampleShape shape = conv1_.trace(input, flops);
@@ -32,7 +30,7 @@ class Stem : public Unit {
   bool pools_;
   Conv2d conv1_;
   BatchNorm2d bn1_;
-  Operations slot_;
+  std::shared_ptr<const Operations> operations_;
 };
 
 /// The projection of the skipped path, where its shape differs from the block's.
@@ -45,20 +43,20 @@ struct Downsample {
 
 class Block : public Unit {
  public:
-  Block(Builder& builder, std::string name) : name_(std::move(name)), slot_(builder.implementations()) {}
+  Block(Builder& builder, std::string name) : name_(std::move(name)), operations_(builder.operations()) {}
   std::string name() const override { return name_; }
 
  protected:
-  const BlockOperations& operations() const { return *slot_->operations; }
+  const BatchNormOperations& norm() const { return *operations_->batch_norm; }
   at::Tensor skipped(const at::Tensor& input, const ForwardContext& context) const {
-    return downsample_ ? operations().batch_norm(downsample_->conv.forward(input), downsample_->norm, context) : input;
+    return downsample_ ? norm().batch_norm(downsample_->conv.forward(input), downsample_->norm, context) : input;
   }
   void trace_skipped(const SampleShape& input, double& flops) const {
     if (downsample_) downsample_->conv.trace(input, flops);
   }
 
   std::string name_;
-  Operations slot_;
+  std::shared_ptr<const Operations> operations_;
   std::optional<Downsample> downsample_;  // made last: torchvision lists it after the block's own layers
 };
 
@@ -74,9 +72,9 @@ class BasicBlock : public Block {
     if (stride != 1 || in != width) downsample_.emplace(builder, name, in, width, stride);
   }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    at::Tensor x = operations().batch_norm_relu(conv1_.forward(input), bn1_, context);
+    at::Tensor x = norm().batch_norm_relu(conv1_.forward(input), bn1_, context);
     x = conv2_.forward(x);
-    return operations().batch_norm_add_relu(x, bn2_, skipped(input, context), context);
+    return norm().batch_norm_add_relu(x, bn2_, skipped(input, context), context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     trace_skipped(input, flops);
@@ -104,10 +102,10 @@ class Bottleneck : public Block {
     if (stride != 1 || in != width * kExpansion) downsample_.emplace(builder, name, in, width * kExpansion, stride);
   }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    at::Tensor x = operations().batch_norm_relu(conv1_.forward(input), bn1_, context);
-    x = operations().batch_norm_relu(conv2_.forward(x), bn2_, context);
+    at::Tensor x = norm().batch_norm_relu(conv1_.forward(input), bn1_, context);
+    x = norm().batch_norm_relu(conv2_.forward(x), bn2_, context);
     x = conv3_.forward(x);
-    return operations().batch_norm_add_relu(x, bn3_, skipped(input, context), context);
+    return norm().batch_norm_add_relu(x, bn3_, skipped(input, context), context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     trace_skipped(input, flops);
@@ -126,16 +124,16 @@ class Bottleneck : public Block {
 class Head : public Unit {
  public:
   Head(Builder& builder, int64_t in, int64_t classes)
-      : fc_(builder, "fc", in, classes), slot_(builder.implementations()) {}
+      : fc_(builder, "fc", in, classes), operations_(builder.operations()) {}
   std::string name() const override { return "head"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    return slot_->operations->head(input, fc_, context);
+    return operations_->head->head(input, fc_, context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override { return fc_.trace({input[0]}, flops); }
 
  private:
   Linear fc_;
-  Operations slot_;
+  std::shared_ptr<const Operations> operations_;
 };
 
 template <class B>

@@ -67,25 +67,10 @@ void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
   if (!problems.empty()) throw UserError(problems);
 }
 
-/// Evaluation is loaded as training is. What its transforms do not allow on the device stays on the host.
-void load_evaluation_alike(Plan& plan) {
-  if (!plan.evaluation) return;
-  DataPlan& held_out = plan.evaluation->data;
-  held_out.config.num_workers = plan.data.config.num_workers;
-  held_out.config.prefetch_factor = plan.data.config.prefetch_factor;
-  held_out.config.pin_memory = plan.data.config.pin_memory;
-  held_out.config.non_blocking = plan.data.config.non_blocking;
-  held_out.options.memory_format = plan.data.options.memory_format;
-  held_out.options.compute_type = plan.data.options.compute_type;
-  held_out.options.device_preprocess = plan.data.options.device_preprocess;
-  held_out.options.device_resize =
-      plan.data.options.device_resize && !device_resize_refusal(held_out.config.transforms);
-}
-
 }  // namespace
 
-Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& without) {
-  Plan plan = plain_plan(recipe, machine);
+Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, const Without& without) {
+  Plan plan = plain_plan(recipe, machine, position);
   PlanPasses pass(plan, without);
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
@@ -113,13 +98,12 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
   pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
   // Several ranks
   const auto& parallel = recipe.parallel;
-  const bool several = machine.position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
+  const bool several = position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
   pass("parallel.sharding_strategy", several, std::string(word_of(parallel.sharding_strategy)),
        [&](Plan& shared) { return sharding::apply(shared, parallel); });
   pass("cuda_graph",         o.cuda_graph, cuda_graph::apply);   // last: records what is above
   // clang-format on
   if (recipe.strict) refuse_without_effect(plan.switches);
-  load_evaluation_alike(plan);
   add_dump(plan);  // outermost: sees what the slots really did
   return plan;
 }

@@ -13,6 +13,7 @@ namespace trainopt {
 using Without = std::set<std::string>;
 
 /// Throws UserError for what this machine cannot do at all, and for every switch without effect here if recipe.strict.
-Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& without = {});
+Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position = {},
+               const Without& without = {});
 
 }  // namespace trainopt

@@ -23,15 +23,15 @@ ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::s
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(position.local_rank)), std::move(reason)};
 }
 
-ChosenDevice choose_device(const std::string& wanted, const Machine& machine) {
+ChosenDevice choose_device(const std::string& wanted, const Machine& machine, const RankPosition& position) {
   if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
   if (wanted == "auto")
-    return machine.gpus > 0 ? gpu_of(machine.position, machine, "auto: a GPU is there")
+    return machine.gpus > 0 ? gpu_of(position, machine, "auto: a GPU is there")
                             : ChosenDevice{at::kCPU, "auto: no GPU is there"};
-  if (machine.position.local_ranks > 1) {
+  if (position.local_ranks > 1) {
     if (wanted != "cuda")
       throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
-    return gpu_of(machine.position, machine, "as the recipe says");
+    return gpu_of(position, machine, "as the recipe says");
   }
   const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
   if (index >= machine.gpus)
@@ -67,15 +67,6 @@ void require_samples_for_all(const BatchSchedule& schedule) {
                   counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
-/// What takes effect without any switch; the passes turn on what the recipe asks for.
-DataConfig without_switches(DataConfig data) {
-  data.num_workers = DataConfig().num_workers;
-  data.prefetch_factor = DataConfig().prefetch_factor;
-  data.persistent_workers = data.pin_memory = data.non_blocking = false;
-  if (data.cache == CacheKind::device) data.cache = CacheKind::none;
-  return data;
-}
-
 /// The first limit of steps; null if only time ends the run.
 std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
   if (!train.max_steps && !train.epochs) return train.max_time ? std::nullopt : std::optional(steps_per_epoch);
@@ -97,6 +88,7 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
       input, at::kMeta, 0);
   plan.parameters = shapes.parameter_count();
   plan.flops_per_sample = shapes.flops_per_sample();
+  plan.has_convolutions = shapes.has_convolutions();
   return plan;
 }
 
@@ -121,12 +113,12 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
-  plan.data.config.shuffle = false;
-  plan.data.config.drop_last = false;
-  plan.data.config.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
-  plan.data.config.transforms =
+  plan.data.shuffle = false;
+  plan.data.drop_last = false;
+  plan.data.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
+  plan.data.transforms =
       recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
-  plan.data.options.accumulation = 1;
+  plan.data.accumulation = 1;
   const auto image = plan.data.image();
   if (!(image == training.image()))
     throw UserError(fmt::format("evaluation.transforms must give images of the size that training's do: {}×{}, {}×{}",
@@ -136,21 +128,20 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 
 }  // namespace
 
-Plan plain_plan(const Recipe& recipe, const Machine& machine) {
-  const auto [device, reason] = choose_device(recipe.device, machine);
+Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position) {
+  const auto [device, reason] = choose_device(recipe.device, machine, position);
   check_backend(recipe, device);
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
+  plan.position = position;
   plan.device_reason = reason;
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
-  plan.data.config = without_switches(recipe.data);
-  plan.data.dataset = open_training_data(recipe.data, plan.seed);
-  plan.data.options.ranks = machine.position.ranks;
-  plan.data.options.rank = machine.position.rank;
-  plan.data.options.accumulation = accumulation_or_throw(recipe, machine.position.ranks);
-  plan.data.options.seed = plan.seed;
-  plan.data.options.num_classes = recipe.model.num_classes;
+  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, recipe.model.num_classes, plan.seed);
+  plan.data.ranks = position.ranks;
+  plan.data.rank = position.rank;
+  plan.data.accumulation = accumulation_or_throw(recipe, position.ranks);
+  plan.loader.memory_limit = recipe.data.memory_limit.count;
   if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);
 
   require_samples_for_all(plan.data.schedule());

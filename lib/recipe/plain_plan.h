@@ -7,6 +7,6 @@
 namespace trainopt {
 
 /// Opens the data set to learn its size; allocates nothing on the device. Throws UserError.
-Plan plain_plan(const Recipe& recipe, const Machine& machine);
+Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position = {});
 
 }  // namespace trainopt

@@ -31,49 +31,50 @@ std::string model_text(const ModelPlan& model) {
 
 std::string data_text(const DataPlan& data) {
   const auto image = data.image();
-  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.config.dataset), with_commas(data.samples()),
-                     image.channels, image.height, image.width);
+  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.kind), with_commas(data.samples()), image.channels,
+                     image.height, image.width);
 }
 
 std::string batch_text(const DataPlan& data) {
   const auto schedule = data.schedule();
-  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"),
-                     counted(data.options.accumulation, "micro-batch", "es"), counted(data.options.ranks, "rank"),
+  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.batch_size, "sample"),
+                     counted(data.accumulation, "micro-batch", "es"), counted(data.ranks, "rank"),
                      counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
 }
 
-bool resident(const DataPlan& data) { return data.dataset && data.config.cache == CacheKind::device; }
-int64_t resident_bytes(const DataPlan& data) {
-  return resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples());
+BufferFormat buffers_of(const Plan& plan) {
+  return buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format);
 }
+
+int64_t resident_bytes(const Plan& plan) { return resident_bytes(buffers_of(plan).size, plan.data.samples()); }
 
 struct LoaderFacts {
   int64_t slots, bytes;
 };
-LoaderFacts loader_facts(const DataPlan& data) {
-  const int64_t bytes = batch_bytes(buffer_format(data.config, *data.dataset, data.options), data.config.batch_size);
-  return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count),
-          bytes};
+LoaderFacts loader_facts(const Plan& plan) {
+  const int64_t bytes = batch_bytes(buffers_of(plan), plan.data.batch_size);
+  return {slot_count(plan.loader.num_workers, plan.loader.prefetch_factor, bytes, plan.loader.memory_limit), bytes};
 }
 
-std::string loader_text(const DataPlan& data, at::Device device) {
+std::string loader_text(const Plan& plan) {
+  const DataPlan& data = plan.data;
+  const LoaderSettings& loader = plan.loader;
   if (!data.dataset) return "none: one batch is made on the device and used again and again";
   const std::string readers =
-      data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
-  if (resident(data))
+      loader.num_workers == 0 ? "in the training thread" : counted(loader.num_workers, "thread");
+  const std::string type = type_name(plan.tensor_format.compute_type);
+  if (data.device_dataset)
     return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
-                       counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(data))),
-                       data.config.num_workers == 0 ? "" : "by ", readers, type_name(data.options.compute_type));
-  const auto facts = loader_facts(data);
-  const char* delivery = device.is_cpu()            ? "read in place"
-                         : data.config.non_blocking ? "copied on a second stream"
-                                                    : "copied before the step";
-  const std::string finish = data.options.device_preprocess
-                                 ? fmt::format(", finished on the device as {}", type_name(data.options.compute_type))
-                                 : "";
-  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, facts.slots,
-                     data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
-                     data.options.device_preprocess ? "uint8" : "float32", delivery, finish);
+                       counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(plan))),
+                       loader.num_workers == 0 ? "" : "by ", readers, type);
+  const auto facts = loader_facts(plan);
+  const char* delivery = plan.device.is_cpu()  ? "read in place"
+                         : loader.non_blocking ? "copied on a second stream"
+                                               : "copied before the step";
+  const std::string finish = loader.finish_on_device ? fmt::format(", finished on the device as {}", type) : "";
+  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, facts.slots, loader.pin_memory ? "page-locked " : "",
+                     human_bytes(static_cast<double>(facts.bytes)), loader.finish_on_device ? "uint8" : "float32",
+                     delivery, finish);
 }
 
 std::string length_text(const Plan& plan) {
@@ -111,8 +112,15 @@ std::string nonfinite_text(const Plan& plan) {
   return "";
 }
 
-std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
-  return {{plan.task.name(), plan.task.describe()},
+struct SlotText {
+  std::string name, what;
+  bool shown = true;  ///< in the printed plan: what a model computes with only where it is not plain
+};
+std::vector<SlotText> slot_texts(const Plan& plan) {
+  return {{plan.convolution.name(), plan.convolution.describe(), !plan.convolution.is_plain()},
+          {plan.batch_norm.name(), plan.batch_norm.describe(), !plan.batch_norm.is_plain()},
+          {plan.head.name(), plan.head.describe(), !plan.head.is_plain()},
+          {plan.task.name(), plan.task.describe()},
           {plan.precision.name(), plan.precision.describe()},
           {plan.parameters.name(), plan.parameters.describe()},
           {plan.optimizer.name(), plan.optimizer.describe()},
@@ -133,14 +141,14 @@ constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStra
                                             ShardingStrategy::zero3};
 
 ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
-  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.position.ranks));
+  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.position.ranks));
 }
 
 /// What the ways of dividing the model would cost, the recipe's among them.
 std::string sharding_text(const Plan& plan) {
   std::string text =
       fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
-                  plan.machine.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
+                  plan.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
   for (const auto strategy : kStrategies) {
     const ShardingCosts costs = costs_of(plan, strategy);
     text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
@@ -163,18 +171,19 @@ std::string plan_text(const Plan& plan) {
   line("model", model_text(plan.model));
   line("data", data_text(plan.data));
   line("batch", batch_text(plan.data));
-  line("loader", loader_text(plan.data, plan.device));
+  line("loader", loader_text(plan));
   line("length", length_text(plan));
   line("learning rate", schedule_text(plan));
   line("evaluation", evaluation_text(plan));
   line("checkpoints", checkpoint_text(plan));
   line("not finite", nonfinite_text(plan));
   text += "parts of the step\n";
-  for (const auto& [name, what] : slot_texts(plan)) line(name, what);
+  for (const auto& [name, what, shown] : slot_texts(plan))
+    if (shown) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
   for (const auto& entry : plan.switches)
     line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
-  if (plan.machine.position.ranks > 1) text += sharding_text(plan);
+  if (plan.position.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }
@@ -191,34 +200,34 @@ Json plan_json(const Plan& plan) {
   json["model"] = {{"name", word_of(plan.model.config.name)},
                    {"parameters", plan.model.parameters},
                    {"flops_per_sample", plan.model.flops_per_sample}};
-  json["data"] = {{"dataset", word_of(plan.data.config.dataset)},
+  json["data"] = {{"dataset", word_of(plan.data.kind)},
                   {"samples", plan.data.samples()},
                   {"image", {image.channels, image.height, image.width}},
-                  {"batch_size", plan.data.config.batch_size},
-                  {"gradient_accumulation_steps", plan.data.options.accumulation},
-                  {"ranks", plan.data.options.ranks},
+                  {"batch_size", plan.data.batch_size},
+                  {"gradient_accumulation_steps", plan.data.accumulation},
+                  {"ranks", plan.data.ranks},
                   {"global_batch_size", schedule.step_samples()},
                   {"steps_per_epoch", schedule.steps_per_epoch()}};
-  if (resident(plan.data)) {
-    json["loader"] = {{"num_workers", plan.data.config.num_workers},
+  if (plan.data.device_dataset) {
+    json["loader"] = {{"num_workers", plan.loader.num_workers},
                       {"resident_samples", plan.data.samples()},
-                      {"resident_bytes", resident_bytes(plan.data)}};
+                      {"resident_bytes", resident_bytes(plan)}};
   } else if (plan.data.dataset) {
-    const auto facts = loader_facts(plan.data);
-    json["loader"] = {{"num_workers", plan.data.config.num_workers},
+    const auto facts = loader_facts(plan);
+    json["loader"] = {{"num_workers", plan.loader.num_workers},
                       {"buffers", facts.slots},
                       {"buffer_bytes", facts.bytes},
-                      {"pinned", plan.data.config.pin_memory},
-                      {"non_blocking", plan.data.config.non_blocking}};
+                      {"pinned", plan.loader.pin_memory},
+                      {"non_blocking", plan.loader.non_blocking}};
   }
   json["steps"] = plan.steps ? Json(*plan.steps) : Json();
   json["scheduler"] = schedule_text(plan);
   json["evaluation"] = plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json();
   json["checkpoints"] = checkpoint_text(plan);
   json["on_nonfinite"] = nonfinite_text(plan);
-  for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
+  for (const auto& [name, what, shown] : slot_texts(plan)) json["slots"][name] = what;
   for (const auto strategy : kStrategies) {
-    if (plan.machine.position.ranks == 1) break;
+    if (plan.position.ranks == 1) break;
     const ShardingCosts costs = costs_of(plan, strategy);
     json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
                                                         {"parameter_bytes", costs.parameter_bytes},

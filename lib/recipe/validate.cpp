@@ -1,6 +1,6 @@
 #include "recipe/validate.h"
 
-#include "data/device_preprocess.h"
+#include "data/device_transforms.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
 #include "recipe/recipe_io.h"
@@ -96,7 +96,7 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
     problems.push_back(
         {"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
   }
-  if (const auto refusal = device_cache_refusal(data.transforms); refusal && data.cache == CacheKind::device)
+  if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
     problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
   if (data.dataset == DatasetKind::synthetic && data.on_bad_sample == OnBadSample::substitute)
     problems.push_back({"data.on_bad_sample", "synthetic has no bad samples: leave this out"});

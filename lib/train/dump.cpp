@@ -55,7 +55,7 @@ class DumpingTask : public Task {
 /// Each rank has outputs, and with sharding gradients, of its own.
 std::filesystem::path folder_of_rank(const BuildContext& context) {
   const auto dump = context.run_dir / "dump";
-  const int64_t rank = context.plan.machine.position.rank;
+  const int64_t rank = context.plan.position.rank;
   return rank == 0 ? dump : dump / fmt::format("rank-{}", rank);
 }
 

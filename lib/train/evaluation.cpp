@@ -38,23 +38,23 @@ EvaluationResult evaluation_from(const Json& json) {
           .wall_s = json.at("wall_s").get<double>()};
 }
 
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data,
-                                         at::Device device, Communicator& communicator,
-                                         const std::function<bool()>& stopped) {
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
+                                         Communicator& communicator, const std::function<bool()>& stopped) {
   const at::NoGradGuard no_grad;
   const auto started = Clock::now();
-  const auto schedule = data.schedule();
-  const auto batches = data.open(device, schedule.steps_per_epoch());
+  const DataPlan& data = plan.evaluation.value().data;
+  const int64_t steps = data.schedule().steps_per_epoch();
+  const auto batches = plan.open_batches(data, {.end = steps});
   // Loss, right at the first attempt, within five, samples. The sums stay on the device until the end; double, so that
   // a million samples lose nothing.
-  at::Tensor sums = at::zeros({4}, at::TensorOptions(device).dtype(at::kDouble));
-  for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
+  at::Tensor sums = at::zeros({4}, at::TensorOptions(plan.device).dtype(at::kDouble));
+  for (int64_t step = 0; step < steps; ++step) {
     if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
     const bool nothing =
         batch.items == 0;  // for this rank, of an epoch's last batch; it still takes part in what the model exchanges
-    const at::Tensor input = nothing ? batch.get("input").new_zeros(one_of(batch.get("input"))) : batch.get("input");
-    const at::Tensor target = nothing ? batch.get("target").new_zeros({1}) : batch.get("target");
+    const at::Tensor input = nothing ? batch.input.new_zeros(one_of(batch.input)) : batch.input;
+    const at::Tensor target = nothing ? batch.target.new_zeros({1}) : batch.target;
     const auto autocast = precision.autocast();
     const auto output =
         task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});

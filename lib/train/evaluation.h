@@ -16,7 +16,7 @@ namespace trainopt {
 
 class Communicator;
 class Precision;
-struct DataPlan;
+struct Plan;
 
 struct EvaluationResult {
   double loss = 0;  ///< mean over all samples
@@ -29,10 +29,9 @@ Json to_json(const EvaluationResult& result);
 /// Of what to_json() gave.
 EvaluationResult evaluation_from(const Json& json);
 
-/// Every sample of `data` once, by all ranks together. Waits for the device. `stopped` is asked before each batch and
-/// must say the same on every rank; nullopt if it said yes.
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const DataPlan& data,
-                                         at::Device device, Communicator& communicator,
-                                         const std::function<bool()>& stopped);
+/// Every sample of the plan's evaluation once, by all ranks together. Waits for the device. `stopped` is asked before
+/// each batch and must say the same on every rank; nullopt if it said yes.
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
+                                         Communicator& communicator, const std::function<bool()>& stopped);
 
 }  // namespace trainopt

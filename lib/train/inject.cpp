@@ -33,7 +33,7 @@ class FaultyRunner : public StepRunner {
       while (true) ::pause();  // signals end a pause, not this
     Batch fed = micro;
     if (takes(InjectedFault::nan, micro))
-      fed.tensors[0].second = at::full_like(fed.tensors[0].second, std::numeric_limits<double>::quiet_NaN());
+      fed.input = at::full_like(fed.input, std::numeric_limits<double>::quiet_NaN());
     const at::Tensor loss = inner_->micro_step(body, fed);
     if (takes(InjectedFault::gradient, micro)) {
       at::Tensor gradient = parameters_.gradients().front();

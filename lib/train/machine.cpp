@@ -42,7 +42,7 @@ int64_t at_least_one(const std::string& assumption, std::string_view text) {
 }
 }  // namespace
 
-Machine assume(Machine machine, const std::string& assumptions) {
+AssumedJob assume(Machine machine, const std::string& assumptions) {
   machine.assumed = true;
   std::optional<int64_t> ranks;
   std::istringstream parts(assumptions);
@@ -66,7 +66,6 @@ Machine assume(Machine machine, const std::string& assumptions) {
     }
   }
   const int64_t all = ranks.value_or(std::max(1, machine.gpus));  // one on each GPU
-  machine.position = {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all};
   if (machine.gpus == 0) {
     machine.sm = 0;
     machine.gpu_memory_bytes = 0;
@@ -75,7 +74,7 @@ Machine assume(Machine machine, const std::string& assumptions) {
     if (machine.gpu_memory_bytes == 0) machine.gpu_memory_bytes = int64_t{80} << 30;
     if (machine.gpu.empty()) machine.gpu = "GPU";
   }
-  return machine;
+  return {machine, {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all}};
 }
 
 }  // namespace trainopt

@@ -11,7 +11,8 @@ std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t first = i * batch.items / count, items = (i + 1) * batch.items / count - first;
     Batch part = batch;
-    for (auto& [name, tensor] : part.tensors) tensor = tensor.narrow(0, first, items);
+    for (const auto field : kBatchFields)
+      if (at::Tensor& tensor = part.*field; tensor.defined()) tensor = tensor.narrow(0, first, items);
     part.sample_ids.assign(batch.sample_ids.begin() + first, batch.sample_ids.begin() + first + items);
     part.items = items;
     part.weight = static_cast<double>(items) / static_cast<double>(batch.step_items);

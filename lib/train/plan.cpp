@@ -6,6 +6,12 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
     : machine(std::move(machine_)),
       device(device_),
       optimizer_config(std::move(optimizer_config_)),
+      convolution("convolution", "libtorch's",
+                  [](const BuildContext&) { return std::make_unique<PlainConvolutionOperations>(); }),
+      batch_norm("batch-norm", "libtorch's",
+                 [](const BuildContext&) { return std::make_unique<PlainBatchNormOperations>(); }),
+      head("head", "average pool and linear layer, one after the other",
+           [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
       task("task", "classification: cross entropy",
            [](const BuildContext& context) {
              return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing);
@@ -22,22 +28,22 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
       average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }) {}
 
-std::unique_ptr<Model> ModelPlan::build(at::Device device, uint64_t seed) const {
-  auto model = std::make_unique<Model>(make_model(config, input, device, seed));
-  if (memory_format != at::MemoryFormat::Contiguous) model->to_memory_format(memory_format);
-  if (operations) model->set_block_operations(operations);
-  model->set_convolutions(convolutions);
-  return model;
+Operations Plan::build_operations(const BuildContext& context) const {
+  return {
+      .convolution = convolution.build(context), .batch_norm = batch_norm.build(context), .head = head.build(context)};
 }
 
-int64_t DataPlan::samples() const { return dataset ? dataset->size() : config.size; }
+std::unique_ptr<Model> Plan::build_model() const {
+  auto built = std::make_unique<Model>(make_model(model.config, model.input, device, seed));
+  if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
+  return built;
+}
 
-DataIdentity DataPlan::identity() const {
-  return dataset ? dataset->identity()
-                 : DataIdentity{.kind = std::string(word_of(config.dataset)),
-                                .samples = config.size,
-                                .classes = options.num_classes,
-                                .content = ""};
+std::unique_ptr<BatchSource> Plan::open_batches(const DataPlan& from, const StepRange& steps,
+                                                std::vector<RefusedSample> refused) const {
+  auto batches = make_batches(
+      from, loader, {.device = device, .format = tensor_format, .steps = steps, .refused = std::move(refused)});
+  return from.around ? from.around(std::move(batches)) : std::move(batches);
 }
 
 void DataPlan::require_identity(const DataIdentity& stored) const {
@@ -76,24 +82,8 @@ DataIdentity identity_from(const Json& json) {
 }
 
 InputShape DataPlan::image() const {
-  if (!dataset) return {3, config.image_size, config.image_size};
-  BatchesOptions on_host = options;  // wherever the transforms happen, they give the same size
-  on_host.device_preprocess = on_host.device_resize = false;
-  DataConfig loaded = config;
-  loaded.cache = CacheKind::none;
-  const auto size = buffer_format(loaded, *dataset, on_host).size;
+  const ImageSize size = image_size();
   return {3, size.height, size.width};
-}
-
-std::unique_ptr<BatchSource> DataPlan::open(at::Device device, std::optional<int64_t> end_step, int64_t first_step,
-                                            std::vector<RefusedSample> refused) const {
-  BatchesOptions with_device = options;
-  with_device.device = device;
-  with_device.end_step = end_step;
-  with_device.first_step = first_step;
-  with_device.refused = std::move(refused);
-  auto batches = make_batches(config, dataset, with_device);
-  return around ? around(std::move(batches)) : std::move(batches);
 }
 
 }  // namespace trainopt

@@ -4,14 +4,16 @@
 
 #include "base/json.h"
 #include "comm/config.h"
+#include "comm/rank_position.h"
 #include "data/batch_source.h"
-#include "data/config.h"
-#include "data/dataset.h"
+#include "data/loader_settings.h"
+#include "data/tensor_format.h"
 #include "device/backend_settings.h"
 #include "device/process.h"
 #include "metrics/config.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "model/operations.h"
 #include "model/task.h"
 #include "train/build_context.h"
 #include "train/config.h"
@@ -36,33 +38,18 @@ RefusedSample refused_sample_from(const Json& json);
 struct ModelPlan {
   ModelConfig config;
   InputShape input;  ///< of one sample
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
-  std::shared_ptr<const BlockOperations> operations;      ///< null: the plain ones
-  std::shared_ptr<const ConvolutionKernel> convolutions;  ///< null: libtorch's alone
-  int64_t parameters = 0;                                 ///< how many numbers
-  double flops_per_sample = 0;                            ///< forward; a multiply-add counts two
-
-  /// Allocates on the device; initial weights from `seed` or from config.weights.
-  std::unique_ptr<Model> build(at::Device device, uint64_t seed) const;
+  bool has_convolutions = false;
+  int64_t parameters = 0;       ///< how many numbers
+  double flops_per_sample = 0;  ///< forward; a multiply-add counts two
 };
 
-struct DataPlan {
-  DataConfig config;                       ///< as it takes effect: switches without effect are off here
-  std::shared_ptr<const Dataset> dataset;  ///< null for synthetic
-  BatchesOptions options;
+struct DataPlan : DataSpec {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)>
-      around;  ///< goes around what open() makes; empty: nothing does
+      around;  ///< goes around the source of batches; empty: nothing does
 
-  int64_t samples() const;  ///< in an epoch
-  /// What must be the same for a run to resume.
-  DataIdentity identity() const;
   /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
   void require_identity(const DataIdentity& stored) const;
   InputShape image() const;  ///< as the model sees it
-  BatchSchedule schedule() const { return make_schedule(config, samples(), options); }
-  /// From step `first_step`, counted from 0, on; `refused`: bad samples met before.
-  std::unique_ptr<BatchSource> open(at::Device device, std::optional<int64_t> end_step, int64_t first_step = 0,
-                                    std::vector<RefusedSample> refused = {}) const;
 };
 
 struct EvaluationPlan {
@@ -77,12 +64,15 @@ struct Plan {
   // Facts
   std::string name;
   Machine machine;
+  RankPosition position;  ///< of this process among the job's ranks
   at::Device device;
   std::string device_reason;
   uint64_t seed = 0;
   ModelPlan model;
   DataPlan data;
   std::optional<EvaluationPlan> evaluation;
+  LoaderSettings loader;       ///< of training and evaluation
+  TensorFormat tensor_format;  ///< of model, training and evaluation
   TrainConfig train;
   OptimizerConfig optimizer_config;
   SchedulerConfig scheduler;
@@ -96,9 +86,22 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
-  std::optional<at::ScalarType> autocast_type;  ///< what forward casts to; null: it does not
 
-  // Slots
+  /// The model in the plan's format, computing with plain operations, on `device`. Initial weights are those of `seed`,
+  /// or of config.weights.
+  std::unique_ptr<Model> build_model() const;
+  /// Batches of `from` (data, or evaluation's) on `device`. `refused`: bad samples met before.
+  std::unique_ptr<BatchSource> open_batches(const DataPlan& from, const StepRange& steps = {},
+                                            std::vector<RefusedSample> refused = {}) const;
+
+  // Slots of what the model computes with
+  Slot<ConvolutionOperations> convolution;
+  Slot<BatchNormOperations> batch_norm;
+  Slot<HeadOperations> head;
+  /// What the model is given.
+  Operations build_operations(const BuildContext& context) const;
+
+  // Slots of the trainer
   Slot<Task> task;
   Slot<Precision> precision;
   Slot<ParameterStore> parameters;

@@ -38,6 +38,7 @@ class Slot {
   }
 
   const std::string& name() const { return name_; }
+  bool is_plain() const { return filled_by_.empty() && wrappers_.empty(); }
 
   /// "SGD, one operation for all parameters (fused_optimizer)".
   std::string describe() const {

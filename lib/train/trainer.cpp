@@ -69,15 +69,15 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
       async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
-  ModelPlan model = plan_.model;
-  if (persistence.resume) model.config.weights.reset();  // those to begin with are not needed any more
-  model_ = model.build(plan_.device, plan_.seed);
+  if (persistence.resume) plan_.model.config.weights.reset();  // those to begin with are not needed any more
+  model_ = plan_.build_model();
   training_ = {.training = true,
                .generator = model_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,
                                        plan_.train.on_nonfinite != OnNonfinite::abort);
   BuildContext context{plan_,        plan_.device, std::move(run_dir), communicator_.get(),
                        model_.get(), nullptr,      &outcome_.steps,    training_.generator};
+  model_->set_operations(plan_.build_operations(context));
   parameters_ = plan_.parameters.build(context);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
@@ -97,7 +97,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
 void Trainer::open_batches() {
   if (batches_) bad_samples_ = bad_samples();
   batches_.reset();  // its memory first
-  batches_ = plan_.data.open(plan_.device, plan_.steps, outcome_.steps, bad_samples_);
+  batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
 }
 
 std::vector<RefusedSample> Trainer::bad_samples() const {
@@ -197,7 +197,7 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
   at::Tensor loss;
   {
     const auto autocast = precision_->autocast();
-    loss = task_->loss(*model_, micro.get("input"), micro.get("target"), training_).loss *
+    loss = task_->loss(*model_, micro.input, micro.target, training_).loss *
            micro.weight;  // a mean over the step however it is cut
   }
   precision_->backward(loss);
@@ -405,7 +405,7 @@ void Trainer::rewind_to(int64_t step) {
 int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 : 2; }
 
 void Trainer::recover_memory(const std::exception& cause) {
-  const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.config.batch_size;
+  const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
   const int64_t gradients = parameters_->gradient_bytes();
   const bool recorded = runner_->forget(/*for_good=*/true);
@@ -455,8 +455,7 @@ void Trainer::evaluate() {
     return must_stop();
   };
   const auto evaluated = [&] {
-    return trainopt::evaluate(*model_, *task_, *precision_, plan_.evaluation->data, plan_.device, *communicator_,
-                              stopped);
+    return trainopt::evaluate(*model_, *task_, *precision_, plan_, *communicator_, stopped);
   };
   std::optional<EvaluationResult> result;
   try {

@@ -1,7 +1,8 @@
 // Images that cross as uint8 against those the host made whole.
-#include "data/batch_source.h"
+#include "data/device_dataset.h"
 #include "support/catch.h"
 #include "support/finish_checks.h"
+#include "support/loaded_data.h"
 
 #include <ATen/ATen.h>
 
@@ -9,19 +10,19 @@ using namespace trainopt;
 
 namespace {
 
-std::vector<at::Tensor> inputs(const DataConfig& data, const BatchesOptions& options) {
+std::vector<at::Tensor> inputs(const LoadedData& data, const BatchRequest& request) {
   std::vector<at::Tensor> all;
-  const auto batches = make_batches(data, make_fake_cifar10(64, 1), options);
+  const auto batches = make_batches(data, make_fake_cifar10(64, 1), request);
   for (int i = 0; i < 4; ++i) {
-    const at::Tensor input = batches->next().get("input");
-    REQUIRE(input.device().type() == options.device.type());
+    const at::Tensor input = batches->next().input;
+    REQUIRE(input.device().type() == request.device.type());
     all.push_back(input.cpu().clone());
   }
   return all;
 }
 
-DataConfig images() {
-  DataConfig data;
+LoadedData images() {
+  LoadedData data;
   data.batch_size = 16;
   data.num_workers = 2;
   data.pin_memory = true;
@@ -34,18 +35,18 @@ DataConfig images() {
 TEST_CASE("the GPU scales and normalises to the host's bits") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool non_blocking : {false, true}) {
-      DataConfig data = images();
+      LoadedData data = images();
       data.non_blocking = non_blocking;
       data.transforms.emplace_back(NormalizeConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
-      BatchesOptions options;
-      options.memory_format = format;
-      const auto host = inputs(data, options);
-      options.device = at::kCUDA;
-      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
-      options.device_preprocess = true;
-      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
-      options.compute_type = at::kBFloat16;
-      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host).to(at::kBFloat16)));
+      BatchRequest request;
+      request.format.memory_format = format;
+      const auto host = inputs(data, request);
+      request.device = at::kCUDA;
+      CHECK(at::equal(at::cat(inputs(data, request)), at::cat(host)));
+      data.finish_on_device = true;
+      CHECK(at::equal(at::cat(inputs(data, request)), at::cat(host)));
+      request.format.compute_type = at::kBFloat16;
+      CHECK(at::equal(at::cat(inputs(data, request)), at::cat(host).to(at::kBFloat16)));
     }
 }
 
@@ -58,13 +59,13 @@ TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations
 
 TEST_CASE("the GPU resizes to the host's bits") {
   for (const bool boxed : {false, true}) {
-    DataConfig data = images();
+    LoadedData data = images();
     if (boxed) data.transforms = {RandomResizedCropConfig{48, 40}, RandomHorizontalFlipConfig{}};
-    BatchesOptions options;
-    const at::Tensor host = at::cat(inputs(data, options));
-    options.device = at::kCUDA;
-    options.device_preprocess = options.device_resize = true;
-    CHECK(at::equal(at::cat(inputs(data, options)), host));
+    BatchRequest request;
+    const at::Tensor host = at::cat(inputs(data, request));
+    request.device = at::kCUDA;
+    data.finish_on_device = data.resize_on_device = true;
+    CHECK(at::equal(at::cat(inputs(data, request)), host));
   }
 }
 
@@ -83,17 +84,17 @@ TEST_CASE("a GPU finishes more than 2³¹ numbers") {
 TEST_CASE("a data set on the GPU gives the host's batches") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool random : {false, true}) {
-      DataConfig data;
+      LoadedData data;
       data.batch_size = 16;
       data.num_workers = 2;
       if (random)
         data.transforms = {RandomCropConfig{32, 30, 4}, RandomHorizontalFlipConfig{},
                            NormalizeConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
-      BatchesOptions options;
-      options.memory_format = format;
-      const auto host = inputs(data, options);
-      data.cache = CacheKind::device;
-      options.device = at::kCUDA;
-      CHECK(at::equal(at::cat(inputs(data, options)), at::cat(host)));
+      BatchRequest request;
+      request.format.memory_format = format;
+      const auto host = inputs(data, request);
+      data.device_dataset = std::make_shared<DeviceDataset>();
+      request.device = at::kCUDA;
+      CHECK(at::equal(at::cat(inputs(data, request)), at::cat(host)));
     }
 }

@@ -72,7 +72,7 @@ TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's 
         const auto gradients = torch::autograd::grad({y}, {x, w}, {at::ones_like(y)});
         return std::vector<at::Tensor>{y, gradients[0], gradients[1]};
       };
-      const auto kernel = amp::make_float32_convolutions(nullptr);
+      const auto kernel = amp::make_float32_convolutions(std::make_unique<PlainConvolutionOperations>());
       const auto ours = with([&] { return kernel->forward(shape, x, w); }),
                  theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
       for (size_t i = 0; i < ours.size(); ++i) {
@@ -85,7 +85,7 @@ TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's 
 }
 
 TEST_CASE("in float32 only what autocast would have changed, and what nobody else takes") {
-  const auto kernel = amp::make_float32_convolutions(nullptr);
+  const auto kernel = amp::make_float32_convolutions(std::make_unique<PlainConvolutionOperations>());
   const Conv2d::Shape shape{.in = 8, .out = 12, .kernel = 3};
   CHECK_FALSE(kernel->takes(shape, at::ones({1, 8, 4, 4})));
   const AutocastGuard autocast(at::kCPU, at::kBFloat16);

@@ -324,7 +324,7 @@ TEST_CASE("an evaluation for which recordings leave no memory runs again without
   };
   const auto trained = [](Plan plan, FullOnce& rows) {
     DataPlan data = plan.data;
-    data.config.shuffle = false;
+    data.shuffle = false;
     plan.evaluation = EvaluationPlan{.every_n_steps = 6, .at_end = false, .data = data};
     Trainer trainer(std::move(plan), {}, rows, never_stopped());
     trainer.run();
@@ -369,7 +369,7 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
   if (fused_optimizer::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
   recipe.optimizations.cuda_graph = true;
   recipe.device = "cuda";
-  const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40")).switches.back();
+  const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine).switches.back();
   REQUIRE(planned.name == "cuda_graph");
   REQUIRE(planned.outcome.has_effect);
   const auto receipt = [&](Observations of) { return planned.outcome.receipt(of); };
@@ -391,15 +391,14 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
 TEST_CASE("where steps cannot be recorded the plan says why") {
   Recipe recipe = small_recipe();
   recipe.optimizations.cuda_graph = true;
-  const auto why = [&](const Machine& machine, const Without& without) {
-    const Plan plan = make_plan(recipe, machine, without);
+  const auto why = [&](const Machine& machine, const Without& without, int64_t ranks = 1) {
+    const Plan plan = make_plan(recipe, machine, {.ranks = ranks}, without);
     CHECK_FALSE(plan.switches.back().outcome.has_effect);
     return plan.switches.back().outcome.text;
   };
   CHECK_THAT(why(kMachine, {}), ContainsSubstring("this plan runs on the CPU"));
   recipe.device = "cuda";
-  Machine machine = assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40");
+  const Machine machine = assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine;
   CHECK_THAT(why(machine, {"fused_optimizer"}), ContainsSubstring("fused_optimizer"));
-  machine.position.ranks = 2;
-  CHECK_THAT(why(machine, {}), ContainsSubstring("several ranks"));
+  CHECK_THAT(why(machine, {}, 2), ContainsSubstring("several ranks"));
 }

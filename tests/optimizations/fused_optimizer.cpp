@@ -278,9 +278,9 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       way.turn_on(recipe);
       const auto run = [&](bool copies) {
         return train(recipe, [&](Plan& plan) {
-          if (!copies) plan.autocast_type.reset();
+          if (!copies) plan.tensor_format.compute_type = at::kFloat;
           DataPlan data = plan.data;
-          data.config.shuffle = false;
+          data.shuffle = false;
           plan.evaluation = EvaluationPlan{.every_n_steps = 3, .at_end = true, .data = data};
           if (!way.fault.empty()) inject(plan, {parse_injection(way.fault)});
         });

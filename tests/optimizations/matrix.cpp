@@ -276,7 +276,7 @@ TEST_CASE("strict refuses a switch without effect, and without() leaves one out"
   recipe.optimizations.tf32 = true;
   recipe.strict = true;
   CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("tf32 has no effect here"));
-  const Plan plan = make_plan(recipe, Machine{}, {"tf32"});
+  const Plan plan = make_plan(recipe, Machine{}, {}, {"tf32"});
   CHECK(plan.switches.empty());
   CHECK(plan.notes.size() == 1);
 }
@@ -286,10 +286,12 @@ TEST_CASE("a plan for an assumed GPU turns on what the GPU has") {
   recipe.device = "auto";
   recipe.optimizations.tf32 = recipe.optimizations.cudnn_benchmark = true;
   recipe.data.pin_memory = recipe.data.non_blocking = true;
-  const Plan ampere = make_plan(recipe, assume(Machine{}, "gpus=2,arch=sm_80,memory_gib=40"));
+  const auto [machine, position] = assume(Machine{}, "gpus=2,arch=sm_80,memory_gib=40");
+  CHECK(position.ranks == 2);
+  const Plan ampere = make_plan(recipe, machine, position);
   CHECK(ampere.device.is_cuda());
   for (const auto& entry : ampere.switches) CHECK(entry.outcome.has_effect);
-  const Plan turing = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_75"));
+  const Plan turing = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_75").machine);
   CHECK_FALSE(std::find_if(turing.switches.begin(), turing.switches.end(), [](const auto& e) {
                 return e.name == "tf32";
               })->outcome.has_effect);

@@ -49,6 +49,10 @@ void check_close(const NamedTensors& got, const NamedTensors& wanted, double tol
   }
 }
 
+Plan plan_of(const Recipe& job, int64_t ranks) {
+  return make_plan(for_ranks(job, ranks), Machine{.cpu = "test", .cores = 2}, {.ranks = ranks});
+}
+
 }  // namespace
 
 TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
@@ -115,11 +119,6 @@ TEST_CASE("every strategy goes with what else a step may do") {
 TEST_CASE("gradients are dropped only where no strategy keeps them") {
   Recipe recipe = mlp_recipe();
   recipe.optimizations.set_to_none = true;
-  const auto plan_of = [](const Recipe& job, int64_t ranks) {
-    Machine machine{.cpu = "test", .cores = 2};
-    machine.position.ranks = ranks;
-    return make_plan(for_ranks(job, ranks), machine);
-  };
   for (const auto strategy : kStrategies) {
     recipe.parallel.sharding_strategy = strategy;
     for (const int64_t ranks : {1, 2}) {
@@ -166,6 +165,17 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
   // Without it each rank normalises by its own samples, which is another training.
   recipe.parallel = {};
   CHECK(train_as(2, recipe).losses.front() != Approx(one.losses.front()).epsilon(1e-3));
+}
+
+TEST_CASE("batch-norm over all ranks cannot be had together with another batch-norm") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.parallel.sync_batch_norm = true;
+  CHECK(plan_of(recipe, 2).batch_norm.describe() == "over the samples of all ranks (parallel.sync_batch_norm)");
+  CHECK(plan_of(recipe, 1).batch_norm.is_plain());
+  recipe.optimizations.fused_kernels = true;
+  CHECK_THROWS_WITH(plan_of(recipe, 2),
+                    ContainsSubstring("fused_kernels and parallel.sync_batch_norm both replace the batch-norm"));
 }
 
 TEST_CASE("updates that are a step late are those of one rank which uses its gradients a step late") {

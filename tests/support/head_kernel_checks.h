@@ -149,7 +149,7 @@ struct HeadRan {
   at::Tensor output, of_input, of_weight, of_bias;
 };
 
-inline HeadRan run_head(const BlockOperations& operations, const at::Tensor& input, const Linear& linear,
+inline HeadRan run_head(const HeadOperations& operations, const at::Tensor& input, const Linear& linear,
                         std::optional<at::ScalarType> autocast_to) {
   const at::Tensor x = input.detach().clone(at::MemoryFormat::Preserve).requires_grad_();
   HeadRan ran;
@@ -167,12 +167,12 @@ inline HeadRan run_head(const BlockOperations& operations, const at::Tensor& inp
 }
 
 /// The head and its gradients are those of libtorch, of the types that it has under autocast too.
-inline void check_head(const HeadKernels& kernels, const NormKernels& norms, at::Device device) {
+inline void check_head(const HeadKernels& kernels, at::Device device) {
   at::manual_seed(24);
   Builder builder(device, 1);
   const Linear linear(builder, "fc", 72, 10);
-  const auto fused = make_fused_block_operations(norms, kernels);
-  const PlainBlockOperations plain;
+  const auto fused = make_fused_head(kernels);
+  const PlainHeadOperations plain;
   for (const bool channels_last : {true, false})
     for (const auto type : kNormTypes) {
       INFO(type << " " << channels_last);

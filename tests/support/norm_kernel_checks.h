@@ -189,8 +189,8 @@ struct Ran {
 
 enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
 
-inline Ran run(const BlockOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input,
-               const at::Tensor& residual, bool training) {
+inline Ran run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm,
+               const at::Tensor& input, const at::Tensor& residual, bool training) {
   const at::Tensor x = input.detach().clone().requires_grad_(training),
                    added = residual.detach().clone().requires_grad_(training);
   {
@@ -236,8 +236,8 @@ inline Ran run(const BlockOperations& operations, Operation operation, const Bat
 /// Block operations on `kernels`, and their gradients, are those of libtorch.
 inline void check_block_operations(const NormKernels& kernels, at::Device device) {
   at::manual_seed(5);
-  const auto fused = make_fused_block_operations(kernels, reference_head_kernels());
-  const PlainBlockOperations plain;
+  const auto fused = make_fused_batch_norm(kernels);
+  const PlainBatchNormOperations plain;
   for (const int64_t channels : {19, 24})
     for (const auto operation : {Operation::norm, Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool})
       for (const bool training : {true, false})
@@ -264,8 +264,8 @@ inline void check_block_operations(const NormKernels& kernels, at::Device device
 /// In 16 bits the output is within one rounding of float32's, gradients within a few.
 inline void check_16_bits(const NormKernels& kernels, at::Device device) {
   at::manual_seed(6);
-  const auto fused = make_fused_block_operations(kernels, reference_head_kernels());
-  const PlainBlockOperations plain;
+  const auto fused = make_fused_batch_norm(kernels);
+  const PlainBatchNormOperations plain;
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const auto operation : {Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool}) {
       const at::Tensor input = random({4, 32, 12, 12}, type, device), residual = random({4, 32, 12, 12}, type, device);

@@ -25,12 +25,11 @@ inline Plan small_plan(int64_t steps, uint64_t seed = 3) {
   Plan plan(Machine{.cpu = "test", .cores = 2}, at::kCPU, SgdConfig{.lr = 0.05});
   plan.name = "small";
   plan.seed = seed;
-  plan.data.config.size = 96;
-  plan.data.config.batch_size = 8;
-  plan.data.config.transforms = {ResizeConfig{.shorter_side = 8},
-                                 NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
-  plan.data.dataset = open_training_data(plan.data.config, seed);
-  plan.data.options.seed = seed;
+  plan.data.batch_size = 8;
+  plan.data.transforms = {ResizeConfig{.shorter_side = 8},
+                          NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
+  plan.data.dataset = make_fake_cifar10(96, seed);
+  plan.data.seed = seed;
   plan.model.config = {.name = ModelKind::mlp, .hidden = {16}, .dropout = 0.25};
   plan.model.input = plan.data.image();
   plan.steps = plan.schedule_steps = steps;

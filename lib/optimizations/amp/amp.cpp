@@ -95,7 +95,7 @@ Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
   if (plan.device.is_cuda() && type == at::kBFloat16 && plan.machine.sm < 80)
     return Outcome::none(fmt::format("bfloat16 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
-  plan.autocast_type = plan.data.options.compute_type = type;
+  plan.tensor_format.compute_type = type;
   if (type == at::kHalf)
     plan.precision.fill(
         "amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
@@ -105,8 +105,11 @@ Outcome apply(Plan& plan, const Config& config) {
       return std::make_unique<Autocast>(context.device, at::kBFloat16);
     });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
-  if (plan.device.is_cpu() && plan.model.config.name != ModelKind::mlp && !cpu_convolves(type)) {
-    plan.model.convolutions = make_float32_convolutions(plan.model.convolutions);
+  if (plan.device.is_cpu() && plan.model.has_convolutions && !cpu_convolves(type)) {
+    plan.convolution.wrap("amp", "in float32 under autocast",
+                          [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
+                            return make_float32_convolutions(std::move(inner));
+                          });
     what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
   }
   return Outcome::applied(what, [type](const Observations& seen) { return receipt(seen, type); });

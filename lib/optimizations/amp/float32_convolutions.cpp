@@ -43,16 +43,17 @@ struct Convolution : torch::autograd::Function<Convolution> {
   }
 };
 
-class Float32Convolutions : public ConvolutionKernel {
+class Float32Convolutions : public ConvolutionOperations {
  public:
-  explicit Float32Convolutions(std::shared_ptr<const ConvolutionKernel> other) : other_(std::move(other)) {}
+  explicit Float32Convolutions(std::unique_ptr<ConvolutionOperations> inner) : inner_(std::move(inner)) {}
 
   bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    return at::autocast::is_autocast_enabled(at::kCPU) || asks_other(shape, input);
+    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input);
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    if (asks_other(shape, input)) return other_->forward(shape, input, weight);
+    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input))
+      return inner_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
     const at::Tensor x = input.to(type), w = weight.to(type);  // rounded as by autocast, with a copy or without
     RECORD_FUNCTION(kFloat32ConvolutionLabel, std::vector<c10::IValue>({x}));
@@ -61,11 +62,7 @@ class Float32Convolutions : public ConvolutionKernel {
   }
 
  private:
-  bool asks_other(const Conv2d::Shape& shape, const at::Tensor& input) const {
-    return other_ && other_->takes(shape, input);
-  }
-
-  std::shared_ptr<const ConvolutionKernel> other_;
+  std::unique_ptr<ConvolutionOperations> inner_;
 };
 
 }  // namespace
@@ -77,8 +74,8 @@ bool cpu_convolves(at::ScalarType type) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
 }
 
-std::shared_ptr<const ConvolutionKernel> make_float32_convolutions(std::shared_ptr<const ConvolutionKernel> other) {
-  return std::make_shared<Float32Convolutions>(std::move(other));
+std::unique_ptr<ConvolutionOperations> make_float32_convolutions(std::unique_ptr<ConvolutionOperations> inner) {
+  return std::make_unique<Float32Convolutions>(std::move(inner));
 }
 
 }  // namespace trainopt::amp

@@ -1,7 +1,9 @@
 // Convolutions of 16-bit numbers for CPUs without instructions for them.
 #pragma once
 
-#include "model/layers.h"
+#include "model/convolution_operations.h"
+
+#include <memory>
 
 namespace trainopt::amp {
 
@@ -9,8 +11,8 @@ namespace trainopt::amp {
 /// own loops take ten or more times as long as float32.
 bool cpu_convolves(at::ScalarType type);
 
-/// Convolutions under autocast: images of its type in and out, products and sums as float32. `other`, which may be
-/// null, is asked first.
-std::shared_ptr<const ConvolutionKernel> make_float32_convolutions(std::shared_ptr<const ConvolutionKernel> other);
+/// Convolutions under autocast: images of its type in and out, products and sums as float32. What `inner` takes, and
+/// what autocast does not change, is left to it.
+std::unique_ptr<ConvolutionOperations> make_float32_convolutions(std::unique_ptr<ConvolutionOperations> inner);
 
 }  // namespace trainopt::amp

@@ -5,10 +5,10 @@
 namespace trainopt::channels_last {
 
 Outcome apply(Plan& plan) {
-  if (plan.model.config.name == ModelKind::mlp) return Outcome::none("the mlp has no convolutions");
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;
-  plan.data.options.memory_format =
-      at::MemoryFormat::ChannelsLast;  // the loader writes NHWC at once, nothing is converted later
+  if (!plan.model.has_convolutions)
+    return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
+  // The loader writes NHWC at once, nothing is converted later.
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied("weights, activations and batches as NHWC", [](const Observations& seen) {
     const bool all = seen.convolution_inputs > 0 && seen.channels_last_inputs == seen.convolution_inputs;
     return Receipt{

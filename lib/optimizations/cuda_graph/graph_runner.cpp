@@ -26,7 +26,9 @@ GraphRunner::GraphRunner(const BuildContext& context, MakeGraph make_graph)
 
 GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
   Key key{std::bit_cast<int64_t>(micro.weight), micro.is_last};
-  for (const auto& [name, tensor] : micro.tensors) {
+  for (const auto field : kBatchFields) {
+    const at::Tensor& tensor = micro.*field;
+    if (!tensor.defined()) continue;
     key.push_back(static_cast<int64_t>(tensor.scalar_type()));
     key.push_back(tensor.dim());
     key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -76,10 +78,11 @@ void GraphRunner::begin_step(const Batch& micro) {
 /// The batch where the recordings of its kind read it.
 const Batch& GraphRunner::in_its_place(const Key& key, const Batch& micro) {
   const auto [found, is_new] = places_.try_emplace(key, micro);
-  for (size_t i = 0; i < micro.tensors.size(); ++i) {
-    at::Tensor& place = found->second.tensors[i].second;
-    if (is_new) place = at::empty_like(micro.tensors[i].second);
-    place.copy_(micro.tensors[i].second, /*non_blocking=*/true);
+  for (const auto field : kBatchFields) {
+    if (!(micro.*field).defined()) continue;
+    at::Tensor& place = found->second.*field;
+    if (is_new) place = at::empty_like(micro.*field);
+    place.copy_(micro.*field, /*non_blocking=*/true);
   }
   return found->second;
 }

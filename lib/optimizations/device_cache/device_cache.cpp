@@ -7,15 +7,13 @@
 namespace trainopt::device_cache {
 
 Outcome apply(Plan& plan) {
-  if (plan.data.config.dataset == DatasetKind::synthetic)
-    return Outcome::none("synthetic batches are on the device already");
-  plan.data.config.cache = CacheKind::device;
-  plan.data.options.device_preprocess = true;  // evaluation, which is loaded, crosses as uint8 too
-  plan.data.options.resident = std::make_shared<DeviceDataset>();
-  const ImageSize size = buffer_format(plan.data.config, *plan.data.dataset, plan.data.options).size;
+  if (!plan.data.dataset) return Outcome::none("synthetic batches are on the device already");
+  plan.data.device_dataset = std::make_shared<DeviceDataset>();
+  plan.loader.finish_on_device = true;  // evaluation, which is loaded, crosses as uint8 too
+  const ImageSize size = buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format).size;
   const int64_t samples = plan.data.samples();
   const auto reason = plan.device.is_cpu()
-                          ? why_no_room(size, samples, plan.data.config.memory_limit.count, "data.memory_limit")
+                          ? why_no_room(size, samples, plan.loader.memory_limit, "data.memory_limit")
                           : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
   if (reason) throw UserError(*reason);
   return Outcome::applied(

@@ -5,16 +5,15 @@
 namespace trainopt::device_preprocess {
 
 Outcome apply(Plan& plan, const Config& config) {
-  if (plan.data.config.dataset == DatasetKind::synthetic)
-    return Outcome::none("synthetic batches are on the device already");
-  if (plan.data.config.cache == CacheKind::device)
+  if (!plan.data.dataset) return Outcome::none("synthetic batches are on the device already");
+  if (plan.data.device_dataset)
     return Outcome::none("data.cache: device keeps images as uint8 and finishes them there anyway");
   if (config.resize) {
-    if (const auto refusal = device_resize_refusal(plan.data.config.transforms)) return Outcome::none(*refusal);
-    plan.data.options.device_resize = true;
+    if (const auto refusal = device_resize_refusal(plan.data.transforms)) return Outcome::none(*refusal);
+    plan.loader.resize_on_device = true;
   }
-  plan.data.options.device_preprocess = true;
-  const std::string wanted = type_name(plan.data.options.compute_type);
+  plan.loader.finish_on_device = true;
+  const std::string wanted = type_name(plan.tensor_format.compute_type);
   return Outcome::applied(
       fmt::format("uint8 batches; {} on the device, to {}",
                   config.resize ? "resized and what follows, crops and flips included," : "scaled and normalised",

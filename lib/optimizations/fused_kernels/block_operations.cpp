@@ -113,10 +113,9 @@ class AveragePool : public torch::autograd::Function<AveragePool> {
   }
 };
 
-class FusedBlockOperations : public BlockOperations {
+class FusedBatchNormOperations : public BatchNormOperations {
  public:
-  FusedBlockOperations(const NormKernels& kernels, const HeadKernels& head_kernels)
-      : kernels_(kernels), head_kernels_(head_kernels) {}
+  explicit FusedBatchNormOperations(const NormKernels& kernels) : kernels_(kernels) {}
 
   at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
                         const ForwardContext& context) const override {
@@ -135,10 +134,6 @@ class FusedBlockOperations : public BlockOperations {
     const Line line = known(norm);
     return kernels_.pool(nhwc(input), line.scale, line.shift).values;
   }
-  at::Tensor head(const at::Tensor& input, const Linear& linear, const ForwardContext& context) const override {
-    return linear.forward(context.training ? AveragePool::apply(input, &head_kernels_)
-                                           : head_kernels_.mean(nhwc(input)));
-  }
 
  private:
   at::Tensor normalized(const at::Tensor& input, const BatchNorm2d& norm, const std::optional<at::Tensor>& residual,
@@ -149,14 +144,28 @@ class FusedBlockOperations : public BlockOperations {
   }
 
   const NormKernels& kernels_;
-  const HeadKernels& head_kernels_;
+};
+
+class FusedHeadOperations : public HeadOperations {
+ public:
+  explicit FusedHeadOperations(const HeadKernels& kernels) : kernels_(kernels) {}
+
+  at::Tensor head(const at::Tensor& input, const Linear& linear, const ForwardContext& context) const override {
+    return linear.forward(context.training ? AveragePool::apply(input, &kernels_) : kernels_.mean(nhwc(input)));
+  }
+
+ private:
+  const HeadKernels& kernels_;
 };
 
 }  // namespace
 
-std::shared_ptr<const BlockOperations> make_fused_block_operations(const NormKernels& kernels,
-                                                                   const HeadKernels& head_kernels) {
-  return std::make_shared<FusedBlockOperations>(kernels, head_kernels);
+std::unique_ptr<BatchNormOperations> make_fused_batch_norm(const NormKernels& kernels) {
+  return std::make_unique<FusedBatchNormOperations>(kernels);
+}
+
+std::unique_ptr<HeadOperations> make_fused_head(const HeadKernels& kernels) {
+  return std::make_unique<FusedHeadOperations>(kernels);
 }
 
 }  // namespace trainopt::fused_kernels

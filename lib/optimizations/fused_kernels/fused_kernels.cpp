@@ -37,11 +37,16 @@ Outcome apply(Plan& plan) {
                  [head_kernels](const BuildContext& context) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head_kernels);
                  });
-  if (plan.model.config.name == ModelKind::mlp)
-    return Outcome::applied("the loss with its gradient in one pass; the mlp has no batch-norm", receipt);
-  plan.model.operations = make_fused_block_operations(*kernels, *head_kernels);
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // the kernels' own: otherwise the first one would convert
-  plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
+  if (!plan.model.has_convolutions)
+    return Outcome::applied(fmt::format("the loss with its gradient in one pass; the {} has no batch-norm",
+                                        word_of(plan.model.config.name)),
+                            receipt);
+  plan.batch_norm.fill("fused_kernels", "with addition, ReLU and the stem's max-pool in two passes",
+                       [kernels](const BuildContext&) { return make_fused_batch_norm(*kernels); });
+  plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
+                 [head_kernels](const BuildContext&) { return make_fused_head(*head_kernels); });
+  // The kernels' own: otherwise the first one would convert.
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
       "batch-norm with addition, ReLU and the stem's max-pool in two passes forward and two backward, the average pool "
       "in one and one, the loss with its gradient in "

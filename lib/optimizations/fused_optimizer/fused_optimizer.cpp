@@ -18,11 +18,11 @@ namespace {
 class WeightCopies {
  public:
   explicit WeightCopies(const BuildContext& context) : parameters_(context.parameters->parameters()) {
-    if (!context.plan.autocast_type || context.model == nullptr || !context.parameters->is_local()) return;
+    const at::ScalarType type = context.plan.tensor_format.compute_type;
+    if (type == at::kFloat || context.model == nullptr || !context.parameters->is_local()) return;
     places_ = context.model->weight_copies();
     for (size_t i = 0; i < places_.size(); ++i) {
-      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), *context.plan.autocast_type)
-                                   : at::Tensor());
+      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), type) : at::Tensor());
       if (places_[i]) *places_[i] = copies_[i];
     }
     refresh();

@@ -10,17 +10,16 @@ constexpr const char* kSynthetic = "synthetic batches are on the device already"
 
 /// Why nothing is loaded beside the training; null where something is.
 const char* why_nothing_loads(const Plan& plan) {
-  if (plan.data.config.dataset == DatasetKind::synthetic) return kSynthetic;
-  if (plan.data.config.cache == CacheKind::device)
-    return "data.cache: device reads the data set once, before the first step";
+  if (!plan.data.dataset) return kSynthetic;
+  if (plan.data.device_dataset) return "data.cache: device reads the data set once, before the first step";
   return nullptr;
 }
 
 }  // namespace
 
 Outcome workers(Plan& plan, int64_t wanted) {
-  if (plan.data.config.dataset == DatasetKind::synthetic) return Outcome::none(kSynthetic);
-  plan.data.config.num_workers = wanted;
+  if (!plan.data.dataset) return Outcome::none(kSynthetic);
+  plan.loader.num_workers = wanted;
   return Outcome::applied(fmt::format("{} beside the training thread",
                                       wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)),
                           [wanted](const Observations& seen) {
@@ -35,10 +34,10 @@ Outcome workers(Plan& plan, int64_t wanted) {
 
 Outcome persistent_workers(Plan& plan) {
   if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
-  if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers (data.num_workers: 0)");
+  if (plan.loader.num_workers == 0) return Outcome::none("there are no workers (data.num_workers: 0)");
   if (plan.steps && *plan.steps <= plan.data.schedule().steps_per_epoch())
     return Outcome::none("the run ends within its first epoch");
-  plan.data.config.persistent_workers = true;
+  plan.loader.persistent_workers = true;
   return Outcome::applied("threads go on prefetching across the end of an epoch", [](const Observations& seen) {
     const bool effective = seen.loader_starts == 1;
     return Receipt{.observed = fmt::format("{}, started {}", counted(seen.loader_threads, "thread"),
@@ -50,9 +49,9 @@ Outcome persistent_workers(Plan& plan) {
 
 Outcome prefetch_factor(Plan& plan, int64_t wanted) {
   if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
-  if (plan.data.config.num_workers == 0) return Outcome::none("there are no workers to prefetch (data.num_workers: 0)");
-  plan.data.config.prefetch_factor = wanted;
-  const int64_t buffers = wanted * plan.data.config.num_workers + 2;
+  if (plan.loader.num_workers == 0) return Outcome::none("there are no workers to prefetch (data.num_workers: 0)");
+  plan.loader.prefetch_factor = wanted;
+  const int64_t buffers = wanted * plan.loader.num_workers + 2;
   return Outcome::applied(fmt::format("{} kept ready per worker", counted(wanted, "batch", "es")),
                           [buffers](const Observations& seen) {
                             const bool effective = seen.loader_buffers == buffers;
@@ -76,7 +75,7 @@ Outcome pin_memory(Plan& plan) {
   if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (!plan.device.is_cuda())
     return Outcome::none("page-locked memory is for copies to a GPU; this plan runs on the CPU");
-  plan.data.config.pin_memory = true;
+  plan.loader.pin_memory = true;
   return Outcome::applied("batch buffers are page-locked", [](const Observations& seen) {
     const bool effective = seen.pinned_bytes_to_device > 0;
     return Receipt{.observed = fmt::format("{} of {} a step copied from page-locked memory",
@@ -90,7 +89,7 @@ Outcome pin_memory(Plan& plan) {
 Outcome non_blocking(Plan& plan) {
   if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (!plan.device.is_cuda()) return Outcome::none("there is no copy to overlap; this plan runs on the CPU");
-  plan.data.config.non_blocking = true;
+  plan.loader.non_blocking = true;
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const Observations& seen) {
     const bool effective = seen.copies_beside_step > 0;
     return Receipt{

@@ -17,10 +17,6 @@ std::string when(const ParallelConfig& config) {
   return config.overlap_comm ? "while backward goes on" : "after backward";
 }
 
-void share_batch_norm(const BuildContext& context, const ParallelConfig& config) {
-  if (config.sync_batch_norm) context.model->set_block_operations(make_sync_batch_norm(*context.communicator));
-}
-
 const char* what_each_has(ShardingStrategy strategy) {
   switch (strategy) {
     case ShardingStrategy::none:
@@ -38,20 +34,20 @@ const char* what_each_has(ShardingStrategy strategy) {
 }  // namespace
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
-  const int64_t ranks = plan.machine.position.ranks;
+  const int64_t ranks = plan.position.ranks;
   if (ranks == 1) return Outcome::none("there is one rank: nothing to share or to send");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)
     plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) {
-      share_batch_norm(context, config);
       return config.async_updates.staleness > 0 ? make_stale_parameters(context, config)
                                                 : make_replicated_parameters(context, config);
     });
   else
-    plan.parameters.fill(kBy, "a share on each rank", [config](const BuildContext& context) {
-      share_batch_norm(context, config);
-      return make_sharded_parameters(context, config);
-    });
+    plan.parameters.fill(kBy, "a share on each rank",
+                         [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
+  if (config.sync_batch_norm)
+    plan.batch_norm.fill("parallel.sync_batch_norm", "over the samples of all ranks",
+                         [](const BuildContext& context) { return make_sync_batch_norm(*context.communicator); });
   return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}{}", strategy_name(strategy),
                                       ranks, what_each_has(strategy), when(config),
                                       config.sync_batch_norm ? "; batch-norm sees the samples of all ranks" : ""),

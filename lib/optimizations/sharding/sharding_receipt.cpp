@@ -31,7 +31,7 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
   return {.parameters = plan.model.parameters,
           .states = std::visit(states, plan.optimizer_config),
           .ranks = ranks,
-          .micro_batches = plan.data.options.accumulation,
+          .micro_batches = plan.data.accumulation,
           .wire_bytes_each = wire_type(config) ? 2 : 4,
           .late_updates = config.async_updates.staleness > 0};
 }
@@ -46,7 +46,7 @@ void share_state(const Model& model, Communicator& communicator) {
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
   const ShardingCosts formula =
-      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.machine.position.ranks));
+      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.position.ranks));
   return [formula](const Observations& seen) {
     if (seen.step == 0)
       return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};

@@ -80,13 +80,13 @@ class Normalize : public torch::autograd::Function<Normalize> {
   }
 };
 
-class SyncBatchNorm : public PlainBlockOperations {
+class SyncBatchNorm : public PlainBatchNormOperations {
  public:
   explicit SyncBatchNorm(Communicator& communicator) : communicator_(communicator) {}
 
   at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
                         const ForwardContext& context) const override {
-    if (!context.training) return PlainBlockOperations::batch_norm(input, norm, context);
+    if (!context.training) return PlainBatchNormOperations::batch_norm(input, norm, context);
     const Statistics all = [&] {
       const at::NoGradGuard no_grad;
       Statistics found = over_ranks(input, communicator_);
@@ -105,8 +105,8 @@ class SyncBatchNorm : public PlainBlockOperations {
 
 }  // namespace
 
-std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator) {
-  return std::make_shared<SyncBatchNorm>(communicator);
+std::unique_ptr<BatchNormOperations> make_sync_batch_norm(Communicator& communicator) {
+  return std::make_unique<SyncBatchNorm>(communicator);
 }
 
 }  // namespace trainopt

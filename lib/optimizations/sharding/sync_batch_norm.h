@@ -2,7 +2,7 @@
 // them.
 #pragma once
 
-#include "model/block_operations.h"
+#include "model/batch_norm_operations.h"
 
 #include <memory>
 
@@ -12,6 +12,6 @@ class Communicator;
 
 /// Mean and variance are put together from the ranks' own (Chan, Golub and LeVeque 1979); backward's two sums are
 /// all-reduced (Ioffe and Szegedy 2015). Every rank must run the same layers in the same order.
-std::shared_ptr<const BlockOperations> make_sync_batch_norm(Communicator& communicator);
+std::unique_ptr<BatchNormOperations> make_sync_batch_norm(Communicator& communicator);
 
 }  // namespace trainopt

@@ -36,7 +36,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
   }
 };
 
-class Convolutions : public ConvolutionKernel {
+class Convolutions : public PlainConvolutionOperations {
  public:
   bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
     if (shape.kernel != kKernel || shape.stride != 1 || shape.padding != 1 || !input.is_cpu()) return false;
@@ -46,19 +46,24 @@ class Convolutions : public ConvolutionKernel {
     return grid.tiles() >= kLeastTiles && saving(grid.height, grid.width) >= kLeastSaving;
   }
 
-  at::Tensor forward(const Conv2d::Shape&, const at::Tensor& input, const at::Tensor& weight) const override {
-    const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
-    const auto as_autocast = [&](const at::Tensor& tensor) {
-      return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;
-    };
-    const at::Tensor x = as_autocast(input), w = as_autocast(weight);
-    RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
-    return Convolution::apply(x, w);
+  at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
+    return takes(shape, input) ? differentiable_convolution(input, weight)
+                               : PlainConvolutionOperations::forward(shape, input, weight);
   }
 };
 
 }  // namespace
 
-std::shared_ptr<const ConvolutionKernel> make_convolutions() { return std::make_shared<Convolutions>(); }
+at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight) {
+  const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
+  const auto as_autocast = [&](const at::Tensor& tensor) {
+    return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;
+  };
+  const at::Tensor x = as_autocast(input), w = as_autocast(weight);
+  RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
+  return Convolution::apply(x, w);
+}
+
+std::unique_ptr<ConvolutionOperations> make_convolutions() { return std::make_unique<Convolutions>(); }
 
 }  // namespace trainopt::winograd

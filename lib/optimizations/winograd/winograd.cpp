@@ -21,10 +21,11 @@ Receipt receipt(const Observations& seen) {
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cpu())
     return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark lets it time them");
-  if (plan.model.config.name == ModelKind::mlp) return Outcome::none("the mlp has no convolutions");
-  plan.model.convolutions = make_convolutions();
-  plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
-  plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
+  if (!plan.model.has_convolutions)
+    return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
+  plan.convolution.fill("winograd", "3×3 with stride 1 by Winograd's filtering",
+                        [](const BuildContext&) { return make_convolutions(); });
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
   return Outcome::applied(
       "3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations "
       "as NHWC",

@@ -50,15 +50,15 @@ TEST_CASE("records of an arm go to its folder, none where the plan logs nothing"
 TEST_CASE("without the cost of data the first step's batches come again") {
   const TemporaryFolder folder;
   Plan plan = endless();
-  plan.data.options.accumulation = 2;
-  auto source = plan.data.open(at::kCPU, std::nullopt);
+  plan.data.accumulation = 2;
+  auto source = plan.open_batches(plan.data);
   std::vector<at::Tensor> first;
-  for (int i = 0; i < 2; ++i) first.push_back(source->next().get("input").clone());
-  ReplayedBatches replayed(plan.data.open(at::kCPU, std::nullopt));
+  for (int i = 0; i < 2; ++i) first.push_back(source->next().input.clone());
+  ReplayedBatches replayed(plan.open_batches(plan.data));
   for (int step = 0; step < 3; ++step)
     for (size_t micro = 0; micro < 2; ++micro) {
       const Batch batch = replayed.next();
-      CHECK(at::equal(batch.get("input"), first[micro]));
+      CHECK(at::equal(batch.input, first[micro]));
       CHECK(batch.is_first == (micro == 0));
       CHECK(batch.is_last == (micro == 1));
     }

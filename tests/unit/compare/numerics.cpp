@@ -23,8 +23,8 @@ Plan job() {
   Plan plan = small_plan(1);
   plan.steps.reset();
   plan.model.config.dropout = 0;
-  plan.data.options.accumulation = 4;
-  plan.data.config.batch_size = 4;
+  plan.data.accumulation = 4;
+  plan.data.batch_size = 4;
   return plan;
 }
 
@@ -32,7 +32,7 @@ Plan job() {
 Numerics against(const Plan& b) {
   const TemporaryFolder folder;
   Plan other_batches = job();
-  other_batches.data.options.seed += 1;
+  other_batches.data.seed += 1;
   const auto first_turn = [&](const Plan& plan, const char* name) {
     return LocalArm(plan, folder / name).turn(kSteps);
   };
@@ -99,7 +99,7 @@ TEST_CASE(
     });
     const TemporaryFolder folder;
     Plan twin = right;
-    twin.data.options.seed += 1;
+    twin.data.seed += 1;
     const Turn of_a = LocalArm(right, folder / "a").turn(kSteps), of_b = LocalArm(wrong, folder / "b").turn(kSteps),
                of_twin = LocalArm(twin, folder / "twin").turn(kSteps);
     const Numerics numerics = compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"});
@@ -113,7 +113,7 @@ TEST_CASE(
 TEST_CASE("an overflow in the first step is no disagreement, an arm that changes nothing is one") {
   const TemporaryFolder folder;
   Plan overflowing = job(), still = job(), twin = job();
-  twin.data.options.seed += 1;
+  twin.data.seed += 1;
   overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
     return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL);
   });

@@ -79,6 +79,10 @@ std::string data_error(F f) {
   return "no error";
 }
 
+std::unique_ptr<Loader> loader_of(const DataConfig& data) {
+  return make_loader(open_data(data, /*num_classes=*/10, /*seed=*/0), {.num_workers = data.num_workers});
+}
+
 }  // namespace
 
 TEST_CASE("fake images depend on seed and number alone and look random") {
@@ -194,12 +198,12 @@ TEST_CASE("images of another size than the first are errors that name the file")
   data.path = folder.path.string();
   data.batch_size = 1;
   data.shuffle = false;
-  auto loader = make_loader(data, open_training_data(data, 0), {});
+  auto loader = loader_of(data);
   REQUIRE(loader->format().size == ImageSize{4, 6});
   loader->release(loader->next());
   REQUIRE_THAT(data_error([&] { loader->next(); }), ContainsSubstring("2.png"));
   data.transforms = {ResizeConfig{.shorter_side = std::nullopt, .exact = {8, 8}}};
-  auto resized = make_loader(data, open_training_data(data, 0), {});
+  auto resized = loader_of(data);
   resized->release(resized->next());
   resized->release(resized->next());
 }
@@ -220,9 +224,9 @@ TEST_CASE("the memory cache gives the same images without the files") {
     loader.release(batch);
     return copy;
   };
-  auto plain = make_loader(data, open_training_data(data, 0), {});
+  auto plain = loader_of(data);
   data.cache = CacheKind::memory;
-  auto cached = make_loader(data, open_training_data(data, 0), {});
+  auto cached = loader_of(data);
   for (int epoch = 0; epoch < 2; ++epoch) REQUIRE(at::equal(take_all(*plain), take_all(*cached)));
   const at::Tensor third = take_all(*plain);
   remove_tree(folder.path / "a");
@@ -256,7 +260,7 @@ TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end 
     data.batch_size = 4;
     data.num_workers = workers;
     data.shuffle = false;
-    auto loader = make_loader(data, open_training_data(data, 0), {});
+    auto loader = loader_of(data);
     loader->release(loader->next());
     for (int i = 40; i < 80; ++i)
       change.make(folder.path / "a" / fmt::format("{:02}.png", i));  // further than was prefetched

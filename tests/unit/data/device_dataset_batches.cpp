@@ -14,8 +14,8 @@ namespace {
 
 const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
-DataConfig augmented() {
-  DataConfig data;
+LoadedData augmented() {
+  LoadedData data;
   data.batch_size = 6;
   data.transforms = {ResizeConfig{.shorter_side = 20}, CenterCropConfig{18, 19}, RandomCropConfig{17, 16, 4},
                      RandomHorizontalFlipConfig{}, kImageNet};
@@ -28,10 +28,10 @@ void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches,
   for (int64_t i = 0; i < batches; ++i) {
     const Batch a = loaded.next(), b = resident.next();
     REQUIRE(b.sample_ids == a.sample_ids);
-    REQUIRE(at::equal(b.get("target"), a.get("target")));
-    REQUIRE(b.get("input").sizes() == a.get("input").sizes());
-    REQUIRE(b.get("input").is_contiguous(format));
-    REQUIRE(at::equal(b.get("input"), a.get("input")));
+    REQUIRE(at::equal(b.target, a.target));
+    REQUIRE(b.input.sizes() == a.input.sizes());
+    REQUIRE(b.input.is_contiguous(format));
+    REQUIRE(at::equal(b.input, a.input));
     REQUIRE(std::tuple(b.items, b.step_items, b.weight, b.is_first, b.is_last, b.epoch, b.step, b.micro) ==
             std::tuple(a.items, a.step_items, a.weight, a.is_first, a.is_last, a.epoch, a.step, a.micro));
   }
@@ -39,10 +39,10 @@ void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches,
 
 struct Both {
   std::unique_ptr<BatchSource> loaded, resident;
-  Both(DataConfig data, const std::shared_ptr<const Dataset>& dataset, const BatchesOptions& options)
-      : loaded(make_batches(data, dataset, options)) {
-    data.cache = CacheKind::device;
-    resident = make_batches(data, dataset, options);
+  Both(LoadedData data, const std::shared_ptr<const Dataset>& dataset, const BatchRequest& request)
+      : loaded(make_batches(data, dataset, request)) {
+    data.device_dataset = std::make_shared<DeviceDataset>();
+    resident = make_batches(data, dataset, request);
   }
 };
 
@@ -80,15 +80,15 @@ TEST_CASE("a data set on the device gives a loader's batches") {
       for (const int64_t rank : {0, 1})
         for (const int64_t first_step : {0, 1, 5})
           for (const int64_t workers : {0, 3}) {
-            DataConfig data = augmented();
+            LoadedData data = augmented();
             data.shuffle = shuffle, data.drop_last = drop_last, data.num_workers = workers;
-            BatchesOptions options;
-            options.ranks = 2, options.rank = rank, options.accumulation = 2, options.first_step = first_step,
-            options.seed = 3;
-            options.memory_format = rank == 0 ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
-            Both both(data, dataset, options);
+            data.ranks = 2, data.rank = rank, data.accumulation = 2, data.seed = 3;
+            BatchRequest request;
+            request.steps.first = first_step;
+            request.format.memory_format = rank == 0 ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+            Both both(data, dataset, request);
             check_same(*both.loaded, *both.resident, 2 * both.loaded->schedule().micros_per_epoch(),
-                       options.memory_format);
+                       request.format.memory_format);
           }
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("every crop and flip moves to the device with its own draws") {
       {RandomHorizontalFlipConfig{}, RandomCropConfig{8, 8, 0}, CenterCropConfig{13, 5},
        RandomHorizontalFlipConfig{0.3}, RandomCropConfig{12, 5, 2}, kImageNet}};
   for (const auto& transforms : all) {
-    DataConfig data;
+    LoadedData data;
     data.batch_size = 7;
     data.transforms = transforms;
     Both both(data, dataset, {});
@@ -125,35 +125,34 @@ TEST_CASE("the CPU's one pass has the bits of the tensor operations") {
 TEST_CASE("16-bit batches are the rounded numbers of the others") {
   const auto dataset = std::make_shared<ProbeDataset>(30, 24);
   for (const auto type : {at::kBFloat16, at::kHalf})
-    for (const auto cache : {CacheKind::none, CacheKind::device}) {
-      DataConfig data = augmented();
-      data.cache = cache;
-      BatchesOptions options;
-      options.device_preprocess = true;
-      const auto plain = make_batches(data, dataset, options);
-      options.compute_type = type;
-      const auto rounded = make_batches(data, dataset, options);
-      for (int i = 0; i < 6; ++i)
-        CHECK(test::same_bits(rounded->next().get("input"), plain->next().get("input").to(type)));
+    for (const bool on_device : {false, true}) {
+      LoadedData data = augmented();
+      if (on_device) data.device_dataset = std::make_shared<DeviceDataset>();
+      data.finish_on_device = true;
+      BatchRequest request;
+      const auto plain = make_batches(data, dataset, request);
+      request.format.compute_type = type;
+      const auto rounded = make_batches(data, dataset, request);
+      for (int i = 0; i < 6; ++i) CHECK(test::same_bits(rounded->next().input, plain->next().input.to(type)));
       CHECK(plain->take_stats().finished_type == at::kFloat);
       CHECK(rounded->take_stats().finished_type == type);
     }
-  BatchesOptions loaded;
-  loaded.compute_type = at::kBFloat16;
+  BatchRequest loaded;
+  loaded.format.compute_type = at::kBFloat16;
   const auto host =
       make_batches(augmented(), dataset, loaded);  // a loader's own images are float32 whatever the step computes in
-  CHECK(host->next().get("input").scalar_type() == at::kFloat);
+  CHECK(host->next().input.scalar_type() == at::kFloat);
   CHECK_FALSE(host->take_stats().finished_type.has_value());
 }
 
 TEST_CASE("bad samples have the substitutes that a loader gives them, and are reported") {
   auto dataset = std::make_shared<ProbeDataset>(40, 6);
   dataset->bad = {3, 4, 17, 39};
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 7;
   data.drop_last = false;
-  data.on_bad_sample = OnBadSample::substitute;
-  data.max_bad_samples = 4;
+  data.bad_samples.substitute = true;
+  data.bad_samples.budget = 4;
   data.transforms = {RandomCropConfig{6, 6, 2}};
   for (const int64_t workers : {0, 2}) {
     data.num_workers = workers;
@@ -163,35 +162,35 @@ TEST_CASE("bad samples have the substitutes that a loader gives them, and are re
     CHECK((both.resident->bad_samples() == both.loaded->bad_samples()));
   }
   data.num_workers = 0;  // several threads would meet more before the first of them ends the run
-  data.max_bad_samples = 2;
-  data.cache = CacheKind::device;
+  data.bad_samples.budget = 2;
+  data.device_dataset = std::make_shared<DeviceDataset>();
   auto spent = make_batches(data, dataset, {});
-  CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.max_bad_samples allows (2); 3 so far"));
+  CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.bad_samples.budget allows (2); 3 so far"));
   CHECK(spent->bad_samples().size() == 3);
-  data.on_bad_sample = OnBadSample::error;
+  data.bad_samples.substitute = false;
   CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data) == "cannot use the sample probe 3: made to be bad");
 }
 
 TEST_CASE("a sample that was bad before and is not any more is used again") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 5;
-  BatchesOptions options;
-  options.refused = {{.sample = 7, .name = "probe 7", .reason = "made to be bad"}};
-  Both both(data, dataset, options);
+  BatchRequest request;
+  request.refused = {{.sample = 7, .name = "probe 7", .reason = "made to be bad"}};
+  Both both(data, dataset, request);
   check_same(*both.loaded, *both.resident, 4);
-  CHECK((both.resident->bad_samples() == options.refused));
+  CHECK((both.resident->bad_samples() == request.refused));
 }
 
 TEST_CASE("the images are read once, whoever opens them again") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 5;
-  data.cache = CacheKind::device;
+  data.device_dataset = std::make_shared<DeviceDataset>();
   data.num_workers = 2;
-  BatchesOptions options;
-  options.resident = std::make_shared<DeviceDataset>();
-  const auto first = make_batches(data, dataset, options);
+  BatchRequest request;
+  data.device_dataset = std::make_shared<DeviceDataset>();
+  const auto first = make_batches(data, dataset, request);
   CHECK(dataset->loads == 0);
   for (int i = 0; i < 9; ++i) first->next();
   CHECK(dataset->loads == 20);
@@ -201,25 +200,25 @@ TEST_CASE("the images are read once, whoever opens them again") {
   CHECK(stats.bytes_copied == 0);
   CHECK(stats.threads > 0);
   CHECK_FALSE(stats.input_type.has_value());
-  options.first_step = 9;
-  const auto second = make_batches(data, dataset, options);
-  CHECK(at::equal(second->next().get("input"), first->next().get("input")));
+  request.steps.first = 9;
+  const auto second = make_batches(data, dataset, request);
+  CHECK(at::equal(second->next().input, first->next().input));
   CHECK(dataset->loads == 20);
 }
 
 TEST_CASE("a data set that cannot lie on the device is refused with a reason") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 5;
-  data.cache = CacheKind::device;
-  data.memory_limit = Bytes{20 * (6 * 6 * 3 + 8)};
+  data.device_dataset = std::make_shared<DeviceDataset>();
+  data.memory_limit = 20 * (6 * 6 * 3 + 8);
   make_batches(data, dataset, {})->next();
-  --data.memory_limit.count;
+  --data.memory_limit;
   CHECK_THROWS_WITH(make_batches(data, dataset, {}),
                     ContainsSubstring("20 samples of 6×6×3 are 2.3 KiB, data.memory_limit is 2.3 KiB"));
-  data = DataConfig();
+  data = {};
   data.batch_size = 5;
-  data.cache = CacheKind::device;
+  data.device_dataset = std::make_shared<DeviceDataset>();
   data.transforms = {RandomHorizontalFlipConfig{}, RandomResizedCropConfig{6, 6}};
   CHECK_THROWS_WITH(make_batches(data, dataset, {}), ContainsSubstring("resizes after a random transform"));
   data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = 5}};

@@ -12,8 +12,8 @@ using namespace trainopt;
 
 namespace {
 
-DataConfig augmented(int64_t workers, int64_t batch_size) {
-  DataConfig data;
+LoadedData augmented(int64_t workers, int64_t batch_size) {
+  LoadedData data;
   data.batch_size = batch_size;
   data.num_workers = workers;
   data.drop_last = false;
@@ -31,27 +31,29 @@ std::shared_ptr<ProbeDataset> probe(int64_t size, int64_t microseconds = 0) {
 }  // namespace
 
 TEST_CASE("what is delivered does not depend on workers, prefetching or their lifetime") {
-  BatchesOptions options;
-  options.accumulation = 2;
-  options.seed = 5;
+  const auto cut_in_two = [](int64_t workers, uint64_t seed) {
+    auto data = augmented(workers, 4);
+    data.accumulation = 2;
+    data.seed = seed;
+    return data;
+  };
   const int64_t samples = 41;  // steps of 8: the last has one sample, in one micro-batch
-  const auto plain = take(*make_loader(augmented(0, 4), probe(samples), options), 33);
+  const auto plain = take(*make_loader(cut_in_two(0, 5), probe(samples)), 33);
   REQUIRE(plain.samples.size() == 3 * 41);
   for (const int64_t workers : {1, 2, 3, 7})
     for (const bool persistent : {false, true})
       for (const int64_t prefetch : {1, 3}) {
-        auto data = augmented(workers, 4);
+        auto data = cut_in_two(workers, 5);
         data.persistent_workers = persistent;
         data.prefetch_factor = prefetch;
-        REQUIRE(take(*make_loader(data, probe(samples, 50), options), 33) == plain);
+        REQUIRE(take(*make_loader(data, probe(samples, 50)), 33) == plain);
       }
-  options.seed = 6;
-  const auto other = take(*make_loader(augmented(0, 4), probe(samples), options), 33);
+  const auto other = take(*make_loader(cut_in_two(0, 6), probe(samples)), 33);
   REQUIRE(other.samples != plain.samples);
 }
 
 TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 5;
   data.num_workers = 2;
   auto loader = make_loader(data, probe(20), {});
@@ -71,17 +73,20 @@ TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
 }
 
 TEST_CASE("ranks and accumulation together deliver what one rank does") {
-  BatchesOptions single;
-  single.seed = 9;
-  const auto whole = take(*make_loader(augmented(0, 12), probe(43), single), 8);  // two epochs of 12 12 12 7
+  const auto seeded = [](int64_t workers, int64_t batch_size) {
+    auto data = augmented(workers, batch_size);
+    data.seed = 9;
+    return data;
+  };
+  const auto whole = take(*make_loader(seeded(0, 12), probe(43)), 8);  // two epochs of 12 12 12 7
   for (const auto& [ranks, accumulation] : {std::pair<int64_t, int64_t>{2, 1}, {1, 3}, {3, 2}, {2, 3}}) {
     std::vector<std::unique_ptr<Loader>> loaders;
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      BatchesOptions options = single;
-      options.ranks = ranks;
-      options.rank = rank;
-      options.accumulation = accumulation;
-      loaders.push_back(make_loader(augmented(rank == 0 ? 2 : 0, 12 / ranks / accumulation), probe(43), options));
+      auto data = seeded(rank == 0 ? 2 : 0, 12 / ranks / accumulation);
+      data.ranks = ranks;
+      data.rank = rank;
+      data.accumulation = accumulation;
+      loaders.push_back(make_loader(data, probe(43)));
     }
     Delivered joined;
     for (int64_t i = 0; i < 2 * loaders[0]->schedule().micros_per_epoch(); ++i)
@@ -98,24 +103,25 @@ TEST_CASE("ranks and accumulation together deliver what one rank does") {
 
 TEST_CASE("starting in mid-epoch gives what going there would have given") {
   for (const int64_t workers : {0, 2}) {
-    BatchesOptions options;
-    auto from_start = make_loader(augmented(workers, 4), probe(30), options);
+    BatchRequest request;
+    auto from_start = make_loader(augmented(workers, 4), probe(30), request);
     take(*from_start, 13);
-    options.first_step = 13;  // the second epoch's sixth step
-    REQUIRE(take(*make_loader(augmented(workers, 4), probe(30), options), 9) == take(*from_start, 9));
+    request.steps.first = 13;  // the second epoch's sixth step
+    REQUIRE(take(*make_loader(augmented(workers, 4), probe(30), request), 9) == take(*from_start, 9));
   }
 }
 
 TEST_CASE("uint8 and channels-last slots hold the same images") {
-  BatchesOptions options;
-  const auto contiguous = take(*make_loader(augmented(2, 4), probe(20), options), 5);
-  options.memory_format = at::MemoryFormat::ChannelsLast;
-  auto loader = make_loader(augmented(2, 4), probe(20), options);
+  BatchRequest request;
+  const auto contiguous = take(*make_loader(augmented(2, 4), probe(20), request), 5);
+  request.format.memory_format = at::MemoryFormat::ChannelsLast;
+  auto loader = make_loader(augmented(2, 4), probe(20), request);
   const HostBatch batch = loader->next();
   REQUIRE(batch.input.is_contiguous(at::MemoryFormat::ChannelsLast));
-  REQUIRE(take(*make_loader(augmented(2, 4), probe(20), options), 5) == contiguous);
-  options.device_preprocess = true;
-  auto bytes = make_loader(augmented(2, 4), probe(20), options);
+  REQUIRE(take(*make_loader(augmented(2, 4), probe(20), request), 5) == contiguous);
+  auto data = augmented(2, 4);
+  data.finish_on_device = true;
+  auto bytes = make_loader(data, probe(20), request);
   const HostBatch raw = bytes->next();
   REQUIRE(raw.input.scalar_type() == at::kByte);
   REQUIRE(raw.input.sizes() == at::IntArrayRef({4, 6, 6, 3}));
@@ -154,8 +160,8 @@ TEST_CASE("without persistent workers threads and prefetching end with the epoch
   happens([&] { return other->loads >= 20 + 6 * 4; });
   CHECK(other->loads == 20 + 6 * 4);  // 2 × 2 + 2 slots filled from the next epoch
 
-  BatchesOptions until;
-  until.end_step = 5;
+  BatchRequest until;
+  until.steps.end = 5;
   const auto last = probe(20);
   auto ended = make_loader(data, last, until);
   take(*ended, 5);
@@ -249,7 +255,7 @@ TEST_CASE("the number of slots follows workers, prefetching and the limit") {
 }
 
 TEST_CASE("a loader holds its slots and little more") {
-  DataConfig data;
+  LoadedData data;
   data.batch_size = 32;
   data.num_workers = 2;
   data.prefetch_factor = 3;

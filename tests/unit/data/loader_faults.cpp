@@ -12,8 +12,8 @@ using namespace trainopt;
 
 namespace {
 
-DataConfig plain(int64_t workers) {
-  DataConfig data;
+LoadedData plain(int64_t workers) {
+  LoadedData data;
   data.batch_size = 4;
   data.num_workers = workers;
   data.shuffle = false;
@@ -56,8 +56,8 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     auto dataset = std::make_shared<ProbeDataset>(40, 4);
     dataset->bad = {3, 17, 39};
     auto data = plain(workers);
-    data.on_bad_sample = OnBadSample::substitute;
-    data.max_bad_samples = 3;
+    data.bad_samples.substitute = true;
+    data.bad_samples.budget = 3;
     auto loader = make_loader(data, dataset, {});
     all.push_back(take(*loader, 20));  // two epochs: a sample counts once
     const std::vector<RefusedSample> known{
@@ -84,8 +84,8 @@ TEST_CASE("more bad samples than the budget end the run with the first ten") {
   auto dataset = std::make_shared<ProbeDataset>(100, 4);
   for (int64_t i = 0; i < 50; ++i) dataset->bad.insert(i);
   auto data = plain(0);
-  data.on_bad_sample = OnBadSample::substitute;
-  data.max_bad_samples = 12;
+  data.bad_samples.substitute = true;
+  data.bad_samples.budget = 12;
   auto loader = make_loader(data, dataset, {});
   std::string error = "no error";
   for (int batch = 0; batch < 25 && error == "no error"; ++batch) {
@@ -106,8 +106,8 @@ TEST_CASE("a data set of bad samples only is an error, not a search without end"
   auto dataset = std::make_shared<ProbeDataset>(5, 4);
   dataset->bad = {0, 1, 2, 3, 4};
   auto data = plain(2);
-  data.on_bad_sample = OnBadSample::substitute;
-  data.max_bad_samples = 100;
+  data.bad_samples.substitute = true;
+  data.bad_samples.budget = 100;
   auto loader = make_loader(data, dataset, {});
   REQUIRE_THAT(error_of(*loader), ContainsSubstring("5 so far"));
 }
@@ -118,8 +118,8 @@ TEST_CASE("D5: what could not be used is known completely, in order, also after 
     for (int64_t i = 99; i > 50; --i) dataset->bad.insert(i);
     dataset->microseconds = 20;
     auto data = plain(workers);
-    data.on_bad_sample = OnBadSample::substitute;
-    data.max_bad_samples = 20;
+    data.bad_samples.substitute = true;
+    data.bad_samples.budget = 20;
     auto batches = make_batches(data, dataset, {});
     std::string error;
     REQUIRE(batches->bad_samples().empty());

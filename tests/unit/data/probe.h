@@ -4,6 +4,7 @@
 
 #include "base/philox.h"
 #include "data/batch_source.h"
+#include "support/loaded_data.h"
 
 #include <unistd.h>
 

@@ -147,26 +147,44 @@ TEST_CASE("wrapping units changes what they compute and not what they are called
   CHECK(names_of(model.unit_state(1)) == std::vector<std::string>{"layers.1.weight", "layers.1.bias"});
 }
 
-TEST_CASE("block operations can be exchanged under a built model, also one that has moved") {
-  struct Counting : PlainBlockOperations {
-    mutable int heads = 0, stems = 0, additions = 0;
-    at::Tensor head(const at::Tensor& x, const Linear& linear, const ForwardContext& context) const override {
-      return ++heads, PlainBlockOperations::head(x, linear, context);
+TEST_CASE("operations can be exchanged under a built model, also one that has moved") {
+  struct CountingConvolutions : PlainConvolutionOperations {
+    mutable int all = 0;
+    at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& x, const at::Tensor& w) const override {
+      return ++all, PlainConvolutionOperations::forward(shape, x, w);
     }
+  };
+  struct CountingHeads : PlainHeadOperations {
+    mutable int all = 0;
+    at::Tensor head(const at::Tensor& x, const Linear& linear, const ForwardContext& context) const override {
+      return ++all, PlainHeadOperations::head(x, linear, context);
+    }
+  };
+  struct CountingNorms : PlainBatchNormOperations {
+    mutable int stems = 0, additions = 0;
     at::Tensor stem_pool(const at::Tensor& x, const BatchNorm2d& norm, const ForwardContext& context) const override {
-      return ++stems, PlainBlockOperations::stem_pool(x, norm, context);
+      return ++stems, PlainBatchNormOperations::stem_pool(x, norm, context);
     }
     at::Tensor batch_norm_add_relu(const at::Tensor& x, const BatchNorm2d& norm, const at::Tensor& residual,
                                    const ForwardContext& context) const override {
-      return ++additions, PlainBlockOperations::batch_norm_add_relu(x, norm, residual, context);
+      return ++additions, PlainBatchNormOperations::batch_norm_add_relu(x, norm, residual, context);
     }
   };
   Model first = make_model({}, {3, 32, 32}, at::kCPU, 0);
   Model model = std::move(first);
-  const auto counting = std::make_shared<Counting>();
-  model.set_block_operations(counting);
+  const auto convolutions = std::make_shared<CountingConvolutions>();
+  const auto norms = std::make_shared<CountingNorms>();
+  const auto heads = std::make_shared<CountingHeads>();
+  model.set_operations({.convolution = convolutions, .batch_norm = norms, .head = heads});
   model.forward(at::zeros({1, 3, 32, 32}), {});
-  CHECK(counting->heads == 1);
-  CHECK(counting->stems == 1);
-  CHECK(counting->additions == 8);
+  CHECK(convolutions->all == 20);
+  CHECK(norms->stems == 1);
+  CHECK(norms->additions == 8);
+  CHECK(heads->all == 1);
+  CHECK_THROWS_AS(model.set_operations({.convolution = nullptr}), BrokenInvariant);
+}
+
+TEST_CASE("a model knows whether it has convolutions") {
+  CHECK(make_model({}, {3, 32, 32}, at::kMeta, 0).has_convolutions());
+  CHECK_FALSE(make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kMeta, 3).has_convolutions());
 }

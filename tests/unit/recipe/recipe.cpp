@@ -80,7 +80,7 @@ TEST_CASE("global batch, accumulation and batch agree or are refused with the nu
   recipe.device = "cpu";
   recipe.data.batch_size = 16;
   recipe.data.global_batch_size = 64;
-  CHECK(make_plan(recipe, Machine{}).data.options.accumulation == 4);
+  CHECK(make_plan(recipe, Machine{}).data.accumulation == 4);
   recipe.train.gradient_accumulation_steps = 2;
   CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("64, 1 × 2 × 16"));
   recipe.train.gradient_accumulation_steps.reset();

@@ -34,7 +34,7 @@ TEST_CASE("after running out of memory the same steps are taken in smaller piece
 
 TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
   Plan plan = plan_with({"oom@3"}, true);
-  plan.data.options.accumulation = 2;
+  plan.data.accumulation = 2;
   plan.steps = 4;
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
@@ -67,7 +67,7 @@ TEST_CASE("a resumed run keeps its smaller pieces") {
 
 TEST_CASE("a batch in pieces is the batch") {
   Batch batch;
-  batch.tensors = {{"input", at::arange(7)}};
+  batch.input = at::arange(7);
   batch.sample_ids = {0, 1, 2, 3, 4, 5, 6};
   batch.items = 7;
   batch.step_items = 14;
@@ -79,8 +79,8 @@ TEST_CASE("a batch in pieces is the batch") {
     std::vector<int64_t> ids;
     double weight = 0;
     for (const auto& part : parts) {
-      CHECK(part.items == part.get("input").size(0));
-      tensors.push_back(part.get("input"));
+      CHECK(part.items == part.input.size(0));
+      tensors.push_back(part.input);
       ids.insert(ids.end(), part.sample_ids.begin(), part.sample_ids.end());
       weight += part.weight;
       CHECK_FALSE(part.is_first);

@@ -24,8 +24,7 @@ TEST_CASE("the plain trainer trains") {
   Rows rows;
   Plan plan = small_plan(60);
   plan.model.config.dropout = 0;
-  plan.data.config.size = 16;  // two batches seen thirty times: the loss must fall
-  plan.data.dataset = open_training_data(plan.data.config, plan.seed);
+  plan.data.dataset = make_fake_cifar10(16, plan.seed);  // two batches seen thirty times: the loss must fall
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   REQUIRE(rows.rows.size() == 60);
@@ -51,7 +50,7 @@ TEST_CASE("two trainers that take turns give the numbers of each alone") {
 
 TEST_CASE("a trainer that was paused goes on with the same numbers, and its pause counts as no step's time") {
   Plan plan = small_plan(12);
-  plan.data.config.num_workers = 2;
+  plan.loader.num_workers = 2;
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   for (int step = 0; step < 12; ++step) {
@@ -72,8 +71,8 @@ TEST_CASE("micro-batches are one batch cut in pieces") {
   whole.model.config.dropout = 0;
   whole.train.max_grad_norm = 0.5;
   Plan cut = whole;
-  cut.data.config.batch_size = 2;
-  cut.data.options.accumulation = 4;
+  cut.data.batch_size = 2;
+  cut.data.accumulation = 4;
   Rows a, b;
   Trainer(whole, {}, a, never_stopped()).run();
   Trainer(cut, {}, b, never_stopped()).run();
@@ -85,15 +84,14 @@ TEST_CASE("micro-batches are one batch cut in pieces") {
 
 TEST_CASE("a short last step is still a mean over its own samples") {
   Plan plan = small_plan(3);
-  plan.data.config.size = 20;  // 8 + 8 + 4
-  plan.data.config.drop_last = false;
-  plan.data.config.shuffle = false;
+  plan.data.drop_last = false;
+  plan.data.shuffle = false;
   plan.model.config.dropout = 0;
   plan.optimizer_config = SgdConfig{.lr = 0};
-  plan.data.dataset = open_training_data(plan.data.config, plan.seed);
+  plan.data.dataset = make_fake_cifar10(20, plan.seed);  // 8 + 8 + 4
   Plan cut = plan;
-  cut.data.config.batch_size = 4;
-  cut.data.options.accumulation = 2;  // its last step has one micro-batch of two
+  cut.data.batch_size = 4;
+  cut.data.accumulation = 2;  // its last step has one micro-batch of two
   const auto a = losses_of(plan), b = losses_of(cut);
   REQUIRE(a.size() == 3);
   for (size_t i = 0; i < 3; ++i) CHECK(b[i] == Approx(a[i]).epsilon(1e-5));
@@ -149,7 +147,7 @@ TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of i
   plan.task.fill("test", "stops in an evaluation",
                  [&](const BuildContext&) { return std::make_unique<Stopper>(stop, batches); });
   DataPlan held_out = plan.data;
-  held_out.config.shuffle = held_out.config.drop_last = false;  // 12 batches
+  held_out.shuffle = held_out.drop_last = false;  // 12 batches
   const bool at_end = GENERATE(true, false);
   plan.evaluation =
       EvaluationPlan{.every_n_steps = at_end ? std::optional<int64_t>() : 2, .at_end = at_end, .data = held_out};
@@ -166,8 +164,8 @@ TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of i
 TEST_CASE("evaluation sees every sample once and changes nothing") {
   Plan plan = small_plan(6);
   DataPlan held_out = plan.data;
-  held_out.config.shuffle = held_out.config.drop_last = false;
-  held_out.config.batch_size = 7;  // does not divide 96
+  held_out.shuffle = held_out.drop_last = false;
+  held_out.batch_size = 7;  // does not divide 96
   Plan evaluated = plan;
   evaluated.evaluation = EvaluationPlan{.every_n_steps = 2, .at_end = true, .data = held_out};
   Rows rows;

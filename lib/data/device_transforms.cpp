@@ -1,4 +1,4 @@
-#include "data/device_preprocess.h"
+#include "data/device_transforms.h"
 
 #include "base/error.h"
 #include "data/image/pipeline.h"
@@ -33,7 +33,7 @@ TransformSplit split_transforms(const std::vector<TransformConfig>& transforms, 
   return split_at(transforms, [&](const TransformConfig& t) { return normalizes(t) || (resize && resizes(t)); });
 }
 
-TransformSplit split_for_device_cache(const std::vector<TransformConfig>& transforms) {
+TransformSplit split_for_device_dataset(const std::vector<TransformConfig>& transforms) {
   return split_at(transforms, [](const TransformConfig& t) { return normalizes(t) || is_random(t); });
 }
 
@@ -44,8 +44,8 @@ std::optional<std::string> device_resize_refusal(const std::vector<TransformConf
   return std::nullopt;
 }
 
-std::optional<std::string> device_cache_refusal(const std::vector<TransformConfig>& transforms) {
-  const auto device = split_for_device_cache(transforms).device;
+std::optional<std::string> device_dataset_refusal(const std::vector<TransformConfig>& transforms) {
+  const auto device = split_for_device_dataset(transforms).device;
   if (!device.empty() && std::any_of(device.begin() + 1, device.end(), resizes))
     return "data.transforms resizes after a random transform, in every epoch anew, which only the loader's threads can "
            "do";
@@ -63,20 +63,20 @@ std::vector<TransformConfig> all_but_normalize(const std::vector<TransformConfig
 
 }  // namespace
 
-DevicePreprocess::DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
-                                   const Result& result)
+DeviceTransforms::DeviceTransforms(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
+                                   const TensorFormat& result)
     : device_(device),
       placer_(all_but_normalize(transforms.device), transforms.host.size(), input, seed),
       finish_(placer_.resize(), Pipeline(transforms.device).normalization(),
-              {placer_.output_size(), result.type, result.memory_format}, device) {}
+              {placer_.output_size(), result.compute_type, result.memory_format}, device) {}
 
-at::Tensor DevicePreprocess::place(const DrawnBatch& batch) const {
+at::Tensor DeviceTransforms::place(const DrawnBatch& batch) const {
   if (!placer_.places() && batch.in_order) return {};
   return placer_(batch, /*pinned=*/device_.is_cuda())
       .to(device_, /*non_blocking=*/true);  // the allocator of pinned memory waits for the copy
 }
 
-at::Tensor DevicePreprocess::operator()(const at::Tensor& images, const at::Tensor& placement) const {
+at::Tensor DeviceTransforms::operator()(const at::Tensor& images, const at::Tensor& placement) const {
   const at::NoGradGuard no_grad;
   return finish_(images, placement);
 }

@@ -4,6 +4,7 @@
 
 #include "data/image_finish.h"
 #include "data/placement.h"
+#include "data/tensor_format.h"
 #include "data/transform_config.h"
 
 #include <optional>
@@ -20,25 +21,21 @@ struct TransformSplit {
 /// device_resize_refusal().
 TransformSplit split_transforms(const std::vector<TransformConfig>& transforms, bool resize);
 /// What is the same in every epoch is done once, before the images are kept; the rest on the device. See
-/// device_cache_refusal().
-TransformSplit split_for_device_cache(const std::vector<TransformConfig>& transforms);
+/// device_dataset_refusal().
+TransformSplit split_for_device_dataset(const std::vector<TransformConfig>& transforms);
 
 /// Why the resize cannot move, or nullopt.
 std::optional<std::string> device_resize_refusal(const std::vector<TransformConfig>& transforms);
 /// Why a data set that lies on the device cannot be trained on with these, or nullopt.
-std::optional<std::string> device_cache_refusal(const std::vector<TransformConfig>& transforms);
+std::optional<std::string> device_dataset_refusal(const std::vector<TransformConfig>& transforms);
 
 /// The device's part.
-class DevicePreprocess {
+class DeviceTransforms {
  public:
-  /// What comes out has this type (float32, bfloat16, float16) and this layout.
-  struct Result {
-    at::ScalarType type;
-    at::MemoryFormat memory_format;
-  };
-  /// `input`: size of the images that arrive. `seed`: the run's.
-  DevicePreprocess(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
-                   const Result& result);
+  /// `input`: size of the images that arrive. `seed`: the run's. `result`: type (float32, bfloat16, float16) and layout
+  /// of what comes out.
+  DeviceTransforms(const TransformSplit& transforms, ImageSize input, uint64_t seed, c10::Device device,
+                   const TensorFormat& result);
 
   /// Draws the batch's crops and flips: a placement on the device, undefined where there is nothing to say because the
   /// images are its own, whole and in order.

@@ -1,4 +1,4 @@
-#include "data/device_preprocess.h"
+#include "data/device_transforms.h"
 #include "data/batch_source.h"
 #include "data/evaluation_transforms.h"
 
@@ -11,10 +11,10 @@ namespace {
 
 const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
-std::vector<at::Tensor> inputs(const DataConfig& data, BatchesOptions options, int64_t count) {
+std::vector<at::Tensor> inputs(const LoadedData& data, const BatchRequest& request, int64_t count) {
   std::vector<at::Tensor> all;
-  auto batches = make_batches(data, make_fake_cifar10(64, 1), options);
-  for (int64_t i = 0; i < count; ++i) all.push_back(batches->next().get("input").clone());
+  auto batches = make_batches(data, make_fake_cifar10(64, 1), request);
+  for (int64_t i = 0; i < count; ++i) all.push_back(batches->next().input.clone());
   return all;
 }
 
@@ -23,15 +23,15 @@ std::vector<at::Tensor> inputs(const DataConfig& data, BatchesOptions options, i
 TEST_CASE("scaling and normalising on the device gives the host's bits") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool normalize : {true, false}) {
-      DataConfig data;
+      LoadedData data;
       data.batch_size = 16;
       data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = 40}, RandomCropConfig{36, 36, 0}};
       if (normalize) data.transforms.emplace_back(kImageNet);
-      BatchesOptions options;
-      options.memory_format = format;
-      const auto host = inputs(data, options, 4);
-      options.device_preprocess = true;
-      const auto device = inputs(data, options, 4);
+      BatchRequest request;
+      request.format.memory_format = format;
+      const auto host = inputs(data, request, 4);
+      data.finish_on_device = true;
+      const auto device = inputs(data, request, 4);
       for (size_t i = 0; i < host.size(); ++i) {
         REQUIRE(device[i].is_contiguous(format));
         REQUIRE(host[i].is_contiguous(format));
@@ -57,16 +57,27 @@ TEST_CASE("resizing on the device gives the host's bits") {
   for (const auto& transforms : all)
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       REQUIRE_FALSE(device_resize_refusal(transforms).has_value());
-      DataConfig data;
+      LoadedData data;
       data.batch_size = 16;
       data.transforms = transforms;
-      BatchesOptions options;
-      options.memory_format = format;
-      const auto host = inputs(data, options, 4);
-      options.device_resize = options.device_preprocess = true;
-      const auto device = inputs(data, options, 4);
+      BatchRequest request;
+      request.format.memory_format = format;
+      const auto host = inputs(data, request, 4);
+      data.resize_on_device = data.finish_on_device = true;
+      const auto device = inputs(data, request, 4);
       for (size_t i = 0; i < host.size(); ++i) REQUIRE(at::equal(device[i], host[i]));
     }
+}
+
+TEST_CASE("a resize that cannot move stays with the loader") {
+  LoadedData data;
+  data.batch_size = 16;
+  data.transforms = {ResizeConfig{.shorter_side = 40}, RandomResizedCropConfig{24, 24}, kImageNet};  // resizes twice
+  REQUIRE(device_resize_refusal(data.transforms).has_value());
+  const auto host = inputs(data, {}, 2);
+  data.finish_on_device = data.resize_on_device = true;
+  const auto device = inputs(data, {}, 2);
+  for (size_t i = 0; i < host.size(); ++i) CHECK(at::equal(device[i], host[i]));
 }
 
 TEST_CASE("resized lines are Pillow's") {
@@ -96,11 +107,11 @@ TEST_CASE("the device takes what it can and says why not") {
   REQUIRE_THAT(*device_resize_refusal({resize, RandomResizedCropConfig{224, 224}}), ContainsSubstring("twice"));
   REQUIRE_THAT(*device_resize_refusal({resize, resize}), ContainsSubstring("twice"));
   REQUIRE_FALSE(
-      device_cache_refusal({resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNet})
+      device_dataset_refusal({resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNet})
           .has_value());
-  REQUIRE_THAT(*device_cache_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}}),
+  REQUIRE_THAT(*device_dataset_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}}),
                ContainsSubstring("after a random transform"));
-  REQUIRE_THAT(*device_cache_refusal({RandomResizedCropConfig{224, 224}, resize}),
+  REQUIRE_THAT(*device_dataset_refusal({RandomResizedCropConfig{224, 224}, resize}),
                ContainsSubstring("after a random transform"));
   const auto parts = split_transforms({RandomCropConfig{28, 28, 0}, resize, kImageNet}, false);
   REQUIRE(parts.host.size() == 2);

@@ -1,0 +1,59 @@
+#include "data/data_spec.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace trainopt {
+
+BatchSchedule DataSpec::schedule() const {
+  return BatchSchedule({.samples = samples(),
+                        .batch_size = batch_size,
+                        .ranks = ranks,
+                        .rank = rank,
+                        .accumulation = accumulation,
+                        .drop_last = drop_last});
+}
+
+DataIdentity DataSpec::identity() const {
+  if (dataset) return dataset->identity();
+  return {.kind = std::string(word_of(kind)),
+          .samples = synthetic.samples,
+          .classes = synthetic.num_classes,
+          .content = ""};
+}
+
+ImageSize DataSpec::image_size() const {
+  return dataset ? output_size(Pipeline(transforms), *dataset) : ImageSize{synthetic.side, synthetic.side};
+}
+
+DataSpec open_data(const DataConfig& data, int64_t num_classes, uint64_t seed) {
+  DataSpec spec;
+  spec.kind = data.dataset;
+  spec.dataset = open_training_data(data, seed);
+  spec.synthetic = {.samples = data.size, .side = data.image_size, .num_classes = num_classes};
+  spec.transforms = data.transforms;
+  spec.batch_size = data.batch_size;
+  spec.shuffle = data.shuffle;
+  spec.drop_last = data.drop_last;
+  spec.seed = seed;
+  spec.bad_samples = {.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples};
+  return spec;
+}
+
+ImageSize output_size(const Pipeline& pipeline, const Dataset& dataset) {
+  if (const auto size = pipeline.output_size(dataset.uniform_size())) return *size;
+  LoadScratch scratch;
+  std::string problem;
+  for (int64_t sample = 0; sample < std::min<int64_t>(dataset.size(), 100); ++sample) {
+    try {
+      return pipeline.output_size(dataset.size_of(sample, scratch)).value();
+    } catch (const BadSample& bad) {
+      if (problem.empty()) problem = fmt::format("{}: {}", dataset.name_of(sample), bad.what());
+    }
+  }
+  throw UserError(fmt::format("cannot tell the size of the images, none of the first can be read; {}", problem),
+                  ExitCode::data);
+}
+
+}  // namespace trainopt

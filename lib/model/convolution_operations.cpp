@@ -1,0 +1,12 @@
+#include "model/convolution_operations.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+
+at::Tensor PlainConvolutionOperations::forward(const Conv2d::Shape& shape, const at::Tensor& input,
+                                               const at::Tensor& weight) const {
+  return at::conv2d(input, weight, {}, shape.stride, shape.padding);
+}
+
+}  // namespace trainopt

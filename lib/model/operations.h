@@ -1,0 +1,20 @@
+// What the units of a model compute with. Each kind of operation is an interface with a plain part, which an
+// optimization may replace; parameter names do not change.
+#pragma once
+
+#include "model/batch_norm_operations.h"
+#include "model/convolution_operations.h"
+#include "model/head_operations.h"
+
+#include <memory>
+
+namespace trainopt {
+
+/// Plain by default; none is null.
+struct Operations {
+  std::shared_ptr<const ConvolutionOperations> convolution = std::make_shared<PlainConvolutionOperations>();
+  std::shared_ptr<const BatchNormOperations> batch_norm = std::make_shared<PlainBatchNormOperations>();
+  std::shared_ptr<const HeadOperations> head = std::make_shared<PlainHeadOperations>();
+};
+
+}  // namespace trainopt
