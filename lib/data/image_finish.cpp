@@ -126,7 +126,7 @@ at::Tensor ImageFinish::make_batch(const at::Tensor& images, const at::Tensor& p
 
 at::Tensor ImageFinish::operator()(const at::Tensor& images, const at::Tensor& placement) const {
   if (images.is_cpu()) return one_pass(images, placement);
-  static const cuda::FinishKernel kernel = cuda::finish_on_cuda();
+  static const kernels::FinishKernel kernel = kernels::finish_on_cuda();
   return images.is_cuda() && kernel ? by_kernel(kernel, images, placement) : reference(images, placement);
 }
 
@@ -156,7 +156,7 @@ at::Tensor ImageFinish::reference(const at::Tensor& images, const at::Tensor& pl
   return scaled.to(result_.type);
 }
 
-at::Tensor ImageFinish::by_kernel(cuda::FinishKernel kernel, const at::Tensor& images,
+at::Tensor ImageFinish::by_kernel(kernels::FinishKernel kernel, const at::Tensor& images,
                                   const at::Tensor& placement) const {
   check(images, placement);
   const auto narrow = [](int64_t number) {
@@ -169,8 +169,8 @@ at::Tensor ImageFinish::by_kernel(cuda::FinishKernel kernel, const at::Tensor& i
   const c10::DeviceGuard guard(images.device());
   const Weights used = resize_ ? weights() : Weights{};  // on a GPU those that stay
   const auto lines = [&](const ResizeWeights& weights) {
-    if (!resize_) return cuda::ResizedLines{};
-    return cuda::ResizedLines{.first = weights.first.const_data_ptr<int32_t>(),
+    if (!resize_) return kernels::ResizedLines{};
+    return kernels::ResizedLines{.first = weights.first.const_data_ptr<int32_t>(),
                               .count = weights.count.const_data_ptr<int32_t>(),
                               .coefficients = weights.coefficients.const_data_ptr<int32_t>(),
                               .shortest = narrow(weights.shortest),
@@ -192,7 +192,7 @@ at::Tensor ImageFinish::by_kernel(cuda::FinishKernel kernel, const at::Tensor& i
           .level_bytes = static_cast<int>(levels_.element_size()),
           .interleaved = result_.memory_format == at::MemoryFormat::ChannelsLast,
           .out = batch.mutable_data_ptr()},
-         cuda::queue_of(images.device()));
+         kernels::queue_of(images.device()));
   return batch;
 }
 

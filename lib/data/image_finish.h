@@ -29,7 +29,7 @@ class ImageFinish {
   /// The same as tensor operations: the obvious twin, and what runs on devices for which the build has no kernel.
   at::Tensor reference(const at::Tensor& images, const at::Tensor& placement) const;
   /// The same by this kernel, queued on the device's current stream.
-  at::Tensor by_kernel(cuda::FinishKernel kernel, const at::Tensor& images, const at::Tensor& placement) const;
+  at::Tensor by_kernel(kernels::FinishKernel kernel, const at::Tensor& images, const at::Tensor& placement) const;
 
  private:
   at::Tensor one_pass(const at::Tensor& images, const at::Tensor& placement) const;

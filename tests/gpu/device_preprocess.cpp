@@ -50,7 +50,7 @@ TEST_CASE("the GPU scales and normalises to the host's bits") {
 }
 
 TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations") {
-  REQUIRE(cuda::finish_on_cuda() != nullptr);
+  REQUIRE(kernels::finish_on_cuda() != nullptr);
   test::check_finish([](const ImageFinish& finish, const at::Tensor& images,
                         const at::Tensor& placement) { return finish(images, placement); },
                      at::Device(at::kCUDA, 0));

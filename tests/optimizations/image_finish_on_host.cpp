@@ -11,7 +11,7 @@ namespace {
 
 at::Tensor on_host(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) {
   return finish.by_kernel(
-      [](const cuda::FinishOperands& operands, void* queue) { cuda::launch_finish(operands, queue); }, images,
+      [](const kernels::FinishOperands& operands, void* queue) { kernels::launch_finish(operands, queue); }, images,
       placement);
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("on a GPU blocks go on to further pixels, and no pixel depends on the 
   for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {
     const int64_t count = size.width == 63 ? 80 : 600;
     REQUIRE(count * size.height * size.width / (size.width == 63 ? 1 : 8) >
-            cuda::kMostFinishBlocks * cuda::kFinishThreads);
+            kernels::kMostFinishBlocks * kernels::kFinishThreads);
     const ImageFinish finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
     const at::Tensor placement = some_placement(8, {60, 61}, size, count);
     const at::Tensor forwards = on_host(finish, images, placement);

@@ -106,7 +106,7 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   const auto room = [&](int64_t rows, int64_t channels) {
     rooms.emplace_back(static_cast<size_t>(kPlaces * (rows * channels + kPanel)));
     return Transformed<float>{
-        .at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
+        .at = rooms.back().data(), .place = rows * channels + kPanel, .rows = rows, .channels = channels};
   };
   rooms.reserve(8);
   const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out),
@@ -191,7 +191,7 @@ TEST_CASE("vectors of any width give the same bits") {
     const Grid grid{.images = std::min<int64_t>(images, 3), .height = height, .width = width};
     const auto wanted = all_of(eight, grid, in, out);
     CHECK(all_of(emulated, grid, in, out) == wanted);
-    if (has_sixteen()) CHECK(all_of({tiles_of_sixteen<float>(), products_of_sixteen()}, grid, in, out) == wanted);
+    if (kernels::has_avx512()) CHECK(all_of({tiles_of_sixteen<float>(), products_of_sixteen()}, grid, in, out) == wanted);
   }
 }
 

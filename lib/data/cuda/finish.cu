@@ -1,10 +1,10 @@
 #include "kernels/on_device.cuh"
 #include "data/cuda/finish.cuh"
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 
 FinishKernel finish_on_cuda() {
   return [](const FinishOperands& operands, void* queue) { launch_finish(operands, queue); };
 }
 
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

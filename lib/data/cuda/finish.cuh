@@ -5,11 +5,11 @@
 #include "data/cuda/finish.h"
 #include "data/image/resample_bits.h"
 #include "data/placement_rows.h"
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <algorithm>
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 namespace {
 
 /// Blocks go on to further pixels, so that the table of levels is fetched for many of them. As many as an H200 has room
@@ -145,4 +145,4 @@ inline void launch_finish(const FinishOperands& o, void* queue) {
 }
 
 }  // namespace
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

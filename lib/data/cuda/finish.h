@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 
 /// Weights of one axis, for lines of shortest, shortest + 1, … samples: [lines, output], [lines, output] and [lines,
 /// output, taps]. See resample_table.h.
@@ -33,4 +33,4 @@ using FinishKernel = void (*)(const FinishOperands& operands, void* queue);
 /// Null: this build has no CUDA.
 FinishKernel finish_on_cuda();
 
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

@@ -1,7 +1,7 @@
 #include "data/cuda/finish.h"
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 
 FinishKernel finish_on_cuda() { return nullptr; }
 
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

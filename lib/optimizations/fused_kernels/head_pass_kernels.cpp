@@ -33,13 +33,13 @@ at::Tensor HeadPassKernels::mean(const at::Tensor& x) const {
   check_pixels(x.size(0), pixels);
   const c10::DeviceGuard guard(x.device());
   at::Tensor result = make({x.size(0), x.size(1)}, x, x.scalar_type());
-  passes_.mean({.number = cuda::number_of(x.scalar_type()),
+  passes_.mean({.dtype = kernels::dtype_of(x.scalar_type()),
                 .images = x.size(0),
                 .pixels = pixels,
                 .channels = x.size(1),
                 .from = x.const_data_ptr(),
                 .to = result.mutable_data_ptr()},
-               cuda::queue_of(x.device()));
+               kernels::queue_of(x.device()));
   return result;
 }
 
@@ -49,13 +49,13 @@ at::Tensor HeadPassKernels::mean_gradient(const at::Tensor& gradient, int64_t he
   const c10::DeviceGuard guard(gradient.device());
   at::Tensor result = make({gradient.size(0), gradient.size(1), height, width}, gradient, gradient.scalar_type(),
                            at::MemoryFormat::ChannelsLast);
-  passes_.mean_gradient({.number = cuda::number_of(gradient.scalar_type()),
+  passes_.mean_gradient({.dtype = kernels::dtype_of(gradient.scalar_type()),
                          .images = gradient.size(0),
                          .pixels = height * width,
                          .channels = gradient.size(1),
                          .from = gradient.const_data_ptr(),
                          .to = result.mutable_data_ptr()},
-                        cuda::queue_of(gradient.device()));
+                        kernels::queue_of(gradient.device()));
   return result;
 }
 
@@ -68,7 +68,7 @@ CrossEntropy HeadPassKernels::cross_entropy(const at::Tensor& logits, const at::
   CrossEntropy result{make({}, logits, at::kFloat), make(logits.sizes(), logits, logits.scalar_type())};
   const at::Tensor row_losses =
       make({logits.size(0)}, logits, at::kFloat);  // the stream's order keeps its memory until the pass is done
-  passes_.cross_entropy({.number = cuda::number_of(logits.scalar_type()),
+  passes_.cross_entropy({.dtype = kernels::dtype_of(logits.scalar_type()),
                          .rows = logits.size(0),
                          .classes = logits.size(1),
                          .logits = logits.const_data_ptr(),
@@ -78,7 +78,7 @@ CrossEntropy HeadPassKernels::cross_entropy(const at::Tensor& logits, const at::
                          .loss = result.loss.mutable_data_ptr<float>(),
                          .smoothing = static_cast<float>(smoothing),
                          .gradient_scale = kept_scale(logits.scalar_type())},
-                        cuda::queue_of(logits.device()));
+                        kernels::queue_of(logits.device()));
   return result;
 }
 
@@ -87,13 +87,13 @@ void HeadPassKernels::finish_gradient(at::Tensor& gradient, const at::Tensor& up
   TRAINOPT_CHECK(upstream.dim() == 0 && upstream.device() == gradient.device() && upstream.scalar_type() == at::kFloat);
   const c10::DeviceGuard guard(gradient.device());
   const double parts = static_cast<double>(gradient.size(0)) * static_cast<double>(kept_scale(gradient.scalar_type()));
-  passes_.finish_gradient({.number = cuda::number_of(gradient.scalar_type()),
+  passes_.finish_gradient({.dtype = kernels::dtype_of(gradient.scalar_type()),
                            .rows = gradient.size(0),
                            .classes = gradient.size(1),
                            .values = gradient.mutable_data_ptr(),
                            .upstream = upstream.const_data_ptr<float>(),
                            .factor = static_cast<float>(1 / parts)},
-                          cuda::queue_of(gradient.device()));
+                          kernels::queue_of(gradient.device()));
 }
 
 const HeadKernels* cuda_head_kernels() {

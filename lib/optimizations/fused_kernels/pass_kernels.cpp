@@ -45,11 +45,11 @@ class PassKernels::Call {
   Call(const PassKernels& kernels, const at::Tensor& x)
       : x_(x),
         guard_(x.device()),
-        o_{.number = cuda::number_of(x.scalar_type()), .shape = shape_of(x), .x = x.const_data_ptr()} {
+        o_{.dtype = kernels::dtype_of(x.scalar_type()), .shape = shape_of(x), .x = x.const_data_ptr()} {
     TRAINOPT_CHECK(x.device().type() == kernels.device_);
     TRAINOPT_CHECK(x.numel() > 0 && o_.shape.pixels() <= std::numeric_limits<int32_t>::max());
     samples(x, o_.shape);
-    queue_ = cuda::queue_of(x.device());
+    queue_ = kernels::queue_of(x.device());
   }
 
   cuda::Operands& operands() { return o_; }
@@ -173,7 +173,7 @@ Line PassKernels::line(const Moments& moments, int64_t count, const BatchNorm2d&
                 .momentum = static_cast<float>(BatchNorm2d::kMomentum),
                 .epsilon = static_cast<float>(BatchNorm2d::kEpsilon),
                 .unbiased = static_cast<float>(n / (n - 1))},
-               cuda::queue_of(moments.mean.device()));
+               kernels::queue_of(moments.mean.device()));
   return result;
 }
 
@@ -192,7 +192,7 @@ Coefficients PassKernels::coefficients(const GradientSums& sums, const Line& lin
                         .of_x = c.values(result.of_x),
                         .rest = c.values(result.rest),
                         .share = static_cast<float>(-1.0 / static_cast<double>(count))},
-                       cuda::queue_of(mean.device()));
+                       kernels::queue_of(mean.device()));
   return result;
 }
 

@@ -33,14 +33,14 @@ class Memory {
     if (tensors.copies.empty() || !tensors.copies.at(i).defined()) return nullptr;
     const at::Tensor& copy = tensors.copies[i];
     check_alike(parameter, copy);
-    TRAINOPT_CHECK(copy.device() == device_ && cuda::number_of(copy.scalar_type()) == number_of_copies(tensors) &&
+    TRAINOPT_CHECK(copy.device() == device_ && kernels::dtype_of(copy.scalar_type()) == dtype_of_copies(tensors) &&
                    copy.element_size() == 2);
     return copy.data_ptr();
   }
-  static cuda::Number number_of_copies(const Tensors& tensors) {
+  static kernels::DType dtype_of_copies(const Tensors& tensors) {
     const auto first = std::find_if(tensors.copies.begin(), tensors.copies.end(),
                                     [](const at::Tensor& copy) { return copy.defined(); });
-    return first == tensors.copies.end() ? cuda::Number::float32 : cuda::number_of(first->scalar_type());
+    return first == tensors.copies.end() ? kernels::DType::float32 : kernels::dtype_of(first->scalar_type());
   }
   const float* setting(const at::Tensor& value) const {
     if (!value.defined()) return nullptr;
@@ -80,12 +80,12 @@ class Memory {
             .factor = setting(settings.factor),
             .hold = setting(settings.hold),
             .clears = settings.clears,
-            .copies = number_of_copies(tensors)};
+            .copies = dtype_of_copies(tensors)};
   }
   at::Tensor room(at::IntArrayRef sizes, at::ScalarType type) const {
     return at::empty(sizes, at::TensorOptions(device_).dtype(type));
   }
-  void* queue() const { return cuda::queue_of(device_); }
+  void* queue() const { return kernels::queue_of(device_); }
 
  private:
   /// The parameter's numbers, as they lie in memory.

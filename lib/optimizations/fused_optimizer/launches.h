@@ -1,7 +1,7 @@
 // UpdateKernels over bare memory: pointers, sizes, a queue. No libtorch and no CUDA in this header.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <cstdint>
 #include <vector>
@@ -30,7 +30,7 @@ struct AdamNumbers {
 struct Given {
   const float *learning_rate, *factor, *hold;
   bool clears;
-  cuda::Number copies;  ///< what they are of; where there are none it may be any
+  kernels::DType copies;  ///< what they are of; where there are none it may be any
 };
 
 class Launches {

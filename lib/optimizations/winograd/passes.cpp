@@ -12,6 +12,8 @@
 namespace trainopt::winograd {
 namespace {
 
+using kernels::by_type;
+
 /// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the
 /// next; but of so many that a place's weights are worth reading.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;

@@ -14,6 +14,9 @@
 namespace trainopt::fused_kernels {
 namespace {
 
+using kernels::by_type;
+using kernels::has_avx512;
+
 /// Numbers for which a thread is worth its start.
 constexpr int64_t kGrain = 32768;
 
@@ -133,7 +136,7 @@ const HeadKernels& cpu_head_kernels() { return *all_cpu_head_kernels().back(); }
 
 std::vector<const HeadKernels*> all_cpu_head_kernels() {
   static const CpuHeadKernels eight(false), sixteen(true);
-  if (has_sixteen()) return {&eight, &sixteen};
+  if (has_avx512()) return {&eight, &sixteen};
   return {&eight};
 }
 

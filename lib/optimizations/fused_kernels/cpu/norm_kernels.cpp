@@ -12,6 +12,9 @@
 namespace trainopt::fused_kernels {
 namespace {
 
+using kernels::by_type;
+using kernels::has_avx512;
+
 /// Pieces that rows are cut into: always as many, so that sums are the same on any number of threads.
 constexpr int64_t kPieces = 64;
 /// Rows that are summed in float32, with the channel's pivot taken away, before they go into the double sums.
@@ -317,7 +320,7 @@ const NormKernels& cpu_kernels() { return *all_cpu_kernels().back(); }
 
 std::vector<const NormKernels*> all_cpu_kernels() {
   static const CpuKernels eight(false), sixteen(true);
-  if (has_sixteen()) return {&eight, &sixteen};
+  if (has_avx512()) return {&eight, &sixteen};
   return {&eight};
 }
 

@@ -9,7 +9,7 @@ template <class V, class T>
 struct PoolLoops : RowLoops<V, T> {
   using Base = RowLoops<V, T>;
   using typename Base::Numbers;
-  using Places = typename V::Places;
+  using Positions = typename V::Positions;
 
   /// Pixels of a window that there are: rows and columns from `first` up to `last`.
   struct Span {
@@ -22,7 +22,7 @@ struct PoolLoops : RowLoops<V, T> {
   /// Of some pixels of a window the one where z = scale · x + shift is largest, the first of equals.
   struct Best {
     Numbers z, x;
-    Places place;
+    Positions place;
   };
   static Best better(const Best& first, const Best& second) {
     const auto wins = V::greater(second.z, first.z);
@@ -71,7 +71,7 @@ struct PoolLoops : RowLoops<V, T> {
   using Order = typename V::template Order<T>;
   struct Key {
     typename Order::Keys key;
-    typename Order::Places place;
+    typename Order::Positions place;
   };
   static Key better(const Key& first, const Key& second) {
     const auto wins = Order::greater(second.key, first.key);

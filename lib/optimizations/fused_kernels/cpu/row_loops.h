@@ -1,4 +1,4 @@
-// RowKernels' loops for vectors V: Eight or Sixteen. V has no name outside its file, so nothing that is made of it here
+// RowKernels' loops for vectors V: Avx2 or Avx512. V has no name outside its file, so nothing that is made of it here
 // has one either.
 #pragma once
 

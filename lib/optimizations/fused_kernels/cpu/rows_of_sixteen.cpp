@@ -1,12 +1,14 @@
-#include "kernels/cpu/sixteen.h"
+#include "kernels/cpu/avx512.h"
 #include "optimizations/fused_kernels/cpu/head_loops.h"
 #include "optimizations/fused_kernels/cpu/pool_loops.h"
 
 namespace trainopt::fused_kernels {
 
+using kernels::Avx512;
+
 template <class T>
 const RowKernels<T>& rows_of_sixteen() {
-  static constexpr RowKernels<T> kKernels = row_kernels<Sixteen, T>();
+  static constexpr RowKernels<T> kKernels = row_kernels<Avx512, T>();
   return kKernels;
 }
 
@@ -16,7 +18,7 @@ template const RowKernels<c10::Half>& rows_of_sixteen();
 
 template <class T>
 const HeadRowKernels<T>& head_rows_of_sixteen() {
-  static constexpr HeadRowKernels<T> kKernels = head_row_kernels<Sixteen, T>();
+  static constexpr HeadRowKernels<T> kKernels = head_row_kernels<Avx512, T>();
   return kKernels;
 }
 

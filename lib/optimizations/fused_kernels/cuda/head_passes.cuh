@@ -10,7 +10,7 @@ namespace {
 class LaunchedHeadPasses : public HeadPasses {
  public:
   void mean(const MeanOperands& o, void* queue) const override {
-    by_type(o.number, o.channels, {o.from, o.to}, [&](auto type, auto width) {
+    by_type(o.dtype, o.channels, {o.from, o.to}, [&](auto type, auto width) {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const MeanTiling tiling = mean_tiling_of(o.images, o.pixels, o.channels, kWidth);
@@ -20,7 +20,7 @@ class LaunchedHeadPasses : public HeadPasses {
   }
 
   void mean_gradient(const MeanOperands& o, void* queue) const override {
-    by_type(o.number, o.channels, {o.from, o.to}, [&](auto type, auto width) {
+    by_type(o.dtype, o.channels, {o.from, o.to}, [&](auto type, auto width) {
       using T = decltype(type);
       launch_map(ToPixels<T, decltype(width)::value>{samples<T>(o.from), static_cast<uint32_t>(o.pixels), o.channels,
                                                      static_cast<T*>(o.to)},
@@ -29,7 +29,7 @@ class LaunchedHeadPasses : public HeadPasses {
   }
 
   void cross_entropy(const LossOperands& o, void* queue) const override {
-    by_type(o.number, o.classes, {o.logits, o.gradient}, [&](auto type, auto width) {
+    by_type(o.dtype, o.classes, {o.logits, o.gradient}, [&](auto type, auto width) {
       constexpr int kWidth = decltype(width)::value;
       const int lanes = row_lanes_of(o.classes, kWidth);
       launch(queue, divided_up(o.rows, kThreads / lanes), kThreads, cuda::cross_entropy<decltype(type), kWidth>, o,
@@ -39,7 +39,7 @@ class LaunchedHeadPasses : public HeadPasses {
   }
 
   void finish_gradient(const ScaleOperands& o, void* queue) const override {
-    by_type(o.number, o.classes, {o.values}, [&](auto type, auto width) {
+    by_type(o.dtype, o.classes, {o.values}, [&](auto type, auto width) {
       using T = decltype(type);
       launch_map(TimesUpstream<T, decltype(width)::value>{static_cast<T*>(o.values), o.upstream, o.factor}, o.rows,
                  o.classes, queue);

@@ -1,17 +1,17 @@
 // The passes of HeadKernels over bare memory, as a GPU's kernels run them. No libtorch and no CUDA in this header.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <cstdint>
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;  // what all kernels have
+using namespace trainopt::kernels;  // what all kernels have
 
 /// images × pixels × channels of `number`, channels-last, at most 2³¹ − 1 pixels in all; and images × channels.
 struct MeanOperands {
-  Number number;
+  DType dtype;
   int64_t images, pixels, channels;
   const void* from;
   void* to;
@@ -19,7 +19,7 @@ struct MeanOperands {
 
 /// rows × classes of `number`.
 struct LossOperands {
-  Number number;
+  DType dtype;
   int64_t rows, classes;
   const void* logits;
   const int64_t* targets;  ///< one a row; NaN comes of one that is no class
@@ -31,7 +31,7 @@ struct LossOperands {
 
 /// values ← values · upstream · factor
 struct ScaleOperands {
-  Number number;
+  DType dtype;
   int64_t rows, classes;
   void* values;
   const float* upstream;

@@ -2,12 +2,12 @@
 // row (map); and what lies between, by channel (each_channel). Include on_device.cuh or its twin for the host first.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 #include "optimizations/fused_kernels/cuda/tiling.h"
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;  // what all kernels have
+using namespace trainopt::kernels;  // what all kernels have
 
 namespace {
 

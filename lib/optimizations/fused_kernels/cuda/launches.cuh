@@ -17,17 +17,17 @@ struct Width {
 /// Calls with(a sample's type, Width<as many as are read at once>): 16 bytes where rows of `channels` are whole packs
 /// and nothing of `memory` (null counts) begins between two.
 template <class F>
-auto by_type(Number number, int64_t channels, std::initializer_list<const void*> memory, const F& with) {
+auto by_type(DType dtype, int64_t channels, std::initializer_list<const void*> memory, const F& with) {
   uintptr_t bits = 0;
   for (const void* pointer : memory) bits |= reinterpret_cast<uintptr_t>(pointer);
   const auto by_width = [&](auto type) {
     constexpr int kWidth = kWhole<decltype(type)>;
     return channels % kWidth == 0 && bits % 16 == 0 ? with(type, Width<kWidth>()) : with(type, Width<1>());
   };
-  switch (number) {
-    case Number::bfloat16:
+  switch (dtype) {
+    case DType::bfloat16:
       return by_width(BFloat16());
-    case Number::float16:
+    case DType::float16:
       return by_width(Float16());
     default:
       return by_width(float());

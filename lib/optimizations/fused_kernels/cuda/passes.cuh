@@ -12,7 +12,7 @@ namespace {
 /// Calls with(a sample's type, Width<as many as are read at once>).
 template <class F>
 auto by_type(const Operands& o, const F& with) {
-  return by_type(o.number, o.shape.channels,
+  return by_type(o.dtype, o.shape.channels,
                  {o.x, o.gradient, o.y, o.residual, o.out, o.places, o.places_out, o.chosen_out, o.mean, o.scale,
                   o.shift, o.of_gradient, o.of_x, o.rest},
                  with);

@@ -2,13 +2,13 @@
 // CUDA in this header.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <cstdint>
 
 namespace trainopt::fused_kernels::cuda {
 
-using namespace trainopt::cuda;  // what all kernels have
+using namespace trainopt::kernels;  // what all kernels have
 
 /// Rows of channels, one a pixel: channels-last memory. At most 2³¹ − 1 pixels; elements are counted in 64 bits.
 struct Shape {
@@ -20,7 +20,7 @@ struct Shape {
 
 /// What a pass reads and writes; each says which. Samples are of `number`, values by channel are floats.
 struct Operands {
-  Number number;
+  DType dtype;
   Shape shape;  ///< of x
   const void* x;
   const void *gradient = nullptr, *y = nullptr, *residual = nullptr;

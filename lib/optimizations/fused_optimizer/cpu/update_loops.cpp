@@ -55,10 +55,10 @@ void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corr
       end - begin);
 }
 
-void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end) {
+void narrow(const Part& part, kernels::DType to, int64_t begin, int64_t end) {
   const float* __restrict__ from = part.parameter;
   auto* __restrict__ copy = static_cast<uint16_t*>(part.copy);
-  if (to == cuda::Number::float16) {
+  if (to == kernels::DType::float16) {
     int64_t i = begin;
     for (; i + 8 <= end; i += 8)
       _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + i),

@@ -19,7 +19,7 @@ void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corr
             int64_t begin, int64_t end);
 
 /// The parameter's numbers begin … end − 1 into its copy.
-void narrow(const Part& part, cuda::Number to, int64_t begin, int64_t end);
+void narrow(const Part& part, kernels::DType to, int64_t begin, int64_t end);
 
 struct PartOfMeasure {
   double square_sum;

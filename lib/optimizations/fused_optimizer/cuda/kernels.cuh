@@ -8,7 +8,7 @@
 
 namespace trainopt::fused_optimizer {
 
-using namespace trainopt::cuda;  // what all kernels have
+using namespace trainopt::kernels;  // what all kernels have
 
 namespace {
 
@@ -70,7 +70,7 @@ struct Updating {
   Rule rule;
   float factor;
   bool held, clears;
-  Number copies;
+  DType copies;
 
   template <int kWidth>
   struct Read {
@@ -96,7 +96,7 @@ struct Updating {
       if constexpr (Rule::kStates > 0) write(part.first + at, all.first);
       if constexpr (Rule::kStates > 1) write(part.second + at, all.second);
       if (part.copy != nullptr)
-        copies == Number::bfloat16 ? store<BFloat16>(at, all.parameter) : store<Float16>(at, all.parameter);
+        copies == DType::bfloat16 ? store<BFloat16>(at, all.parameter) : store<Float16>(at, all.parameter);
     }
     if (clears) write(part.gradient + at, Floats<kWidth>{});
   }

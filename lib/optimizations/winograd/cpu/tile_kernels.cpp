@@ -5,6 +5,8 @@
 namespace trainopt::winograd {
 namespace {
 
+using kernels::has_avx512;
+
 /// One float64: what finite differences can be held against.
 struct One {
   using Number = double;
@@ -22,7 +24,7 @@ struct One {
 
 template <class T>
 const TileKernels<T>& tile_kernels() {
-  static const TileKernels<T>& kernels = has_sixteen() ? tiles_of_sixteen<T>() : tiles_of_eight<T>();
+  static const TileKernels<T>& kernels = has_avx512() ? tiles_of_sixteen<T>() : tiles_of_eight<T>();
   return kernels;
 }
 
@@ -34,7 +36,7 @@ const TileKernels<double>& tile_kernels() {
 
 template <>
 const ProductKernels<float>& product_kernels() {
-  static const ProductKernels<float>& kernels = has_sixteen() ? products_of_sixteen() : products_of_eight();
+  static const ProductKernels<float>& kernels = has_avx512() ? products_of_sixteen() : products_of_eight();
   return kernels;
 }
 

@@ -8,19 +8,19 @@
 #include <immintrin.h>
 #include <type_traits>
 
-namespace trainopt {
+namespace trainopt::kernels {
 namespace {
 
 struct FloatKeys;
 template <class T>
 struct HalfKeys;
 
-struct Eight {
+struct Avx2 {
   template <class T>
   using Order = std::conditional_t<std::is_same_v<T, float>, FloatKeys, HalfKeys<T>>;
   using Number = float;
   using Numbers = __m256;
-  using Places = __m256i;
+  using Positions = __m256i;
   using Mask = __m256;
   static constexpr int64_t kLanes = 8;
 
@@ -31,7 +31,7 @@ struct Eight {
   static Numbers load(const c10::Half* from) {
     return widened<c10::Half>(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static Places load(const uint8_t* from) {
+  static Positions load(const uint8_t* from) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
 
@@ -59,7 +59,7 @@ struct Eight {
   static void store(c10::Half* to, Numbers values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
-  static void store(uint8_t* to, Places values) {
+  static void store(uint8_t* to, Positions values) {
     const __m256i shorts = _mm256_permute4x64_epi64(_mm256_packus_epi32(values, values), 0x08);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
                      _mm_packus_epi16(_mm256_castsi256_si128(shorts), _mm256_castsi256_si128(shorts)));
@@ -81,7 +81,7 @@ struct Eight {
 
   static Numbers zero() { return _mm256_setzero_ps(); }
   static Numbers of(float number) { return _mm256_set1_ps(number); }
-  static Places all(int place) { return _mm256_set1_epi32(place); }
+  static Positions all(int position) { return _mm256_set1_epi32(position); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm256_fmadd_ps(a, b, c); }
   /// b where either is NaN.
   static Numbers larger(Numbers a, Numbers b) { return _mm256_max_ps(a, b); }
@@ -112,11 +112,11 @@ struct Eight {
   static Mask nan_in(Numbers a, Numbers b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
   static Mask either(Mask a, Mask b) { return _mm256_or_ps(a, b); }
   static Numbers nan() { return _mm256_castsi256_ps(all(0x7fc00000)); }
-  static Mask equal(Places a, int b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, all(b))); }
+  static Mask equal(Positions a, int b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, all(b))); }
   static Numbers where(Mask mask, Numbers values) { return _mm256_and_ps(mask, values); }
   static Numbers except(Mask mask, Numbers values) { return _mm256_andnot_ps(mask, values); }
   static Numbers choose(Mask mask, Numbers yes, Numbers no) { return _mm256_blendv_ps(no, yes, mask); }
-  static Places choose(Mask mask, Places yes, Places no) {
+  static Positions choose(Mask mask, Positions yes, Positions no) {
     return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(mask));
   }
   /// max(values, 0) that lets NaN through.
@@ -125,7 +125,7 @@ struct Eight {
 
 /// Memory as keys: of scale · x + shift for a scale that is neither 0 nor infinite, the largest has the largest key,
 /// and equal ones of x have equal keys.
-struct FloatKeys : Eight {
+struct FloatKeys : Avx2 {
   using Keys = Numbers;
 
   /// What turns x to where it grows with scale · x.
@@ -133,7 +133,7 @@ struct FloatKeys : Eight {
   static Keys load(const float* from, Keys signs) { return _mm256_xor_ps(_mm256_loadu_ps(from), signs); }
   static Keys samples(Keys keys, Keys signs) { return _mm256_xor_ps(keys, signs); }
   static Keys part(Keys samples, int) { return samples; }
-  using Eight::store;
+  using Avx2::store;
   static void store(float* to, const Numbers (&values)[1]) { store(to, values[0]); }
   static Mask joined(const Mask (&masks)[1]) { return masks[0]; }
 
@@ -148,7 +148,7 @@ struct FloatKeys : Eight {
 template <class T>
 struct HalfKeys {
   using Keys = __m256i;
-  using Places = __m256i;
+  using Positions = __m256i;
   using Mask = __m256i;
   static constexpr int64_t kLanes = 16;
   static constexpr int16_t kInfinity = std::is_same_v<T, c10::Half> ? 0x7c00 : 0x7f80;
@@ -170,10 +170,10 @@ struct HalfKeys {
     return _mm256_xor_si256(turned(_mm256_add_epi16(keys, below), below), signs);
   }
   static __m256 part(__m256i samples, int half) {
-    return Eight::widened<T>(half == 0 ? _mm256_castsi256_si128(samples) : _mm256_extracti128_si256(samples, 1));
+    return Avx2::widened<T>(half == 0 ? _mm256_castsi256_si128(samples) : _mm256_extracti128_si256(samples, 1));
   }
   static void store(T* to, __m256i samples) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), samples); }
-  /// Rounded as by Eight; NaN must have come from a sample, so that it has nothing to round.
+  /// Rounded as by Avx2::store(); NaN must have come from a sample, so that it has nothing to round.
   static void store(T* to, const __m256 (&values)[2]) {
     if constexpr (std::is_same_v<T, c10::Half>) {
       const auto narrowed = [](__m256 part) { return _mm256_cvtps_ph(part, _MM_FROUND_TO_NEAREST_INT); };
@@ -187,11 +187,11 @@ struct HalfKeys {
       store(to, _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(values[0]), rounded(values[1])), 0xd8));
     }
   }
-  static void store(uint8_t* to, Places places) {
+  static void store(uint8_t* to, Positions positions) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi16(places, places), 0x08)));
+                     _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi16(positions, positions), 0x08)));
   }
-  static Places all(int place) { return _mm256_set1_epi16(static_cast<int16_t>(place)); }
+  static Positions all(int position) { return _mm256_set1_epi16(static_cast<int16_t>(position)); }
   static Mask greater(Keys a, Keys b) { return _mm256_cmpgt_epi16(a, b); }
   static Keys choose(Mask mask, Keys yes, Keys no) { return _mm256_blendv_epi8(no, yes, mask); }
   static Mask joined(const __m256 (&masks)[2]) {
@@ -210,4 +210,4 @@ struct HalfKeys {
 };
 
 }  // namespace
-}  // namespace trainopt
+}  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-// Sixteen numbers of memory as float32 and back (AVX-512 F, BW, VL, DQ). The same operations as of Eight.
+// Sixteen numbers of memory as float32 and back (AVX-512 F, BW, VL, DQ). The same operations as of Avx2.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -8,19 +8,19 @@
 #include <immintrin.h>
 #include <type_traits>
 
-namespace trainopt {
+namespace trainopt::kernels {
 namespace {
 
 struct FloatKeys;
 template <class T>
 struct HalfKeys;
 
-struct Sixteen {
+struct Avx512 {
   template <class T>
   using Order = std::conditional_t<std::is_same_v<T, float>, FloatKeys, HalfKeys<T>>;
   using Number = float;
   using Numbers = __m512;
-  using Places = __m512i;
+  using Positions = __m512i;
   using Mask = __mmask16;
   static constexpr int64_t kLanes = 16;
 
@@ -31,7 +31,7 @@ struct Sixteen {
   static Numbers load(const c10::Half* from) {
     return widened<c10::Half>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  static Places load(const uint8_t* from) {
+  static Positions load(const uint8_t* from) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
   static Numbers load(const float* from, int64_t count) { return _mm512_maskz_loadu_ps(first(count), from); }
@@ -41,7 +41,7 @@ struct Sixteen {
   static Numbers load(const c10::Half* from, int64_t count) {
     return widened<c10::Half>(_mm256_maskz_loadu_epi16(first(count), from));
   }
-  static Places load(const uint8_t* from, int64_t count) {
+  static Positions load(const uint8_t* from, int64_t count) {
     return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first(count), from));
   }
 
@@ -61,7 +61,7 @@ struct Sixteen {
   static void store(c10::Half* to, Numbers values) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
-  static void store(uint8_t* to, Places values) {
+  static void store(uint8_t* to, Positions values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(values));
   }
   static void store(float* to, Numbers values, int64_t count) { _mm512_mask_storeu_ps(to, first(count), values); }
@@ -71,13 +71,13 @@ struct Sixteen {
   static void store(c10::Half* to, Numbers values, int64_t count) {
     _mm256_mask_storeu_epi16(to, first(count), _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
-  static void store(uint8_t* to, Places values, int64_t count) {
+  static void store(uint8_t* to, Positions values, int64_t count) {
     _mm_mask_storeu_epi8(to, first(count), _mm512_cvtepi32_epi8(values));
   }
 
   static Numbers zero() { return _mm512_setzero_ps(); }
   static Numbers of(float number) { return _mm512_set1_ps(number); }
-  static Places all(int place) { return _mm512_set1_epi32(place); }
+  static Positions all(int position) { return _mm512_set1_epi32(position); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm512_fmadd_ps(a, b, c); }
   static Numbers larger(Numbers a, Numbers b) { return _mm512_max_ps(a, b); }
   static Numbers rounded(Numbers values) {
@@ -91,7 +91,7 @@ struct Sixteen {
   static Mask nan_in(Numbers a, Numbers b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
   static Mask either(Mask a, Mask b) { return _kor_mask16(a, b); }
   static Numbers nan() { return _mm512_castsi512_ps(all(0x7fc00000)); }
-  static Mask equal(Places a, int b) { return _mm512_cmpeq_epi32_mask(a, all(b)); }
+  static Mask equal(Positions a, int b) { return _mm512_cmpeq_epi32_mask(a, all(b)); }
   static Numbers where(Mask mask, Numbers values) {
     asm(""
         : "+v"(values));  // in a register by now: a masked load would wait for the mask, and so for what that was
@@ -100,7 +100,7 @@ struct Sixteen {
   }
   static Numbers except(Mask mask, Numbers values) { return where(static_cast<Mask>(~mask), values); }
   static Numbers choose(Mask mask, Numbers yes, Numbers no) { return _mm512_mask_mov_ps(no, mask, yes); }
-  static Places choose(Mask mask, Places yes, Places no) { return _mm512_mask_mov_epi32(no, mask, yes); }
+  static Positions choose(Mask mask, Positions yes, Positions no) { return _mm512_mask_mov_epi32(no, mask, yes); }
   static Numbers relu(Numbers values) { return where(_mm512_cmp_ps_mask(values, zero(), _CMP_NLE_UQ), values); }
 
  private:
@@ -117,7 +117,7 @@ struct Sixteen {
 
 /// Memory as keys: of scale · x + shift for a scale that is neither 0 nor infinite, the largest has the largest key,
 /// and equal ones of x have equal keys.
-struct FloatKeys : Sixteen {
+struct FloatKeys : Avx512 {
   using Keys = Numbers;
 
   /// What turns x to where it grows with scale · x.
@@ -125,7 +125,7 @@ struct FloatKeys : Sixteen {
   static Keys load(const float* from, Keys signs) { return _mm512_xor_ps(_mm512_loadu_ps(from), signs); }
   static Keys samples(Keys keys, Keys signs) { return _mm512_xor_ps(keys, signs); }
   static Keys part(Keys samples, int) { return samples; }
-  using Sixteen::store;
+  using Avx512::store;
   static void store(float* to, const Numbers (&values)[1]) { store(to, values[0]); }
   static Mask joined(const Mask (&masks)[1]) { return masks[0]; }
 
@@ -140,7 +140,7 @@ struct FloatKeys : Sixteen {
 template <class T>
 struct HalfKeys {
   using Keys = __m512i;
-  using Places = __m512i;
+  using Positions = __m512i;
   using Mask = __mmask32;
   static constexpr int64_t kLanes = 32;
   static constexpr int16_t kInfinity = std::is_same_v<T, c10::Half> ? 0x7c00 : 0x7f80;
@@ -160,10 +160,10 @@ struct HalfKeys {
     return _mm512_xor_si512(turned(_mm512_add_epi16(keys, below), below), signs);
   }
   static __m512 part(__m512i samples, int half) {
-    return Sixteen::widened<T>(half == 0 ? _mm512_castsi512_si256(samples) : _mm512_extracti64x4_epi64(samples, 1));
+    return Avx512::widened<T>(half == 0 ? _mm512_castsi512_si256(samples) : _mm512_extracti64x4_epi64(samples, 1));
   }
   static void store(T* to, __m512i samples) { _mm512_storeu_si512(to, samples); }
-  /// Rounded as by Sixteen; NaN must have come from a sample, so that it has nothing to round.
+  /// Rounded as by Avx512::store(); NaN must have come from a sample, so that it has nothing to round.
   static void store(T* to, const __m512 (&values)[2]) {
     if constexpr (std::is_same_v<T, c10::Half>) {
       const auto narrowed = [](__m512 part) { return _mm512_cvtps_ph(part, _MM_FROUND_TO_NEAREST_INT); };
@@ -180,10 +180,10 @@ struct HalfKeys {
       store(to, _mm512_permutex2var_epi16(rounded(values[0]), _mm512_load_si512(kUpper), rounded(values[1])));
     }
   }
-  static void store(uint8_t* to, Places places) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(places));
+  static void store(uint8_t* to, Positions positions) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(positions));
   }
-  static Places all(int place) { return _mm512_set1_epi16(static_cast<int16_t>(place)); }
+  static Positions all(int position) { return _mm512_set1_epi16(static_cast<int16_t>(position)); }
   static Mask greater(Keys a, Keys b) { return _mm512_cmpgt_epi16_mask(a, b); }
   static Keys choose(Mask mask, Keys yes, Keys no) { return _mm512_mask_mov_epi16(no, mask, yes); }
   static Mask joined(const __mmask16 (&masks)[2]) { return _cvtmask16_u32(masks[0]) | _cvtmask16_u32(masks[1]) << 16; }
@@ -202,4 +202,4 @@ struct HalfKeys {
 };
 
 }  // namespace
-}  // namespace trainopt
+}  // namespace trainopt::kernels

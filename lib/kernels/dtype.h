@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 
-enum class Number { float32, bfloat16, float16 };
+enum class DType { float32, bfloat16, float16 };
 
 struct BFloat16 {
   uint16_t bits;
@@ -25,4 +25,4 @@ struct alignas(kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16) Pack {
 template <class T>
 inline constexpr int kWhole = 16 / static_cast<int>(sizeof(T));
 
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels
