@@ -27,19 +27,20 @@ Receipt receipt(const Observations& seen) {
 }  // namespace
 
 Outcome apply(Plan& plan) {
+  // Asks no device: plans are also made for machines elsewhere.
   const bool on_cpu = plan.device.is_cpu();
-  const NormKernels* kernels =
-      on_cpu ? &cpu_kernels() : cuda_kernels();  // asks no device: plans are also made for machines elsewhere
-  const HeadKernels* head_kernels = on_cpu ? &cpu_head_kernels() : cuda_head_kernels();
-  if (kernels == nullptr || head_kernels == nullptr)
+  const auto* norm = on_cpu ? &kernels::cpu_norm_kernels() : kernels::cuda_norm_kernels();
+  const auto* pool = on_cpu ? &kernels::cpu_pool_kernels() : kernels::cuda_pool_kernels();
+  const auto* head = on_cpu ? &kernels::cpu_head_kernels() : kernels::cuda_head_kernels();
+  if (norm == nullptr || pool == nullptr || head == nullptr)
     return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
-                 [head_kernels](const BuildContext& context) {
-                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head_kernels);
+                 [head](const BuildContext& context) {
+                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head);
                  });
   if (plan.model.config.name == ModelKind::mlp)
     return Outcome::applied("the loss with its gradient in one pass; the mlp has no batch-norm", receipt);
-  plan.model.operations = make_fused_block_operations(*kernels, *head_kernels);
+  plan.model.operations = make_fused_block_operations({.norm = *norm, .pool = *pool, .head = *head});
   plan.model.memory_format = at::MemoryFormat::ChannelsLast;  // the kernels' own: otherwise the first one would convert
   plan.data.options.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(

@@ -1,0 +1,14 @@
+// The kernels of builds without CUDA.
+#include "kernels/head/launch.h"
+#include "kernels/norm/launch.h"
+#include "kernels/pool/launch.h"
+
+namespace trainopt::kernels {
+namespace device {
+
+const NormLaunches* cuda_norm_launches() { return nullptr; }
+const PoolLaunches* cuda_pool_launches() { return nullptr; }
+const HeadLaunches* cuda_head_launches() { return nullptr; }
+
+}  // namespace device
+}  // namespace trainopt::kernels
