@@ -2,6 +2,7 @@
 #include "kernels/head/launch.h"
 #include "kernels/norm/launch.h"
 #include "kernels/pool/launch.h"
+#include "kernels/update/launch.h"
 
 namespace trainopt::kernels {
 namespace device {
@@ -11,4 +12,10 @@ const PoolLaunches* cuda_pool_launches() { return nullptr; }
 const HeadLaunches* cuda_head_launches() { return nullptr; }
 
 }  // namespace device
+
+namespace update {
+
+const UpdateLaunches* cuda_launches() { return nullptr; }
+
+}  // namespace update
 }  // namespace trainopt::kernels

@@ -8,8 +8,8 @@
 #include "device/caching_allocator.h"
 #include "kernels/head/head.h"
 #include "kernels/pool/pool.h"
+#include "kernels/update/update.h"
 #include "metrics/summary.h"
-#include "optimizations/fused_optimizer/update_kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -76,7 +76,7 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
 
 /// Updates of one tensor of x's size, which stays what it is: the learning rate is 0. What is in `[…]` is libtorch's
 /// own.
-void report_updates(const fused_optimizer::UpdateKernels& kernels, const at::Tensor& x, int turns) {
+void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, int turns) {
   const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x),
                    second = at::zeros_like(x);
   const auto scalar = [&](double value, at::ScalarType type) {
@@ -84,14 +84,14 @@ void report_updates(const fused_optimizer::UpdateKernels& kernels, const at::Ten
   };
   const at::Tensor updates = scalar(0, at::kDouble), count = scalar(1, at::kFloat);
   const auto given = [&](bool clears) {
-    return fused_optimizer::Settings{.learning_rate = scalar(0, at::kFloat),
+    return update::Settings{.learning_rate = scalar(0, at::kFloat),
                             .factor = scalar(1, at::kFloat),
-                            .hold = scalar(0, at::kFloat),
+                            .skip_update = scalar(0, at::kFloat),
                             .clears = clears};
   };
   const auto keep = given(false), clear = given(true);
-  const fused_optimizer::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
-  const fused_optimizer::AdamRule adamw{
+  const update::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
+  const update::AdamRule adamw{
       .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.01f, .decoupled = true};
   const std::vector<at::Tensor> p{parameter}, g{gradient}, m{first}, v{second}, c{at::empty_like(x, at::kBFloat16)};
   report(
@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
          [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
     };
     report(passes, x, turns);
-    if (type == at::kFloat) report_updates(device.is_cpu() ? fused_optimizer::cpu_kernels() : *fused_optimizer::cuda_kernels(), x, turns);
+    if (type == at::kFloat) report_updates(device.is_cpu() ? update::cpu_kernels() : *update::cuda_kernels(), x, turns);
   }
   return 0;
 }

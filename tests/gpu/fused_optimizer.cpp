@@ -1,7 +1,7 @@
 // Updates on a GPU: the checks that the CPU's kernels pass, a tensor beyond 2³¹ numbers, and a job.
 #include "device/device.h"
 #include "recipes.h"
-#include "support/update_kernel_checks.h"
+#include "kernels/update_checks.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -17,7 +17,9 @@ const UpdateKernels& on_gpu() {
 
 }  // namespace
 
-TEST_CASE("updates on a GPU are those of the plain form, whatever rides along") { check_every_rule(on_gpu(), kGpu); }
+TEST_CASE("updates on a GPU are those of the plain form, with all that happens in the same pass") {
+  check_every_rule(on_gpu(), kGpu);
+}
 
 TEST_CASE("updates on a GPU of more tensors than a launch takes, and of none") { check_many_tensors(on_gpu(), kGpu); }
 
@@ -41,12 +43,12 @@ TEST_CASE("numbers of a parameter are counted in 64 bits") {
                    gradient = at::ones_like(parameter);
   CHECK(on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
   on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}},
-               {.learning_rate = on(kGpu, 2), .factor = {}, .hold = {}, .clears = true});
+               {.learning_rate = on(kGpu, 2), .factor = {}, .skip_update = {}, .clears = true});
   CHECK((parameter == -2).all().item<bool>());
   CHECK_FALSE(gradient.any().item<bool>());
 }
 
-TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what rode along") {
+TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what else its pass did") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizer = SgdConfig{.lr = 1e-4};
   recipe.train.max_grad_norm = 0.5;

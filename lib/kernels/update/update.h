@@ -1,12 +1,13 @@
-// The update of all parameters at once, and one look at all gradients before it. What else is to be done to gradients
-// rides along: they are multiplied by a factor (unscaled, clipped) as they are read, and cleared when they have been.
+// The optimizer's update of all parameters in one pass, and one measurement of all gradients before it. Unscaling,
+// clipping and zeroing happen in the same pass: gradients are multiplied by a factor as they are read, and cleared once
+// they have been.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <vector>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 
 /// momentum ← μ · momentum + g, parameter ← parameter − lr · momentum (Nesterov: g + μ · momentum), where g has
 /// weight_decay · parameter added (torch.optim.SGD).
@@ -24,21 +25,21 @@ struct AdamRule {
   bool decoupled;
 };
 
-/// Tensors of the parameters that have a gradient, in one order; all are float32, and those of one parameter have its
-/// numbers in the order of its memory, without gaps.
+/// Tensors of the parameters that have a gradient, in one order. All are float32; those of one parameter have its sizes
+/// and strides, without gaps. No two overlap.
 struct Tensors {
   std::vector<at::Tensor> parameters, gradients;
   std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Adam: both moments
-  std::vector<at::Tensor> copies = {};    ///< bfloat16 or float16, all of one type; undefined, or no list: none. The
-                                          ///< updated parameter, rounded to nearest even
+  /// Get the updated parameters, rounded to nearest even: bfloat16 or float16, all of one type; undefined: no copy.
+  std::vector<at::Tensor> copies = {};
 };
 
 /// 0-dim floats on the parameters' device.
 struct Settings {
   at::Tensor learning_rate;
-  at::Tensor factor;    ///< of every gradient; undefined: 1
-  at::Tensor hold;      ///< above 0: nothing is written but cleared gradients; undefined: 0
-  bool clears = false;  ///< gradients become zeros, held or not
+  at::Tensor factor;       ///< of every gradient; undefined: 1
+  at::Tensor skip_update;  ///< above 0: nothing is written but cleared gradients; undefined: 0
+  bool clears = false;     ///< gradients become zeros, also where the update is skipped
 };
 
 struct Measured {
@@ -51,19 +52,19 @@ struct Measured {
 class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
-  // How many launches it took.
+  // Both update in place and return how many launches that took.
   virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
-  /// `updates`: a 0-dim float64 on the device; counts this one too, unless it is held.
+  /// `updates`: a 0-dim float64 on the device; counts this one too, unless it is skipped.
   virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                        const Settings& settings) const = 0;
-  /// Of values up to 10¹⁸; of larger ones the sum may be infinite. `like`: on whose device results are.
+  /// For values up to 10¹⁸; with larger ones the sum may be infinite. Results are on the device of `like`.
   virtual Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const = 0;
 };
 
-/// libtorch's operations one after another: what the others are compared with.
+/// libtorch's operations one after another: the others are compared with it.
 const UpdateKernels& reference_kernels();
 const UpdateKernels& cpu_kernels();
-/// A GPU's own, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
 const UpdateKernels* cuda_kernels();
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -2,15 +2,15 @@
 // device's current stream.
 #pragma once
 
-#include "optimizations/fused_optimizer/launches.h"
-#include "optimizations/fused_optimizer/update_kernels.h"
+#include "kernels/update/launch.h"
+#include "kernels/update/update.h"
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 
 /// Tensors are on devices of type `device`, all of one call on one of them. `launches` must outlive it.
-class LaunchedKernels : public UpdateKernels {
+class LaunchedUpdateKernels : public UpdateKernels {
  public:
-  LaunchedKernels(const Launches& launches, at::DeviceType device) : launches_(launches), device_(device) {}
+  LaunchedUpdateKernels(const UpdateLaunches& launches, at::DeviceType device) : launches_(launches), device_(device) {}
 
   int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override;
   int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
@@ -18,8 +18,8 @@ class LaunchedKernels : public UpdateKernels {
   Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override;
 
  private:
-  const Launches& launches_;
+  const UpdateLaunches& launches_;
   at::DeviceType device_;
 };
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

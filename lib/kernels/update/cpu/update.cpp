@@ -1,13 +1,13 @@
-#include "optimizations/fused_optimizer/launches.h"
+#include "kernels/update/launch.h"
 
-#include "optimizations/fused_optimizer/cpu/update_loops.h"
+#include "kernels/update/cpu/update_loops.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 namespace {
 
 constexpr int64_t kInCache = 1024;  ///< numbers of each memory that are gone through at once: four are 16 KiB
@@ -26,7 +26,7 @@ std::vector<Chunk> chunks_of(const std::vector<Part>& parts) {
   return all;
 }
 
-/// work(chunk, its place) for each, on as many threads as there are.
+/// work(chunk, its index) for each, on as many threads as there are.
 template <class Work>
 void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
   at::parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {
@@ -34,16 +34,16 @@ void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
   });
 }
 
-/// update(rates, part, begin, end) for all numbers, and what rides along.
+/// update(rates, part, begin, end) for all numbers, with copies and cleared gradients.
 template <class Update>
 int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const Update& update_stretch) {
   if (parts.empty()) return 0;
-  const bool held = given.hold != nullptr && *given.hold > 0;
+  const bool skips = given.skip_update != nullptr && *given.skip_update > 0;
   const Rates rates{.learning_rate = *given.learning_rate, .factor = given.factor == nullptr ? 1 : *given.factor};
   each_chunk(chunks_of(parts), [&](const Chunk& chunk, int64_t) {
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += kInCache) {
       const int64_t end = std::min(chunk.end, begin + kInCache);
-      if (!held) {
+      if (!skips) {
         update_stretch(rates, *chunk.part, begin, end);
         if (chunk.part->copy != nullptr) narrow(*chunk.part, given.copies, begin, end);
       }
@@ -53,17 +53,17 @@ int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const U
   return 1;
 }
 
-class CpuLaunches : public Launches {
+class CpuUpdateLaunches : public UpdateLaunches {
  public:
-  int64_t sgd(const SgdNumbers& rule, const std::vector<Part>& parts, const Given& given, void*) const override {
+  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given, void*) const override {
     return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
       update(rule, rates, part, begin, end);
     });
   }
 
-  int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+  int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
                const Given& given, void*) const override {
-    if (given.hold == nullptr || !(*given.hold > 0)) *updates += 1;
+    if (given.skip_update == nullptr || !(*given.skip_update > 0)) *updates += 1;
     corrections[0] =
         static_cast<float>(static_cast<double>(*given.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
     corrections[1] = static_cast<float>(1 / std::sqrt(-std::expm1(rule.log_beta2 * *updates)));
@@ -80,10 +80,10 @@ class CpuLaunches : public Launches {
   void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
                void*) const override {
     const auto chunks = chunks_of(parts);
-    each_chunk(chunks, [&](const Chunk& chunk, int64_t place) {
-      const PartOfMeasure part = fused_optimizer::measure(chunk.part->gradient + chunk.begin, chunk.end - chunk.begin);
-      partials[2 * place] = part.square_sum;
-      partials[2 * place + 1] = part.finite ? 0 : 1;
+    each_chunk(chunks, [&](const Chunk& chunk, int64_t index) {
+      const PartOfMeasure part = update::measure(chunk.part->gradient + chunk.begin, chunk.end - chunk.begin);
+      partials[2 * index] = part.square_sum;
+      partials[2 * index + 1] = part.finite ? 0 : 1;
     });
     *square_sum = 0;
     *not_finite = 0;
@@ -96,9 +96,9 @@ class CpuLaunches : public Launches {
 
 }  // namespace
 
-const Launches& cpu_launches() {
-  static const CpuLaunches launches;
+const UpdateLaunches& cpu_launches() {
+  static const CpuUpdateLaunches launches;
   return launches;
 }
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

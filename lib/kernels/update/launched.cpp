@@ -1,4 +1,4 @@
-#include "optimizations/fused_optimizer/launched_kernels.h"
+#include "kernels/update/launched.h"
 
 #include "base/error.h"
 #include "kernels/tensors.h"
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 namespace {
 
 /// Memory of tensors that are all on one device.
@@ -33,14 +33,14 @@ class Memory {
     if (tensors.copies.empty() || !tensors.copies.at(i).defined()) return nullptr;
     const at::Tensor& copy = tensors.copies[i];
     check_alike(parameter, copy);
-    TRAINOPT_CHECK(copy.device() == device_ && kernels::dtype_of(copy.scalar_type()) == dtype_of_copies(tensors) &&
+    TRAINOPT_CHECK(copy.device() == device_ && dtype_of(copy.scalar_type()) == dtype_of_copies(tensors) &&
                    copy.element_size() == 2);
     return copy.data_ptr();
   }
-  static kernels::DType dtype_of_copies(const Tensors& tensors) {
+  static DType dtype_of_copies(const Tensors& tensors) {
     const auto first = std::find_if(tensors.copies.begin(), tensors.copies.end(),
                                     [](const at::Tensor& copy) { return copy.defined(); });
-    return first == tensors.copies.end() ? kernels::DType::float32 : kernels::dtype_of(first->scalar_type());
+    return first == tensors.copies.end() ? DType::float32 : dtype_of(first->scalar_type());
   }
   const float* setting(const at::Tensor& value) const {
     if (!value.defined()) return nullptr;
@@ -78,14 +78,14 @@ class Memory {
   Given given(const Settings& settings, const Tensors& tensors) const {
     return {.learning_rate = setting(settings.learning_rate),
             .factor = setting(settings.factor),
-            .hold = setting(settings.hold),
+            .skip_update = setting(settings.skip_update),
             .clears = settings.clears,
             .copies = dtype_of_copies(tensors)};
   }
   at::Tensor room(at::IntArrayRef sizes, at::ScalarType type) const {
     return at::empty(sizes, at::TensorOptions(device_).dtype(type));
   }
-  void* queue() const { return kernels::queue_of(device_); }
+  void* queue() const { return queue_of(device_); }
 
  private:
   /// The parameter's numbers, as they lie in memory.
@@ -101,25 +101,25 @@ class Memory {
 
 }  // namespace
 
-int64_t LaunchedKernels::sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const {
+int64_t LaunchedUpdateKernels::sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const {
   const Memory memory(settings.learning_rate, device_);
   TRAINOPT_CHECK(tensors.second.empty());
-  const SgdNumbers numbers{.momentum = rule.momentum,
+  const SgdScalars numbers{.momentum = rule.momentum,
                            .weight_decay = rule.weight_decay,
                            .keeps_momentum = !tensors.first.empty(),
                            .nesterov = rule.nesterov};
   return launches_.sgd(numbers, memory.parts(tensors), memory.given(settings, tensors), memory.queue());
 }
 
-int64_t LaunchedKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
-                              const Settings& settings) const {
+int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                                    const Settings& settings) const {
   const Memory memory(settings.learning_rate, device_);
   TRAINOPT_CHECK(updates.device() == settings.learning_rate.device() && updates.scalar_type() == at::kDouble &&
                  updates.dim() == 0);
   TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
                  tensors.second.size() == tensors.parameters.size());
   const at::Tensor corrections = memory.room({2}, at::kFloat);
-  const AdamNumbers numbers{.log_beta1 = std::log(rule.beta1),
+  const AdamScalars numbers{.log_beta1 = std::log(rule.beta1),
                             .log_beta2 = std::log(rule.beta2),
                             .first_share = static_cast<float>(1 - rule.beta1),
                             .second_kept = static_cast<float>(rule.beta2),
@@ -131,7 +131,7 @@ int64_t LaunchedKernels::adam(const AdamRule& rule, const at::Tensor& updates, c
                         memory.parts(tensors), memory.given(settings, tensors), memory.queue());
 }
 
-Measured LaunchedKernels::measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const {
+Measured LaunchedUpdateKernels::measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const {
   const Memory memory(like, device_);
   const auto parts = memory.parts(gradients);
   const at::Tensor partials = memory.room({launches_.partials(parts)}, at::kDouble);
@@ -142,15 +142,15 @@ Measured LaunchedKernels::measure(const std::vector<at::Tensor>& gradients, cons
 }
 
 const UpdateKernels& cpu_kernels() {
-  static const LaunchedKernels kernels(cpu_launches(), at::kCPU);
+  static const LaunchedUpdateKernels kernels(cpu_launches(), at::kCPU);
   return kernels;
 }
 
 const UpdateKernels* cuda_kernels() {
-  static const Launches* const launches = cuda_launches();
+  static const UpdateLaunches* const launches = cuda_launches();
   if (launches == nullptr) return nullptr;
-  static const LaunchedKernels kernels(*launches, at::kCUDA);
+  static const LaunchedUpdateKernels kernels(*launches, at::kCUDA);
   return &kernels;
 }
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 
 /// A parameter's memory; null where a rule has none of its kind.
 struct Part {
@@ -15,32 +15,32 @@ struct Part {
   int64_t size;
 };
 
-struct SgdNumbers {
+struct SgdScalars {
   float momentum, weight_decay;
   bool keeps_momentum, nesterov;
 };
 
-struct AdamNumbers {
+struct AdamScalars {
   double log_beta1, log_beta2;                                          ///< −∞ for 0
   float first_share, second_kept, second_share, epsilon, weight_decay;  ///< 1 − β₁, β₂, 1 − β₂
   bool decoupled;
 };
 
-/// Where a launch finds its numbers; null: factor 1, not held.
+/// Where a launch finds its numbers; null: factor 1, not skipped.
 struct Given {
-  const float *learning_rate, *factor, *hold;
+  const float *learning_rate, *factor, *skip_update;
   bool clears;
-  kernels::DType copies;  ///< what they are of; where there are none it may be any
+  DType copies;  ///< what they are of; where there are none it may be any
 };
 
-class Launches {
+class UpdateLaunches {
  public:
-  virtual ~Launches() = default;
+  virtual ~UpdateLaunches() = default;
   // How many launches it took.
-  virtual int64_t sgd(const SgdNumbers& rule, const std::vector<Part>& parts, const Given& given,
+  virtual int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given,
                       void* queue) const = 0;
   /// `corrections`: room for two floats.
-  virtual int64_t adam(const AdamNumbers& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+  virtual int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
                        const Given& given, void* queue) const = 0;
   /// Doubles of work space that measure() needs.
   virtual int64_t partials(const std::vector<Part>& parts) const = 0;
@@ -49,8 +49,8 @@ class Launches {
                        void* queue) const = 0;
 };
 
-const Launches& cpu_launches();
+const UpdateLaunches& cpu_launches();
 /// nullptr in builds without CUDA. Touches no GPU.
-const Launches* cuda_launches();
+const UpdateLaunches* cuda_launches();
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -1,11 +1,12 @@
-#include "optimizations/fused_optimizer/update_kernels.h"
+#include "kernels/update/update.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 namespace {
 
-class ReferenceKernels : public UpdateKernels {
+class ReferenceUpdateKernels : public UpdateKernels {
  public:
   int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override {
     return each(tensors, settings, [&](at::Tensor& parameter, at::Tensor gradient, at::Tensor& momentum, at::Tensor&) {
@@ -21,7 +22,7 @@ class ReferenceKernels : public UpdateKernels {
   int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                const Settings& settings) const override {
     const at::NoGradGuard no_grad;
-    updates.add_(settings.hold.defined() ? (settings.hold <= 0).to(at::kDouble) : at::ones_like(updates));
+    updates.add_(settings.skip_update.defined() ? (settings.skip_update <= 0).to(at::kDouble) : at::ones_like(updates));
     const at::Tensor bias1 = (1 - at::pow(rule.beta1, updates)).to(at::kFloat),
                      bias2_root = (1 - at::pow(rule.beta2, updates)).sqrt().to(at::kFloat);
     return each(
@@ -45,13 +46,14 @@ class ReferenceKernels : public UpdateKernels {
   }
 
  private:
-  /// rule(parameter, gradient, first, second) with copies, which are written back unless the step is held.
+  /// rule(parameter, gradient, first, second) with copies, which are written back unless the update is skipped.
   template <class Rule>
   static int64_t each(const Tensors& tensors, const Settings& settings, const Rule& rule) {
     const at::NoGradGuard no_grad;
     const auto at = [](const std::vector<at::Tensor>& all, size_t i) { return all.empty() ? at::Tensor() : all[i]; };
     const auto write = [&](const at::Tensor& to, const at::Tensor& value) {
-      if (to.defined()) to.copy_(settings.hold.defined() ? at::where(settings.hold > 0, to, value) : value);
+      if (to.defined())
+        to.copy_(settings.skip_update.defined() ? at::where(settings.skip_update > 0, to, value) : value);
     };
     for (size_t i = 0; i < tensors.parameters.size(); ++i) {
       at::Tensor parameter = tensors.parameters[i].detach(), first = at(tensors.first, i),
@@ -72,8 +74,8 @@ class ReferenceKernels : public UpdateKernels {
 }  // namespace
 
 const UpdateKernels& reference_kernels() {
-  static const ReferenceKernels kernels;
+  static const ReferenceUpdateKernels kernels;
   return kernels;
 }
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -1,23 +1,20 @@
 // The kernels: the update of a table of parameters under a rule, Adam's count of updates, and the measure of gradients
-// with its sum (fold). Include on_device.cuh or its twin for the host first.
+// with its sum (fold); and their launches. Include on_device.cuh or its twin for the host first.
 #pragma once
 
-#include "optimizations/fused_optimizer/cuda/table.h"
+#include "kernels/update/table.h"
 
 #include <cmath>
 
-namespace trainopt::fused_optimizer {
-
-using namespace trainopt::kernels;  // what all kernels have
-
+namespace trainopt::kernels::update {
 namespace {
 
 /// A block's numbers of one part.
-struct Place {
+struct BlockRange {
   Part part;
   int64_t begin, end;
 };
-__device__ inline Place place_of(const Table& table) {
+__device__ inline BlockRange range_of(const Table& table) {
   const auto block = static_cast<int32_t>(blockIdx.x);
   int low = 0, high = table.count;  // the part is among low … high − 1
   while (high - low > 1) {
@@ -38,8 +35,8 @@ __device__ inline bool begins_packs_of_16_bits(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(uint16_t)) == 0;
 }
 
-/// Body::load<kWidth>(at) for kAhead places of a thread, then body.use(at, what that gave): many reads are on their way
-/// at once.
+/// Body::load<kWidth>(at) for kAhead positions of a thread, then body.use(at, what that gave): many reads are on their
+/// way at once.
 template <int kWidth, int kAhead, class Body>
 __device__ inline void sweep(const Body& body, int64_t begin, int64_t end) {
   constexpr int64_t kStride = static_cast<int64_t>(kThreads) * kWidth;
@@ -52,13 +49,13 @@ __device__ inline void sweep(const Body& body, int64_t begin, int64_t end) {
       if (first + k * kStride < end) body.use(first + k * kStride, ahead[k]);
   }
 }
-/// All numbers of a place, in packs where memory allows.
+/// All numbers of a range, in packs where memory allows.
 template <class Body>
-__device__ inline void sweep_place(const Body& body, const Place& place, bool packs) {
+__device__ inline void sweep_range(const Body& body, const BlockRange& range, bool packs) {
   constexpr int kAhead = 2;
-  const int64_t whole = packs ? place.end - (place.end - place.begin) % kPack : place.begin;
-  sweep<kPack, kAhead>(body, place.begin, whole);
-  sweep<1, kAhead>(body, whole, place.end);
+  const int64_t whole = packs ? range.end - (range.end - range.begin) % kPack : range.begin;
+  sweep<kPack, kAhead>(body, range.begin, whole);
+  sweep<1, kAhead>(body, whole, range.end);
 }
 
 template <int kWidth>
@@ -69,7 +66,7 @@ struct Updating {
   Part part;
   Rule rule;
   float factor;
-  bool held, clears;
+  bool skips, clears;
   DType copies;
 
   template <int kWidth>
@@ -88,7 +85,7 @@ struct Updating {
   }
   template <int kWidth>
   __device__ void use(int64_t at, Read<kWidth> all) const {
-    if (!held) {
+    if (!skips) {
       for (int i = 0; i < kWidth; ++i)
         rule.change(all.parameter.values[i], all.gradient.values[i] * factor, all.first.values[i],
                     all.second.values[i]);
@@ -113,7 +110,7 @@ struct Updating {
 template <bool kMomentum>
 struct Sgd {
   static constexpr int kStates = kMomentum ? 1 : 0;
-  SgdNumbers numbers;
+  SgdScalars numbers;
   float rate;
 
   __device__ void begin(const Given& given) { rate = *given.learning_rate; }
@@ -130,7 +127,7 @@ struct Sgd {
 template <bool kDecoupled>
 struct Adam {
   static constexpr int kStates = 2;
-  AdamNumbers numbers;
+  AdamScalars numbers;
   const float* corrections;  ///< of count()
   float step, inverse_root, left;
 
@@ -151,20 +148,22 @@ struct Adam {
 /// One launch for all of a table's parameters; as many blocks as they have chunks.
 template <class Rule>
 __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Table table, Rule rule, Given given) {
-  const Place place = place_of(table);
+  const BlockRange range = range_of(table);
   rule.begin(given);
-  const bool held = given.hold != nullptr && *given.hold > 0;
-  const Part& part = place.part;
+  const bool skips = given.skip_update != nullptr && *given.skip_update > 0;
+  const Part& part = range.part;
   bool packs = begins_packs(part.parameter) && begins_packs(part.gradient) && begins_packs_of_16_bits(part.copy);
   if constexpr (Rule::kStates > 0) packs = packs && begins_packs(part.first);
   if constexpr (Rule::kStates > 1) packs = packs && begins_packs(part.second);
-  sweep_place(Updating<Rule>{part, rule, given.factor == nullptr ? 1 : *given.factor, held, given.clears, given.copies},
-              place, packs);
+  sweep_range(
+      Updating<Rule>{part, rule, given.factor == nullptr ? 1 : *given.factor, skips, given.clears, given.copies}, range,
+      packs);
 }
 
 /// One thread. expm1 keeps what of 1 − βᵗ is small.
-__global__ void __launch_bounds__(1) count(AdamNumbers numbers, double* updates, float* corrections, Given given) {
-  if (given.hold != nullptr && *given.hold > 0) return;  // corrections stay what they are: nothing uses them
+__global__ void __launch_bounds__(1) count(AdamScalars numbers, double* updates, float* corrections, Given given) {
+  if (given.skip_update != nullptr && *given.skip_update > 0)
+    return;  // corrections stay what they are: nothing uses them
   const double update = *updates + 1;
   *updates = update;
   corrections[0] = static_cast<float>(static_cast<double>(*given.learning_rate) / -expm1(numbers.log_beta1 * update));
@@ -210,9 +209,9 @@ struct Measuring {
 
 /// partials[block]: Σ g² of its chunk, and 0 or NaN.
 __global__ void __launch_bounds__(kThreads) measure(const __grid_constant__ Table table, double* partials) {
-  const Place place = place_of(table);
+  const BlockRange range = range_of(table);
   float square_sum = 0, other = 0;
-  sweep_place(Measuring{place.part.gradient, square_sum, other}, place, begins_packs(place.part.gradient));
+  sweep_range(Measuring{range.part.gradient, square_sum, other}, range, begins_packs(range.part.gradient));
   double sum = static_cast<double>(square_sum), zero = static_cast<double>(other);
   add_up<kThreads>(sum, zero);
   if (threadIdx.x != 0) return;
@@ -234,5 +233,44 @@ __global__ void __launch_bounds__(kFoldThreads)
   *not_finite = zero == 0 ? 0 : 1;
 }
 
+// ---- launches ----
+
+class DeviceUpdateLaunches : public UpdateLaunches {
+ public:
+  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given, void* queue) const override {
+    return rule.keeps_momentum ? run(Sgd<true>{rule, 0}, parts, given, queue)
+                               : run(Sgd<false>{rule, 0}, parts, given, queue);
+  }
+
+  int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+               const Given& given, void* queue) const override {
+    launch(queue, 1, 1, count, rule, updates, corrections, given);
+    return 1 + (rule.decoupled ? run(Adam<true>{rule, corrections, 0, 0, 0}, parts, given, queue)
+                               : run(Adam<false>{rule, corrections, 0, 0, 0}, parts, given, queue));
+  }
+
+  int64_t partials(const std::vector<Part>& parts) const override {
+    int64_t blocks = 0;
+    for (const Part& part : parts) blocks += blocks_of(part.size);
+    return 2 * blocks;
+  }
+
+  void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
+               void* queue) const override {
+    each_table(parts, [&](const Table& table, int64_t blocks, int64_t before) {
+      launch(queue, blocks, kThreads, update::measure, table, partials + 2 * before);
+    });
+    launch(queue, 1, kFoldThreads, fold, partials, this->partials(parts) / 2, square_sum, not_finite);
+  }
+
+ private:
+  template <class Rule>
+  static int64_t run(const Rule& rule, const std::vector<Part>& parts, const Given& given, void* queue) {
+    return each_table(parts, [&](const Table& table, int64_t blocks, int64_t) {
+      launch(queue, blocks, kThreads, update<Rule>, table, rule, given);
+    });
+  }
+};
+
 }  // namespace
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -1,9 +1,9 @@
 // The updates of a stretch of one parameter, as loops for the compiler to vectorise: no libtorch in here.
 #pragma once
 
-#include "optimizations/fused_optimizer/launches.h"
+#include "kernels/update/launch.h"
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 
 /// As a launch found them.
 struct Rates {
@@ -14,12 +14,12 @@ struct Corrections {
 };
 
 /// Of the numbers begin … end − 1.
-void update(const SgdNumbers& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
-void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+void update(const SgdScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
+void update(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
             int64_t begin, int64_t end);
 
 /// The parameter's numbers begin … end − 1 into its copy.
-void narrow(const Part& part, kernels::DType to, int64_t begin, int64_t end);
+void narrow(const Part& part, DType to, int64_t begin, int64_t end);
 
 struct PartOfMeasure {
   double square_sum;
@@ -27,4 +27,4 @@ struct PartOfMeasure {
 };
 PartOfMeasure measure(const float* gradient, int64_t count);
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

@@ -1,9 +1,9 @@
 // Parameters dealt out to blocks of threads, in a table that travels with the launch: a recorded launch keeps it.
 #pragma once
 
-#include "optimizations/fused_optimizer/launches.h"
+#include "kernels/update/launch.h"
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 
 inline constexpr int kThreads = 256;                       ///< in a block
 inline constexpr int kPack = 4;                            ///< floats read and written at once: 16 bytes
@@ -40,4 +40,4 @@ int64_t each_table(const std::vector<Part>& parts, const With& with) {
   return tables;
 }
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

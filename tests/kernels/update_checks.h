@@ -1,9 +1,9 @@
-// What every form of UpdateKernels must give: the plain form's results, for every rule and whatever rides along. On any
-// device.
+// What every form of UpdateKernels must give: the reference's results, for every rule and whatever else happens in the
+// same pass. On any device.
 #pragma once
 
 #include "base/error.h"
-#include "optimizations/fused_optimizer/update_kernels.h"
+#include "kernels/update/update.h"
 #include "support/catch.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@
 
 namespace trainopt::test {
 
-using namespace trainopt::fused_optimizer;
+using namespace trainopt::kernels::update;
 
 /// Tensors of these sizes that begin where packs do, or `misaligned`, one number behind, amid memory that nobody may
 /// write to.
@@ -116,7 +116,7 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
     at::manual_seed(3);
     trained->parameters.set([](int64_t count) { return at::randn({count}); });
   }
-  const bool held = settings.hold.defined() && settings.hold.item<float>() > 0;
+  const bool skips = settings.skip_update.defined() && settings.skip_update.item<float>() > 0;
   for (int step = 0; step < 4; ++step) {
     INFO("step " << step);
     for (auto* trained : {&ours, &plain}) {
@@ -132,13 +132,13 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
     check_updated("second", ours.second.tensors, plain.second.tensors);
     for (size_t i = 0; i < sizes.size(); ++i) {
       CHECK(at::allclose(ours.gradients.tensors[i], plain.gradients.tensors[i], 0, 0, /*equal_nan=*/true));
-      if (held) CHECK(ours.parameters.tensors[i].equal(before[i]));
+      if (skips) CHECK(ours.parameters.tensors[i].equal(before[i]));
     }
     for (size_t i = 0; i < ours.copies.size(); ++i)
       if (ours.copies[i].defined())
         CHECK(
-            ours.copies[i].equal(held ? at::full_like(ours.copies[i], 5) : ours.parameters.tensors[i].to(*copied_as)));
-    CHECK(ours.updates.item<double>() == (rule.states == 2 && !held ? step + 1 : 0));
+            ours.copies[i].equal(skips ? at::full_like(ours.copies[i], 5) : ours.parameters.tensors[i].to(*copied_as)));
+    CHECK(ours.updates.item<double>() == (rule.states == 2 && !skips ? step + 1 : 0));
   }
   CHECK(ours.kept_to_itself());
 }
@@ -149,22 +149,22 @@ inline at::Tensor on(at::Device device, float value) {
 
 inline const std::vector<int64_t> kUpdateSizes = {1, 3, 0, 17, 4097, 4096, 5, 20011};
 
-/// Every rule, with and without all that may ride along, where packs begin and where they do not.
+/// Every rule, with and without all that may happen in the same pass, where packs begin and where they do not.
 inline void check_every_rule(const UpdateKernels& fast, at::Device device) {
   const auto normal = [](int, int64_t count) { return at::randn({count}); };
   for (const RuleCase& rule : kRules)
     for (const bool misaligned : {false, true})
       for (const float factor : {1.0f, 0.25f})
-        for (const int hold : {-1, 0, 1}) {
-          INFO(rule.name << ", misaligned " << misaligned << ", factor " << factor << ", hold " << hold);
+        for (const int skip : {-1, 0, 1}) {
+          INFO(rule.name << ", misaligned " << misaligned << ", factor " << factor << ", skip " << skip);
           const Settings settings{.learning_rate = on(device, 0.1f),
                                   .factor = factor == 1 ? at::Tensor() : on(device, factor),
-                                  .hold = hold < 0 ? at::Tensor() : on(device, static_cast<float>(hold)),
-                                  .clears = misaligned == (hold == 1)};
+                                  .skip_update = skip < 0 ? at::Tensor() : on(device, static_cast<float>(skip)),
+                                  .clears = misaligned == (skip == 1)};
           check_steps(fast, rule, kUpdateSizes, misaligned, device, settings, normal);
           if (factor == 1)
             check_steps(fast, rule, kUpdateSizes, misaligned, device, settings, normal,
-                        hold < 0 ? at::kBFloat16 : at::kHalf);
+                        skip < 0 ? at::kBFloat16 : at::kHalf);
         }
 }
 
@@ -172,7 +172,8 @@ inline void check_every_rule(const UpdateKernels& fast, at::Device device) {
 inline void check_many_tensors(const UpdateKernels& fast, at::Device device) {
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < 1030; ++i) sizes.push_back(1 + i % 7);
-  const Settings settings{.learning_rate = on(device, 0.1f), .factor = on(device, 0.5f), .hold = {}, .clears = true};
+  const Settings settings{
+      .learning_rate = on(device, 0.1f), .factor = on(device, 0.5f), .skip_update = {}, .clears = true};
   for (const RuleCase& rule : kRules)
     for (const auto& some : {sizes, std::vector<int64_t>()})
       check_steps(fast, rule, some, false, device, settings, [](int, int64_t count) { return at::randn({count}); });
@@ -183,12 +184,12 @@ inline void check_odd_gradients(const UpdateKernels& fast, at::Device device) {
   for (const RuleCase& rule : kRules)
     for (const float odd :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e30f, 1e-40f})
-      for (const int hold : {0, 1}) {
-        INFO(rule.name << " " << odd << ", hold " << hold);
+      for (const int skip : {0, 1}) {
+        INFO(rule.name << " " << odd << ", skip " << skip);
         check_steps(fast, rule, {37, 5}, false, device,
                     {.learning_rate = on(device, 0.1f),
                      .factor = {},
-                     .hold = on(device, static_cast<float>(hold)),
+                     .skip_update = on(device, static_cast<float>(skip)),
                      .clears = true},
                     [&](int, int64_t count) {
                       at::Tensor gradient = at::randn({count});
@@ -245,7 +246,7 @@ inline void check_copies(const UpdateKernels& fast, at::Device device) {
                      copy = at::empty_like(parameter, type);
     const auto write = [&] {
       fast.sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}, {copy}},
-               {.learning_rate = on(device, 0), .factor = {}, .hold = {}, .clears = false});
+               {.learning_rate = on(device, 0), .factor = {}, .skip_update = {}, .clears = false});
     };
     write();
     const at::Tensor cast = parameter.to(type), odd = cast.isnan();  // weight decay 0 makes NaN of infinity
@@ -261,7 +262,7 @@ inline void check_copies(const UpdateKernels& fast, at::Device device) {
 inline void check_layouts(const UpdateKernels& fast, at::Device device) {
   const at::Tensor parameter = at::zeros({4, 6}).to(device), gradient = at::randn({6, 4}).to(device).t();
   const SgdRule rule{.momentum = 0, .weight_decay = 0, .nesterov = false};
-  const Settings settings{.learning_rate = on(device, 1), .factor = {}, .hold = {}, .clears = false};
+  const Settings settings{.learning_rate = on(device, 1), .factor = {}, .skip_update = {}, .clears = false};
   CHECK_THROWS_AS(fast.sgd(rule, {{parameter}, {gradient}, {}, {}}, settings), BrokenInvariant);
   const at::Tensor laid_alike = parameter.t().contiguous().t();
   fast.sgd(rule, {{laid_alike}, {gradient}, {}, {}}, settings);

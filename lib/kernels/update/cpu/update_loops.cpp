@@ -1,15 +1,15 @@
-#include "optimizations/fused_optimizer/cpu/update_loops.h"
+#include "kernels/update/cpu/update_loops.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <immintrin.h>
 
-namespace trainopt::fused_optimizer {
+namespace trainopt::kernels::update {
 namespace {
 
 template <bool kMomentum, bool kNesterov>
-void sgd(const SgdNumbers& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient,
+void sgd(const SgdScalars& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient,
          float* __restrict__ momentum, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, kept = rule.momentum, rate = rates.learning_rate;
   for (int64_t i = 0; i < count; ++i) {
@@ -24,7 +24,7 @@ void sgd(const SgdNumbers& rule, const Rates& rates, float* __restrict__ paramet
 }
 
 template <bool kDecoupled>
-void adam(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
+void adam(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
           const float* __restrict__ gradient, float* __restrict__ first, float* __restrict__ second, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, left = 1 - rates.learning_rate * rule.weight_decay;
   const float first_share = rule.first_share, second_kept = rule.second_kept, second_share = rule.second_share,
@@ -42,23 +42,23 @@ void adam(const AdamNumbers& rule, const Rates& rates, const Corrections& correc
 
 }  // namespace
 
-void update(const SgdNumbers& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+void update(const SgdScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end) {
   const auto run = rule.keeps_momentum ? rule.nesterov ? sgd<true, true> : sgd<true, false> : sgd<false, false>;
   run(rule, rates, part.parameter + begin, part.gradient + begin, rule.keeps_momentum ? part.first + begin : nullptr,
       end - begin);
 }
 
-void update(const AdamNumbers& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+void update(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
             int64_t begin, int64_t end) {
   const auto run = rule.decoupled ? adam<true> : adam<false>;
   run(rule, rates, corrections, part.parameter + begin, part.gradient + begin, part.first + begin, part.second + begin,
       end - begin);
 }
 
-void narrow(const Part& part, kernels::DType to, int64_t begin, int64_t end) {
+void narrow(const Part& part, DType to, int64_t begin, int64_t end) {
   const float* __restrict__ from = part.parameter;
   auto* __restrict__ copy = static_cast<uint16_t*>(part.copy);
-  if (to == kernels::DType::float16) {
+  if (to == DType::float16) {
     int64_t i = begin;
     for (; i + 8 <= end; i += 8)
       _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + i),
@@ -103,4 +103,4 @@ PartOfMeasure measure(const float* gradient, int64_t count) {
   return {sum, zero == 0};
 }
 
-}  // namespace trainopt::fused_optimizer
+}  // namespace trainopt::kernels::update

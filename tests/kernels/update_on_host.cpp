@@ -1,9 +1,9 @@
 // The GPU's update kernels, compiled for the host and run thread by thread, against the plain form.
 #include "support/cuda_on_host.h"
 
-#include "optimizations/fused_optimizer/cuda/launches.cuh"
-#include "optimizations/fused_optimizer/launched_kernels.h"
-#include "support/update_kernel_checks.h"
+#include "kernels/update/device.cuh"
+#include "kernels/update/launched.h"
+#include "kernels/update_checks.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -11,14 +11,14 @@ using namespace trainopt::test;
 namespace {
 
 const UpdateKernels& on_host() {
-  static const KernelLaunches launches;
-  static const LaunchedKernels kernels(launches, at::kCPU);
+  static const DeviceUpdateLaunches launches;
+  static const LaunchedUpdateKernels kernels(launches, at::kCPU);
   return kernels;
 }
 
 }  // namespace
 
-TEST_CASE("a GPU's updates are those of the plain form, whatever rides along") {
+TEST_CASE("a GPU's updates are those of the plain form, with all that happens in the same pass") {
   check_every_rule(on_host(), at::kCPU);
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("a launch for every table, and no measure depends on the order of thre
       tensors.gradients.push_back(at::ones({1}));
     }
     return on_host().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, tensors,
-                         {.learning_rate = on(at::kCPU, 1), .factor = {}, .hold = {}, .clears = false});
+                         {.learning_rate = on(at::kCPU, 1), .factor = {}, .skip_update = {}, .clears = false});
   };
   CHECK(launches_of(0) == 0);
   CHECK(launches_of(kMostParts) == 1);
