@@ -1,16 +1,16 @@
 // The transforms, for vectors of any width: `Lane` says how numbers are read, computed with and written.
 #pragma once
 
-#include "optimizations/winograd/tiles.h"
+#include "kernels/winograd/tiles.h"
 
-namespace trainopt::winograd {
+namespace trainopt::kernels::winograd {
 namespace {
 
 template <class Lane>
 using Numbers = typename Lane::Numbers;
 
 template <class Lane>
-struct Reckoned {
+struct Computed {
   using N = Numbers<Lane>;
   static N times(double factor, N a) { return Lane::of(static_cast<typename Lane::Number>(factor)) * a; }
   /// factor · a + b
@@ -22,9 +22,9 @@ struct Reckoned {
 // One side of each transform. Points: 0, 1, −1, 2, −2, ∞.
 
 template <class Lane>
-struct InputSide : Reckoned<Lane> {  // Bᵀ
+struct InputSide : Computed<Lane> {  // Bᵀ
   static constexpr int kFrom = kReach, kTo = kReach;
-  using R = Reckoned<Lane>;
+  using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&d)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto even = R::times(-4, d[2], d[4]), odd = R::times(-4, d[1], d[3]), far_even = d[4] - d[2],
                far_odd = d[3] - d[1];
@@ -40,7 +40,7 @@ struct InputSide : Reckoned<Lane> {  // Bᵀ
 template <class Lane>
 struct OutputSide {  // Aᵀ
   static constexpr int kFrom = kReach, kTo = kTile;
-  using R = Reckoned<Lane>;
+  using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&m)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
     to[0] = m[0] + near + far;
@@ -53,7 +53,7 @@ struct OutputSide {  // Aᵀ
 template <class Lane>
 struct OutputGradientSide {  // A
   static constexpr int kFrom = kTile, kTo = kReach;
-  using R = Reckoned<Lane>;
+  using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&y)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto even = y[0] + y[2], odd = y[1] + y[3], far_even = R::times(4, y[2], y[0]),
                far_odd = R::times(8, y[3], R::times(2, y[1]));
@@ -69,7 +69,7 @@ struct OutputGradientSide {  // A
 template <class Lane>
 struct WeightSide {  // G, times 24
   static constexpr int kFrom = kKernel, kTo = kReach;
-  using R = Reckoned<Lane>;
+  using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&g)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = R::times(-4, g[0] + g[2]), far = R::times(4, g[2], g[0]);
     to[0] = R::times(6, g[0]);
@@ -84,7 +84,7 @@ struct WeightSide {  // G, times 24
 template <class Lane>
 struct WeightGradientSide {  // Gᵀ, times 24
   static constexpr int kFrom = kReach, kTo = kKernel;
-  using R = Reckoned<Lane>;
+  using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&u)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = u[1] + u[2], near_odd = u[2] - u[1], far = u[3] + u[4], far_odd = u[3] - u[4];
     to[0] = R::times(6, u[0], R::times(-4, near, far));
@@ -118,7 +118,7 @@ template <class Lane, template <class> class Side, class Load, class Store>
   }
 }
 
-/// Of the first place.
+/// Of the first position.
 template <class Lane, class W>
 W* number(const Transformed<W>& of, int64_t row, int64_t channel) {
   return of.panel(0, channel) + row * kPanel + channel % kPanel;
@@ -168,9 +168,8 @@ void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, 
                 const Transformed<Work<T>>& to) {
   over_tiles<Lane, Side<Lane>::kFrom>(
       grid, to.channels, shift, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
-        const auto store = [out = number<Lane>(to, tile - first, c), place = to.place](int y, int x, Numbers<Lane> v) {
-          Lane::store(out + (y * kReach + x) * place, v);
-        };
+        const auto store = [out = number<Lane>(to, tile - first, c), position = to.position](
+                               int y, int x, Numbers<Lane> v) { Lane::store(out + (y * kReach + x) * position, v); };
         if (pixels.whole)
           transform<Lane, Side>([&](int y, int x) { return Lane::load(image + pixels.at[y][x] + c); }, store);
         else
@@ -197,8 +196,8 @@ void output_gradients(const T* image, const Grid& grid, int64_t first, int64_t b
 template <class Lane, class T>
 void outputs(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end, T* image) {
   over_tiles<Lane, kTile>(grid, from.channels, 0, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
-    transform<Lane, OutputSide>([in = number<Lane>(from, tile - first, c), place = from.place](
-                                    int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
+    transform<Lane, OutputSide>([in = number<Lane>(from, tile - first, c), position = from.position](
+                                    int y, int x) { return Lane::load(in + (y * kReach + x) * position); },
                                 [&](int y, int x, Numbers<Lane> v) {
                                   if (pixels.at[y][x] >= 0) Lane::store(image + pixels.at[y][x] + c, v);
                                 });
@@ -223,8 +222,8 @@ void weights(const T* numbers, bool turned, int64_t begin, int64_t end, const Tr
           const int tap = y * kKernel + x;
           return Lane::load(from + (turned ? kTaps - 1 - tap : tap) * to.channels);
         },
-        [out = number<Lane>(to, row, c), place = to.place](int y, int x, Numbers<Lane> v) {
-          Lane::store(out + (y * kReach + x) * place, Reckoned<Lane>::times(kWeightScale, v));
+        [out = number<Lane>(to, row, c), position = to.position](int y, int x, Numbers<Lane> v) {
+          Lane::store(out + (y * kReach + x) * position, Computed<Lane>::times(kWeightScale, v));
         });
   });
 }
@@ -233,11 +232,11 @@ template <class Lane, class T>
 void weight_gradients(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients) {
   over_weights<Lane>(from.channels, begin, end, [&](int64_t row, int64_t c) {
     T* const to = gradients + row * kKernel * kKernel * from.channels + c;
-    transform<Lane, WeightGradientSide>([in = number<Lane>(from, row, c), place = from.place](
-                                            int y, int x) { return Lane::load(in + (y * kReach + x) * place); },
+    transform<Lane, WeightGradientSide>([in = number<Lane>(from, row, c), position = from.position](
+                                            int y, int x) { return Lane::load(in + (y * kReach + x) * position); },
                                         [&](int y, int x, Numbers<Lane> v) {
                                           Lane::store(to + (y * kKernel + x) * from.channels,
-                                                      Reckoned<Lane>::times(kWeightScale, v));
+                                                      Computed<Lane>::times(kWeightScale, v));
                                         });
   });
 }
@@ -252,4 +251,4 @@ constexpr TileKernels<T> tiles_of() {
 }
 
 }  // namespace
-}  // namespace trainopt::winograd
+}  // namespace trainopt::kernels::winograd

@@ -2,9 +2,9 @@
 // read takes part in several products.
 #pragma once
 
-#include "optimizations/winograd/tiles.h"
+#include "kernels/winograd/tiles.h"
 
-namespace trainopt::winograd {
+namespace trainopt::kernels::winograd {
 namespace {
 
 /// Numbers that a product sums up before it goes on: of the panels that it multiplies by, so many rows stay in the
@@ -69,35 +69,35 @@ void over_rows(const W* a, int64_t a_panel, int64_t rows, const W* b, int64_t b_
 
 /// For all channels of b and to, kPanels panels at a time; b from its row `first` on, to from its row `row` on.
 template <class Lane, Along kAlong, int kRows, int kPanels, class W>
-void over_panels(const W* a, int64_t a_panel, int64_t rows, const Transformed<W>& b, int64_t place, int64_t first,
+void over_panels(const W* a, int64_t a_panel, int64_t rows, const Transformed<W>& b, int64_t position, int64_t first,
                  int64_t depth, bool add, const Transformed<W>& to, int64_t row, int64_t c = 0) {
   for (; c + kPanels * kPanel <= b.channels; c += kPanels * kPanel) {
-    const W* const lines = b.panel(place, c) + first * kPanel;
+    const W* const lines = b.panel(position, c) + first * kPanel;
     over_rows<Lane, kAlong, kRows, kPanels>(a, a_panel, rows, lines, b.rows * kPanel, depth, add,
-                                            to.panel(place, c) + row * kPanel, to.rows * kPanel);
+                                            to.panel(position, c) + row * kPanel, to.rows * kPanel);
   }
   if constexpr (kPanels > 1)
     if (c < b.channels)
-      over_panels<Lane, kAlong, kRows, kPanels - 1>(a, a_panel, rows, b, place, first, depth, add, to, row, c);
+      over_panels<Lane, kAlong, kRows, kPanels - 1>(a, a_panel, rows, b, position, first, depth, add, to, row, c);
 }
 
 template <class Lane, int kRows, int kPanels, class W>
-void product(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t begin, int64_t end,
+void product(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t begin, int64_t end,
              const Transformed<W>& to) {
   for (int64_t first = 0; first < a.channels; first += kDepth) {
-    const W* const numbers = a.panel(place, first) + begin * kPanel;
-    over_panels<Lane, Along::channels, kRows, kPanels>(numbers, a.rows * kPanel, end - begin, b, place, first,
+    const W* const numbers = a.panel(position, first) + begin * kPanel;
+    over_panels<Lane, Along::channels, kRows, kPanels>(numbers, a.rows * kPanel, end - begin, b, position, first,
                                                        depth_from(first, a.channels), first > 0, to, begin);
   }
 }
 
 template <class Lane, int kRows, int kPanels, class W>
-void outer_product(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t rows, int64_t begin,
+void outer_product(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t rows, int64_t begin,
                    int64_t end, bool add, const Transformed<W>& to) {
   for (int64_t first = 0; first < rows; first += kDepth)
     for (int64_t k = begin; k < end; k += kPanel) {
-      const W* const numbers = a.panel(place, k) + first * kPanel;
-      over_panels<Lane, Along::rows, kRows, kPanels>(numbers, 0, kPanel, b, place, first, depth_from(first, rows),
+      const W* const numbers = a.panel(position, k) + first * kPanel;
+      over_panels<Lane, Along::rows, kRows, kPanels>(numbers, 0, kPanel, b, position, first, depth_from(first, rows),
                                                      add || first > 0, to, k);
     }
 }
@@ -109,4 +109,4 @@ constexpr ProductKernels<W> products_of() {
 }
 
 }  // namespace
-}  // namespace trainopt::winograd
+}  // namespace trainopt::kernels::winograd

@@ -1,11 +1,9 @@
 #include "kernels/cpu/by_type.h"
-#include "optimizations/winograd/cpu/product_loops.h"
-#include "optimizations/winograd/cpu/tile_loops.h"
+#include "kernels/winograd/cpu/product_loops.h"
+#include "kernels/winograd/cpu/tile_loops.h"
 
-namespace trainopt::winograd {
+namespace trainopt::kernels::winograd {
 namespace {
-
-using kernels::has_avx512;
 
 /// One float64: what finite differences can be held against.
 struct One {
@@ -24,7 +22,7 @@ struct One {
 
 template <class T>
 const TileKernels<T>& tile_kernels() {
-  static const TileKernels<T>& kernels = has_avx512() ? tiles_of_sixteen<T>() : tiles_of_eight<T>();
+  static const TileKernels<T>& kernels = has_avx512() ? tiles_avx512<T>() : tiles_avx2<T>();
   return kernels;
 }
 
@@ -36,7 +34,7 @@ const TileKernels<double>& tile_kernels() {
 
 template <>
 const ProductKernels<float>& product_kernels() {
-  static const ProductKernels<float>& kernels = has_avx512() ? products_of_sixteen() : products_of_eight();
+  static const ProductKernels<float>& kernels = has_avx512() ? products_avx512() : products_avx2();
   return kernels;
 }
 
@@ -50,4 +48,4 @@ template const TileKernels<float>& tile_kernels();
 template const TileKernels<c10::BFloat16>& tile_kernels();
 template const TileKernels<c10::Half>& tile_kernels();
 
-}  // namespace trainopt::winograd
+}  // namespace trainopt::kernels::winograd

@@ -1,21 +1,19 @@
-#include "optimizations/winograd/passes.h"
+#include "kernels/winograd/winograd.h"
 
 #include "base/error.h"
 #include "kernels/cpu/by_type.h"
-#include "optimizations/winograd/tiles.h"
+#include "kernels/winograd/tiles.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 
-namespace trainopt::winograd {
+namespace trainopt::kernels::winograd {
 namespace {
 
-using kernels::by_type;
-
 /// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the
-/// next; but of so many that a place's weights are worth reading.
+/// next; but of so many that a position's weights are worth reading.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
 /// Tiles, or rows of weights, for which a thread is worth its start.
 constexpr int64_t kGrain = 8;
@@ -35,10 +33,10 @@ template <class W>
 struct Room : Transformed<W> {
   Room(int64_t by_rows, int64_t by_channels)
       : Transformed<W>{
-            .at = nullptr, .place = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+            .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
-    // Between places lies a line of the cache: otherwise those of one tile would often fall into one set of it.
-    memory_ = at::empty({kPlaces * this->place}, c10::CppTypeToScalarType<W>::value);
+    // Between positions lies a line of the cache: otherwise those of one tile would often fall into one set of it.
+    memory_ = at::empty({kPositions * this->position}, c10::CppTypeToScalarType<W>::value);
     this->at = memory_.template mutable_data_ptr<W>();
   }
 
@@ -70,7 +68,7 @@ Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turne
 
 int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
   return std::min(grid.tiles(),
-                  std::max(kLeastBlock, kBlockBytes / (kPlaces * channels * static_cast<int64_t>(bytes))));
+                  std::max(kLeastBlock, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
 }
 
 /// Calls work(first, end) for block after block.
@@ -79,15 +77,15 @@ void in_blocks(const Grid& grid, int64_t block, const F& work) {
   for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
 }
 
-/// Calls work(place, begin, end) for parts of [0, count) at every place, in parallel; parts begin at multiples of
+/// Calls work(position, begin, end) for parts of [0, count) at every position, in parallel; parts begin at multiples of
 /// `piece`.
 template <class F>
-void at_places(int64_t count, int64_t piece, const F& work) {
+void at_positions(int64_t count, int64_t piece, const F& work) {
   const int64_t pieces = (count + piece - 1) / piece;
-  at::parallel_for(0, kPlaces * pieces, 1, [&](int64_t begin, int64_t end) {
-    while (begin < end) {  // pieces of one place at once
-      const int64_t place = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
-      work(place, first * piece, std::min(count, last * piece));
+  at::parallel_for(0, kPositions * pieces, 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {  // pieces of one position at once
+      const int64_t position = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
+      work(position, first * piece, std::min(count, last * piece));
       begin += last - first;
     }
   });
@@ -107,8 +105,8 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
     });
-    at_places(last - first, kRows, [&](int64_t place, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().product(inputs, weights, place, begin, end, outputs);
+    at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().product(inputs, weights, position, begin, end, outputs);
     });
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
@@ -129,8 +127,8 @@ Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor&
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
       kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
     });
-    at_places(out, kPanel, [&](int64_t place, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().outer_product(gradients, inputs, place, last - first, begin, end, first > 0, sums);
+    at_positions(out, kPanel, [&](int64_t position, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().outer_product(gradients, inputs, position, last - first, begin, end, first > 0, sums);
     });
   });
   return sums;
@@ -140,7 +138,7 @@ Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor&
 
 double saving(int64_t height, int64_t width) {
   const Grid grid{.images = 1, .height = height, .width = width};
-  return static_cast<double>(height * width * kKernel * kKernel) / static_cast<double>(grid.tiles() * kPlaces);
+  return static_cast<double>(height * width * kKernel * kKernel) / static_cast<double>(grid.tiles() * kPositions);
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
@@ -175,4 +173,4 @@ at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& 
   return result;
 }
 
-}  // namespace trainopt::winograd
+}  // namespace trainopt::kernels::winograd

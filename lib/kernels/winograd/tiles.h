@@ -1,7 +1,7 @@
 // What Winograd's convolution does to memory, without its matrix products. F(4×4, 3×3): images are cut into tiles of
-// 4×4 outputs, each of which follows from 6×6 inputs; transformed, a tile has 36 places, and what was a convolution is,
-// at each place, a product over channels. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional
-// Neural Networks", 2015 (arXiv:1509.09308), §4.3.
+// 4×4 outputs, each of which follows from 6×6 inputs; transformed, a tile has 36 positions, and what was a convolution
+// is, at each position, a product over channels. Formulas and matrices: Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks", 2015 (arXiv:1509.09308), §4.3.
 //
 // Raw memory and functions of their own only: what is compiled for wide vectors must never serve the rest of the
 // program.
@@ -13,11 +13,11 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace trainopt::winograd {
+namespace trainopt::kernels::winograd {
 
 inline constexpr int kTile = 4, kKernel = 3,
                      kReach = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile, along one side
-inline constexpr int kPlaces = kReach * kReach;
+inline constexpr int kPositions = kReach * kReach;
 inline constexpr int64_t kPanel = 16;  ///< channels come in multiples of this
 
 /// Of a convolution with stride 1 and padding 1: outputs are as high and wide as inputs.
@@ -33,15 +33,15 @@ struct Grid {
 template <class T>
 using Work = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Transformed numbers, 36 places of rows × channels: tiles × channels, or a weight's channels on one side × those on
-/// the other. Sixteen channels lie together, row after row, so that products read memory in its order: at[p * place +
-/// (c / 16 * rows + row) * 16 + c % 16].
+/// Transformed numbers, 36 positions of rows × channels: tiles × channels, or a weight's channels on one side × those
+/// on the other. Sixteen channels lie together, row after row, so that products read memory in its order: at[p *
+/// position + (c / 16 * rows + row) * 16 + c % 16].
 template <class W>
 struct Transformed {
   W* at;
-  int64_t place, rows, channels;
+  int64_t position, rows, channels;
 
-  [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * place + c / kPanel * rows * kPanel; }
+  [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * position + c / kPanel * rows * kPanel; }
 };
 
 /// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, whose tile `first` is
@@ -63,15 +63,15 @@ struct TileKernels {
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };
 
-/// What is done at one place. W: double, float.
+/// What is done at one position. W: double, float.
 template <class W>
 struct ProductKernels {
   /// to[t][k] = Σ a[t][c] · b[c][k] over channels c of a, for rows t of [begin, end).
-  void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t begin, int64_t end,
+  void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t begin, int64_t end,
                   const Transformed<W>& to);
   /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k of [begin, end), multiples of kPanel;
   /// `add`: to what is there.
-  void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t place, int64_t rows, int64_t begin,
+  void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t rows, int64_t begin,
                         int64_t end, bool add, const Transformed<W>& to);
 };
 
@@ -82,10 +82,10 @@ template <class W>
 const ProductKernels<W>& product_kernels();
 
 template <class T>
-const TileKernels<T>& tiles_of_eight();  // not of double
+const TileKernels<T>& tiles_avx2();  // not of double
 template <class T>
-const TileKernels<T>& tiles_of_sixteen();
-const ProductKernels<float>& products_of_eight();
-const ProductKernels<float>& products_of_sixteen();
+const TileKernels<T>& tiles_avx512();
+const ProductKernels<float>& products_avx2();
+const ProductKernels<float>& products_avx512();
 
-}  // namespace trainopt::winograd
+}  // namespace trainopt::kernels::winograd
