@@ -51,7 +51,7 @@ class DevicePreprocess {
  private:
   c10::Device device_;
   Placer placer_;
-  ImageFinish finish_;
+  kernels::ImageFinish finish_;
 };
 
 }  // namespace trainopt

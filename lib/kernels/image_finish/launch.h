@@ -1,12 +1,16 @@
-// ImageFinish over bare memory: neither libtorch nor CUDA is seen here.
+// Image finishing over bare memory: neither libtorch nor CUDA is seen here.
 #pragma once
 
 #include <cstdint>
 
 namespace trainopt::kernels {
 
+inline constexpr int kLevels = 256;  ///< that a byte has
+
+namespace device {
+
 /// Weights of one axis, for lines of shortest, shortest + 1, … samples: [lines, output], [lines, output] and [lines,
-/// output, taps]. See resample_table.h.
+/// output, taps]. See ResizeWeights.
 struct ResizedLines {
   const int32_t *first, *count, *coefficients;
   int32_t shortest, output, taps;
@@ -27,10 +31,16 @@ struct FinishOperands {
   void* out;              ///< at a multiple of 16 bytes
 };
 
-/// Queues it. `queue`: a cudaStream_t of the current device, where all memory is.
-using FinishKernel = void (*)(const FinishOperands& operands, void* queue);
+class FinishLaunches {
+ public:
+  virtual ~FinishLaunches() = default;
+  /// Queues it and returns. `queue`: a cudaStream_t of the current device, where all memory is. Throws
+  /// std::runtime_error if the kernel cannot start.
+  virtual void finish(const FinishOperands& operands, void* queue) const = 0;
+};
 
-/// Null: this build has no CUDA.
-FinishKernel finish_on_cuda();
+/// nullptr in builds without CUDA. Touches no GPU.
+const FinishLaunches* cuda_finish_launches();
 
+}  // namespace device
 }  // namespace trainopt::kernels

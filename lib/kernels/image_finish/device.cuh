@@ -2,19 +2,19 @@
 // and normalise by a table of the 256 levels, lay out. Include on_device.cuh or its twin for the host first.
 #pragma once
 
-#include "data/cuda/finish.h"
-#include "data/image/resample_bits.h"
-#include "data/placement_rows.h"
 #include "kernels/dtype.h"
+#include "kernels/image_finish/launch.h"
+#include "kernels/image_finish/placement_rows.h"
+#include "kernels/image_finish/resize_bits.h"
 
 #include <algorithm>
 
-namespace trainopt::kernels {
+namespace trainopt::kernels::device {
 namespace {
 
 /// Blocks go on to further pixels, so that the table of levels is fetched for many of them. As many as an H200 has room
 /// for.
-inline constexpr int kFinishThreads = 128, kMostFinishBlocks = 2112, kLevels = 256;
+inline constexpr int kFinishThreads = 128, kMostFinishBlocks = 2112;
 
 /// Of one item: its image and what of it comes out.
 struct FinishWindow {
@@ -61,12 +61,12 @@ struct Plain {
   }
 };
 
-/// The loader's resize (data/image/resample.h), Pillow's: a row of the source is resized and rounded to bytes, then
+/// The loader's resize, Pillow's: a row of the source is resized and rounded to bytes, then
 /// columns of such. Done anew for every pixel that comes out: at most twice the sums of two passes, three times those
 /// of an enlargement, and no memory in between.
 struct Resized {
   __device__ static uint8_t rounded(int32_t sum) {
-    const int32_t level = sum >> kResampleBits;
+    const int32_t level = sum >> kResizeBits;
     return static_cast<uint8_t>(level < 255 ? level : 255);
   }
   __device__ static Pixel at(const FinishOperands& o, const FinishWindow& window, int32_t y, int32_t x) {
@@ -78,7 +78,7 @@ struct Resized {
     const uint8_t* line = window.image + (static_cast<int64_t>(window.box_top + o.rows.first[row]) * o.image_width +
                                           window.box_left + o.columns.first[column]) *
                                              3;
-    constexpr int32_t kHalf = 1 << (kResampleBits - 1);
+    constexpr int32_t kHalf = 1 << (kResizeBits - 1);
     int32_t sums[3] = {kHalf, kHalf, kHalf};
     for (int32_t i = 0; i < rows; ++i, line += o.image_width * 3) {
       int32_t of_row[3] = {kHalf, kHalf, kHalf};
@@ -140,9 +140,12 @@ void launch_finish(const FinishOperands& o, void* queue) {
                                : launch_finish<Level, 1, Plain>(o, queue);
 }
 
-inline void launch_finish(const FinishOperands& o, void* queue) {
-  o.level_bytes == 2 ? launch_finish<uint16_t>(o, queue) : launch_finish<uint32_t>(o, queue);
-}
+class DeviceFinishLaunches : public FinishLaunches {
+ public:
+  void finish(const FinishOperands& o, void* queue) const override {
+    o.level_bytes == 2 ? launch_finish<uint16_t>(o, queue) : launch_finish<uint32_t>(o, queue);
+  }
+};
 
 }  // namespace
-}  // namespace trainopt::kernels
+}  // namespace trainopt::kernels::device

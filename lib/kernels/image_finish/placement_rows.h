@@ -1,9 +1,10 @@
-// What a placement's rows say. Free of libtorch: kernels read it too.
+// What the rows of a placement say: which image each item of a batch is, and which part of it. Free of libtorch: device
+// code reads it too.
 #pragma once
 
 #include <cstdint>
 
-namespace trainopt {
+namespace trainopt::kernels {
 
 /// Rows of a placement, int32 [rows, items]. The first alone says that images are taken whole; kWindowRows of them,
 /// what is cut out of each, after a resize if there is one; all, what part of each is resized.
@@ -24,4 +25,4 @@ enum PlacementRow : int64_t {
   kBoxRows
 };
 
-}  // namespace trainopt
+}  // namespace trainopt::kernels

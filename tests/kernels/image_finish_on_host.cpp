@@ -1,8 +1,8 @@
 // The GPU's kernel that finishes images, compiled for the host and run thread by thread, against the tensor operations.
 #include "support/cuda_on_host.h"
 
-#include "data/cuda/finish.cuh"
-#include "support/finish_checks.h"
+#include "kernels/image_finish/device.cuh"
+#include "kernels/image_finish_checks.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -10,9 +10,8 @@ using namespace trainopt::test;
 namespace {
 
 at::Tensor on_host(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) {
-  return finish.by_kernel(
-      [](const kernels::FinishOperands& operands, void* queue) { kernels::launch_finish(operands, queue); }, images,
-      placement);
+  static const kernels::device::DeviceFinishLaunches launches;
+  return finish.launched(launches, images, placement);
 }
 
 }  // namespace
@@ -25,8 +24,8 @@ TEST_CASE("on a GPU blocks go on to further pixels, and no pixel depends on the 
   for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {
     const int64_t count = size.width == 63 ? 80 : 600;
     REQUIRE(count * size.height * size.width / (size.width == 63 ? 1 : 8) >
-            kernels::kMostFinishBlocks * kernels::kFinishThreads);
-    const ImageFinish finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
+            kernels::device::kMostFinishBlocks * kernels::device::kFinishThreads);
+    const ImageFinish finish = make_image_finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
     const at::Tensor placement = some_placement(8, {60, 61}, size, count);
     const at::Tensor forwards = on_host(finish, images, placement);
     grid_on_host.backwards = true;

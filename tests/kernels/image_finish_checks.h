@@ -3,7 +3,7 @@
 #pragma once
 
 #include "data/image_finish.h"
-#include "data/placement_rows.h"
+#include "kernels/image_finish/placement_rows.h"
 #include "support/catch.h"
 
 #include <ATen/ATen.h>
@@ -14,6 +14,9 @@
 #include <vector>
 
 namespace trainopt::test {
+
+using kernels::ImageFinish;
+using enum kernels::PlacementRow;
 
 using Finish =
     std::function<at::Tensor(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement)>;
@@ -64,9 +67,9 @@ inline const std::vector<std::pair<ImageSize, ImageSize>> kResizes = {
 inline void check_finish(const Finish& run, at::Device device) {
   at::manual_seed(1);
   const auto agree = [&](const std::optional<ImageResize>& resize, const Normalization& normalization,
-                         const ImageFinish::Result& result, const at::Tensor& images, at::Tensor placement) {
+                         const FinishedAs& result, const at::Tensor& images, at::Tensor placement) {
     if (placement.defined()) placement = placement.to(device);
-    const ImageFinish finish(resize, normalization, result, device);
+    const ImageFinish finish = make_image_finish(resize, normalization, result, device);
     const at::Tensor got = run(finish, images, placement), wanted = finish.reference(images, placement);
     REQUIRE(wanted.scalar_type() == result.type);
     REQUIRE(wanted.is_contiguous(result.memory_format));
