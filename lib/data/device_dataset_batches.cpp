@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "kernels/image_finish/placement_rows.h"
 
 #include <ATen/ATen.h>
 
@@ -66,7 +67,7 @@ Batch DeviceDatasetBatches::next() {
   stats_.bytes_delivered += bytes;
   if (!device_.is_cpu()) stats_.bytes_copied += bytes, stats_.pinned_bytes_copied += bytes;
   Batch batch = image_batch(where, transforms_(images_->images(), placement),
-                            images_->labels().index_select(0, placement[kImage]), std::move(samples));
+                            images_->labels().index_select(0, placement[kernels::kImage]), std::move(samples));
   stats_.finished_type = batch.input.scalar_type();
   stats_.data_wait_ms += milliseconds_between(begin, Clock::now());
   return batch;

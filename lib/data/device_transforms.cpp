@@ -67,8 +67,8 @@ DeviceTransforms::DeviceTransforms(const TransformSplit& transforms, ImageSize i
                                    const TensorFormat& result)
     : device_(device),
       placer_(all_but_normalize(transforms.device), transforms.host.size(), input, seed),
-      finish_(placer_.resize(), Pipeline(transforms.device).normalization(),
-              {placer_.output_size(), result.compute_type, result.memory_format}, device) {}
+      finish_(make_image_finish(placer_.resize(), Pipeline(transforms.device).normalization(),
+                                {placer_.output_size(), result.compute_type, result.memory_format}, device)) {}
 
 at::Tensor DeviceTransforms::place(const DrawnBatch& batch) const {
   if (!placer_.places() && batch.in_order) return {};

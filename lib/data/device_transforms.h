@@ -48,7 +48,7 @@ class DeviceTransforms {
  private:
   c10::Device device_;
   Placer placer_;
-  ImageFinish finish_;
+  kernels::ImageFinish finish_;
 };
 
 }  // namespace trainopt

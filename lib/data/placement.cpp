@@ -2,10 +2,14 @@
 
 #include "base/error.h"
 #include "device/pinned.h"
+#include "kernels/image_finish/placement_rows.h"
 
 #include <algorithm>
 
 namespace trainopt {
+
+using kernels::PlacementRow;
+using enum kernels::PlacementRow;
 
 Placer::Placer(const std::vector<TransformConfig>& transforms, size_t first_place, ImageSize input, uint64_t seed)
     : geometry_(transforms, first_place), keys_(seed), input_(input), output_size_(input) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "data/image/geometry.h"
-#include "data/placement_rows.h"
 #include "data/sample_keys.h"
 
 #include <ATen/core/Tensor.h>

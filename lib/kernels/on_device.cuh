@@ -2,7 +2,7 @@
 // kernel's own header includes neither.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 namespace {
 
 __device__ inline float wide(float number) { return number; }
@@ -51,4 +51,4 @@ void launch(void* queue, int64_t blocks, int threads, void (*kernel)(Parameters.
 }
 
 }  // namespace
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

@@ -3,16 +3,16 @@
 #include "base/error.h"
 #include "device/stream.h"
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 
-Number number_of(at::ScalarType type) {
+DType dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
-      return Number::float32;
+      return DType::float32;
     case at::kBFloat16:
-      return Number::bfloat16;
+      return DType::bfloat16;
     case at::kHalf:
-      return Number::float16;
+      return DType::float16;
     default:
       throw BrokenInvariant("kernels take float32, bfloat16 and float16");
   }
@@ -23,4 +23,4 @@ void* queue_of(at::Device device) {
   return device.is_cpu() ? nullptr : Stream::current(device).handle().native_handle();
 }
 
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "device/caching_allocator.h"
 #include "metrics/summary.h"
-#include "optimizations/winograd/passes.h"
+#include "kernels/winograd/winograd.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -47,9 +47,9 @@ int main(int argc, char** argv) {
         std::function<void()> ours, theirs;
       };
       const std::vector<Pass> passes = {
-          {"forward", [&] { winograd::convolution(x, w); }, [&] { at::conv2d(x, w, {}, 1, 1); }},
-          {"input gradient", [&] { winograd::input_gradient(g, w); }, [&] { backward(true); }},
-          {"weight gradient", [&] { winograd::weight_gradient(g, x, type); }, [&] { backward(false); }}};
+          {"forward", [&] { kernels::winograd::convolution(x, w); }, [&] { at::conv2d(x, w, {}, 1, 1); }},
+          {"input gradient", [&] { kernels::winograd::input_gradient(g, w); }, [&] { backward(true); }},
+          {"weight gradient", [&] { kernels::winograd::weight_gradient(g, x, type); }, [&] { backward(false); }}};
       for (const Pass& pass : passes) {
         pass.ours();
         pass.theirs();

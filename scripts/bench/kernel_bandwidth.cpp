@@ -1,4 +1,4 @@
-// How much of a plain copy's bandwidth each pass of the fused kernels and of the fused optimizer reaches. Prints a JSON
+// How much of a plain copy's bandwidth each pass of the kernels norm, pool, head and update reaches. Prints a JSON
 // object a line: pass, type, bytes that it must move, its bandwidth ÷ the copy's. Pass and copy take turns; the median
 // of the turns' ratios counts.
 #include "base/clock.h"
@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "device/caching_allocator.h"
+#include "kernels/head/head.h"
+#include "kernels/pool/pool.h"
+#include "kernels/update/update.h"
 #include "metrics/summary.h"
-#include "optimizations/fused_kernels/head_kernels.h"
-#include "optimizations/fused_kernels/norm_kernels.h"
-#include "optimizations/fused_optimizer/update_kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -21,7 +21,7 @@
 #include <iostream>
 
 using namespace trainopt;
-using namespace trainopt::fused_kernels;
+using namespace trainopt::kernels;
 
 namespace {
 
@@ -76,7 +76,7 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
 
 /// Updates of one tensor of x's size, which stays what it is: the learning rate is 0. What is in `[…]` is libtorch's
 /// own.
-void report_updates(const fused_optimizer::UpdateKernels& kernels, const at::Tensor& x, int turns) {
+void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, int turns) {
   const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x),
                    second = at::zeros_like(x);
   const auto scalar = [&](double value, at::ScalarType type) {
@@ -84,14 +84,14 @@ void report_updates(const fused_optimizer::UpdateKernels& kernels, const at::Ten
   };
   const at::Tensor updates = scalar(0, at::kDouble), count = scalar(1, at::kFloat);
   const auto given = [&](bool clears) {
-    return fused_optimizer::Settings{.learning_rate = scalar(0, at::kFloat),
-                                     .factor = scalar(1, at::kFloat),
-                                     .hold = scalar(0, at::kFloat),
-                                     .clears = clears};
+    return update::Settings{.learning_rate = scalar(0, at::kFloat),
+                            .factor = scalar(1, at::kFloat),
+                            .skip_update = scalar(0, at::kFloat),
+                            .clears = clears};
   };
   const auto keep = given(false), clear = given(true);
-  const fused_optimizer::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
-  const fused_optimizer::AdamRule adamw{
+  const update::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
+  const update::AdamRule adamw{
       .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.01f, .decoupled = true};
   const std::vector<at::Tensor> p{parameter}, g{gradient}, m{first}, v{second}, c{at::empty_like(x, at::kBFloat16)};
   report(
@@ -131,10 +131,11 @@ int main(int argc, char** argv) {
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
   const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
   const at::NoGradGuard no_grad;
-  if (!device.is_cpu() && cuda_kernels() == nullptr)
+  if (!device.is_cpu() && cuda_norm_kernels() == nullptr)
     throw UserError("this build has no kernels for a GPU: configure it with TRAINOPT_CUDA=ON");
   install_caching_allocator(/*huge_pages=*/true);  // no page faults in the results: a pass is measured, not malloc
-  const NormKernels& kernels = device.is_cpu() ? cpu_kernels() : *cuda_kernels();
+  const NormKernels& kernels = device.is_cpu() ? cpu_norm_kernels() : *cuda_norm_kernels();
+  const PoolKernels& pool_kernels = device.is_cpu() ? cpu_pool_kernels() : *cuda_pool_kernels();
   const HeadKernels& head_kernels = device.is_cpu() ? cpu_head_kernels() : *cuda_head_kernels();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto tensor = [&](int64_t side) {
@@ -143,8 +144,8 @@ int main(int argc, char** argv) {
     const at::Tensor x = tensor(112), gradient = tensor(112), y = tensor(112), of_pool = tensor(56);
     const at::Tensor scale = (at::rand({64}) + 0.5).to(device), shift = at::randn({64}).to(device),
                      middle = at::randn({64}).to(device);
-    const Pooled pooled = kernels.pool(x, scale, shift);
-    const double places = 0.25 / static_cast<double>(x.element_size());
+    const Pooled pooled = pool_kernels.pool(x, scale, shift);
+    const double positions = 0.25 / static_cast<double>(x.element_size());
     const at::Tensor
         deep = at::randn({images * 32, 512, 7, 7}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast),
         mean = head_kernels.mean(deep);
@@ -164,10 +165,10 @@ int main(int argc, char** argv) {
         {"input gradient through relu", 3,
          [&] { kernels.input_gradient_through_relu(gradient, x, scale, shift, middle, scale, shift); }},
         {"input gradient", 3, [&] { kernels.input_gradient(gradient, x, scale, shift, middle); }},
-        {"pool", 1.5 + places, [&] { kernels.pool(x, scale, shift); }},
-        {"sums through pool", 0.5 + places, [&] { kernels.sums_through_pool(of_pool, pooled, middle); }},
-        {"input gradient through pool", 2.25 + places,
-         [&] { kernels.input_gradient_through_pool(of_pool, pooled.places, x, scale, shift, middle); }},
+        {"pool", 1.5 + positions, [&] { pool_kernels.pool(x, scale, shift); }},
+        {"sums through pool", 0.5 + positions, [&] { pool_kernels.sums(of_pool, pooled, middle); }},
+        {"input gradient through pool", 2.25 + positions,
+         [&] { pool_kernels.input_gradient(of_pool, pooled.positions, x, scale, shift, middle); }},
         {"average pool", 1 + 1.0 / 49, [&] { head_kernels.mean(deep); }},
         {"average pool, gradient", 1 + 1.0 / 49, [&] { head_kernels.mean_gradient(mean, 7, 7); }},
         {"cross entropy", 2 * of_logits, [&] { head_kernels.cross_entropy(logits, target, 0); }},
@@ -176,8 +177,7 @@ int main(int argc, char** argv) {
          [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
     };
     report(passes, x, turns);
-    if (type == at::kFloat)
-      report_updates(device.is_cpu() ? fused_optimizer::cpu_kernels() : *fused_optimizer::cuda_kernels(), x, turns);
+    if (type == at::kFloat) report_updates(device.is_cpu() ? update::cpu_kernels() : *update::cuda_kernels(), x, turns);
   }
   return 0;
 }

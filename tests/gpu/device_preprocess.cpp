@@ -1,7 +1,7 @@
 // Images that cross as uint8 against those the host made whole.
 #include "data/device_dataset.h"
 #include "support/catch.h"
-#include "support/finish_checks.h"
+#include "kernels/image_finish_checks.h"
 #include "support/loaded_data.h"
 
 #include <ATen/ATen.h>
@@ -51,8 +51,8 @@ TEST_CASE("the GPU scales and normalises to the host's bits") {
 }
 
 TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations") {
-  REQUIRE(cuda::finish_on_cuda() != nullptr);
-  test::check_finish([](const ImageFinish& finish, const at::Tensor& images,
+  REQUIRE(kernels::device::cuda_finish_launches() != nullptr);
+  test::check_finish([](const kernels::ImageFinish& finish, const at::Tensor& images,
                         const at::Tensor& placement) { return finish(images, placement); },
                      at::Device(at::kCUDA, 0));
 }
@@ -72,7 +72,8 @@ TEST_CASE("the GPU resizes to the host's bits") {
 TEST_CASE("a GPU finishes more than 2³¹ numbers") {
   const int64_t count = 15000, side = 224;
   const at::Tensor images = at::randint(0, 256, {2, side, side, 3}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
-  const ImageFinish finish({}, {}, {{side, side}, at::kBFloat16}, at::Device(at::kCUDA, 0));
+  const kernels::ImageFinish finish =
+      make_image_finish({}, {}, {{side, side}, at::kBFloat16}, at::Device(at::kCUDA, 0));
   const at::Tensor placement =
       at::arange(count, at::TensorOptions(at::kCUDA).dtype(at::kInt)).remainder(2).view({1, count});
   const at::Tensor all = finish(images, placement), two = finish(images, {});

@@ -1,7 +1,9 @@
 // Fused kernels on a GPU: the checks that the CPU's kernels pass, tensors beyond 2³¹ elements, and a job.
 #include "device/device.h"
+#include "kernels/block_checks.h"
+#include "kernels/head_checks.h"
+#include "kernels/pool_checks.h"
 #include "recipes.h"
-#include "support/head_kernel_checks.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -11,29 +13,40 @@ namespace {
 const at::Device kGpu(at::kCUDA, 0);
 
 const NormKernels& on_gpu() {
-  REQUIRE(cuda_kernels() != nullptr);
-  return *cuda_kernels();
+  REQUIRE(cuda_norm_kernels() != nullptr);
+  return *cuda_norm_kernels();
+}
+const PoolKernels& pool_on_gpu() {
+  REQUIRE(cuda_pool_kernels() != nullptr);
+  return *cuda_pool_kernels();
 }
 const HeadKernels& head_on_gpu() {
   REQUIRE(cuda_head_kernels() != nullptr);
   return *cuda_head_kernels();
 }
+fused_kernels::BlockKernels all_on_gpu() { return {.norm = on_gpu(), .pool = pool_on_gpu(), .head = head_on_gpu()}; }
 
 }  // namespace
 
-TEST_CASE("every fused pass gives what its plain form gives") { check_every_pass(on_gpu(), kGpu); }
+TEST_CASE("every fused pass gives what its plain form gives") {
+  check_every_pass(on_gpu(), kGpu);
+  check_every_pool_pass(pool_on_gpu(), kGpu);
+}
 
 TEST_CASE("variances of large values survive") { check_large_values(on_gpu(), kGpu); }
 
-TEST_CASE("fused kernels let through what is not a number") { check_not_a_number(on_gpu(), kGpu); }
-
-TEST_CASE("the pool chooses the first of equals on a GPU") { check_pool_choices(on_gpu(), kGpu); }
-
-TEST_CASE("fused block operations and their gradients are those of libtorch") {
-  check_block_operations(on_gpu(), kGpu);
+TEST_CASE("fused kernels let through what is not a number") {
+  check_not_a_number(on_gpu(), kGpu);
+  check_pool_not_a_number(pool_on_gpu(), kGpu);
 }
 
-TEST_CASE("fused block operations in 16 bits") { check_16_bits(on_gpu(), kGpu); }
+TEST_CASE("the pool chooses the first of equals on a GPU") { check_pool_choices(pool_on_gpu(), kGpu); }
+
+TEST_CASE("fused block operations and their gradients are those of libtorch") {
+  check_block_operations(all_on_gpu(), kGpu);
+}
+
+TEST_CASE("fused block operations in 16 bits") { check_16_bits(all_on_gpu(), kGpu); }
 
 TEST_CASE("fused means over pixels and their gradients") { check_means(head_on_gpu(), kGpu); }
 
@@ -43,7 +56,7 @@ TEST_CASE("the fused loss's gradient is that of float64") { check_loss_gradients
 
 TEST_CASE("the fused loss gives for extreme logits what libtorch gives") { check_extreme_logits(head_on_gpu(), kGpu); }
 
-TEST_CASE("the fused head and its gradients are those of libtorch") { check_head(head_on_gpu(), kGpu); }
+TEST_CASE("the fused head and its gradients are those of libtorch") { check_head(all_on_gpu(), kGpu); }
 
 TEST_CASE("the fused loss of a target that is no class is NaN, and the same each time") {
   const at::Tensor logits = random_logits(64, 1001, at::kBFloat16, kGpu), target = random_targets(64, 1001, kGpu);
@@ -96,8 +109,8 @@ TEST_CASE("elements are counted in 64 bits") {
     return tensor.slice(0, kImages - 1).slice(2, tensor.size(2) - 3).contiguous(at::MemoryFormat::ChannelsLast);
   };
   check_near(last(on_gpu().apply(x, by.scale, by.shift, {}, true)),
-             reference_kernels().apply(last(x), by.scale, by.shift, {}, true), 2 * epsilon(at::kBFloat16));
-  check_near(last(on_gpu().pool(x, by.scale, by.shift).values).slice(3, 0, 1),
+             reference_norm_kernels().apply(last(x), by.scale, by.shift, {}, true), 2 * epsilon(at::kBFloat16));
+  check_near(last(pool_on_gpu().pool(x, by.scale, by.shift).values).slice(3, 0, 1),
              at::relu(by.scale + by.shift).to(at::kBFloat16).view({1, 64, 1, 1}).expand({1, 64, 3, 1}),
              2 * epsilon(at::kBFloat16));
 }

@@ -1,7 +1,7 @@
 // Updates on a GPU: the checks that the CPU's kernels pass, a tensor beyond 2³¹ numbers, and a job.
 #include "device/device.h"
 #include "recipes.h"
-#include "support/update_kernel_checks.h"
+#include "kernels/update_checks.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -41,7 +41,7 @@ TEST_CASE("numbers of a parameter are counted in 64 bits") {
                    gradient = at::ones_like(parameter);
   CHECK(on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
   on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}},
-               {.learning_rate = on(kGpu, 2), .factor = {}, .hold = {}, .clears = true});
+               {.learning_rate = on(kGpu, 2), .factor = {}, .skip_update = {}, .clears = true});
   CHECK((parameter == -2).all().item<bool>());
   CHECK_FALSE(gradient.any().item<bool>());
 }

@@ -39,22 +39,22 @@ Recipe small_recipe() {
 Plan eager_plan(const Recipe& recipe) { return make_plan(recipe, kMachine); }
 
 /// The CPU's updates: launches, as a recording of a GPU's has them.
-class UpdatesOnTape : public fused_optimizer::UpdateKernels {
+class UpdatesOnTape : public kernels::update::UpdateKernels {
  public:
-  int64_t sgd(const fused_optimizer::SgdRule& rule, const fused_optimizer::Tensors& tensors,
-              const fused_optimizer::Settings& settings) const override {
-    on_tape([=] { fused_optimizer::cpu_kernels().sgd(rule, tensors, settings); });
+  int64_t sgd(const kernels::update::SgdRule& rule, const kernels::update::Tensors& tensors,
+              const kernels::update::Settings& settings) const override {
+    on_tape([=] { kernels::update::cpu_kernels().sgd(rule, tensors, settings); });
     return 1;
   }
-  int64_t adam(const fused_optimizer::AdamRule& rule, const at::Tensor& updates,
-               const fused_optimizer::Tensors& tensors, const fused_optimizer::Settings& settings) const override {
-    on_tape([=] { fused_optimizer::cpu_kernels().adam(rule, updates, tensors, settings); });
+  int64_t adam(const kernels::update::AdamRule& rule, const at::Tensor& updates,
+               const kernels::update::Tensors& tensors, const kernels::update::Settings& settings) const override {
+    on_tape([=] { kernels::update::cpu_kernels().adam(rule, updates, tensors, settings); });
     return 1;
   }
-  fused_optimizer::Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override {
-    const fused_optimizer::Measured result{at::zeros({}, at::kDouble), at::zeros({})};
+  kernels::update::Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override {
+    const kernels::update::Measured result{at::zeros({}, at::kDouble), at::zeros({})};
     on_tape([=] {
-      const auto measured = fused_optimizer::cpu_kernels().measure(gradients, like);
+      const auto measured = kernels::update::cpu_kernels().measure(gradients, like);
       result.square_sum.copy_(measured.square_sum);
       result.not_finite.copy_(measured.not_finite);
     });
@@ -366,7 +366,7 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
   CHECK(seen.eager_step_ms > 0);
   CHECK(seen.replayed_step_ms > 0);
 
-  if (fused_optimizer::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
+  if (kernels::update::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
   recipe.optimizations.cuda_graph = true;
   recipe.device = "cuda";
   const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine).switches.back();

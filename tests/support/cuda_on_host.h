@@ -3,7 +3,7 @@
 // ones here, so that AddressSanitizer finds them; ThreadSanitizer knows no fibers. One thread of the host at a time.
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/dtype.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -146,7 +146,7 @@ const trainopt::test::BlockIndex blockIdx;
 const trainopt::test::ThreadIndex threadIdx;
 inline void __syncthreads() { trainopt::test::grid_on_host.barrier(); }
 
-namespace trainopt::cuda {
+namespace trainopt::kernels {
 namespace {
 
 inline float wide(float number) { return number; }
@@ -184,4 +184,4 @@ void launch(void*, int64_t blocks, int threads, void (*kernel)(Parameters...), c
 }
 
 }  // namespace
-}  // namespace trainopt::cuda
+}  // namespace trainopt::kernels

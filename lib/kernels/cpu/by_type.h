@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainopt {
+namespace trainopt::kernels {
 
 /// Calls work(type) with a value of the tensor's type.
 template <class F>
@@ -23,9 +23,9 @@ auto by_type(const at::Tensor& x, const F& work) {
 }
 
 /// Whether this CPU has the instructions that files for sixteen numbers are compiled with.
-inline bool has_sixteen() {
+inline bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-}  // namespace trainopt
+}  // namespace trainopt::kernels

@@ -27,24 +27,26 @@ Receipt receipt(const Observations& seen) {
 }  // namespace
 
 Outcome apply(Plan& plan) {
+  // Asks no device: plans are also made for machines elsewhere.
   const bool on_cpu = plan.device.is_cpu();
-  const NormKernels* kernels =
-      on_cpu ? &cpu_kernels() : cuda_kernels();  // asks no device: plans are also made for machines elsewhere
-  const HeadKernels* head_kernels = on_cpu ? &cpu_head_kernels() : cuda_head_kernels();
-  if (kernels == nullptr || head_kernels == nullptr)
+  const auto* norm = on_cpu ? &kernels::cpu_norm_kernels() : kernels::cuda_norm_kernels();
+  const auto* pool = on_cpu ? &kernels::cpu_pool_kernels() : kernels::cuda_pool_kernels();
+  const auto* head = on_cpu ? &kernels::cpu_head_kernels() : kernels::cuda_head_kernels();
+  if (norm == nullptr || pool == nullptr || head == nullptr)
     return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
-                 [head_kernels](const BuildContext& context) {
-                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head_kernels);
+                 [head](const BuildContext& context) {
+                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head);
                  });
   if (!plan.model.has_convolutions)
     return Outcome::applied(fmt::format("the loss with its gradient in one pass; the {} has no batch-norm",
                                         word_of(plan.model.config.name)),
                             receipt);
+  const BlockKernels all{.norm = *norm, .pool = *pool, .head = *head};
   plan.batch_norm.fill("fused_kernels", "with addition, ReLU and the stem's max-pool in two passes",
-                       [kernels](const BuildContext&) { return make_fused_batch_norm(*kernels); });
+                       [all](const BuildContext&) { return make_fused_batch_norm(all); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
-                 [head_kernels](const BuildContext&) { return make_fused_head(*head_kernels); });
+                 [all](const BuildContext&) { return make_fused_head(all); });
   // The kernels' own: otherwise the first one would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(

@@ -2,12 +2,15 @@
 // that the update multiplies them by as it reads them.
 #pragma once
 
-#include "optimizations/fused_optimizer/update_kernels.h"
+#include "kernels/update/update.h"
 #include "train/gradient_passes.h"
 
 #include <optional>
 
 namespace trainopt::fused_optimizer {
+
+using kernels::update::Measured;
+using kernels::update::UpdateKernels;
 
 class DeferredPasses : public GradientPasses {
  public:

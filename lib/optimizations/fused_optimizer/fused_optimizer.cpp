@@ -14,6 +14,11 @@
 namespace trainopt::fused_optimizer {
 namespace {
 
+using kernels::update::AdamRule;
+using kernels::update::Settings;
+using kernels::update::SgdRule;
+using kernels::update::Tensors;
+
 /// Copies of parameters in 16 bits, where the model's layers find them while this lives.
 class WeightCopies {
  public:
@@ -99,7 +104,7 @@ class FusedOptimizer : public Optimizer {
     const auto pending = passes_->take(clears);
     const int64_t launches =
         launch(tensors, places,
-               {.learning_rate = learning_rate_, .factor = pending.factor, .hold = overflow, .clears = clears});
+               {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = overflow, .clears = clears});
     tell({.tensors = static_cast<int64_t>(places.size()),
           .launches = launches,
           .copies = copies_.count(),
@@ -234,9 +239,10 @@ std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, co
 }
 
 Outcome apply(Plan& plan) {
-  const UpdateKernels* kernels = plan.device.is_cpu()
-                                     ? &cpu_kernels()
-                                     : cuda_kernels();  // asks no device: plans are also made for machines elsewhere
+  const UpdateKernels* kernels =
+      plan.device.is_cpu()
+          ? &kernels::update::cpu_kernels()
+          : kernels::update::cuda_kernels();  // asks no device: plans are also made for machines elsewhere
   if (kernels == nullptr)
     return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
   plan.optimizer.fill("fused_optimizer",

@@ -4,6 +4,9 @@
 #include "train/optimizer.h"
 
 namespace trainopt {
+namespace kernels::update {
+class UpdateKernels;
+}
 struct BuildContext;
 struct Plan;
 struct Outcome;
@@ -11,13 +14,12 @@ struct Outcome;
 
 namespace trainopt::fused_optimizer {
 
-class UpdateKernels;
-
 Outcome apply(Plan& plan);
 
 /// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it
 /// keeps 16-bit copies of what autocast would cast, for the model's layers. `kernels` and the context's store must
 /// outlive it.
-std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context);
+std::unique_ptr<Optimizer> make_fused_optimizer(const kernels::update::UpdateKernels& kernels,
+                                                const BuildContext& context);
 
 }  // namespace trainopt::fused_optimizer

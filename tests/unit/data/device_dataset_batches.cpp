@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "probe.h"
 #include "support/catch.h"
-#include "support/finish_checks.h"
+#include "kernels/image_finish_checks.h"
 
 #include <ATen/ATen.h>
 
@@ -117,7 +117,7 @@ TEST_CASE("every crop and flip moves to the device with its own draws") {
 }
 
 TEST_CASE("the CPU's one pass has the bits of the tensor operations") {
-  test::check_finish([](const ImageFinish& finish, const at::Tensor& images,
+  test::check_finish([](const kernels::ImageFinish& finish, const at::Tensor& images,
                         const at::Tensor& placement) { return finish(images, placement); },
                      at::kCPU);
 }

@@ -83,7 +83,7 @@ TEST_CASE("a resize that cannot move stays with the loader") {
 TEST_CASE("resized lines are Pillow's") {
   const at::Tensor images = at::randint(0, 256, {2, 11, 9, 3}, at::kByte);
   for (const ImageSize to : {ImageSize{5, 7}, {30, 4}, {11, 9}}) {
-    const ImageFinish finish(ImageResize{{11, 9}, to, false}, {}, {to}, at::kCPU);
+    const kernels::ImageFinish finish = make_image_finish(ImageResize{{11, 9}, to, false}, {}, {to}, at::kCPU);
     const at::Tensor got = finish.reference(images, {});
     at::Tensor wanted = at::empty({2, 3, to.height, to.width});
     const Rect whole{0, 0, to.height, to.width};

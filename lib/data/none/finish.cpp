@@ -1,7 +1,0 @@
-#include "data/cuda/finish.h"
-
-namespace trainopt::cuda {
-
-FinishKernel finish_on_cuda() { return nullptr; }
-
-}  // namespace trainopt::cuda

@@ -1,0 +1,85 @@
+// Loops over rows of channels for vectors V: Avx2 (which the program requires) or Avx512 (chosen at run time). V has no
+// name outside its file, so nothing that is made of it here has one either: what is compiled for wide vectors must
+// never serve the rest of the program.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace trainopt::kernels {
+
+/// Values by channel, which are float32, have room for so many more behind the last.
+inline constexpr int64_t kMostLanes = 16;
+
+/// How many of a vector's numbers there are: all, or the rest of a row.
+template <class V>
+struct Whole {
+  template <class T>
+  auto take(const T* from) const {
+    return V::load(from);
+  }
+  template <class T, class Values>
+  void put(T* to, Values values) const {
+    V::store(to, values);
+  }
+  auto only(typename V::Numbers values, typename V::Numbers /*otherwise*/) const { return values; }
+};
+template <class V>
+struct Part {
+  int64_t count;
+  template <class T>
+  auto take(const T* from) const {
+    return V::load(from, count);
+  }
+  template <class T, class Values>
+  void put(T* to, Values values) const {
+    V::store(to, values, count);
+  }
+  auto only(typename V::Numbers values, typename V::Numbers otherwise) const {
+    return V::choose(V::first(count), values, otherwise);
+  }
+};
+
+template <class V, class T>
+struct RowLoops {
+  using Numbers = typename V::Numbers;
+
+  /// Calls work(first channel, Whole or Part) for all of a row's channels.
+  template <class F>
+  static void each_vector(int64_t channels, const F& work) {
+    int64_t c = 0;
+    for (; c + V::kLanes <= channels; c += V::kLanes) work(c, Whole<V>());
+    if (c < channels) work(c, Part<V>{channels - c});
+  }
+
+  static constexpr int64_t kRowsAtOnce = 16;  // few enough that memory is read in its order
+
+  /// Adds `rows` rows from `first`: body(row, first channel, lanes, sum, other) adds a vector to both. Written out for
+  /// as many as have their sums in registers.
+  template <class Lanes, class Body, int64_t... kVectors>
+  static void sum_tile(int64_t first, int64_t rows, int64_t c, const Lanes& lanes, const Body& body, float* sums,
+                       float* others, std::integer_sequence<int64_t, kVectors...>) {
+    Numbers sum[] = {V::load(sums + c + kVectors * V::kLanes)...},
+            other[] = {V::load(others + c + kVectors * V::kLanes)...};
+    for (int64_t row = first; row < first + rows; ++row)
+      (body(row, c + kVectors * V::kLanes, lanes, sum[kVectors], other[kVectors]), ...);
+    (V::store(sums + c + kVectors * V::kLanes, sum[kVectors]), ...);
+    (V::store(others + c + kVectors * V::kLanes, other[kVectors]), ...);
+  }
+
+  template <class Body>
+  static void sum_rows(int64_t rows, int64_t channels, float* sums, float* others, const Body& body) {
+    constexpr std::make_integer_sequence<int64_t, 4> kFour;
+    constexpr std::make_integer_sequence<int64_t, 1> kOne;
+    for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
+      const int64_t count = rows - first < kRowsAtOnce ? rows - first : kRowsAtOnce;
+      int64_t c = 0;
+      for (; c + 4 * V::kLanes <= channels; c += 4 * V::kLanes)
+        sum_tile(first, count, c, Whole<V>(), body, sums, others, kFour);
+      for (; c + V::kLanes <= channels; c += V::kLanes) sum_tile(first, count, c, Whole<V>(), body, sums, others, kOne);
+      if (c < channels) sum_tile(first, count, c, Part<V>{channels - c}, body, sums, others, kOne);
+    }
+  }
+};
+
+}  // namespace trainopt::kernels

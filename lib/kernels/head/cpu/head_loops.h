@@ -1,0 +1,118 @@
+// HeadRows' loops for vectors V, as in kernels/cpu/row_loops.h.
+#pragma once
+
+#include "kernels/cpu/row_loops.h"
+#include "kernels/head/cpu/rows.h"
+
+#include <cfloat>
+
+namespace trainopt::kernels {
+
+template <class V, class T>
+struct HeadLoops : RowLoops<V, T> {
+  using Base = RowLoops<V, T>;
+  using typename Base::Numbers;
+
+  // ---- the mean over pixels ----
+
+  /// Adds the sums of `rows` rows; written out for as many vectors as have their sums in registers.
+  template <class Lanes, int64_t... kVectors>
+  static void add_rows(const T* x, int64_t rows, int64_t channels, const Lanes& lanes, float* sums,
+                       std::integer_sequence<int64_t, kVectors...>) {
+    Numbers sum[] = {(static_cast<void>(kVectors), V::zero())...};
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* from = x + row * channels;
+      (__builtin_prefetch(from + Base::kRowsAtOnce * channels + kVectors * V::kLanes),
+       ...);  // pieces of rows: the processor does not guess the next ones
+      ((sum[kVectors] += lanes.take(from + kVectors * V::kLanes)), ...);
+    }
+    (V::store(sums + kVectors * V::kLanes, V::load(sums + kVectors * V::kLanes) + sum[kVectors]), ...);
+  }
+
+  static void mean(const T* x, T* result, int64_t pixels, int64_t channels, float* sums) {
+    constexpr std::make_integer_sequence<int64_t, 8> kEight;
+    constexpr std::make_integer_sequence<int64_t, 1> kOne;
+    for (int64_t c = 0; c < channels; c += V::kLanes) V::store(sums + c, V::zero());
+    for (int64_t first = 0; first < pixels; first += Base::kRowsAtOnce) {
+      const int64_t rows = pixels - first < Base::kRowsAtOnce ? pixels - first : Base::kRowsAtOnce;
+      const T* from = x + first * channels;
+      int64_t c = 0;
+      for (; c + 8 * V::kLanes <= channels; c += 8 * V::kLanes)
+        add_rows(from + c, rows, channels, Whole<V>(), sums + c, kEight);
+      for (; c + V::kLanes <= channels; c += V::kLanes) add_rows(from + c, rows, channels, Whole<V>(), sums + c, kOne);
+      if (c < channels) add_rows(from + c, rows, channels, Part<V>{channels - c}, sums + c, kOne);
+    }
+    const Numbers count = V::of(static_cast<float>(pixels));
+    Base::each_vector(channels,
+                      [=](int64_t c, const auto& lanes) { lanes.put(result + c, V::load(sums + c) / count); });
+  }
+
+  static void mean_gradient(const T* gradient, T* result, int64_t pixels, int64_t channels) {
+    const Numbers count = V::of(static_cast<float>(pixels));
+    Base::each_vector(channels,
+                      [=](int64_t c, const auto& lanes) { lanes.put(result + c, lanes.take(gradient + c) / count); });
+    for (int64_t pixel = 1; pixel < pixels; ++pixel)
+      __builtin_memcpy(result + pixel * channels, result, static_cast<size_t>(channels) * sizeof(T));
+  }
+
+  // ---- a row of logits ----
+
+  /// e^x for x ≤ 0, within 3e-7 of it; 0 below −87, where float32's normal numbers end; NaN stays. x = n · ln 2 + r,
+  /// and e^r by the polynomial of degree 5 with the least relative error in [−ln 2 / 2, ln 2 / 2], 9.2e-8 (Lawson's
+  /// algorithm; the constant fixed at 1).
+  static Numbers exponential(Numbers x) {
+    const Numbers n = V::rounded(x * V::of(1.44269504f));
+    const Numbers r =
+        V::multiply_add(n, V::of(1.90465430e-9f), V::multiply_add(n, V::of(-0.693147182f), x));  // ln 2 in two parts
+    Numbers y = V::multiply_add(r, V::of(8.29027264e-3f), V::of(4.18981630e-2f));
+    y = V::multiply_add(r, y, V::of(0.166676381f));
+    y = V::multiply_add(r, y, V::of(0.499991478f));
+    y = V::multiply_add(r, y, V::of(0.999999706f));
+    y = V::multiply_add(r, y, V::of(1));
+    return V::except(V::greater(V::of(-87), x), V::times_two_to(y, n));
+  }
+
+  template <bool kApart>
+  static RowSums exponentials_of(const T* logits, int64_t classes, float* exponentials) {
+    // Begun with the lowest number, not −∞: −∞ − −∞ would be NaN. If a NaN is lost here, the sum still has it.
+    const Numbers lowest = V::of(-FLT_MAX);
+    Numbers most = lowest;
+    Base::each_vector(classes, [&, logits](int64_t c, const auto& lanes) {
+      most = V::larger(lanes.only(lanes.take(logits + c), lowest), most);
+    });
+    const float largest = V::largest(most);
+    const Numbers top = V::of(largest);
+    Numbers sum = V::zero(), apart = V::zero();
+    Base::each_vector(classes, [&, logits, exponentials](int64_t c, const auto& lanes) {
+      const Numbers below = lanes.take(logits + c) - top, e = exponential(below);
+      V::store(exponentials + c, e);
+      sum += lanes.only(e, V::zero());
+      if constexpr (kApart) apart -= lanes.only(below, V::zero());
+    });
+    return {largest, V::total(sum), V::total(apart)};
+  }
+  static RowSums exponentials(const T* logits, int64_t classes, bool with_apart, float* exponentials) {
+    return with_apart ? exponentials_of<true>(logits, classes, exponentials)
+                      : exponentials_of<false>(logits, classes, exponentials);
+  }
+
+  static void scale_shift(const float* exponentials, int64_t classes, float factor, float offset, T* result) {
+    const Numbers a = V::of(factor), b = V::of(offset);
+    Base::each_vector(classes, [=](int64_t c, const auto& lanes) {
+      lanes.put(result + c, V::multiply_add(V::load(exponentials + c), a, b));
+    });
+  }
+
+  static void scale(T* values, int64_t count, float factor) {
+    const Numbers a = V::of(factor);
+    Base::each_vector(count, [=](int64_t i, const auto& lanes) { lanes.put(values + i, lanes.take(values + i) * a); });
+  }
+};
+
+template <class V, class T>
+constexpr HeadRows<T> head_rows() {
+  using Loops = HeadLoops<V, T>;
+  return {&Loops::mean, &Loops::mean_gradient, &Loops::exponentials, &Loops::scale_shift, &Loops::scale};
+}
+
+}  // namespace trainopt::kernels

@@ -1,0 +1,35 @@
+// The loops of HeadKernels on a CPU, for AVX2 and for AVX-512, under the rules of norm/cpu/rows.h.
+#pragma once
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+
+namespace trainopt::kernels {
+
+/// Of a row of logits.
+struct RowSums {
+  float largest, sum, apart;  ///< Σ e^(logit − largest); Σ (largest − logit), where it was asked for
+};
+
+/// T: float, c10::BFloat16, c10::Half.
+template <class T>
+struct HeadRows {
+  /// Of one image. `sums`: room for channels + kMostLanes.
+  void (*mean)(const T* x, T* result, int64_t pixels, int64_t channels, float* sums);
+  void (*mean_gradient)(const T* gradient, T* result, int64_t pixels, int64_t channels);
+
+  /// Of one row; `exponentials` gets e^(logit − largest) of each, and has room for classes + kMostLanes.
+  RowSums (*exponentials)(const T* logits, int64_t classes, bool with_apart, float* exponentials);
+  /// factor · exponential + offset
+  void (*scale_shift)(const float* exponentials, int64_t classes, float factor, float offset, T* result);
+  void (*scale)(T* values, int64_t count, float factor);
+};
+
+template <class T>
+const HeadRows<T>& head_rows_avx2();
+template <class T>
+const HeadRows<T>& head_rows_avx512();
+
+}  // namespace trainopt::kernels

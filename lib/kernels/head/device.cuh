@@ -1,0 +1,255 @@
+// The kernels behind HeadLaunches: sums over an image's pixels, a row's softmax, and what map() does; and their
+// launches. Include on_device.cuh or its twin for the host first.
+#pragma once
+
+#include "kernels/head/launch.h"
+#include "kernels/rows.cuh"
+
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+namespace trainopt::kernels::device {
+namespace {
+
+/// Packs that a thread has on the way before it uses the first.
+inline constexpr int kPacksAhead = 4;
+
+// ---- the mean over pixels ----
+
+/// A block has `lanes` packs of one image's channels, and the other threads of it as many pixels at once.
+struct MeanTiling {
+  int64_t images, pixels, channels;
+  int lanes, tiles;
+  constexpr int64_t blocks() const { return images * tiles; }
+};
+
+constexpr MeanTiling mean_tiling_of(int64_t images, int64_t pixels, int64_t channels, int width) {
+  const Tiling rows = tiling_of(pixels, channels, width);
+  return {images, pixels, channels, rows.lanes, rows.tiles};
+}
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means, MeanTiling tiling) {
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x),
+            at_once = kThreads / tiling.lanes;
+  const int64_t image = block / tiling.tiles,
+                channel = (static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * kWidth;
+  Floats<kWidth> sum{};
+  if (channel < tiling.channels) {
+    const T* from = x + image * tiling.pixels * tiling.channels + channel;
+    for (int64_t first = thread / tiling.lanes; first < tiling.pixels; first += at_once * kPacksAhead) {
+      Pack<T, kWidth> ahead[kPacksAhead];
+      for (int k = 0; k < kPacksAhead; ++k) {
+        const int64_t pixel = first + k * at_once;
+        ahead[k] = load<kWidth>(from + (pixel < tiling.pixels ? pixel : first) *
+                                           tiling.channels);  // behind the end: read in vain, not used
+      }
+      for (int k = 0; k < kPacksAhead; ++k)
+        if (first + k * at_once < tiling.pixels)
+          for (int i = 0; i < kWidth; ++i) sum.values[i] += wide(ahead[k].values[i]);
+    }
+  }
+  float* mine = shared_memory<float, kWidth * kThreads>() + thread;
+  for (int i = 0; i < kWidth; ++i) mine[i * kThreads] = sum.values[i];
+  for (int half = kThreads / 2; half >= tiling.lanes; half /= 2) {
+    __syncthreads();
+    if (thread < half)
+      for (int i = 0; i < kWidth; ++i) mine[i * kThreads] += mine[i * kThreads + half];
+  }
+  if (thread >= tiling.lanes || channel >= tiling.channels) return;
+  for (int i = 0; i < kWidth; ++i) sum.values[i] = mine[i * kThreads] / static_cast<float>(tiling.pixels);
+  store(means + image * tiling.channels + channel, sum);
+}
+
+/// For map(): an image's gradient, ÷ pixels, to each of them.
+template <class T, int kChannels>
+struct ToPixels {
+  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  const T* gradient;
+  uint32_t pixels;
+  int64_t channels;
+  T* out;
+
+  __device__ Nothing known(int64_t) const { return {}; }
+  __device__ Pack<T, kWidth> load(const Spot& spot) const {
+    return device::load<kWidth>(gradient + static_cast<uint32_t>(spot.row) / pixels * channels + spot.channel);
+  }
+  __device__ void use(Nothing, const Spot& spot, const Pack<T, kWidth>& ahead) const {
+    auto share = widened(ahead);
+    for (int i = 0; i < kWidth; ++i) share.values[i] /= static_cast<float>(pixels);
+    store(out + spot.at, share);
+  }
+};
+
+// ---- softmax cross-entropy ----
+
+/// Of some of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ (largest − x), with
+/// the largest so far. It begins with the lowest number, not −∞: −∞ − −∞ would be NaN.
+struct Softmax {
+  float largest, sum, apart, count;
+};
+
+/// Σ (largest − x) with another largest, not below the own.
+__device__ inline float apart_from(const Softmax& s, float largest) {
+  return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0;
+}
+
+__device__ inline Softmax joined(const Softmax& a, const Softmax& b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest),
+          apart_from(a, largest) + apart_from(b, largest), a.count + b.count};
+}
+
+/// Threads of one row. Each has few packs of it, so that a block has many rows and each of its steps between barriers
+/// many bytes.
+constexpr int row_lanes_of(int64_t classes, int width) {
+  int lanes = 1;
+  while (lanes < kThreads && static_cast<int64_t>(lanes) * width * kPacksAhead < classes) lanes *= 2;
+  return lanes;
+}
+
+/// Loss and gradient of a row for `lanes` threads, which sweep over it twice: the second time it comes from the caches.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int lanes) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % lanes, step = lanes * kWidth;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + thread / lanes,
+                inside = row < o.rows ? row : o.rows - 1;
+  const T* logits = static_cast<const T*>(o.logits) + inside * o.classes;
+  // Calls use(first class, its pack) for all packs of this thread.
+  const auto sweep_row = [&](const auto& begin, const auto& use) {
+    for (int64_t first = lane * kWidth; first < o.classes; first += step * kPacksAhead) {
+      Pack<T, kWidth> ahead[kPacksAhead];
+      for (int k = 0; k < kPacksAhead; ++k) {
+        const int64_t c = first + k * step;
+        ahead[k] = load<kWidth>(logits + (c < o.classes ? c : first));  // behind the end: the first again, not used
+      }
+      begin(ahead);
+      for (int k = 0; k < kPacksAhead; ++k)
+        if (first + k * step < o.classes) use(first + k * step, ahead[k]);
+    }
+  };
+
+  Softmax own{-FLT_MAX, 0, 0, 0};
+  sweep_row(
+      [&](const Pack<T, kWidth>(&ahead)[kPacksAhead]) {
+        float largest = own.largest;
+        for (int k = 0; k < kPacksAhead; ++k)
+          for (int i = 0; i < kWidth; ++i)
+            largest = fmaxf(largest, wide(ahead[k].values[i]));  // loses NaN, which the sum keeps
+        own = {largest, own.sum * expf(own.largest - largest), apart_from(own, largest), own.count};
+      },
+      [&](int64_t, const Pack<T, kWidth>& pack) {
+        for (int i = 0; i < kWidth; ++i) {
+          const float below = wide(pack.values[i]) - own.largest;
+          own.sum += expf(below);
+          own.apart -= below;
+        }
+        own.count += kWidth;
+      });
+  Softmax* room = shared_memory<Softmax, kThreads>() + thread;
+  *room = own;
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half) *room = joined(*room, room[half]);
+  }
+  __syncthreads();
+  const Softmax all = *(room - lane);
+  if (row >= o.rows) return;
+
+  const int64_t target = o.targets[row];
+  const bool is_class = target >= 0 && target < o.classes;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const float of_target = 1 - o.smoothing, of_all = o.smoothing / static_cast<float>(o.classes);
+  const float factor = o.gradient_scale / all.sum, offset = is_class ? -of_all * o.gradient_scale : kNan,
+              of_right = of_target * o.gradient_scale;
+  T* gradient = static_cast<T*>(o.gradient) + row * o.classes;
+  sweep_row([](const auto&) {},
+            [&](int64_t c, const Pack<T, kWidth>& pack) {
+              Floats<kWidth> g;
+              for (int i = 0; i < kWidth; ++i)
+                g.values[i] =
+                    fmaf(expf(wide(pack.values[i]) - all.largest), factor, offset) - (c + i == target ? of_right : 0);
+              store(gradient + c, g);
+            });
+  if (lane != 0) return;
+  const float loss =
+      of_target * (all.largest - wide(logits[is_class ? target : 0])) + logf(all.sum);  // (1 − s) + s of the logarithm
+  o.row_losses[row] = !is_class ? kNan : o.smoothing > 0 ? fmaf(of_all, all.apart, loss) : loss;  // 0 · ∞ would be NaN
+}
+
+/// By one block, in float64 and always in the same order.
+__global__ void __launch_bounds__(kThreads) mean_of_rows(const float* row_losses, int64_t rows, float* loss) {
+  const int thread = static_cast<int>(threadIdx.x);
+  double sum = 0;
+  for (int64_t row = thread; row < rows; row += kThreads) sum += static_cast<double>(row_losses[row]);
+  double* mine = shared_memory<double, kThreads>() + thread;
+  *mine = sum;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) *mine += mine[half];
+  }
+  if (thread == 0) *loss = static_cast<float>(*mine / static_cast<double>(rows));
+}
+
+/// For map(), in place.
+template <class T, int kClasses>
+struct TimesUpstream {
+  static constexpr int kWidth = kClasses, kAhead = kRowsInTurn;
+  T* values;
+  const float* upstream;
+  float factor;
+
+  __device__ float known(int64_t) const { return *upstream * factor; }
+  __device__ Pack<T, kWidth> load(const Spot& spot) const { return device::load<kWidth>(values + spot.at); }
+  __device__ void use(float by, const Spot& spot, const Pack<T, kWidth>& ahead) const {
+    auto scaled = widened(ahead);
+    for (int i = 0; i < kWidth; ++i) scaled.values[i] *= by;
+    store(values + spot.at, scaled);
+  }
+};
+
+// ---- launches ----
+
+class DeviceHeadLaunches : public HeadLaunches {
+ public:
+  void mean(const MeanOperands& o, void* queue) const override {
+    by_type(o.dtype, o.channels, {o.from, o.to}, [&](auto type, auto width) {
+      using T = decltype(type);
+      constexpr int kWidth = decltype(width)::value;
+      const MeanTiling tiling = mean_tiling_of(o.images, o.pixels, o.channels, kWidth);
+      launch(queue, tiling.blocks(), kThreads, mean_of_pixels<T, kWidth>, samples<T>(o.from), static_cast<T*>(o.to),
+             tiling);
+    });
+  }
+
+  void mean_gradient(const MeanOperands& o, void* queue) const override {
+    by_type(o.dtype, o.channels, {o.from, o.to}, [&](auto type, auto width) {
+      using T = decltype(type);
+      launch_map(ToPixels<T, decltype(width)::value>{samples<T>(o.from), static_cast<uint32_t>(o.pixels), o.channels,
+                                                     static_cast<T*>(o.to)},
+                 o.images * o.pixels, o.channels, queue);
+    });
+  }
+
+  void cross_entropy(const LossOperands& o, void* queue) const override {
+    by_type(o.dtype, o.classes, {o.logits, o.gradient}, [&](auto type, auto width) {
+      constexpr int kWidth = decltype(width)::value;
+      const int lanes = row_lanes_of(o.classes, kWidth);
+      launch(queue, divided_up(o.rows, kThreads / lanes), kThreads, device::cross_entropy<decltype(type), kWidth>, o,
+             lanes);
+    });
+    launch(queue, 1, kThreads, mean_of_rows, o.row_losses, o.rows, o.loss);
+  }
+
+  void finish_gradient(const ScaleOperands& o, void* queue) const override {
+    by_type(o.dtype, o.classes, {o.values}, [&](auto type, auto width) {
+      using T = decltype(type);
+      launch_map(TimesUpstream<T, decltype(width)::value>{static_cast<T*>(o.values), o.upstream, o.factor}, o.rows,
+                 o.classes, queue);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace trainopt::kernels::device

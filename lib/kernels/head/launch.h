@@ -1,0 +1,53 @@
+// The passes of HeadKernels over bare memory, as a GPU's kernels run them. No libtorch and no CUDA in this header.
+#pragma once
+
+#include "kernels/dtype.h"
+
+#include <cstdint>
+
+namespace trainopt::kernels::device {
+
+/// images × pixels × channels of `dtype`, channels-last, at most 2³¹ − 1 pixels in all; and images × channels.
+struct MeanOperands {
+  DType dtype;
+  int64_t images, pixels, channels;
+  const void* from;
+  void* to;
+};
+
+/// rows × classes of `dtype`.
+struct LossOperands {
+  DType dtype;
+  int64_t rows, classes;
+  const void* logits;
+  const int64_t* targets;  ///< one a row; NaN comes of one that is no class
+  void* gradient;          ///< of the rows' sum, × gradient_scale
+  float* row_losses;
+  float* loss;  ///< their mean
+  float smoothing, gradient_scale;
+};
+
+/// values ← values · upstream · factor
+struct ScaleOperands {
+  DType dtype;
+  int64_t rows, classes;
+  void* values;
+  const float* upstream;
+  float factor;
+};
+
+/// Each call queues kernels and returns. Throws std::runtime_error if one cannot start.
+class HeadLaunches {
+ public:
+  virtual ~HeadLaunches() = default;
+  virtual void mean(const MeanOperands& o, void* queue) const = 0;
+  /// From images × channels to every pixel, ÷ pixels.
+  virtual void mean_gradient(const MeanOperands& o, void* queue) const = 0;
+  virtual void cross_entropy(const LossOperands& o, void* queue) const = 0;
+  virtual void finish_gradient(const ScaleOperands& o, void* queue) const = 0;
+};
+
+/// nullptr in builds without CUDA. Touches no GPU.
+const HeadLaunches* cuda_head_launches();
+
+}  // namespace trainopt::kernels::device

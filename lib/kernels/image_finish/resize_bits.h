@@ -1,0 +1,9 @@
+// The format of a resize's weights.
+#pragma once
+
+namespace trainopt::kernels {
+
+/// Weights are fixed point: 22 fraction bits leave room for 8 bits of pixel in an int32.
+inline constexpr int kResizeBits = 22;
+
+}  // namespace trainopt::kernels

@@ -1,0 +1,65 @@
+#include "kernels/norm/autograd.h"
+
+#include "kernels/kept_kernels.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+namespace trainopt::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// Of values that a channel has.
+int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
+
+/// What backward needs besides x, in the order in which it is kept.
+enum Kept : size_t { kX, kMean, kInverse, kScale, kShift, kY };
+
+class Normalize : public torch::autograd::Function<Normalize> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
+                            const at::Tensor& /*bias*/, const std::optional<at::Tensor>& residual,
+                            const NormParameters* norm, bool relu, const NormKernels* kernels) {
+    RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
+    const at::Tensor x = nhwc(input);
+    const Moments moments = kernels->moments(x);
+    const ScaleShift by = kernels->scale_shift(moments, count_of(x), *norm);
+    const at::Tensor y = kernels->apply(x, by.scale, by.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
+    // Without a residual the mask follows from x again; y is then the next operation's to keep.
+    context->save_for_backward({x, moments.mean, by.inverse, by.scale, by.shift, residual && relu ? y : at::Tensor()});
+    context->saved_data["relu"] = relu;
+    context->saved_data["adds"] = residual.has_value();
+    keep_kernels(context, *kernels);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
+    const auto kept = context->get_saved_variables();
+    const auto& kernels = kept_kernels<NormKernels>(context);
+    const bool relu = context->saved_data["relu"].toBool(), adds = context->saved_data["adds"].toBool();
+    const at::Tensor &x = kept[kX], gradient = nhwc(gradients[0]);
+    at::Tensor g = gradient;
+    const GradientSums sums = !relu  ? kernels.sums(gradient, x, kept[kMean])
+                              : adds ? kernels.sums_through_output(gradient, kept[kY], x, kept[kMean], g)
+                                     : kernels.sums_through_relu(gradient, x, kept[kMean], kept[kScale], kept[kShift]);
+    const Coefficients by = kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
+    const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, kept[kScale], by.of_x,
+                                                                                    by.rest, kept[kScale], kept[kShift])
+                                              : kernels.input_gradient(g, x, kept[kScale], by.of_x, by.rest);
+    return {of_input, by.of_weight, sums.gradient, adds ? g : at::Tensor(), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const std::optional<at::Tensor>& residual,
+                     bool relu, const NormKernels& kernels) {
+  return Normalize::apply(input, norm.weight, norm.bias, residual, &norm, relu, &kernels);
+}
+
+}  // namespace trainopt::kernels

@@ -1,0 +1,246 @@
+// Batch-norm: what each pass does with a thread's channels of a row: the bodies of map() and reduce(). T: a sample's
+// type; kChannels: as many at once.
+#pragma once
+
+#include "kernels/norm/launch.h"
+#include "kernels/rows.cuh"
+
+#include <cmath>
+
+namespace trainopt::kernels::device {
+namespace {
+
+/// scale · x + shift, rounded once, in every pass alike: a mask that is computed again must be the one that was.
+template <int kWidth>
+struct ScaleShift {
+  Floats<kWidth> scale, shift;
+  __device__ float of(float x, int i) const { return fmaf(x, scale.values[i], shift.values[i]); }
+};
+struct ScaleShiftFrom {
+  const float *scale, *shift;
+  template <int kWidth>
+  __device__ ScaleShift<kWidth> at(int64_t channel) const {
+    return {load<kWidth>(scale + channel), load<kWidth>(shift + channel)};
+  }
+};
+
+// ---- forward ----
+
+/// Sums of x − pivot and of its squares. The pivot is x's first row: squares of large values that differ little would
+/// leave nothing of the variance.
+template <class T, int kChannels>
+struct Distances {
+  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  const T* x;
+
+  __device__ static float pivot_of(float first) { return std::isfinite(first) ? first : 0; }
+  __device__ Floats<kWidth> known(int64_t channel) const {
+    auto pivot = load_wide<kWidth>(x + channel);
+    for (int i = 0; i < kWidth; ++i) pivot.values[i] = pivot_of(pivot.values[i]);
+    return pivot;
+  }
+  __device__ Pack<T, kWidth> load(const Spot& spot) const { return device::load<kWidth>(x + spot.at); }
+  __device__ void add(const Floats<kWidth>& pivot, const Spot&, const Pack<T, kWidth>& ahead, Floats<kWidth>& sum,
+                      Floats<kWidth>& square) const {
+    for (int i = 0; i < kWidth; ++i) {
+      const float distance = wide(ahead.values[i]) - pivot.values[i];
+      sum.values[i] += distance;
+      square.values[i] = fmaf(distance, distance, square.values[i]);
+    }
+  }
+};
+
+template <class T>
+struct ToMoments {
+  const T* x;
+  int64_t rows;
+  float *mean, *variance;
+  __device__ void operator()(int64_t channel, double sum, double square) const {
+    const double from_pivot = sum / static_cast<double>(rows),
+                 apart = square / static_cast<double>(rows) - from_pivot * from_pivot;
+    mean[channel] = static_cast<float>(static_cast<double>(Distances<T, 1>::pivot_of(wide(x[channel]))) + from_pivot);
+    variance[channel] = static_cast<float>(apart < 0 ? 0 : apart);
+  }
+};
+struct ToSums {
+  float *gradient, *product;
+  __device__ void operator()(int64_t channel, double sum, double other) const {
+    gradient[channel] = static_cast<float>(sum);
+    product[channel] = static_cast<float>(other);
+  }
+};
+
+template <class T, int kChannels, bool kAdds, bool kRelu>
+struct Apply {
+  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  struct Ahead {
+    Pack<T, kWidth> x, residual;
+  };
+  const T *x, *residual;
+  ScaleShiftFrom scale_shift;
+  T* out;
+
+  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const Spot& spot) const {
+    Ahead ahead{device::load<kWidth>(x + spot.at), {}};
+    if constexpr (kAdds) ahead.residual = device::load<kWidth>(residual + spot.at);
+    return ahead;
+  }
+  __device__ void use(const ScaleShift<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
+    Floats<kWidth> y;
+    for (int i = 0; i < kWidth; ++i) {
+      float z = known.of(wide(ahead.x.values[i]), i);
+      if constexpr (kAdds) z += wide(ahead.residual.values[i]);
+      y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN passes
+    }
+    store(out + spot.at, y);
+  }
+};
+
+// ---- between the passes ----
+
+struct MakeScaleShift {
+  ScaleShiftOperands o;
+  __device__ void operator()(int64_t c) const {
+    const float inverse = 1 / sqrtf(o.variance[c] + o.epsilon), scale = o.weight[c] * inverse;
+    o.inverse[c] = inverse;
+    o.scale[c] = scale;
+    o.shift[c] = o.bias[c] - o.mean[c] * scale;
+    o.running_mean[c] += o.momentum * (o.mean[c] - o.running_mean[c]);
+    o.running_var[c] += o.momentum * (o.variance[c] * o.unbiased - o.running_var[c]);
+    if (c == 0) ++*o.batches;
+  }
+};
+
+struct MakeCoefficients {
+  CoefficientOperands o;
+  __device__ void operator()(int64_t c) const {
+    const float of_weight = o.product[c] * o.inverse[c], of_x = o.scale[c] * o.inverse[c] * of_weight * o.share;
+    o.of_weight[c] = of_weight;
+    o.of_x[c] = of_x;
+    o.rest[c] = o.scale[c] * o.gradient[c] * o.share - of_x * o.mean[c];
+  }
+};
+
+// ---- backward: where g comes from ----
+
+template <class T, int kWidth>
+struct Open {
+  static constexpr int kAhead = 2;
+  using Ahead = Pack<T, kWidth>;
+  const T* gradient;
+
+  __device__ Nothing known(int64_t) const { return {}; }
+  __device__ Ahead load(const Spot& spot) const { return device::load<kWidth>(gradient + spot.at); }
+  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+    return widened(ahead);
+  }
+};
+
+template <class T, int kWidth>
+struct ThroughRelu {
+  static constexpr int kAhead = 2;
+  using Ahead = Pack<T, kWidth>;
+  const T* gradient;
+  ScaleShiftFrom scale_shift;
+
+  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const Spot& spot) const { return device::load<kWidth>(gradient + spot.at); }
+  __device__ Floats<kWidth> of(const ScaleShift<kWidth>& known, const Spot&, const Ahead& ahead,
+                               const Floats<kWidth>& x) const {
+    Floats<kWidth> g;
+    for (int i = 0; i < kWidth; ++i) g.values[i] = known.of(x.values[i], i) > 0 ? wide(ahead.values[i]) : 0;
+    return g;
+  }
+};
+
+template <class T, int kWidth>
+struct ThroughOutput {
+  static constexpr int kAhead = 2;
+  struct Ahead {
+    Pack<T, kWidth> gradient, y;
+  };
+  const T *gradient, *y;
+  T* g;
+
+  __device__ Nothing known(int64_t) const { return {}; }
+  __device__ Ahead load(const Spot& spot) const {
+    return {device::load<kWidth>(gradient + spot.at), device::load<kWidth>(y + spot.at)};
+  }
+  __device__ Floats<kWidth> of(Nothing, const Spot& spot, const Ahead& ahead, const Floats<kWidth>&) const {
+    Floats<kWidth> passed;
+    for (int i = 0; i < kWidth; ++i)
+      passed.values[i] = wide(ahead.y.values[i]) > 0 ? wide(ahead.gradient.values[i]) : 0;
+    store(g + spot.at, passed);
+    return passed;
+  }
+};
+
+// ---- backward: what becomes of g ----
+
+template <class T, int kChannels, class Source>
+struct WithX {
+  typename Source::Ahead source;
+  Pack<T, kChannels> x;
+};
+
+/// Sums of g and of g · (x − mean).
+template <class T, int kChannels, class Source>
+struct Sums {
+  static constexpr int kWidth = kChannels, kAhead = Source::kAhead;
+  struct Known {
+    decltype(Source().known(0)) source;
+    Floats<kWidth> mean;
+  };
+  Source source;
+  const T* x;
+  const float* mean;
+
+  __device__ Known known(int64_t channel) const {
+    return {source.known(channel), device::load<kWidth>(mean + channel)};
+  }
+  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
+    return {source.load(spot), device::load<kWidth>(x + spot.at)};
+  }
+  __device__ void add(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead, Floats<kWidth>& sum,
+                      Floats<kWidth>& product) const {
+    const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
+    for (int i = 0; i < kWidth; ++i) {
+      sum.values[i] += g.values[i];
+      product.values[i] = fmaf(g.values[i], values.values[i] - known.mean.values[i], product.values[i]);
+    }
+  }
+};
+
+/// of_gradient · g + of_x · x + rest
+template <class T, int kChannels, class Source>
+struct InputGradient {
+  static constexpr int kWidth = kChannels, kAhead = Source::kAhead;
+  struct Known {
+    decltype(Source().known(0)) source;
+    Floats<kWidth> of_gradient, of_x, rest;
+  };
+  Source source;
+  const T* x;
+  const float *of_gradient, *of_x, *rest;
+  T* out;
+
+  __device__ Known known(int64_t channel) const {
+    return {source.known(channel), device::load<kWidth>(of_gradient + channel), device::load<kWidth>(of_x + channel),
+            device::load<kWidth>(rest + channel)};
+  }
+  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
+    return {source.load(spot), device::load<kWidth>(x + spot.at)};
+  }
+  __device__ void use(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead) const {
+    const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
+    Floats<kWidth> result;
+    for (int i = 0; i < kWidth; ++i)
+      result.values[i] = fmaf(g.values[i], known.of_gradient.values[i],
+                              fmaf(values.values[i], known.of_x.values[i], known.rest.values[i]));
+    store(out + spot.at, result);
+  }
+};
+
+}  // namespace
+}  // namespace trainopt::kernels::device

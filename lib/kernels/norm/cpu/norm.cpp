@@ -1,0 +1,142 @@
+#include "kernels/norm/cpu/by_rows.h"
+#include "kernels/norm/cpu/rows.h"
+
+namespace trainopt::kernels {
+namespace {
+
+using namespace by_rows;
+
+class CpuNormKernels : public NormKernels {
+ public:
+  explicit CpuNormKernels(bool avx512) : avx512_(avx512) {}
+
+  Moments moments(const at::Tensor& x) const override {
+    const auto [rows, channels] = rows_of(x);
+    const Padded pivot(pivots_of(x));
+    const TwoSums sums = by_type(x, [&, rows = rows, channels = channels](auto type) {
+      using T = decltype(type);
+      const T* in = x.const_data_ptr<T>();
+      return sums_over(rows, channels,
+                       [&, run = loops<T>().moments](int64_t first, int64_t count, float* distances, float* squares) {
+                         run(in + first * channels, count, channels, pivot, distances, squares);
+                       });
+    });
+    Moments moments{by_channel(x), by_channel(x)};
+    for (int64_t c = 0; c < channels; ++c) {
+      const auto at = static_cast<size_t>(c);
+      const double mean = sums[0][at] / static_cast<double>(rows),
+                   variance = sums[1][at] / static_cast<double>(rows) - mean * mean;
+      moments.mean.mutable_data_ptr<float>()[c] = static_cast<float>(static_cast<double>(pivot[c]) + mean);
+      moments.variance.mutable_data_ptr<float>()[c] = static_cast<float>(variance < 0 ? 0 : variance);
+    }
+    return moments;
+  }
+
+  at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual,
+                   bool relu) const override {
+    const auto [rows, channels] = residual.defined() ? rows_of(x, residual) : rows_of(x);
+    at::Tensor result = like(x);
+    const Padded factor(scale), offset(shift);
+    by_type(x, [&, rows = rows, channels = channels](auto type) {
+      using T = decltype(type);
+      const T *in = x.const_data_ptr<T>(), *added = residual.defined() ? residual.const_data_ptr<T>() : nullptr;
+      T* out = result.mutable_data_ptr<T>();
+      each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
+        const int64_t at = begin * channels;
+        loops<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset, relu);
+      });
+    });
+    return result;
+  }
+
+  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override {
+    return gated_sums(Gate::open, gradient, x, mean, mean, mean);
+  }
+  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
+                                 const at::Tensor& scale, const at::Tensor& shift) const override {
+    return gated_sums(Gate::relu, gradient, x, mean, scale, shift);
+  }
+  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                   const at::Tensor& mean, at::Tensor& g) const override {
+    rows_of(x, y);
+    g = like(x);
+    return gated_sums(Gate::output, gradient, x, mean, mean, mean, y, g);
+  }
+
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
+                            const at::Tensor& of_x, const at::Tensor& rest) const override {
+    return gated_input_gradient(Gate::open, g, x, of_gradient, of_x, rest, rest, rest);
+  }
+  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient,
+                                         const at::Tensor& of_x, const at::Tensor& rest, const at::Tensor& scale,
+                                         const at::Tensor& shift) const override {
+    return gated_input_gradient(Gate::relu, gradient, x, of_gradient, of_x, rest, scale, shift);
+  }
+
+ private:
+  template <class T>
+  const NormRows<T>& loops() const {
+    return avx512_ ? norm_rows_avx512<T>() : norm_rows_avx2<T>();
+  }
+
+  /// A row of the tensor itself: squares of large values that differ little would leave nothing of the variance, their
+  /// distances from it do.
+  static at::Tensor pivots_of(const at::Tensor& x) {
+    return x.as_strided({x.size(1)}, {1}).to(at::kFloat).nan_to_num(0, 0, 0);
+  }
+
+  GradientSums gated_sums(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
+                          const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& y = {},
+                          const at::Tensor& g = {}) const {
+    const auto [rows, channels] = rows_of(x, gradient);
+    const Padded middle(mean), factor(scale), offset(shift);
+    return as_tensors(
+        by_type(x,
+                [&, rows = rows, channels = channels](auto type) {
+                  using T = decltype(type);
+                  const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(),
+                          *output = y.defined() ? y.const_data_ptr<T>() : in;
+                  T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
+                  return sums_over(
+                      rows, channels,
+                      [&, run = loops<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
+                        const int64_t at = first * channels;
+                        run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
+                            middle, factor, offset, sums, products);
+                      });
+                }),
+        x);
+  }
+
+  at::Tensor gated_input_gradient(Gate gate, const at::Tensor& gradient, const at::Tensor& x,
+                                  const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
+                                  const at::Tensor& scale, const at::Tensor& shift) const {
+    const auto [rows, channels] = rows_of(x, gradient);
+    at::Tensor result = like(x);
+    const Padded a(of_gradient), b(of_x), c(rest), factor(scale), offset(shift);
+    by_type(x, [&, rows = rows, channels = channels](auto type) {
+      using T = decltype(type);
+      const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
+      T* out = result.mutable_data_ptr<T>();
+      each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
+        const int64_t at = begin * channels;
+        loops<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {a, b, c}, factor, offset);
+      });
+    });
+    return result;
+  }
+
+  bool avx512_;
+};
+
+}  // namespace
+
+const NormKernels& cpu_norm_kernels() { return *all_cpu_norm_kernels().back(); }
+
+std::vector<const NormKernels*> all_cpu_norm_kernels() {
+  static const CpuNormKernels avx2(false), avx512(true);
+  if (has_avx512()) return {&avx2, &avx512};
+  return {&avx2};
+}
+
+}  // namespace trainopt::kernels

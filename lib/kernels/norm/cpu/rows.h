@@ -1,0 +1,45 @@
+// The loops of NormKernels on a CPU, over rows of channels: once for AVX2, which the program requires, and once for
+// AVX-512, chosen at run time. Raw memory and functions of their own only: what is compiled for wide vectors must never
+// serve the rest of the program.
+//
+// Values by channel are float32, with room for kMostLanes (kernels/cpu/row_loops.h) more behind the last.
+#pragma once
+
+#include "kernels/norm/gate.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+
+namespace trainopt::kernels {
+
+/// of_gradient · g + of_x · x + rest
+struct Combination {
+  const float *of_gradient, *of_x, *rest;
+};
+
+/// As NormKernels has them, for `rows` rows. T: float, c10::BFloat16, c10::Half. What is summed is added to the sums.
+template <class T>
+struct NormRows {
+  /// Of x − pivot, and of its square.
+  void (*moments)(const T* x, int64_t rows, int64_t channels, const float* pivot, float* sums, float* squares);
+  /// `residual`: null for none.
+  void (*apply)(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
+                const float* shift, bool relu);
+  /// `output` and `passed` (where the gated gradient goes) are used by Gate::output alone, scale and shift by
+  /// Gate::relu.
+  void (*sums)(Gate gate, const T* gradient, const T* x, const T* output, T* passed, int64_t rows, int64_t channels,
+               const float* mean, const float* scale, const float* shift, float* sums, float* products);
+  /// Gate: open or relu.
+  void (*input_gradient)(Gate gate, const T* gradient, const T* x, T* result, int64_t rows, int64_t channels,
+                         const Combination& by, const float* scale, const float* shift);
+};
+
+/// T: as above.
+template <class T>
+const NormRows<T>& norm_rows_avx2();
+template <class T>
+const NormRows<T>& norm_rows_avx512();
+
+}  // namespace trainopt::kernels

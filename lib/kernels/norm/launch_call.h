@@ -1,0 +1,108 @@
+// What the glue between tensors and launches does for each call of norm's and pool's passes.
+#pragma once
+
+#include "base/error.h"
+#include "kernels/norm/launch.h"
+#include "kernels/norm/norm.h"
+#include "kernels/tensors.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <array>
+#include <limits>
+
+namespace trainopt::kernels {
+
+/// One call of one pass, on operands O: x's device is current, operands are checked as they are taken, and what the
+/// pass needs is alive until it is queued.
+template <class O>
+class LaunchCall {
+ public:
+  LaunchCall(const at::Tensor& x, at::DeviceType device) : x_(x), guard_(x.device()) {
+    TRAINOPT_CHECK(x.dim() == 4);
+    o_.dtype = dtype_of(x.scalar_type());
+    o_.shape = {x.size(0), x.size(2), x.size(3), x.size(1)};
+    o_.x = x.const_data_ptr();
+    TRAINOPT_CHECK(x.device().type() == device);
+    TRAINOPT_CHECK(x.numel() > 0 && o_.shape.pixels() <= std::numeric_limits<int32_t>::max());
+    samples(x, o_.shape);
+    queue_ = queue_of(x.device());
+  }
+
+  O& operands() { return o_; }
+  void* queue() const { return queue_; }
+  const device::Shape& shape() const { return o_.shape; }
+
+  /// A tensor of samples like x's, of this shape.
+  const void* samples(const at::Tensor& tensor, const device::Shape& shape) const {
+    TRAINOPT_CHECK(tensor.scalar_type() == x_.scalar_type());
+    return channels_last(tensor, shape);
+  }
+  const float* by_channel(const at::Tensor& values) const {
+    TRAINOPT_CHECK(values.device() == x_.device() && values.scalar_type() == at::kFloat && values.is_contiguous() &&
+                   values.dim() == 1 && values.size(0) == shape().channels);
+    return values.const_data_ptr<float>();
+  }
+
+  at::Tensor make_samples(const device::Shape& shape, at::ScalarType type) const {
+    return at::empty({shape.images, shape.channels, shape.height, shape.width},
+                     x_.options().dtype(type).memory_format(at::MemoryFormat::ChannelsLast).requires_grad(false));
+  }
+  at::Tensor make_out() {
+    at::Tensor out = make_samples(shape(), x_.scalar_type());
+    o_.out = out.mutable_data_ptr();
+    return out;
+  }
+  /// Room for the two results by channel.
+  at::Tensor make_first() { return make_floats(shape().channels, o_.first); }
+  at::Tensor make_second() { return make_floats(shape().channels, o_.second); }
+  template <class Launches>
+  void make_partials(const Launches& launches) {
+    partials_ = make_floats(launches.partials(o_), o_.partials);
+  }
+
+  /// Room for sums of g and of g · (x − mean), which launches' sums() then writes.
+  template <class Launches>
+  GradientSums make_sums(const Launches& launches, const at::Tensor& mean) {
+    o_.mean = by_channel(mean);
+    GradientSums result{make_first(), make_second()};
+    make_partials(launches);
+    return result;
+  }
+
+  void set_scale_shift(const at::Tensor& scale, const at::Tensor& shift) {
+    o_.scale = by_channel(scale);
+    o_.shift = by_channel(shift);
+  }
+  void set_combination(const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest) {
+    o_.of_gradient = by_channel(of_gradient);
+    o_.of_x = by_channel(of_x);
+    o_.rest = by_channel(rest);
+  }
+  void set_gradient(const at::Tensor& gradient) { o_.gradient = samples(gradient, shape()); }
+
+ protected:
+  const void* channels_last(const at::Tensor& tensor, const device::Shape& shape) const {
+    TRAINOPT_CHECK(tensor.device() == x_.device() && tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+    const std::array<int64_t, 4> sizes{shape.images, shape.channels, shape.height, shape.width};
+    TRAINOPT_CHECK(tensor.sizes() == at::IntArrayRef(sizes));
+    return tensor.const_data_ptr();
+  }
+
+ private:
+  at::Tensor make_floats(int64_t count, float*& pointer) const {
+    at::Tensor room = at::empty(
+        {count}, x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
+    pointer = room.mutable_data_ptr<float>();
+    return room;
+  }
+
+  const at::Tensor& x_;
+  c10::DeviceGuard guard_;
+  O o_{};
+  at::Tensor partials_;  // the stream's order keeps its memory until the pass is done
+  void* queue_ = nullptr;
+};
+
+}  // namespace trainopt::kernels

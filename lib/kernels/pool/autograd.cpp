@@ -1,0 +1,63 @@
+#include "kernels/pool/autograd.h"
+
+#include "kernels/kept_kernels.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+namespace trainopt::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// Of values that a channel has.
+int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
+
+/// What backward needs besides x, in the order in which it is kept.
+enum Kept : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
+
+class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
+                            const at::Tensor& /*bias*/, const NormParameters* norm, const NormKernels* norms,
+                            const PoolKernels* pools) {
+    RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
+    const at::Tensor x = nhwc(input);
+    const Moments moments = norms->moments(x);
+    const ScaleShift by = norms->scale_shift(moments, count_of(x), *norm);
+    const Pooled pooled = pools->pool(x, by.scale, by.shift);
+    context->save_for_backward({x, moments.mean, by.inverse, by.scale, pooled.positions, pooled.chosen});
+    keep_kernels(context, *norms, "norms");
+    keep_kernels(context, *pools, "pools");
+    return pooled.values;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
+    const auto kept = context->get_saved_variables();
+    const auto& norms = kept_kernels<NormKernels>(context, "norms");
+    const auto& pools = kept_kernels<PoolKernels>(context, "pools");
+    const at::Tensor &x = kept[kX], &positions = kept[kPositions], gradient = nhwc(gradients[0]);
+    const GradientSums sums =
+        pools.sums(gradient, {.values = {}, .positions = positions, .chosen = kept[kChosen]}, kept[kMean]);
+    const Coefficients by = norms.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
+    return {pools.input_gradient(gradient, positions, x, kept[kScale], by.of_x, by.rest),
+            by.of_weight,
+            sums.gradient,
+            {},
+            {},
+            {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor normalize_and_pool(const at::Tensor& input, const NormParameters& norm, const NormKernels& norms,
+                              const PoolKernels& pools) {
+  return NormalizeAndPool::apply(input, norm.weight, norm.bias, &norm, &norms, &pools);
+}
+
+}  // namespace trainopt::kernels

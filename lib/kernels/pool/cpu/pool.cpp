@@ -1,0 +1,114 @@
+#include "kernels/norm/cpu/by_rows.h"
+#include "kernels/pool/cpu/rows.h"
+#include "kernels/pool/pool.h"
+
+namespace trainopt::kernels {
+namespace {
+
+using namespace by_rows;
+
+struct Images {
+  explicit Images(const at::Tensor& x)
+      : shape{x.size(1), x.size(2), x.size(3), pooled_size(x.size(2)), pooled_size(x.size(3))},
+        count(x.size(0)),
+        size(shape.height * shape.width * shape.channels),
+        pooled(shape.pooled_height * shape.pooled_width * shape.channels) {}
+  static int64_t pooled_size(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
+  PoolShape shape;
+  int64_t count, size, pooled;  // numbers in an image, and in what is left of it
+};
+
+class CpuPoolKernels : public PoolKernels {
+ public:
+  explicit CpuPoolKernels(bool avx512) : avx512_(avx512) {}
+
+  Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const override {
+    rows_of(x);
+    const Images s(x);
+    const std::array<int64_t, 4> sizes{s.count, s.shape.channels, s.shape.pooled_height, s.shape.pooled_width};
+    Pooled result{image(x, sizes, x.scalar_type()), image(x, sizes, at::kByte), image(x, sizes, x.scalar_type())};
+    const Padded factor(scale), offset(shift);
+    by_type(x, [&](auto type) {
+      using T = decltype(type);
+      const T* in = x.const_data_ptr<T>();
+      T *values = result.values.mutable_data_ptr<T>(), *chosen = result.chosen.mutable_data_ptr<T>();
+      auto* positions = result.positions.mutable_data_ptr<uint8_t>();
+      each_line(s.count, s.shape.pooled_height, s.shape.pooled_width * s.shape.channels,
+                [&](int64_t image, int64_t line) {
+                  const int64_t out = image * s.pooled;
+                  loops<T>().pool(in + image * s.size, values + out, positions + out, chosen + out, s.shape, line,
+                                  factor, offset);
+                });
+    });
+    return result;
+  }
+  GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override {
+    const auto [rows, channels] = rows_of(gradient, pooled.chosen);
+    rows_of(pooled.positions);
+    const Padded middle(mean);
+    const auto* positions = pooled.positions.const_data_ptr<uint8_t>();
+    return as_tensors(
+        by_type(gradient,
+                [&, rows = rows, channels = channels](auto type) {
+                  using T = decltype(type);
+                  const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
+                  return sums_over(
+                      rows, channels,
+                      [&, run = loops<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
+                        const int64_t at = first * channels;
+                        run(from + at, positions + at, chosen + at, count, channels, middle, sums, products);
+                      });
+                }),
+        gradient);
+  }
+  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
+                            const at::Tensor& of_gradient, const at::Tensor& of_x,
+                            const at::Tensor& rest) const override {
+    rows_of(gradient);
+    rows_of(x);
+    const Images s(x);
+    TRAINOPT_CHECK(gradient.scalar_type() == x.scalar_type() && gradient.numel() == s.count * s.pooled);
+    at::Tensor result = like(x);
+    const Padded a(of_gradient), b(of_x), c(rest);
+    by_type(x, [&](auto type) {
+      using T = decltype(type);
+      const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
+      const auto* found = positions.const_data_ptr<uint8_t>();
+      T* out = result.mutable_data_ptr<T>();
+      each_line(s.count, s.shape.height, s.shape.width * s.shape.channels,
+                [&](int64_t image, int64_t line) {  // by pixel: no two threads write one
+                  const int64_t pooled = image * s.pooled, at = image * s.size;
+                  loops<T>().input_gradient(from + pooled, found + pooled, in + at, out + at, s.shape, line, {a, b, c});
+                });
+    });
+    return result;
+  }
+
+ private:
+  template <class T>
+  const PoolRows<T>& loops() const {
+    return avx512_ ? pool_rows_avx512<T>() : pool_rows_avx2<T>();
+  }
+
+  /// Of `numbers` numbers each.
+  template <class F>
+  static void each_line(int64_t images, int64_t lines, int64_t numbers, const F& work) {
+    each_piece(images * lines, numbers, [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t at = begin; at < end; ++at) work(at / lines, at % lines);
+    });
+  }
+
+  bool avx512_;
+};
+
+}  // namespace
+
+const PoolKernels& cpu_pool_kernels() { return *all_cpu_pool_kernels().back(); }
+
+std::vector<const PoolKernels*> all_cpu_pool_kernels() {
+  static const CpuPoolKernels avx2(false), avx512(true);
+  if (has_avx512()) return {&avx2, &avx512};
+  return {&avx2};
+}
+
+}  // namespace trainopt::kernels

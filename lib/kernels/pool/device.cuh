@@ -1,0 +1,201 @@
+// The max-pool: its bodies for map() and reduce() over rows, and PoolLaunches: which body, which type and width, on how
+// many blocks. Include on_device.cuh or its twin for the host first.
+#pragma once
+
+#include "kernels/norm/bodies.cuh"
+#include "kernels/pool/launch.h"
+
+namespace trainopt::kernels::device {
+namespace {
+
+/// Max-pool 3×3, stride 2, padding 1. Rows are windows here.
+struct Windows {
+  uint32_t height, width, pooled_height, pooled_width;
+  int64_t channels;
+};
+
+template <class T, int kChannels>
+struct Pool {
+  static constexpr int kWidth = kChannels, kAhead = 1, kSide = 3, kNowhere = kSide * kSide;
+  struct Ahead {
+    Pack<T, kWidth> pixels[kSide * kSide];
+    uint32_t inside;  ///< a bit for each
+  };
+  const T* x;
+  Windows windows;
+  ScaleShiftFrom scale_shift;
+  T* out;
+  uint8_t* positions;
+  T* chosen;
+
+  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const Spot& spot) const {
+    const auto window = static_cast<uint32_t>(spot.row);
+    const uint32_t lines = window / windows.pooled_width, image = lines / windows.pooled_height;
+    // One before the image's edge wraps around to a large number: not inside.
+    const uint32_t top = (lines - image * windows.pooled_height) * 2 - 1,
+                   left = (window - lines * windows.pooled_width) * 2 - 1;
+    Ahead ahead{};
+    for (uint32_t position = 0; position < kSide * kSide; ++position) {
+      const uint32_t h = top + position / kSide, w = left + position % kSide;
+      if (h >= windows.height || w >= windows.width) continue;
+      ahead.inside |= 1u << position;
+      ahead.pixels[position] = device::load<kWidth>(
+          x + ((static_cast<int64_t>(image) * windows.height + h) * windows.width + w) * windows.channels +
+          spot.channel);
+    }
+    return ahead;
+  }
+  __device__ void use(const ScaleShift<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
+    Floats<kWidth> best{};  // ReLU: nothing below counts
+    Pack<uint8_t, kWidth> found;
+    Pack<T, kWidth> picked{};
+    for (int i = 0; i < kWidth; ++i) {
+      int from = kNowhere;
+      for (int position = 0; position < kSide * kSide; ++position) {
+        const float z = known.of(wide(ahead.pixels[position].values[i]), i);
+        if ((ahead.inside >> position & 1u) == 0 || z <= best.values[i]) continue;
+        if (z > best.values[i] || z != z) {  // of equal values the first, NaN above all
+          best.values[i] = z;
+          from = position;
+          picked.values[i] = ahead.pixels[position].values[i];
+        }
+      }
+      found.values[i] = static_cast<uint8_t>(from);
+    }
+    store(out + spot.at, best);
+    write(positions + spot.at, found);
+    write(chosen + spot.at, picked);
+  }
+};
+
+/// Where there is a position.
+template <class T, int kWidth>
+struct WhereChosen {
+  static constexpr int kAhead = 2;
+  struct Ahead {
+    Pack<T, kWidth> gradient;
+    Pack<uint8_t, kWidth> positions;
+  };
+  const T* gradient;
+  const uint8_t* positions;
+
+  __device__ Nothing known(int64_t) const { return {}; }
+  __device__ Ahead load(const Spot& spot) const {
+    return {device::load<kWidth>(gradient + spot.at), device::load<kWidth>(positions + spot.at)};
+  }
+  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+    Floats<kWidth> g;
+    for (int i = 0; i < kWidth; ++i)
+      g.values[i] = ahead.positions.values[i] == Pool<T, kWidth>::kNowhere ? 0 : wide(ahead.gradient.values[i]);
+    return g;
+  }
+};
+
+/// By pixel: each looks at the windows that it is in, at most two by two. So no two threads add to one number.
+template <class T, int kWidth>
+struct ThroughPool {
+  static constexpr int kAhead = 1, kMost = 4;
+  struct Ahead {
+    Pack<T, kWidth> gradients[kMost];
+    Pack<uint8_t, kWidth> positions[kMost];
+    uint32_t
+        mine[kMost];  ///< the pixel's own position in the window; a number that no position has where there is none
+  };
+  const T* gradient;
+  const uint8_t* positions;
+  Windows windows;
+
+  __device__ Nothing known(int64_t) const { return {}; }
+  __device__ Ahead load(const Spot& spot) const {
+    constexpr uint32_t kNone = 255;
+    const auto pixel = static_cast<uint32_t>(spot.row);
+    const uint32_t lines = pixel / windows.width, image = lines / windows.height, h = lines - image * windows.height,
+                   w = pixel - lines * windows.width;
+    Ahead ahead{};
+    for (uint32_t i = 0; i < kMost; ++i) {
+      // Windows begin one before the pixels 0, 2, 4, …: an even pixel is in one, an odd pixel in two, but for the last.
+      const uint32_t p = (h + i / 2) / 2, q = (w + i % 2) / 2;
+      const bool there = (i / 2 == 0 || (h % 2 == 1 && p < windows.pooled_height)) &&
+                         (i % 2 == 0 || (w % 2 == 1 && q < windows.pooled_width));
+      ahead.mine[i] = there ? (h + 1 - 2 * p) * 3 + w + 1 - 2 * q : kNone;
+      if (!there) continue;
+      const int64_t at =
+          ((static_cast<int64_t>(image) * windows.pooled_height + p) * windows.pooled_width + q) * windows.channels +
+          spot.channel;
+      ahead.gradients[i] = device::load<kWidth>(gradient + at);
+      ahead.positions[i] = device::load<kWidth>(positions + at);
+    }
+    return ahead;
+  }
+  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+    Floats<kWidth> g{};
+    for (int window = 0; window < kMost; ++window)
+      for (int i = 0; i < kWidth; ++i)
+        g.values[i] +=
+            ahead.positions[window].values[i] == ahead.mine[window] ? wide(ahead.gradients[window].values[i]) : 0;
+    return g;
+  }
+};
+
+// ---- launches ----
+
+inline Windows windows_of(const Shape& x) {
+  const Shape small = pooled(x);
+  return {static_cast<uint32_t>(x.height), static_cast<uint32_t>(x.width), static_cast<uint32_t>(small.height),
+          static_cast<uint32_t>(small.width), x.channels};
+}
+
+/// Calls with(a sample's type, Width<as many as are read at once>).
+template <class F>
+auto by_type(const PoolOperands& o, const F& with) {
+  return by_type(o.dtype, o.shape.channels,
+                 {o.x, o.gradient, o.out, o.positions, o.positions_out, o.chosen_out, o.mean, o.scale, o.shift,
+                  o.of_gradient, o.of_x, o.rest},
+                 with);
+}
+
+class DevicePoolLaunches : public PoolLaunches {
+ public:
+  int64_t partials(const PoolOperands& o) const override {
+    return by_type(
+        o, [&](auto, auto width) { return tiling_of(o.shape.pixels(), o.shape.channels, width.value).partials(); });
+  }
+
+  void pool(const PoolOperands& o, void* queue) const override {
+    by_type(o, [&](auto type, auto width) {
+      using T = decltype(type);
+      launch_map(Pool<T, width.value>{samples<T>(o.x),
+                                      windows_of(o.shape),
+                                      {o.scale, o.shift},
+                                      static_cast<T*>(o.out),
+                                      o.positions_out,
+                                      static_cast<T*>(o.chosen_out)},
+                 pooled(o.shape).pixels(), o.shape.channels, queue);
+    });
+  }
+
+  void sums(const PoolOperands& o, void* queue) const override {
+    by_type(o, [&](auto type, auto width) {
+      using T = decltype(type);
+      constexpr int kWidth = decltype(width)::value;
+      const WhereChosen<T, kWidth> source{samples<T>(o.gradient), o.positions};
+      launch_reduce(Sums<T, kWidth, WhereChosen<T, kWidth>>{source, samples<T>(o.x), o.mean}, ToSums{o.first, o.second},
+                    o.shape.pixels(), o.shape.channels, o.partials, queue);
+    });
+  }
+
+  void input_gradient(const PoolOperands& o, void* queue) const override {
+    by_type(o, [&](auto type, auto width) {
+      using T = decltype(type);
+      constexpr int kWidth = decltype(width)::value;
+      const ThroughPool<T, kWidth> source{samples<T>(o.gradient), o.positions, windows_of(o.shape)};
+      launch_map(InputGradient<T, kWidth, ThroughPool<T, kWidth>>{source, samples<T>(o.x), o.of_gradient, o.of_x,
+                                                                  o.rest, static_cast<T*>(o.out)},
+                 o.shape.pixels(), o.shape.channels, queue);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace trainopt::kernels::device

@@ -1,0 +1,216 @@
+// The shapes of a pass: rows swept by a grid of blocks, with two sums by channel (reduce, then fold) or with a result a
+// row (map); and what lies between, by channel (each_channel); with their launches. Include on_device.cuh or its twin
+// for the host first.
+#pragma once
+
+#include "kernels/dtype.h"
+#include "kernels/tiling.h"
+
+#include <initializer_list>
+
+namespace trainopt::kernels::device {
+
+namespace {
+
+template <int kWidth>
+using Floats = Pack<float, kWidth>;
+
+template <int kWidth, class T>
+__device__ inline Pack<T, kWidth> load(const T* from) {
+  return read<Pack<T, kWidth>>(from);
+}
+template <class T, int kWidth>
+__device__ inline Floats<kWidth> widened(const Pack<T, kWidth>& packed) {
+  Floats<kWidth> floats;
+  for (int i = 0; i < kWidth; ++i) floats.values[i] = wide(packed.values[i]);
+  return floats;
+}
+template <int kWidth, class T>
+__device__ inline Floats<kWidth> load_wide(const T* from) {
+  return widened(load<kWidth>(from));
+}
+template <class T, int kWidth>
+__device__ inline void store(T* to, const Floats<kWidth>& floats) {
+  Pack<T, kWidth> packed;
+  for (int i = 0; i < kWidth; ++i) narrow(floats.values[i], packed.values[i]);
+  write(to, packed);
+}
+
+/// Where a thread is: its first channel, its stripe, and its row among those that the block has at once.
+struct ThreadPosition {
+  int64_t channel;
+  int stripe, row;
+};
+__device__ inline ThreadPosition thread_position(const Tiling& tiling, int width) {
+  const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  // Tiles of one stripe are neighbours: what they read is.
+  return {(static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * width,
+          block / tiling.tiles, thread / tiling.lanes};
+}
+
+/// A thread's channels of one row: the row, and where they are in memory shaped like the rows.
+struct Spot {
+  int64_t row, channel, at;
+};
+
+/// Calls use(spot, ahead) for each row of a thread, where `ahead` is what load(spot) gave: of kAhead rows before the
+/// first of them is used, so that many reads are on their way at once. `down`: from the last chunk to the first; what
+/// the pass before read last may still be in the cache.
+template <int kAhead, class Load, class Use>
+__device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_spot,
+                             const Use& use) {
+  const int at_once = tiling.rows_at_once();
+  for (int64_t i = position.stripe; i < tiling.chunks; i += tiling.stripes) {
+    const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsInTurn + position.row;
+    const auto spot = [&](int turn) {
+      const int64_t row = begin + turn * at_once,
+                    inside = row < tiling.rows ? row : tiling.rows - 1;  // behind the end: read in vain, not used
+      return Spot{inside, position.channel, inside * tiling.channels + position.channel};
+    };
+    for (int turn = 0; turn < kRowsInTurn; turn += kAhead) {
+      decltype(load_spot(Spot())) ahead[kAhead];
+      for (int k = 0; k < kAhead; ++k) ahead[k] = load_spot(spot(turn + k));
+      for (int k = 0; k < kAhead; ++k)
+        if (begin + (turn + k) * at_once < tiling.rows) use(spot(turn + k), ahead[k]);
+    }
+  }
+}
+
+/// What a body knows that needs to know nothing.
+struct Nothing {};
+
+/// Blocks that a multiprocessor must have room for: 80 registers a thread with three, 128 with two. Those a body needs
+/// that reads many packs a row or knows much of a channel.
+template <class Body>
+inline constexpr int kResident = Body::kAhead == 1 || sizeof(Body().known(0)) > 128 ? 2 : 3;
+
+/// Body::use(known, spot, ahead) for all rows; `known` is what the body reads of a thread's channels once.
+template <class Body>
+__global__ void __launch_bounds__(kThreads, kResident<Body>) map(Body body, Tiling tiling) {
+  const ThreadPosition position = thread_position(tiling, Body::kWidth);
+  if (position.channel >= tiling.channels) return;
+  const auto known = body.known(position.channel);
+  sweep<Body::kAhead>(
+      tiling, position, true, [&](const Spot& spot) { return body.load(spot); },
+      [&](const Spot& spot, const auto& ahead) { body.use(known, spot, ahead); });
+}
+
+/// Body::add(known, spot, ahead, sum, other) for all rows, then the sums of the block's threads: partials[stripe][sum
+/// or other][channel].
+template <class Body>
+__global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, Tiling tiling, float* partials) {
+  constexpr int kWidth = Body::kWidth;
+  const ThreadPosition position = thread_position(tiling, kWidth);
+  Floats<kWidth> sum{}, other{};
+  if (position.channel < tiling.channels) {
+    const auto known = body.known(position.channel);
+    sweep<Body::kAhead>(
+        tiling, position, false, [&](const Spot& spot) { return body.load(spot); },
+        [&](const Spot& spot, const auto& ahead) { body.add(known, spot, ahead, sum, other); });
+  }
+  const int thread = static_cast<int>(threadIdx.x);
+  float* mine = shared_memory<float, 2 * kWidth * kThreads>() + thread;
+  for (int i = 0; i < kWidth; ++i) {
+    mine[i * kThreads] = sum.values[i];
+    mine[(kWidth + i) * kThreads] = other.values[i];
+  }
+  for (int half = kThreads / 2; half >= tiling.lanes; half /= 2) {
+    __syncthreads();
+    if (thread < half)
+      for (int i = 0; i < 2 * kWidth; ++i) mine[i * kThreads] += mine[i * kThreads + half];
+  }
+  if (thread >= tiling.lanes || position.channel >= tiling.channels) return;
+  float* to = partials + 2 * position.stripe * tiling.channels + position.channel;
+  for (int i = 0; i < kWidth; ++i) {
+    to[i] = mine[i * kThreads];
+    to[tiling.channels + i] = mine[(kWidth + i) * kThreads];
+  }
+}
+
+inline constexpr int kFoldChannels = 16, kFoldLanes = 32;
+
+/// The stripes' sums in float64, always in the same order; finish(channel, sum, other) writes what follows from them.
+template <class Finish>
+__global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
+    fold(Finish finish, const float* partials, int stripes, int64_t channels) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kFoldChannels + thread % kFoldChannels;
+  double sum = 0, other = 0;
+  if (channel < channels)
+    for (int64_t stripe = thread / kFoldChannels; stripe < stripes; stripe += kFoldLanes) {
+      sum += static_cast<double>(partials[2 * stripe * channels + channel]);
+      other += static_cast<double>(partials[(2 * stripe + 1) * channels + channel]);
+    }
+  constexpr int kRoom = kFoldChannels * kFoldLanes;
+  double* mine = shared_memory<double, 2 * kRoom>() + thread;
+  mine[0] = sum;
+  mine[kRoom] = other;
+  for (int half = kRoom / 2; half >= kFoldChannels; half /= 2) {
+    __syncthreads();
+    if (thread >= half) continue;
+    mine[0] += mine[half];
+    mine[kRoom] += mine[kRoom + half];
+  }
+  if (thread < kFoldChannels && channel < channels) finish(channel, mine[0], mine[kRoom]);
+}
+
+/// body(channel) for each.
+template <class Body>
+__global__ void __launch_bounds__(kThreads) each_channel(Body body, int64_t channels) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + static_cast<int64_t>(threadIdx.x);
+  if (channel < channels) body(channel);
+}
+
+// ---- launches ----
+
+template <int kChannels>
+struct Width {
+  static constexpr int value = kChannels;
+};
+
+/// Calls with(a sample's type, Width<as many as are read at once>): 16 bytes where rows of `channels` are whole packs
+/// and nothing of `memory` (null counts) begins between two.
+template <class F>
+auto by_type(DType dtype, int64_t channels, std::initializer_list<const void*> memory, const F& with) {
+  uintptr_t bits = 0;
+  for (const void* pointer : memory) bits |= reinterpret_cast<uintptr_t>(pointer);
+  const auto by_width = [&](auto type) {
+    constexpr int kWidth = kWhole<decltype(type)>;
+    return channels % kWidth == 0 && bits % 16 == 0 ? with(type, Width<kWidth>()) : with(type, Width<1>());
+  };
+  switch (dtype) {
+    case DType::bfloat16:
+      return by_width(BFloat16());
+    case DType::float16:
+      return by_width(Float16());
+    default:
+      return by_width(float());
+  }
+}
+
+template <class T>
+const T* samples(const void* pointer) {
+  return static_cast<const T*>(pointer);
+}
+
+template <class Body>
+void launch_map(const Body& body, int64_t rows, int64_t channels, void* queue) {
+  const Tiling tiling = tiling_of(rows, channels, Body::kWidth);
+  launch(queue, tiling.blocks(), kThreads, map<Body>, body, tiling);
+}
+
+template <class Body, class Finish>
+void launch_reduce(const Body& body, const Finish& finish, int64_t rows, int64_t channels, float* partials,
+                   void* queue) {
+  const Tiling tiling = tiling_of(rows, channels, Body::kWidth);
+  launch(queue, tiling.blocks(), kThreads, reduce<Body>, body, tiling, partials);
+  launch(queue, divided_up(channels, kFoldChannels), kFoldChannels * kFoldLanes, fold<Finish>, finish, partials,
+         tiling.stripes, channels);
+}
+template <class Body>
+void launch_channels(const Body& body, int64_t channels, void* queue) {
+  launch(queue, divided_up(channels, kThreads), kThreads, each_channel<Body>, body, channels);
+}
+
+}  // namespace
+}  // namespace trainopt::kernels::device

@@ -1,0 +1,104 @@
+#include "kernels/update/launch.h"
+
+#include "kernels/update/cpu/update_loops.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainopt::kernels::update {
+namespace {
+
+constexpr int64_t kInCache = 1024;  ///< numbers of each memory that are gone through at once: four are 16 KiB
+constexpr int64_t kChunk = 16 * kInCache;
+
+struct Chunk {
+  const Part* part;
+  int64_t begin, end;
+};
+
+std::vector<Chunk> chunks_of(const std::vector<Part>& parts) {
+  std::vector<Chunk> all;
+  for (const Part& part : parts)
+    for (int64_t begin = 0; begin < part.size; begin += kChunk)
+      all.push_back({&part, begin, std::min(part.size, begin + kChunk)});
+  return all;
+}
+
+/// work(chunk, its index) for each, on as many threads as there are.
+template <class Work>
+void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
+  at::parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) work(chunks[static_cast<size_t>(i)], i);
+  });
+}
+
+/// update(rates, part, begin, end) for all numbers, with copies and cleared gradients.
+template <class Update>
+int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const Update& update_stretch) {
+  if (parts.empty()) return 0;
+  const bool skips = given.skip_update != nullptr && *given.skip_update > 0;
+  const Rates rates{.learning_rate = *given.learning_rate, .factor = given.factor == nullptr ? 1 : *given.factor};
+  each_chunk(chunks_of(parts), [&](const Chunk& chunk, int64_t) {
+    for (int64_t begin = chunk.begin; begin < chunk.end; begin += kInCache) {
+      const int64_t end = std::min(chunk.end, begin + kInCache);
+      if (!skips) {
+        update_stretch(rates, *chunk.part, begin, end);
+        if (chunk.part->copy != nullptr) narrow(*chunk.part, given.copies, begin, end);
+      }
+      if (given.clears) std::fill(chunk.part->gradient + begin, chunk.part->gradient + end, 0.0f);
+    }
+  });
+  return 1;
+}
+
+class CpuUpdateLaunches : public UpdateLaunches {
+ public:
+  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given, void*) const override {
+    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+      update(rule, rates, part, begin, end);
+    });
+  }
+
+  int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+               const Given& given, void*) const override {
+    if (given.skip_update == nullptr || !(*given.skip_update > 0)) *updates += 1;
+    corrections[0] =
+        static_cast<float>(static_cast<double>(*given.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
+    corrections[1] = static_cast<float>(1 / std::sqrt(-std::expm1(rule.log_beta2 * *updates)));
+    const Corrections numbers{corrections[0], corrections[1]};
+    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+      update(rule, rates, numbers, part, begin, end);
+    });
+  }
+
+  int64_t partials(const std::vector<Part>& parts) const override {
+    return 2 * static_cast<int64_t>(chunks_of(parts).size());
+  }
+
+  void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
+               void*) const override {
+    const auto chunks = chunks_of(parts);
+    each_chunk(chunks, [&](const Chunk& chunk, int64_t index) {
+      const PartOfMeasure part = update::measure(chunk.part->gradient + chunk.begin, chunk.end - chunk.begin);
+      partials[2 * index] = part.square_sum;
+      partials[2 * index + 1] = part.finite ? 0 : 1;
+    });
+    *square_sum = 0;
+    *not_finite = 0;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      *square_sum += partials[2 * i];
+      if (partials[2 * i + 1] != 0) *not_finite = 1;
+    }
+  }
+};
+
+}  // namespace
+
+const UpdateLaunches& cpu_launches() {
+  static const CpuUpdateLaunches launches;
+  return launches;
+}
+
+}  // namespace trainopt::kernels::update

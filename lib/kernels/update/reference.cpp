@@ -1,0 +1,81 @@
+#include "kernels/update/update.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+namespace trainopt::kernels::update {
+namespace {
+
+class ReferenceUpdateKernels : public UpdateKernels {
+ public:
+  int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override {
+    return each(tensors, settings, [&](at::Tensor& parameter, at::Tensor gradient, at::Tensor& momentum, at::Tensor&) {
+      gradient = gradient + rule.weight_decay * parameter;
+      if (momentum.defined()) {
+        momentum = rule.momentum * momentum + gradient;
+        gradient = rule.nesterov ? gradient + rule.momentum * momentum : momentum;
+      }
+      parameter = parameter - settings.learning_rate * gradient;
+    });
+  }
+
+  int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+               const Settings& settings) const override {
+    const at::NoGradGuard no_grad;
+    updates.add_(settings.skip_update.defined() ? (settings.skip_update <= 0).to(at::kDouble) : at::ones_like(updates));
+    const at::Tensor bias1 = (1 - at::pow(rule.beta1, updates)).to(at::kFloat),
+                     bias2_root = (1 - at::pow(rule.beta2, updates)).sqrt().to(at::kFloat);
+    return each(
+        tensors, settings, [&](at::Tensor& parameter, at::Tensor gradient, at::Tensor& first, at::Tensor& second) {
+          if (!rule.decoupled) gradient = gradient + rule.weight_decay * parameter;
+          first = first + (1 - rule.beta1) * (gradient - first);
+          second = rule.beta2 * second + (1 - rule.beta2) * gradient * gradient;
+          if (rule.decoupled) parameter = parameter * (1 - settings.learning_rate * rule.weight_decay);
+          parameter = parameter - settings.learning_rate / bias1 * first / (second.sqrt() / bias2_root + rule.epsilon);
+        });
+  }
+
+  Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override {
+    Measured all{at::zeros({}, like.options().dtype(at::kDouble).requires_grad(false)),
+                 at::zeros({}, like.options().dtype(at::kFloat).requires_grad(false))};
+    for (const auto& gradient : gradients) {
+      all.square_sum += gradient.to(at::kDouble).square().sum();
+      all.not_finite = at::maximum(all.not_finite, gradient.isfinite().all().logical_not().to(at::kFloat));
+    }
+    return all;
+  }
+
+ private:
+  /// rule(parameter, gradient, first, second) with copies, which are written back unless the update is skipped.
+  template <class Rule>
+  static int64_t each(const Tensors& tensors, const Settings& settings, const Rule& rule) {
+    const at::NoGradGuard no_grad;
+    const auto at = [](const std::vector<at::Tensor>& all, size_t i) { return all.empty() ? at::Tensor() : all[i]; };
+    const auto write = [&](const at::Tensor& to, const at::Tensor& value) {
+      if (to.defined())
+        to.copy_(settings.skip_update.defined() ? at::where(settings.skip_update > 0, to, value) : value);
+    };
+    for (size_t i = 0; i < tensors.parameters.size(); ++i) {
+      at::Tensor parameter = tensors.parameters[i].detach(), first = at(tensors.first, i),
+                 second = at(tensors.second, i);
+      rule(parameter, settings.factor.defined() ? tensors.gradients[i] * settings.factor : tensors.gradients[i], first,
+           second);
+      write(tensors.parameters[i].detach(), parameter);
+      write(at(tensors.first, i), first);
+      write(at(tensors.second, i), second);
+      const at::Tensor copy = at(tensors.copies, i);
+      if (copy.defined()) write(copy, parameter.to(copy.scalar_type()));
+      if (settings.clears) tensors.gradients[i].zero_();
+    }
+    return static_cast<int64_t>(tensors.parameters.size());
+  }
+};
+
+}  // namespace
+
+const UpdateKernels& reference_kernels() {
+  static const ReferenceUpdateKernels kernels;
+  return kernels;
+}
+
+}  // namespace trainopt::kernels::update

@@ -1,0 +1,43 @@
+// Parameters dealt out to blocks of threads, in a table that travels with the launch: a recorded launch keeps it.
+#pragma once
+
+#include "kernels/update/launch.h"
+
+namespace trainopt::kernels::update {
+
+inline constexpr int kThreads = 256;                       ///< in a block
+inline constexpr int kPack = 4;                            ///< floats read and written at once: 16 bytes
+inline constexpr int64_t kChunk = int64_t{16} * kThreads;  ///< numbers of one block: four packs a thread
+inline constexpr int kMostParts =
+    512;  ///< in one launch: what a kernel may be given is 32764 bytes (sm_70 and later, CUDA 12.1)
+
+struct Table {
+  Part parts[kMostParts];
+  int32_t first_block[kMostParts];  ///< of each part, ascending
+  int32_t count;
+};
+static_assert(sizeof(Table) < 32000);
+
+constexpr int64_t blocks_of(int64_t size) { return (size + kChunk - 1) / kChunk; }
+
+/// with(table, blocks, blocks in the tables before) for as many tables as there must be.
+template <class With>
+int64_t each_table(const std::vector<Part>& parts, const With& with) {
+  int64_t tables = 0, before = 0;
+  Table table;
+  for (size_t begin = 0; begin < parts.size(); begin += kMostParts, ++tables) {
+    int64_t blocks = 0;
+    for (table.count = 0; table.count < kMostParts && begin + static_cast<size_t>(table.count) < parts.size();
+         ++table.count) {
+      const Part& part = parts[begin + static_cast<size_t>(table.count)];
+      table.parts[table.count] = part;
+      table.first_block[table.count] = static_cast<int32_t>(blocks);
+      blocks += blocks_of(part.size);
+    }
+    with(table, blocks, before);
+    before += blocks;
+  }
+  return tables;
+}
+
+}  // namespace trainopt::kernels::update

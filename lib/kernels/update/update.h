@@ -1,0 +1,70 @@
+// The optimizer's update of all parameters in one pass, and one measurement of all gradients before it. Unscaling,
+// clipping and zeroing happen in the same pass: gradients are multiplied by a factor as they are read, and cleared once
+// they have been.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace trainopt::kernels::update {
+
+/// momentum ← μ · momentum + g, parameter ← parameter − lr · momentum (Nesterov: g + μ · momentum), where g has
+/// weight_decay · parameter added (torch.optim.SGD).
+struct SgdRule {
+  float momentum, weight_decay;  ///< momentum 0: none is kept, g is used itself
+  bool nesterov;
+};
+
+/// Adam (Kingma and Ba 2015), or AdamW (Loshchilov and Hutter 2019) if `decoupled`:
+/// first ← first + (1 − β₁) (g − first), second ← β₂ · second + (1 − β₂) g², parameter ← parameter − lr ÷ (1 − β₁ᵗ) ·
+/// first ÷ (√second ÷ √(1 − β₂ᵗ) + ε) in update t.
+struct AdamRule {
+  double beta1, beta2;  ///< 0 ≤ β < 1
+  float epsilon, weight_decay;
+  bool decoupled;
+};
+
+/// Tensors of the parameters that have a gradient, in one order; all are float32, and those of one parameter have its
+/// numbers in the order of its memory, without gaps.
+struct Tensors {
+  std::vector<at::Tensor> parameters, gradients;
+  std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Adam: both moments
+  std::vector<at::Tensor> copies = {};    ///< bfloat16 or float16, all of one type; undefined, or no list: none. The
+                                          ///< updated parameter, rounded to nearest even
+};
+
+/// 0-dim floats on the parameters' device.
+struct Settings {
+  at::Tensor learning_rate;
+  at::Tensor factor;       ///< of every gradient; undefined: 1
+  at::Tensor skip_update;  ///< above 0: nothing is written but cleared gradients; undefined: 0
+  bool clears = false;     ///< gradients become zeros, also where the update is skipped
+};
+
+struct Measured {
+  at::Tensor square_sum;  ///< Σ g²: 0-dim float64
+  at::Tensor not_finite;  ///< 0-dim float32: 1 if any g is not finite, else 0
+};
+
+/// Every form gives the same results on any number of threads. Throws BrokenInvariant for tensors that are not as
+/// described.
+class UpdateKernels {
+ public:
+  virtual ~UpdateKernels() = default;
+  // How many launches it took.
+  virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
+  /// `updates`: a 0-dim float64 on the device; counts this one too, unless it is skipped.
+  virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                       const Settings& settings) const = 0;
+  /// Of values up to 10¹⁸; of larger ones the sum may be infinite. `like`: on whose device results are.
+  virtual Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const = 0;
+};
+
+/// libtorch's operations one after another: the others are compared with it.
+const UpdateKernels& reference_kernels();
+const UpdateKernels& cpu_kernels();
+/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+const UpdateKernels* cuda_kernels();
+
+}  // namespace trainopt::kernels::update

@@ -1,0 +1,176 @@
+#include "kernels/winograd/winograd.h"
+
+#include "base/error.h"
+#include "kernels/cpu/by_type.h"
+#include "kernels/winograd/tiles.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+namespace trainopt::kernels::winograd {
+namespace {
+
+/// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the
+/// next; but of so many that a position's weights are worth reading.
+constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
+/// Tiles, or rows of weights, for which a thread is worth its start.
+constexpr int64_t kGrain = 8;
+/// Tiles of a product that go to one thread together: a multiple of the rows that any width takes at once.
+constexpr int64_t kRows = 96;
+
+template <class F>
+auto by_image_type(const at::Tensor& x, const F& work) {
+  if (x.scalar_type() == at::kDouble) return work(double());
+  return by_type(x, work);
+}
+
+at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// Transformed numbers with their memory.
+template <class W>
+struct Room : Transformed<W> {
+  Room(int64_t by_rows, int64_t by_channels)
+      : Transformed<W>{
+            .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+    TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
+    // Between positions lies a line of the cache: otherwise those of one tile would often fall into one set of it.
+    memory_ = at::empty({kPositions * this->position}, c10::CppTypeToScalarType<W>::value);
+    this->at = memory_.template mutable_data_ptr<W>();
+  }
+
+ private:
+  at::Tensor memory_;
+};
+
+Grid grid_of(const at::Tensor& image) {
+  return {.images = image.size(0), .height = image.size(2), .width = image.size(3)};
+}
+
+/// The weights' first or second channels as rows, the others as channels.
+template <class W>
+Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turned) {
+  TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
+  const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
+  Room<W> to(w.size(0), w.size(1));
+  by_image_type(w, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_same_v<Work<T>, W>)
+      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
+        tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to);
+      });
+    else
+      throw BrokenInvariant("float64 weights go with float64 images, and no others");
+  });
+  return to;
+}
+
+int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
+  return std::min(grid.tiles(),
+                  std::max(kLeastBlock, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
+}
+
+/// Calls work(first, end) for block after block.
+template <class F>
+void in_blocks(const Grid& grid, int64_t block, const F& work) {
+  for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
+}
+
+/// Calls work(position, begin, end) for parts of [0, count) at every position, in parallel; parts begin at multiples of
+/// `piece`.
+template <class F>
+void at_positions(int64_t count, int64_t piece, const F& work) {
+  const int64_t pieces = (count + piece - 1) / piece;
+  at::parallel_for(0, kPositions * pieces, 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {  // pieces of one position at once
+      const int64_t position = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
+      work(position, first * piece, std::min(count, last * piece));
+      begin += last - first;
+    }
+  });
+}
+
+/// With T the images' type. `weights`: channels in × channels out.
+template <class T>
+at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weights) {
+  const at::Tensor x = nhwc(image);
+  const Grid grid = grid_of(x);
+  const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
+  at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
+  const Room<Work<T>> inputs(block, in), outputs(block, out);
+  const auto& kernels = tile_kernels<T>();
+  in_blocks(grid, block, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+    });
+    at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().product(inputs, weights, position, begin, end, outputs);
+    });
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
+    });
+  });
+  return y;
+}
+
+template <class T>
+Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
+  const Grid grid = grid_of(x);
+  const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
+  const Room<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
+  const auto& kernels = tile_kernels<T>();
+  in_blocks(grid, block, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
+    });
+    at_positions(out, kPanel, [&](int64_t position, int64_t begin, int64_t end) {
+      product_kernels<Work<T>>().outer_product(gradients, inputs, position, last - first, begin, end, first > 0, sums);
+    });
+  });
+  return sums;
+}
+
+}  // namespace
+
+double saving(int64_t height, int64_t width) {
+  const Grid grid{.images = 1, .height = height, .width = width};
+  return static_cast<double>(height * width * kKernel * kKernel) / static_cast<double>(grid.tiles() * kPositions);
+}
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
+  return by_image_type(input, [&](auto type) {
+    return convolved<decltype(type)>(input, transformed_weights<Work<decltype(type)>>(weight, false, false));
+  });
+}
+
+// The same with the other channels, and with weights turned by half a turn.
+at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight) {
+  return by_image_type(output_gradient, [&](auto type) {
+    return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true));
+  });
+}
+
+at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type) {
+  const at::Tensor x = nhwc(input), g = nhwc(output_gradient.to(x.scalar_type()));
+  at::Tensor result =
+      at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
+  by_image_type(x, [&](auto of_image) {
+    const auto sums = transformed_weight_gradient<decltype(of_image)>(g, x);
+    by_image_type(result, [&](auto of_weight) {
+      using T = decltype(of_weight);
+      if constexpr (std::is_same_v<Work<T>, Work<decltype(of_image)>>)
+        at::parallel_for(0, sums.rows, kGrain, [&](int64_t begin, int64_t end) {
+          tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>());
+        });
+      else
+        throw BrokenInvariant("float64 weights go with float64 images, and no others");
+    });
+  });
+  return result;
+}
+
+}  // namespace trainopt::kernels::winograd

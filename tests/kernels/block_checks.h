@@ -1,0 +1,170 @@
+// What the model's block operations on any form of the kernels must give: libtorch's results and gradients. On any
+// device.
+#pragma once
+
+#include "kernels/norm_checks.h"
+#include "model/builder.h"
+#include "optimizations/fused_kernels/block_operations.h"
+#include "train/precision.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+namespace trainopt::test {
+
+inline BatchNorm2d norm_of(int64_t channels, at::Device device) {
+  Builder builder(device, 1);
+  BatchNorm2d norm(builder, "bn", channels);
+  const at::NoGradGuard no_grad;
+  norm.weight.copy_(at::randn({channels}));
+  norm.bias.copy_(at::randn({channels}));
+  return norm;
+}
+
+struct Ran {
+  at::Tensor output, of_input, of_weight, of_bias, of_residual, running_mean, running_var;
+  int64_t batches = 0;
+};
+
+enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
+
+inline Ran run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input,
+               const at::Tensor& residual, bool training) {
+  const at::Tensor x = input.detach().clone().requires_grad_(training),
+                   added = residual.detach().clone().requires_grad_(training);
+  {
+    const at::NoGradGuard no_grad;
+    norm.running_mean.fill_(0.5);
+    norm.running_var.fill_(2);
+    norm.num_batches_tracked.zero_();
+  }
+  at::AutoGradMode grad(training);
+  const ForwardContext context{.training = training};
+  Ran ran;
+  switch (operation) {
+    case Operation::norm:
+      ran.output = operations.batch_norm(x, norm, context);
+      break;
+    case Operation::norm_relu:
+      ran.output = operations.batch_norm_relu(x, norm, context);
+      break;
+    case Operation::norm_add_relu:
+      ran.output = operations.batch_norm_add_relu(x, norm, added, context);
+      break;
+    case Operation::stem_pool:
+      ran.output = operations.stem_pool(x, norm, context);
+      break;
+  }
+  ran.running_mean = norm.running_mean.clone();
+  ran.running_var = norm.running_var.clone();
+  ran.batches = norm.num_batches_tracked.item<int64_t>();
+  if (!training) return ran;
+  at::manual_seed(9);
+  const at::Tensor seed = at::randn(ran.output.sizes()).to(ran.output.options());
+  const bool adds = operation == Operation::norm_add_relu;
+  std::vector<at::Tensor> inputs{x, norm.weight, norm.bias};
+  if (adds) inputs.push_back(added);
+  const auto gradients = torch::autograd::grad({ran.output}, inputs, {seed});
+  ran.of_input = gradients[0];
+  ran.of_weight = gradients[1];
+  ran.of_bias = gradients[2];
+  if (adds) ran.of_residual = gradients[3];
+  return ran;
+}
+
+/// Block operations on `kernels`, and their gradients, are those of libtorch.
+inline void check_block_operations(const fused_kernels::BlockKernels& kernels, at::Device device) {
+  at::manual_seed(5);
+  const auto fused = fused_kernels::make_fused_batch_norm(kernels);
+  const PlainBatchNormOperations plain;
+  for (const int64_t channels : {19, 24})
+    for (const auto operation : {Operation::norm, Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool})
+      for (const bool training : {true, false})
+        for (const bool channels_last : {true, false}) {
+          INFO(channels << " " << static_cast<int>(operation) << " " << training << " " << channels_last);
+          at::Tensor input = (at::randn({4, channels, 9, 11}) * 3 + 1).to(device),
+                     residual = at::randn({4, channels, 9, 11}).to(device);
+          if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
+          const BatchNorm2d norm = norm_of(channels, device);
+          const Ran wanted = run(plain, operation, norm, input, residual, training),
+                    got = run(*fused, operation, norm, input, residual, training);
+          check_near(got.output, wanted.output, 1e-5);
+          check_near(got.running_mean, wanted.running_mean, 1e-6);
+          check_near(got.running_var, wanted.running_var, 1e-6);
+          CHECK(got.batches == wanted.batches);
+          if (!training) continue;
+          check_near(got.of_input, wanted.of_input, 2e-5);
+          check_near(got.of_weight, wanted.of_weight, 2e-5);
+          check_near(got.of_bias, wanted.of_bias, 2e-5);
+          if (operation == Operation::norm_add_relu) check_near(got.of_residual, wanted.of_residual, 1e-6);
+        }
+}
+
+/// In 16 bits the output is within one rounding of float32's, gradients within a few.
+inline void check_16_bits(const fused_kernels::BlockKernels& kernels, at::Device device) {
+  at::manual_seed(6);
+  const auto fused = fused_kernels::make_fused_batch_norm(kernels);
+  const PlainBatchNormOperations plain;
+  for (const auto type : {at::kBFloat16, at::kHalf})
+    for (const auto operation : {Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool}) {
+      const at::Tensor input = random({4, 32, 12, 12}, type, device), residual = random({4, 32, 12, 12}, type, device);
+      const BatchNorm2d norm = norm_of(32, device);
+      const Ran got = run(*fused, operation, norm, input, residual, true);
+      const Ran wide = run(plain, operation, norm, input.to(at::kFloat), residual.to(at::kFloat), true);
+      CHECK(got.output.scalar_type() == type);
+      check_near(got.output.to(at::kFloat), wide.output, epsilon(type));
+      check_near(got.of_weight, wide.of_weight, 4 * epsilon(type));
+      // A value that rounds to zero, or above another in its window, sends its gradient elsewhere; few do.
+      const at::Tensor apart = (got.of_input.to(at::kFloat) - wide.of_input).abs();
+      CHECK((apart > 0.05).to(at::kFloat).mean().item<float>() < 0.01);
+    }
+}
+
+struct HeadRan {
+  at::Tensor output, of_input, of_weight, of_bias;
+};
+
+inline HeadRan run_head(const HeadOperations& operations, const at::Tensor& input, const Linear& linear,
+                        std::optional<at::ScalarType> autocast_to) {
+  const at::Tensor x = input.detach().clone(at::MemoryFormat::Preserve).requires_grad_();
+  HeadRan ran;
+  {
+    const AutocastGuard autocast(input.device().type(), autocast_to);
+    ran.output = operations.head(x, linear, {.training = true});
+  }
+  at::manual_seed(9);
+  const auto gradients = torch::autograd::grad({ran.output}, {x, linear.weight, linear.bias},
+                                               {at::randn(ran.output.sizes()).to(ran.output.options())});
+  ran.of_input = gradients[0];
+  ran.of_weight = gradients[1];
+  ran.of_bias = gradients[2];
+  return ran;
+}
+
+/// The head and its gradients are those of libtorch, of the types that it has under autocast too.
+inline void check_head(const fused_kernels::BlockKernels& kernels, at::Device device) {
+  at::manual_seed(24);
+  Builder builder(device, 1);
+  const Linear linear(builder, "fc", 72, 10);
+  const auto fused = fused_kernels::make_fused_head(kernels);
+  const PlainHeadOperations plain;
+  for (const bool channels_last : {true, false})
+    for (const auto type : kNormTypes) {
+      INFO(type << " " << channels_last);
+      const auto autocast = type == at::kFloat ? std::nullopt : std::optional(type);
+      at::Tensor input = at::randn({6, 72, 7, 5}).to(device, type);
+      if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
+      const HeadRan wanted = run_head(plain, input, linear, autocast), got = run_head(*fused, input, linear, autocast);
+      const double tolerance = type == at::kFloat ? 1e-6 : 2 * epsilon(type);
+      check_near(got.output, wanted.output, tolerance);
+      check_near(got.of_input, wanted.of_input, tolerance);
+      check_near(got.of_weight, wanted.of_weight, tolerance);
+      check_near(got.of_bias, wanted.of_bias, tolerance);
+      CHECK(got.of_input.is_contiguous(at::MemoryFormat::ChannelsLast));
+      const at::NoGradGuard no_grad;
+      const AutocastGuard guard(device.type(), autocast);
+      check_near(fused->head(input, linear, {.training = false}), plain.head(input, linear, {.training = false}),
+                 tolerance);
+    }
+}
+
+}  // namespace trainopt::test

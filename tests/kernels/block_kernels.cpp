@@ -1,0 +1,150 @@
+// The CPU's kernels of norm, pool and head against the reference of each pass, and against libtorch's own operations
+// and their gradients.
+#include "kernels/block_checks.h"
+#include "kernels/head_checks.h"
+#include "kernels/pool_checks.h"
+
+#include <ATen/Parallel.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+fused_kernels::BlockKernels on_cpu(const HeadKernels& head) {
+  return {.norm = cpu_norm_kernels(), .pool = cpu_pool_kernels(), .head = head};
+}
+fused_kernels::BlockKernels plain() {
+  return {.norm = reference_norm_kernels(), .pool = reference_pool_kernels(), .head = reference_head_kernels()};
+}
+
+}  // namespace
+
+TEST_CASE("every pass gives what its plain form gives, in every type and shape") {
+  for (const NormKernels* width : all_cpu_norm_kernels()) check_every_pass(*width, at::kCPU);
+  for (const PoolKernels* width : all_cpu_pool_kernels()) check_every_pool_pass(*width, at::kCPU);
+}
+
+TEST_CASE("values that are large beside their differences keep their variance") {
+  check_large_values(cpu_norm_kernels(), at::kCPU);
+}
+
+TEST_CASE("what is not a number stays visible") {
+  for (const NormKernels* width : all_cpu_norm_kernels()) check_not_a_number(*width, at::kCPU);
+  for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_not_a_number(*width, at::kCPU);
+}
+
+TEST_CASE("the pool chooses the first of equals") {
+  for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_choices(*width, at::kCPU);
+}
+
+TEST_CASE("sums do not depend on the number of threads") {
+  const at::Tensor x = random({5, 70, 19, 23}, at::kFloat);
+  const int threads = at::get_num_threads();
+  const Moments many = cpu_norm_kernels().moments(x);
+  at::set_num_threads(1);
+  const Moments one = cpu_norm_kernels().moments(x);
+  at::set_num_threads(threads);
+  CHECK(many.mean.equal(one.mean));
+  CHECK(many.variance.equal(one.variance));
+}
+
+TEST_CASE("block operations and their gradients are those of libtorch") {
+  check_block_operations(on_cpu(reference_head_kernels()), at::kCPU);
+  check_block_operations(plain(), at::kCPU);
+}
+
+TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") {
+  check_16_bits(on_cpu(reference_head_kernels()), at::kCPU);
+}
+
+TEST_CASE("gradients of the formulas are those of finite differences, in float64") {
+  // The formulas of the reference, without its roundings: y = weight · (x − mean) / √(variance + ε) + bias, through
+  // ReLU.
+  at::manual_seed(7);
+  const at::Tensor x = at::randn({2, 3, 3, 3}, at::kDouble), weight = at::randn({3}, at::kDouble),
+                   bias = at::randn({3}, at::kDouble), seed = at::randn({2, 3, 3, 3}, at::kDouble);
+  const auto view = [](const at::Tensor& by_channel) { return by_channel.view({1, 3, 1, 1}); };
+  const auto loss = [&](const at::Tensor& at_x) {
+    const auto [variance, mean] = at::var_mean(at_x, {0, 2, 3}, 0);
+    return (((at_x - view(mean)) * view(weight / (variance + 1e-5).sqrt()) + view(bias)).relu() * seed)
+        .sum()
+        .item<double>();
+  };
+  const auto [variance, mean] = at::var_mean(x, {0, 2, 3}, 0);
+  const at::Tensor inverse = (variance + 1e-5).rsqrt(), scale = weight * inverse, shift = bias - mean * scale;
+  const at::Tensor g = at::where(x * view(scale) + view(shift) > 0, seed, at::zeros({}, at::kDouble));
+  const at::Tensor sum = g.sum({0, 2, 3}), product = (g * (x - view(mean))).sum({0, 2, 3});
+  const at::Tensor of_x = -scale * inverse.square() * product / 18, rest = -scale * sum / 18 - of_x * mean;
+  const at::Tensor gradient = view(scale) * g + view(of_x) * x + view(rest);
+  for (const int64_t at : {0, 5, 13, 26, 40, 53}) {
+    at::Tensor above = x.clone(), below = x.clone();
+    above.view(-1)[at] += 1e-6;
+    below.view(-1)[at] -= 1e-6;
+    CHECK(gradient.view(-1)[at].item<double>() ==
+          Approx((loss(above) - loss(below)) / 2e-6).epsilon(1e-5).margin(1e-7));
+  }
+}
+
+TEST_CASE("means over pixels and their gradients are those of their plain forms") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_means(*width, at::kCPU);
+}
+
+TEST_CASE("the loss and its gradient are those of their plain forms") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_losses(*width, at::kCPU);
+}
+
+TEST_CASE("the loss's gradient is that of float64") {
+  check_loss_gradients(reference_head_kernels(), at::kCPU);
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_loss_gradients(*width, at::kCPU);
+}
+
+TEST_CASE("extreme logits give what libtorch gives") {
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_extreme_logits(*width, at::kCPU);
+}
+
+TEST_CASE("the head and its gradients are those of libtorch") {
+  check_head(plain(), at::kCPU);
+  for (const HeadKernels* width : all_cpu_head_kernels()) check_head(on_cpu(*width), at::kCPU);
+}
+
+TEST_CASE("exponentials are within 3e-7 of their value, from the largest to those that vanish") {
+  // Two classes: the first's probability is e^−d ÷ (1 + e^−d), its gradient the same.
+  constexpr int64_t kRows = 20001;
+  for (const HeadKernels* width : all_cpu_head_kernels()) {
+    const at::Tensor below = -at::linspace(0, 86, kRows, at::kFloat),
+                     logits = at::stack({below, at::zeros({kRows})}, 1);
+    const at::Tensor
+        gradient = width->cross_entropy(logits, at::ones({kRows}, at::kLong), 0).gradient.select(1, 0).to(at::kDouble),
+        e = below.to(at::kDouble).exp();
+    CHECK((gradient * (1 + e) / e - 1).abs().max().item<double>() < 3e-7);
+  }
+}
+
+TEST_CASE("no result of the head or the loss depends on the number of threads") {
+  at::manual_seed(25);
+  const at::Tensor x = random({9, 70, 19, 23}, at::kFloat), logits = random_logits(129, 1001, at::kHalf, at::kCPU),
+                   target = random_targets(129, 1001, at::kCPU);
+  const auto all = [&] {
+    CrossEntropy loss = cpu_head_kernels().cross_entropy(logits, target, 0.1);
+    cpu_head_kernels().finish_gradient(loss.gradient, at::full({}, 3, at::kFloat));
+    const at::Tensor mean = cpu_head_kernels().mean(x);
+    return std::vector<at::Tensor>{loss.loss, loss.gradient, mean, cpu_head_kernels().mean_gradient(mean, 19, 23)};
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(4);
+  const auto many = all();
+  at::set_num_threads(1);
+  const auto one = all();
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < many.size(); ++i) CHECK(many[i].equal(one[i]));
+}
+
+TEST_CASE("the loss's gradient is finished in place, and so only once") {
+  const at::Tensor logits = at::randn({4, 5}).requires_grad_(),
+                   loss = cross_entropy(logits, at::zeros({4}, at::kLong), 0, cpu_head_kernels());
+  loss.backward({}, /*retain_graph=*/true);
+  const at::Tensor once = logits.grad().clone();
+  CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("modified by an inplace operation"));
+  CHECK(logits.grad().equal(once));
+}

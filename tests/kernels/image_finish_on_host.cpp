@@ -1,0 +1,37 @@
+// The GPU's kernel that finishes images, compiled for the host and run thread by thread, against the tensor operations.
+#include "support/cuda_on_host.h"
+
+#include "kernels/image_finish/device.cuh"
+#include "kernels/image_finish_checks.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+at::Tensor on_host(const ImageFinish& finish, const at::Tensor& images, const at::Tensor& placement) {
+  static const kernels::device::DeviceFinishLaunches launches;
+  return finish.launched(launches, images, placement);
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's kernel finishes images to the bits of the tensor operations") { check_finish(on_host, at::kCPU); }
+
+TEST_CASE("on a GPU blocks go on to further pixels, and no pixel depends on the order of threads") {
+  at::manual_seed(3);
+  const at::Tensor images = at::randint(0, 256, {8, 60, 61, 3}, at::kByte);
+  for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {
+    const int64_t count = size.width == 63 ? 80 : 600;
+    REQUIRE(count * size.height * size.width / (size.width == 63 ? 1 : 8) >
+            kernels::device::kMostFinishBlocks * kernels::device::kFinishThreads);
+    const ImageFinish finish = make_image_finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
+    const at::Tensor placement = some_placement(8, {60, 61}, size, count);
+    const at::Tensor forwards = on_host(finish, images, placement);
+    grid_on_host.backwards = true;
+    const at::Tensor backwards = on_host(finish, images, placement);
+    grid_on_host.backwards = false;
+    CHECK(same_bits(forwards, backwards));
+    CHECK(same_bits(forwards, finish.reference(images, placement)));
+  }
+}

@@ -1,0 +1,116 @@
+// What every form of NormKernels must give: the reference's results, in every type and shape. On any device.
+#pragma once
+
+#include "kernels/norm/norm.h"
+#include "support/catch.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt::test {
+
+using namespace trainopt::kernels;
+
+inline const std::vector<std::vector<int64_t>> kNormShapes = {
+    {1, 1, 1, 1}, {2, 3, 5, 7},    {1, 64, 8, 8}, {3, 65, 4, 6}, {2, 130, 7, 5}, {9, 256, 1, 1},
+    {1, 7, 1, 9}, {4, 16, 33, 31}, {1, 13, 1, 1}, {2, 64, 7, 7}, {5, 24, 13, 1}, {1, 8, 2, 2}};
+inline const std::vector<at::ScalarType> kNormTypes = {at::kFloat, at::kBFloat16, at::kHalf};
+
+/// One rounding to the type.
+inline double epsilon(at::ScalarType type) { return type == at::kFloat ? 1.2e-7 : type == at::kBFloat16 ? 8e-3 : 1e-3; }
+
+inline at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type, at::Device device = at::kCPU,
+                         double scale = 1, double offset = 0) {
+  return (at::randn(shape) * scale + offset).to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+/// What a pass needs by channel.
+struct ByChannel {
+  explicit ByChannel(int64_t channels, at::Device device = at::kCPU)
+      : scale(at::randn({channels}).to(device)),
+        shift(at::randn({channels}).to(device)),
+        mean(at::randn({channels}).to(device)) {}
+  at::Tensor scale, shift, mean;
+};
+
+inline void check_near(const at::Tensor& got, const at::Tensor& wanted, double tolerance) {
+  REQUIRE(got.sizes() == wanted.sizes());
+  REQUIRE(got.scalar_type() == wanted.scalar_type());
+  const at::Tensor a = got.to(at::kDouble), b = wanted.to(at::kDouble);
+  CHECK(at::allclose(a, b, tolerance, tolerance * std::max(1.0, b.abs().nan_to_num(0, 0, 0).max().item<double>()),
+                     /*equal_nan=*/true));
+}
+inline void check_near(const GradientSums& got, const GradientSums& wanted, double tolerance) {
+  check_near(got.gradient, wanted.gradient, tolerance);
+  check_near(got.product, wanted.product, tolerance);
+}
+
+/// Every pass over `x` beside the reference's.
+inline void check_passes(const NormKernels& fast, const at::Tensor& x) {
+  const NormKernels& plain = reference_norm_kernels();
+  const auto shape = x.sizes().vec();
+  const auto type = x.scalar_type();
+  const at::Tensor gradient = random(shape, type, x.device()), residual = random(shape, type, x.device());
+  const ByChannel by(shape[1], x.device());
+  const double once = 2 * epsilon(type);
+  const Moments moments = fast.moments(x), plain_moments = plain.moments(x);
+  check_near(moments.mean, plain_moments.mean, 1e-6);
+  check_near(moments.variance, plain_moments.variance, 3e-6);
+  for (const bool relu : {false, true}) {
+    check_near(fast.apply(x, by.scale, by.shift, {}, relu), plain.apply(x, by.scale, by.shift, {}, relu), once);
+    check_near(fast.apply(x, by.scale, by.shift, residual, relu), plain.apply(x, by.scale, by.shift, residual, relu),
+               once);
+  }
+  check_near(fast.sums(gradient, x, by.mean), plain.sums(gradient, x, by.mean), 1e-5);
+  check_near(fast.sums_through_relu(gradient, x, by.mean, by.scale, by.shift),
+             plain.sums_through_relu(gradient, x, by.mean, by.scale, by.shift), 1e-5);
+  at::Tensor g, plain_g;
+  check_near(fast.sums_through_output(gradient, residual, x, by.mean, g),
+             plain.sums_through_output(gradient, residual, x, by.mean, plain_g), 1e-5);
+  CHECK(g.equal(plain_g));
+  check_near(fast.input_gradient(gradient, x, by.scale, by.shift, by.mean),
+             plain.input_gradient(gradient, x, by.scale, by.shift, by.mean), once);
+  check_near(fast.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift),
+             plain.input_gradient_through_relu(gradient, x, by.scale, by.shift, by.mean, by.scale, by.shift), once);
+}
+
+inline void check_every_pass(const NormKernels& fast, at::Device device) {
+  at::manual_seed(3);
+  for (const auto type : kNormTypes)
+    for (const auto& shape : kNormShapes) {
+      INFO(type << " " << at::IntArrayRef(shape));
+      check_passes(fast, random(shape, type, device, 2, 1));
+    }
+}
+
+/// Values that are large beside their differences keep their variance.
+inline void check_large_values(const NormKernels& fast, at::Device device) {
+  at::manual_seed(4);
+  for (const double size : {1e3, 1e4}) {
+    const at::Tensor x = random({8, 5, 16, 16}, at::kFloat, device, 1e-5 * size, size);
+    check_near(fast.moments(x).variance / (1e-10 * size * size),
+               reference_norm_kernels().moments(x).variance / (1e-10 * size * size), 1e-4);
+  }
+}
+
+/// What is not a number stays visible.
+inline void check_not_a_number(const NormKernels& fast, at::Device device) {
+  at::manual_seed(5);
+  for (const auto type : kNormTypes)
+    for (const int64_t channels : {3, 8, 19, 32}) {
+      INFO(type << " " << channels);
+      at::Tensor x = random({2, channels, 6, 6}, type, device);
+      const ByChannel by(channels, device);
+      x[1][2][3][3] = std::numeric_limits<float>::quiet_NaN();
+      x[0][1][0][0] = std::numeric_limits<float>::infinity();
+      at::Tensor finite = at::ones({channels}, at::kBool);
+      finite[1] = finite[2] = false;
+      CHECK(fast.moments(x).mean.isfinite().cpu().equal(finite));
+      check_near(fast.apply(x, by.scale, by.shift, {}, true),
+                 reference_norm_kernels().apply(x, by.scale, by.shift, {}, true), 2 * epsilon(type));
+    }
+  const at::Tensor huge =
+      at::full({1, 17, 2, 2}, 3.39e38).to(device, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  CHECK(fast.apply(huge, at::ones({17}, device), at::zeros({17}, device), {}, false).equal(huge));
+}
+
+}  // namespace trainopt::test

@@ -1,0 +1,94 @@
+// What every form of PoolKernels must give: the reference's results, in every type and shape. On any device.
+#pragma once
+
+#include "kernels/norm_checks.h"
+#include "kernels/pool/pool.h"
+
+namespace trainopt::test {
+
+/// Every pass over `x` beside the reference's.
+inline void check_pool_passes(const PoolKernels& fast, const at::Tensor& x) {
+  const PoolKernels& plain = reference_pool_kernels();
+  const ByChannel by(x.size(1), x.device());
+  const double once = 2 * epsilon(x.scalar_type());
+  const Pooled pooled = fast.pool(x, by.scale, by.shift), wanted = plain.pool(x, by.scale, by.shift);
+  check_near(pooled.values, wanted.values, once);
+  const at::Tensor same = pooled.positions == wanted.positions;
+  CHECK(same.to(at::kDouble).mean().item<double>() > 0.999);  // two values may be equal but for rounding
+  CHECK((pooled.chosen == wanted.chosen)
+            .logical_or(same.logical_not())
+            .logical_or(wanted.positions == 9)
+            .all()
+            .item<bool>());
+  const at::Tensor of_pool = random(pooled.values.sizes().vec(), x.scalar_type(), x.device());
+  check_near(fast.sums(of_pool, pooled, by.mean), plain.sums(of_pool, pooled, by.mean), 1e-5);
+  check_near(fast.input_gradient(of_pool, pooled.positions, x, by.scale, by.shift, by.mean),
+             plain.input_gradient(of_pool, pooled.positions, x, by.scale, by.shift, by.mean), once);
+}
+
+inline void check_every_pool_pass(const PoolKernels& fast, at::Device device) {
+  at::manual_seed(3);
+  for (const auto type : kNormTypes)
+    for (const auto& shape : kNormShapes) {
+      INFO(type << " " << at::IntArrayRef(shape));
+      check_pool_passes(fast, random(shape, type, device, 2, 1));
+    }
+}
+
+/// What is not a number stays visible.
+inline void check_pool_not_a_number(const PoolKernels& fast, at::Device device) {
+  at::manual_seed(5);
+  for (const auto type : kNormTypes)
+    for (const int64_t channels : {3, 8, 19, 32}) {
+      INFO(type << " " << channels);
+      at::Tensor x = random({2, channels, 6, 6}, type, device);
+      const ByChannel by(channels, device);
+      x[1][2][3][3] = std::numeric_limits<float>::quiet_NaN();
+      x[0][1][0][0] = std::numeric_limits<float>::infinity();
+      const Pooled pooled = fast.pool(x, by.scale, by.shift),
+                   plain = reference_pool_kernels().pool(x, by.scale, by.shift);
+      CHECK(pooled.values.isnan().equal(plain.values.isnan()));
+      CHECK((pooled.positions == plain.positions).logical_or(plain.values.isnan()).all().item<bool>());
+    }
+}
+
+/// Of equal values the pool chooses the first, whatever the sign of the scale and of zeros; NaN of either sign passes;
+/// a scale of 0 makes all equal.
+inline void check_pool_choices(const PoolKernels& fast, at::Device device) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor levels = at::tensor({-1.0f, -0.0f, 0.0f, 0.5f, 1.0f});
+  struct Case {
+    const char* name;
+    float scale, shift;  // of one channel; of the others ±1 and 1
+  };
+  at::manual_seed(11);
+  for (const auto type : kNormTypes)
+    for (const int64_t channels : {5, 35, 64, 75})
+      for (const Case& one : {Case{"ordinary", 2, 0},
+                              {"negative", -0.5, 0.25},
+                              {"zero", 0, 1},
+                              {"infinite", kInfinite, 0},
+                              {"no number", kNan, 0},
+                              {"shifted far", 1, kInfinite},
+                              {"shifted nowhere", -1, kNan}})
+        for (const float guest : {0.5f, kNan, -kNan, kInfinite, -kInfinite}) {
+          INFO(type << " " << channels << " " << one.name << " " << guest);
+          at::Tensor x =
+              levels.index_select(0, at::randint(5, {2 * channels * 9 * 8}, at::kLong)).view({2, channels, 9, 8});
+          x[1][2][4][3] = guest;
+          x[0][channels - 1][5][5] = guest;
+          x = x.to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
+          at::Tensor scale = at::randint(2, {channels}, at::kFloat) * 2 - 1, shift = at::ones({channels});
+          scale[2] = one.scale, shift[2] = one.shift;
+          const Pooled pooled = fast.pool(x, scale.to(device), shift.to(device)),
+                       plain = reference_pool_kernels().pool(x, scale.to(device), shift.to(device));
+          const at::Tensor number = plain.values.isnan().logical_not();
+          CHECK(pooled.values.isnan().logical_not().equal(number));
+          CHECK(pooled.values.masked_select(number).equal(plain.values.masked_select(number)));
+          CHECK(pooled.positions.masked_select(number).equal(plain.positions.masked_select(number)));
+          const at::Tensor chosen = number.logical_and(plain.positions != 9);
+          CHECK(pooled.chosen.masked_select(chosen).equal(plain.chosen.masked_select(chosen)));
+        }
+}
+
+}  // namespace trainopt::test

@@ -1,0 +1,44 @@
+// The CPU's update kernels against the reference.
+#include "kernels/update_checks.h"
+
+#include <ATen/Parallel.h>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+TEST_CASE("updates are those of the plain form, whatever rides along") { check_every_rule(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") {
+  check_many_tensors(cpu_kernels(), at::kCPU);
+}
+
+TEST_CASE("updates with gradients that are hardly numbers") { check_odd_gradients(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("the measure of gradients is that of the plain form") { check_measures(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("16-bit copies have the bits of libtorch's cast") { check_copies(cpu_kernels(), at::kCPU); }
+
+TEST_CASE("updates refuse gradients that lie otherwise than their parameters") {
+  check_layouts(cpu_kernels(), at::kCPU);
+}
+
+TEST_CASE("updates and measures do not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  const auto run = [](int count, const RuleCase& rule) {
+    at::set_num_threads(count);
+    UnderRule trained(rule, {300000, 7, 70001}, false, at::kCPU);
+    at::manual_seed(1);
+    for (auto* placed : {&trained.parameters, &trained.gradients})
+      placed->set([](int64_t numbers) { return at::randn({numbers}); });
+    auto all = trained.parameters.tensors;
+    all.push_back(cpu_kernels().measure(trained.gradients.tensors, trained.updates).square_sum);
+    rule.step(cpu_kernels(), trained.updates, trained.all(),
+              {.learning_rate = on(at::kCPU, 0.1f), .factor = {}, .skip_update = {}, .clears = true});
+    return all;
+  };
+  for (const RuleCase& rule : kRules) {
+    const auto one = run(1, rule), three = run(3, rule);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(one[i].equal(three[i]));
+  }
+  at::set_num_threads(threads);
+}

@@ -1,0 +1,59 @@
+// The GPU's update kernels, compiled for the host and run thread by thread, against the plain form.
+#include "support/cuda_on_host.h"
+
+#include "kernels/update/device.cuh"
+#include "kernels/update/launched.h"
+#include "kernels/update_checks.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+const UpdateKernels& on_host() {
+  static const DeviceUpdateLaunches launches;
+  static const LaunchedUpdateKernels kernels(launches, at::kCPU);
+  return kernels;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's updates are those of the plain form, whatever rides along") {
+  check_every_rule(on_host(), at::kCPU);
+}
+
+TEST_CASE("a GPU's updates of more tensors than a launch takes, and of none") {
+  check_many_tensors(on_host(), at::kCPU);
+}
+
+TEST_CASE("a GPU's updates with gradients that are hardly numbers") { check_odd_gradients(on_host(), at::kCPU); }
+
+TEST_CASE("a GPU's measure of gradients is that of the plain form") { check_measures(on_host(), at::kCPU); }
+
+TEST_CASE("a GPU's 16-bit copies have the bits of libtorch's cast") { check_copies(on_host(), at::kCPU); }
+
+TEST_CASE("a GPU's updates refuse gradients that lie otherwise than their parameters") {
+  check_layouts(on_host(), at::kCPU);
+}
+
+TEST_CASE("a launch for every table, and no measure depends on the order of threads") {
+  const auto launches_of = [](size_t parameters) {
+    Tensors tensors;
+    for (size_t i = 0; i < parameters; ++i) {
+      tensors.parameters.push_back(at::zeros({1}));
+      tensors.gradients.push_back(at::ones({1}));
+    }
+    return on_host().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, tensors,
+                         {.learning_rate = on(at::kCPU, 1), .factor = {}, .skip_update = {}, .clears = false});
+  };
+  CHECK(launches_of(0) == 0);
+  CHECK(launches_of(kMostParts) == 1);
+  CHECK(launches_of(kMostParts + 1) == 2);
+
+  const std::vector<at::Tensor> gradients{at::randn({30011}), at::randn({7})};
+  const auto forwards = on_host().measure(gradients, on(at::kCPU, 0)).square_sum;
+  grid_on_host.backwards = true;
+  const auto backwards = on_host().measure(gradients, on(at::kCPU, 0)).square_sum;
+  grid_on_host.backwards = false;
+  CHECK(forwards.equal(backwards));
+}
