@@ -20,8 +20,8 @@ struct Trained {
 /// `recipe.data.batch_size` is each rank's; one rank is the usual trainer.
 inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {}) {
   Trained result;
-  const auto train = [&](const RankPosition& place, std::shared_ptr<Communicator> communicator) {
-    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .position = place});
+  const auto train = [&](const RankPosition& position, std::shared_ptr<Communicator> communicator) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1, .position = position});
     Rows rows;
     Trainer trainer(plan, {}, rows, never_stopped(),
                     position.is_first() ? persistence : Persistence{.resume = persistence.resume, .forks = true},
