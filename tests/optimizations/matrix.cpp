@@ -143,7 +143,7 @@ Result train(const Recipe& recipe) {
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().observations), {}};
+  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().trace), {}};
   for (const auto& [name, tensor] : trainer.model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   return result;
@@ -218,7 +218,7 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  const auto all = receipts(plan.switches, trainer.outcome().trace);
   REQUIRE(all.size() == 2);  // and the batch size
   CHECK(all[1].name == "amp");
   CHECK_FALSE(all[1].receipt.effective);
@@ -235,7 +235,7 @@ TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated besi
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   REQUIRE(rows.evaluations.size() == 2);
-  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  const auto all = receipts(plan.switches, trainer.outcome().trace);
   const auto own = std::find_if(all.begin(), all.end(), [](const auto& r) { return r.name == "fused_kernels"; });
   REQUIRE(own != all.end());
   CHECK(own->receipt.observed ==
@@ -253,7 +253,7 @@ TEST_CASE("a part of fused kernels that does not run is named by their receipt")
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  for (const auto& [name, requested, receipt] : receipts(plan.switches, trainer.outcome().observations))
+  for (const auto& [name, requested, receipt] : receipts(plan.switches, trainer.outcome().trace))
     if (name == "fused_kernels") {
       CHECK_THAT(receipt.observed, ContainsSubstring("0 of 1 losses fused"));
       CHECK(receipt.reason == "some losses were not fused");

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "optimizations/fused_kernels/kept_kernels.h"
-#include "train/observations.h"
+#include "optimizations/fused_kernels/labels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -32,7 +32,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
                             const at::Tensor& /*bias*/, const std::optional<at::Tensor>& residual,
                             const BatchNorm2d* norm, bool relu, const NormKernels* kernels) {
-    RECORD_FUNCTION(kFusedNormLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
     const Moments moments = kernels->moments(x);
     const Line line = kernels->line(moments, count_of(x), *norm);
@@ -47,7 +47,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    RECORD_FUNCTION(kFusedNormGradientLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
     const auto kept = context->get_saved_variables();
     const auto& kernels = kept_kernels<NormKernels>(context);
     const bool relu = context->saved_data["relu"].toBool(), adds = context->saved_data["adds"].toBool();
@@ -68,7 +68,7 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
                             const at::Tensor& /*bias*/, const BatchNorm2d* norm, const NormKernels* kernels) {
-    RECORD_FUNCTION(kFusedNormLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
     const Moments moments = kernels->moments(x);
     const Line line = kernels->line(moments, count_of(x), *norm);
@@ -79,7 +79,7 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    RECORD_FUNCTION(kFusedNormGradientLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
     const auto kept = context->get_saved_variables();
     const auto& kernels = kept_kernels<NormKernels>(context);
     const at::Tensor &x = kept[kX], &places = kept[kPlaces], gradient = nhwc(gradients[0]);
@@ -97,7 +97,7 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
 class AveragePool : public torch::autograd::Function<AveragePool> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const HeadKernels* kernels) {
-    RECORD_FUNCTION(kFusedPoolLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kAveragePoolLabel, std::vector<c10::IValue>());
     context->saved_data["height"] = input.size(2);
     context->saved_data["width"] = input.size(3);
     keep_kernels(context, *kernels);
@@ -105,7 +105,7 @@ class AveragePool : public torch::autograd::Function<AveragePool> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    RECORD_FUNCTION(kFusedPoolGradientLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kAveragePoolGradientLabel, std::vector<c10::IValue>());
     const auto& kernels = kept_kernels<HeadKernels>(context);
     return {kernels.mean_gradient(gradients[0].contiguous(), context->saved_data["height"].toInt(),
                                   context->saved_data["width"].toInt()),

@@ -1,7 +1,7 @@
 #include "optimizations/fused_kernels/fused_task.h"
 
 #include "optimizations/fused_kernels/kept_kernels.h"
-#include "train/observations.h"
+#include "optimizations/fused_kernels/labels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -16,7 +16,7 @@ class LossWithGradient : public torch::autograd::Function<LossWithGradient> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& target,
                             double smoothing, const HeadKernels* kernels) {
-    RECORD_FUNCTION(kFusedLossLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kCrossEntropyLabel, std::vector<c10::IValue>());
     CrossEntropy result = kernels->cross_entropy(logits.contiguous(), target.contiguous(), smoothing);
     context->save_for_backward({result.gradient});
     keep_kernels(context, *kernels);
@@ -24,7 +24,7 @@ class LossWithGradient : public torch::autograd::Function<LossWithGradient> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    RECORD_FUNCTION(kFusedLossGradientLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kCrossEntropyGradientLabel, std::vector<c10::IValue>());
     const auto& kernels = kept_kernels<HeadKernels>(context);
     at::Tensor gradient = context->get_saved_variables()[0];
     kernels.finish_gradient(gradient, gradients[0]);

@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "model/model.h"
 #include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/receipt.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -100,7 +101,7 @@ class FusedOptimizer : public Optimizer {
     const int64_t launches =
         launch(tensors, places,
                {.learning_rate = learning_rate_, .factor = pending.factor, .hold = overflow, .clears = clears});
-    tell({.tensors = static_cast<int64_t>(places.size()),
+    post({.tensors = static_cast<int64_t>(places.size()),
           .launches = launches,
           .copies = copies_.count(),
           .scaled = pending.scaled,
@@ -125,11 +126,6 @@ class FusedOptimizer : public Optimizer {
   virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) = 0;
   virtual void load_state(const ArchiveReader& archive) = 0;
   virtual int64_t bytes_of_state() const = 0;
-
-  static void tell(const FusedUpdate& done) {
-    RECORD_FUNCTION(kFusedUpdateLabel, std::vector<c10::IValue>({done.tensors, done.launches, done.copies, done.scaled,
-                                                                 done.clipped, done.cleared}));
-  }
 
   WeightCopies copies_;
   std::optional<double> rate_there_;
@@ -201,27 +197,6 @@ class FusedAdam : public FusedOptimizer {
   ParameterState first_, second_;
   at::Tensor updates_;
 };
-
-Receipt receipt(const Observations& seen) {
-  const FusedUpdate& update = seen.fused_update;
-  std::string along;
-  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"),
-                                   std::pair(update.cleared, "cleared")})
-    if (done) along += fmt::format(", {}", what);
-  if (seen.gradient_measures > 0)
-    along += fmt::format("; {} of all gradients before it", counted(seen.gradient_measures, "measure"));
-  if (update.copies > 0)
-    along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"),
-                         seen.weights_cast);
-  const bool effective = update.tensors > 0 && seen.optimizer_operations == 1;
-  return {
-      .observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(seen.parameters, "parameter tensor"),
-                              counted(update.launches, "launch", "es"), along),
-      .effective = effective,
-      .reason = effective             ? ""
-                : update.tensors == 0 ? "no parameter was updated by it"
-                                      : "parameters were updated in more than one operation"};
-}
 
 }  // namespace
 

@@ -12,7 +12,7 @@ Outcome apply(Plan& plan) {
   if (plan.machine.position.ranks > 1 && plan.parallel.async_updates.staleness > 0)
     return Outcome::none("with parallel.async_updates gradients are kept for the step after");
   plan.clear_gradients = ClearGradients::drop;
-  return Outcome::applied("gradients are dropped after each update", [](const Observations& seen) {
+  return Outcome::applied("gradients are dropped after each update", [](const StepTrace& seen) {
     if (seen.step == 1)
       return Receipt{.observed = "nothing: no step begins with gradients but the second",
                      .effective = false,

@@ -2,7 +2,6 @@
 
 #include "optimizations/winograd/passes.h"
 #include "optimizations/winograd/tiles.h"
-#include "train/observations.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -30,7 +29,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto kept = context->get_saved_variables();
     const at::Tensor &input = kept[0], &weight = kept[1];
-    RECORD_FUNCTION(kWinogradGradientLabel, std::vector<c10::IValue>({input}));
+    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
     return {context->needs_input_grad(0) ? input_gradient(gradients[0], weight) : at::Tensor(),
             context->needs_input_grad(1) ? weight_gradient(gradients[0], input, weight.scalar_type()) : at::Tensor()};
   }
@@ -52,7 +51,7 @@ class Convolutions : public ConvolutionKernel {
       return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;
     };
     const at::Tensor x = as_autocast(input), w = as_autocast(weight);
-    RECORD_FUNCTION(kWinogradLabel, std::vector<c10::IValue>({x}));
+    RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     return Convolution::apply(x, w);
   }
 };
