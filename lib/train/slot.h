@@ -39,7 +39,7 @@ class Slot {
 
   const std::string& name() const { return name_; }
 
-  /// "SGD, one operation for all parameters (fused_optimizer)".
+  /// What is in the slot, and in brackets who put it there; then the wrappers in the same form.
   std::string describe() const {
     std::string text = filled_by_.empty() ? what_ : fmt::format("{} ({})", what_, filled_by_);
     for (const auto& wrapper : wrappers_) text += fmt::format(", {} ({})", wrapper.what, wrapper.by);
