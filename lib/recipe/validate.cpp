@@ -3,6 +3,7 @@
 #include "data/device_preprocess.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
+#include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
 #include <set>
@@ -140,15 +141,6 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())
     problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
-  if (recipe.optimizations.fused_kernels && recipe.parallel.sync_batch_norm)
-    problems.push_back({"optimizations.fused_kernels",
-                        "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
-  if (recipe.optimizations.cuda_graph && !recipe.optimizations.fused_optimizer)
-    problems.push_back({"optimizations.cuda_graph",
-                        "needs optimizations.fused_optimizer: true, whose learning rate is on the device"});
-  if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
-    problems.push_back({"optimizations.cudnn_benchmark",
-                        "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
 
 /// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
@@ -217,6 +209,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
+  for (auto& problem : check_optimizations(recipe)) problems.push_back(std::move(problem));
   return problems;
 }
 

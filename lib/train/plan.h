@@ -97,6 +97,7 @@ struct Plan {
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
   std::optional<at::ScalarType> autocast_type;  ///< what forward casts to; null: it does not
+  bool learning_rate_on_device = false;         ///< where every update reads it, without asking the host
 
   // Slots
   Slot<Task> task;

@@ -1,18 +1,13 @@
 #include "optimizations/cuda_graph/cuda_graph.h"
 
 #include "optimizations/cuda_graph/graph_runner.h"
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace trainopt::cuda_graph {
 namespace {
-
-bool has_effect(const Plan& plan, const std::string& name) {
-  return std::any_of(plan.switches.begin(), plan.switches.end(),
-                     [&](const PlannedSwitch& other) { return other.name == name && other.outcome.has_effect; });
-}
 
 /// When the time that recording took has come back.
 std::string when_it_pays(const StepTrace& seen) {
@@ -40,11 +35,17 @@ Receipt receipt(const StepTrace& seen) {
 
 }  // namespace
 
+void check(OptionChecks& checks) {
+  if (!checks.learning_rate_on_device)
+    checks.refuse("optimizations.cuda_graph",
+                  "needs optimizations.fused_optimizer: true, whose learning rate is on the device");
+}
+
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("graphs are recorded on NVIDIA GPUs; this plan runs on the CPU");
   if (plan.machine.position.ranks > 1)
     return Outcome::none("what several ranks exchange within a step is not recorded yet");
-  if (!has_effect(plan, "fused_optimizer"))
+  if (!plan.learning_rate_on_device)
     return Outcome::none(
         "without fused_optimizer the learning rate is the host's, which a recording would never ask again");
   plan.runner.fill("cuda_graph", "recorded and replayed",

@@ -1,8 +1,15 @@
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
 namespace trainopt::cudnn_benchmark {
+
+void check(OptionChecks& checks) {
+  if (checks.deterministic)
+    checks.refuse("optimizations.cudnn_benchmark",
+                  "picks algorithms by timing them, which deterministic: true forbids; switch one of them off");
+}
 
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("cuDNN runs on NVIDIA GPUs; this plan runs on the CPU");

@@ -3,6 +3,7 @@
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/fused_kernels/labels.h"
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
 namespace trainopt::fused_kernels {
@@ -34,6 +35,12 @@ Receipt receipt(const StepTrace& seen) {
 }
 
 }  // namespace
+
+void check(OptionChecks& checks) {
+  if (checks.sync_batch_norm)
+    checks.refuse("optimizations.fused_kernels",
+                  "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this");
+}
 
 Outcome apply(Plan& plan) {
   const bool on_cpu = plan.device.is_cpu();

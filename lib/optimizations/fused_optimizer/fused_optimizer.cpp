@@ -4,6 +4,7 @@
 #include "model/model.h"
 #include "optimizations/fused_optimizer/deferred_passes.h"
 #include "optimizations/fused_optimizer/receipt.h"
+#include "optimizations/option_checks.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -208,6 +209,8 @@ std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, co
   return std::make_unique<FusedAdam>(kernels, std::get<AdamWConfig>(config), true, context);
 }
 
+void check(OptionChecks& checks) { checks.learning_rate_on_device = true; }
+
 Outcome apply(Plan& plan) {
   const UpdateKernels* kernels = plan.device.is_cpu()
                                      ? &cpu_kernels()
@@ -217,6 +220,7 @@ Outcome apply(Plan& plan) {
   plan.optimizer.fill("fused_optimizer",
                       describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
                       [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
+  plan.learning_rate_on_device = true;
   return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along",
                           receipt);
 }
