@@ -10,7 +10,7 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::nonfinite:
       return "only train.on_nonfinite: skip and rerun look at every step";
     case Metric::loss_scale:
-      return "only optimizations.amp with float16 has a loss scale";
+      return "only float16 has a loss scale";
     case Metric::copy_ms:
       if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";
       if (!plan.data.dataset) return "synthetic batches are made on the device, nothing is copied";

@@ -141,7 +141,7 @@ Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const 
                {"micro_split", outcome.micro_split}};
   json.update(summary_.to_json());
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  json["receipts"] = receipts_json(receipts(plan.switches, outcome.observations));
+  json["receipts"] = receipts_json(receipts(plan.switches, outcome.trace));
   return json;
 }
 
@@ -169,8 +169,7 @@ void RunReport::finish(const Plan& plan, const Trainer* trainer, const Json& bad
   if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
   if (quiet_) return;
   std::vector<SwitchLine> lines;
-  for (const auto& entry : receipts(plan.switches, outcome.observations))
-    lines.push_back({entry.name, switch_text(entry)});
+  for (const auto& entry : receipts(plan.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   if (outcome.steps > 0) sinks_.console().line("\n" + summary_.table(lines));
   // Why a run failed is said on standard error by main().
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;

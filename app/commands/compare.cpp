@@ -99,11 +99,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
   const Plan plan_a = arm_plan(in_a, machine),
              plan_b = arm_plan(in_b, machine);  // what is refused is refused before anything is made
-  // cuDNN's plans are cached for the process by shape: what one arm chose without trying, the other would take without
-  // trying.
-  const bool one_cache = !plan_a.device.is_cpu() && plan_a.backend.cudnn_benchmark != plan_b.backend.cudnn_benchmark;
-  const ArmHost host = arguments.own_processes || one_cache || plan_a.process != plan_b.process ? ArmHost::own_process
-                                                                                                : ArmHost::this_process;
+  const bool apart = !plan_a.device.is_cpu() && !share_a_process(plan_a.backend, plan_b.backend);
+  const ArmHost host = arguments.own_processes || apart || plan_a.process != plan_b.process ? ArmHost::own_process
+                                                                                            : ArmHost::this_process;
   if (host == ArmHost::this_process) apply(plan_a.process);
   const fs::path folder = fs::absolute(make_run_directory(place));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";

@@ -57,7 +57,7 @@ TableCell numbers_cell(const std::optional<bool>& agree) {
   return *agree ? TableCell{"agree"} : TableCell{"DIFFER", kRed};
 }
 
-/// "amp +4.1 %", with a "?" where the interval leaves the sign open.
+/// "num_workers +4.1 %", with a "?" where the interval leaves the sign open.
 std::string interaction_text(const Interaction& i) {
   return fmt::format("{} {}{}", i.with, percent_faster(i.ratio), i.interval && !i.interval->contains(1) ? "" : " ?");
 }

@@ -99,7 +99,7 @@ ArmFacts LocalArm::facts() {
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
   if (alone_) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
-  facts.receipts = receipts_json(receipts(plan.switches, outcome.observations));
+  facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
   return facts;
 }
 

@@ -84,7 +84,7 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
   for (const Products& of : {*gradients, *updates, *gradients_reseeded, *updates_reseeded})
     if (!std::isfinite(of.aa) || !std::isfinite(of.bb) || of.aa == 0) {
       result.not_comparable =
-          "a first step overflowed and was skipped (amp with float16 looks for its loss scale), or changed nothing";
+          "a first step overflowed and was skipped (float16 looks for its loss scale), or changed nothing";
       return result;
     }
   result.loss = {loss_distance(result.losses_a, result.losses_b),

@@ -6,13 +6,14 @@
 //   }
 //
 // with these calls:
-//   v.field(name, member, help, bounds?, aliases?)   a value: bool, int64_t, double, std::string, Bytes, Duration, an
+//   v.field(name, member, help, bounds?, aliases?, spellings?)
+//                                                   a value: bool, int64_t, double, std::string, Bytes, Duration, an
 //   enum with
 //                                                    Choices, std::optional<T> (null allowed), std::vector<T>,
 //                                                    std::array<T, N>, or a type with a Form<T> of its own
 //                                                    (config/form.h)
 //   v.section(name, member, help)                    a nested struct with a describe() of its own
-//   v.toggle(name, Switch<C>, help)                  false | true | a map of C's options (which also means true)
+//   v.toggle(name, Switch<C>, help, spellings?)      false | true | a map of C's options (which also means true)
 //   v.variant(name_key, std::variant<A, B>, help)    in this map, `name_key` says which and the options of that one
 //   stand beside it;
 //                                                    each alternative has kName and describe()
@@ -54,6 +55,15 @@ template <class... Name>
 Aliases alias(Name... name) {
   return {{std::string_view(name)...}};
 }
+
+/// What other tools call an option that is not simply an alias: another section, another shape or another meaning. Used
+/// by "did you mean" only.
+struct Spelling {
+  std::string_view theirs;
+  std::string_view value = {};  ///< where the shape differs: what to write after the key
+  std::string_view why = {};    ///< not offered here: said instead of a suggestion
+};
+using Spellings = std::vector<Spelling>;
 
 /// How an enum is written: specialise with `static constexpr std::array all = {Choice<E>{"word", E::word}, ...};`.
 /// Several words may name one value; the first is the one written back.

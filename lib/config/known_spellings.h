@@ -1,6 +1,6 @@
 // What other tools call an option of ours that is not simply an alias: another section, another shape or another
-// meaning. Used by "did you mean" only. Sources: Hugging Face, Lightning, DeepSpeed, Composer, timm, torchtitan,
-// Megatron, nanoGPT, FFCV.
+// meaning. Used by "did you mean" only. An option may also name such words itself, in describe(). Sources: Hugging
+// Face, Lightning, DeepSpeed, Composer, timm, torchtitan, Megatron, nanoGPT, FFCV.
 #pragma once
 
 #include <array>
@@ -15,35 +15,7 @@ struct KnownSpelling {
 };
 
 inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
-    // precision
-    {"fp16", "optimizations.amp", "{dtype: float16}"},
-    {"amp_fp16", "optimizations.amp", "{dtype: float16}"},
-    {"bf16", "optimizations.amp", "{dtype: bfloat16}"},
-    {"amp_bf16", "optimizations.amp", "{dtype: bfloat16}"},
-    {"autocast", "optimizations.amp"},
-    {"mixed_precision", "optimizations.amp"},
-    {"use_mixed_precision", "optimizations.amp"},
-    {"precision", "optimizations.amp", "{dtype: bfloat16}"},
-    {"dtype", "optimizations.amp", "{dtype: bfloat16}"},
-    {"amp_dtype", "optimizations.amp", "{dtype: bfloat16}"},
-    {"allow_tf32", "optimizations.tf32"},
-    {"enable_tf32_compute", "optimizations.tf32"},
-    {"float32_matmul_precision", "optimizations.tf32"},
     // execution
-    {"compile", "optimizations.fused_kernels"},
-    {"torch_compile", "optimizations.fused_kernels"},
-    {"torchcompile", "optimizations.fused_kernels"},
-    {"compile_config", "optimizations.fused_kernels"},
-    {"fused", "optimizations.fused_optimizer"},
-    {"foreach", "optimizations.fused_optimizer"},
-    {"adamw_torch_fused", "optimizations.fused_optimizer"},
-    {"cuda_graphs", "optimizations.cuda_graph"},
-    {"use_cuda_graph", "optimizations.cuda_graph"},
-    {"cuda_graph_impl", "optimizations.cuda_graph"},
-    {"memory_format", "optimizations.channels_last"},
-    {"nhwc", "optimizations.channels_last"},
-    {"benchmark", "optimizations.cudnn_benchmark"},
-    {"zero_grad_set_to_none", "optimizations.set_to_none"},
     {"deterministic_mode", "deterministic"},
     {"manual_seed", "seed"},
     {"random_seed", "seed"},
@@ -133,8 +105,6 @@ inline constexpr auto kNotHere = std::to_array<NotHere>({
     {"grad_checkpointing", "activations are not recomputed by this build"},
     {"attn_implementation", "the networks here have no attention"},
     {"attention", "the networks here have no attention"},
-    {"fp8", "this build has no fp8; optimizations.amp has bfloat16 and float16"},
-    {"amp_fp8", "this build has no fp8; optimizations.amp has bfloat16 and float16"},
     {"auto_find_batch_size", "the batch size is not searched for; set data.batch_size"},
     {"scale_batch_size", "the batch size is not searched for; set data.batch_size"},
     {"warmup_ratio", "warm-up is given in steps: scheduler.warmup_steps"},

@@ -31,6 +31,7 @@ struct Option {
   // value
   Bounds bounds;
   std::vector<std::string> aliases;
+  Spellings spellings;  ///< also of a toggle
   std::string type;
   std::function<Json()> schema;  ///< made only when asked for: most of an outline's cost, and loading never asks
   bool nullable = false;         ///< null is a value and not "the default"
@@ -60,9 +61,10 @@ class OutlineBuilder {
  public:
   template <class T>
   void field(std::string_view name, T& member, std::string_view help, const Bounds& bounds = {},
-             const Aliases& aliases = {}) {
+             const Aliases& aliases = {}, Spellings spellings = {}) {
     Option& option = add(Option::Kind::value, name, help);
     option.bounds = bounds;
+    option.spellings = std::move(spellings);
     option.aliases.assign(aliases.names.begin(), aliases.names.end());
     option.type = Form<T>::type_text();
     option.schema = [bounds] { return Form<T>::schema(bounds); };
@@ -79,8 +81,9 @@ class OutlineBuilder {
   }
 
   template <class Config>
-  void toggle(std::string_view name, Switch<Config>& config, std::string_view help) {
+  void toggle(std::string_view name, Switch<Config>& config, std::string_view help, Spellings spellings = {}) {
     Option& option = add(Option::Kind::toggle, name, help);
+    option.spellings = std::move(spellings);
     option.on = &config.on;
     option.options = outline_of(config.options);
   }

@@ -40,14 +40,15 @@ size_t nearness(std::string_view word, std::string_view candidate) {
 }
 
 struct Named {
-  std::string name, path;  // name: the key or one of its aliases
+  std::string name, path;                // name: the key or one of its aliases
+  const Spellings* spellings = nullptr;  // of the key
 };
 
 void collect(const Outline& outline, const std::string& section, std::vector<Named>& all) {
   for (const Option& option : outline) {
     const std::string path = join_path(section, option.name);
-    all.push_back({option.name, path});
-    for (const auto& alias : option.aliases) all.push_back({alias, path});
+    all.push_back({option.name, path, &option.spellings});
+    for (const auto& alias : option.aliases) all.push_back({alias, path, nullptr});
     collect(option.options, path, all);
     for (const auto& alternative : option.alternatives) collect(alternative.options, section, all);
   }
@@ -57,6 +58,11 @@ std::string did_you_mean(const std::vector<std::string>& paths) {
   std::string text;
   for (const auto& path : paths) text += (text.empty() ? "" : " or ") + fmt::format("'{}'", path);
   return text.empty() ? "" : fmt::format(" (did you mean {}?)", text);
+}
+
+/// The path, and what to write after it.
+std::string with_value(std::string_view path, std::string_view value) {
+  return std::string(path) + (value.empty() ? "" : ": " + std::string(value));
 }
 
 void add_once(std::vector<std::string>& paths, const std::string& path) {
@@ -113,13 +119,22 @@ std::string suggestion(std::string_view key, const std::string& section, const s
 
   std::vector<Named> named;
   collect(all, "", named);
+  std::vector<KnownSpelling> known;
+  for (const Named& one : named)
+    if (one.spellings)
+      for (const auto& [theirs, value, why] : *one.spellings) {
+        if (theirs != folded(key)) continue;
+        if (!why.empty()) return fmt::format(" ({})", why);
+        known.push_back({theirs, one.path, value});
+      }
+  known.insert(known.end(), kKnownSpellings.begin(), kKnownSpellings.end());
   std::vector<std::string> paths;
   for (const Named& one : named)
     if (one.name == folded(key) && one.path != join_path(section, key)) add_once(paths, one.path);
-  for (const KnownSpelling& spelling : kKnownSpellings) {
+  for (const KnownSpelling& spelling : known) {
     const auto same_path = [&](const Named& one) { return one.path == spelling.ours; };
     if (spelling.theirs == folded(key) && std::any_of(named.begin(), named.end(), same_path))
-      add_once(paths, std::string(spelling.ours) + (spelling.value.empty() ? "" : ": " + std::string(spelling.value)));
+      add_once(paths, with_value(spelling.ours, spelling.value));
   }
   if (!paths.empty()) return did_you_mean(paths);
   if (!near.empty()) return did_you_mean({near});

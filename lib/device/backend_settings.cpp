@@ -4,6 +4,17 @@
 
 namespace trainopt {
 
+BackendSettings current_backend_settings() {
+  const auto& context = at::globalContext();
+  return {.cudnn_benchmark = context.benchmarkCuDNN(),
+          .allow_tf32 = context.allowTF32CuDNN() && context.allowTF32CuBLAS(),
+          .deterministic = context.deterministicAlgorithms()};
+}
+
+bool share_a_process(const BackendSettings& a, const BackendSettings& b) {
+  return a.cudnn_benchmark == b.cudnn_benchmark;
+}
+
 BackendGuard::Flags BackendGuard::read() {
   const auto& context = at::globalContext();
   return {.cudnn_benchmark = context.benchmarkCuDNN(),

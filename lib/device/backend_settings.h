@@ -14,6 +14,13 @@ struct BackendSettings {
   bool operator==(const BackendSettings&) const = default;
 };
 
+/// As libtorch has them now; TF32 is allowed where both cuDNN and cuBLAS may use it.
+BackendSettings current_backend_settings();
+
+/// Whether trainers with these settings may take turns in one process. cuDNN's plans are cached for the process by
+/// shape: what one chose without timing, the other would take without timing.
+bool share_a_process(const BackendSettings& a, const BackendSettings& b);
+
 /// Applies settings and puts back what was there. Well under a microsecond when nothing changes.
 class BackendGuard {
  public:

@@ -12,7 +12,7 @@ namespace trainopt {
 
 struct ProcessSettings {
   std::optional<int> num_threads;  ///< of CPU operations (OpenMP); null: libtorch's choice
-  bool caching_allocator = false;  ///< CPU tensors from a CachingAllocator (host_allocator.h)
+  bool caching_allocator = false;  ///< CPU tensors from a CachingAllocator (caching_allocator.h)
   bool huge_pages = true;          ///< for its blocks
   bool deterministic = false;      ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
   std::map<std::string, std::string> environment;  ///< variables that libraries read when they start

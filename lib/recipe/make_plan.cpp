@@ -13,50 +13,99 @@
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
+#include "recipe/recipe_io.h"
 #include "train/dump.h"
 
 namespace trainopt {
 namespace {
 
-/// Applies passes by name: skips those that are off or left out, keeps each one's outcome, and refuses those without
-/// effect if strict.
-class PlanPasses {
- public:
-  PlanPasses(Plan& plan, const Without& without) : plan_(plan), without_(without) {}
-
-  template <class Apply>
-  void operator()(const std::string& name, bool on, Apply apply) {
-    if (on) run(name, "true", [&] { return apply(plan_); });
-  }
-  template <class Config, class Apply>
-  void operator()(const std::string& name, const Switch<Config>& option, Apply apply) {
-    if (!option.on) return;
-    const Json chosen = to_json(option.options);
-    run(name, chosen == to_json(Config()) ? "true" : chosen.dump(), [&] { return apply(plan_, option.options); });
-  }
-  template <class Apply>
-  void operator()(const std::string& name, bool on, const std::string& requested, Apply apply) {
-    if (on) run(name, requested, [&] { return apply(plan_); });
-  }
-  template <class Apply>
-  void operator()(const std::string& name, int64_t value, int64_t off, Apply apply) {
-    if (value != off) run(name, std::to_string(value), [&] { return apply(plan_, value); });
-  }
-
- private:
-  template <class Run>
-  void run(const std::string& name, std::string requested, Run apply) {
-    if (without_.contains(name)) {
-      plan_.notes.push_back(fmt::format("{} is left out on request", name));
-      return;
-    }
-    Outcome outcome = apply();
-    plan_.switches.push_back({name, std::move(requested), std::move(outcome)});
-  }
-
-  Plan& plan_;
-  const Without& without_;
+/// A number that turns a pass on where it is not the default.
+struct Number {
+  int64_t value, standard;
 };
+/// An option with words for values, one of which turns the pass on by itself.
+struct Word {
+  bool on;
+  std::string_view value, turns_on;
+};
+
+// What the list's options have in common: bool, Switch, Number and Word.
+bool is_on(bool on) { return on; }
+template <class Config>
+bool is_on(const Switch<Config>& option) {
+  return option.on;
+}
+bool is_on(const Number& number) { return number.value != number.standard; }
+bool is_on(const Word& word) { return word.on; }
+
+std::string requested(bool) { return "true"; }
+template <class Config>
+std::string requested(const Switch<Config>& option) {
+  const Json chosen = to_json(option.options);
+  return chosen == to_json(Config()) ? "true" : chosen.dump();
+}
+std::string requested(const Number& number) { return std::to_string(number.value); }
+std::string requested(const Word& word) { return std::string(word.value); }
+
+/// In a recipe that is plain otherwise.
+template <class Option>
+std::string turned_on_by(const Option&) {
+  return "true";
+}
+std::string turned_on_by(const Number& number) { return std::to_string(number.standard + 1); }
+std::string turned_on_by(const Word& word) { return std::string(word.turns_on); }
+
+template <class Option, class Call, class... First>
+auto call_with(const Option&, Call call, First&... first) {
+  return call(first...);
+}
+template <class Config, class Call, class... First>
+auto call_with(const Switch<Config>& option, Call call, First&... first) {
+  return call(first..., option.options);
+}
+template <class Call, class... First>
+auto call_with(const Number& number, Call call, First&... first) {
+  return call(first..., number.value);
+}
+
+/// The list: every optimization in the order in which they are applied. Each line names an Info, the recipe's option
+/// and apply(); where an optimization may contradict other parts of a recipe, its check() too. `pass` is one of the
+/// three readers below.
+template <class Pass>
+void in_order(const Recipe& recipe, int64_t ranks, Pass pass) {
+  const auto& o = recipe.optimizations;
+  const auto& data = recipe.data;
+  const auto& parallel = recipe.parallel;
+  const DataConfig standard;
+  const bool several = ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
+  const Word cache{data.cache == CacheKind::device, word_of(data.cache), "device"};
+  const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
+  // clang-format off
+  // The loader's own keys
+  pass(device_cache::kInfo,         cache, device_cache::apply);
+  pass(loading::kBatchSize,         Number{data.batch_size, standard.batch_size}, loading::batch_size);
+  pass(loading::kWorkers,           Number{data.num_workers, standard.num_workers}, loading::workers);
+  pass(loading::kPrefetchFactor,    Number{data.prefetch_factor, standard.prefetch_factor}, loading::prefetch_factor);
+  pass(loading::kPersistentWorkers, data.persistent_workers, loading::persistent_workers);
+  pass(loading::kPinMemory,         data.pin_memory, loading::pin_memory);
+  pass(loading::kNonBlocking,       data.non_blocking, loading::non_blocking);
+  // The process
+  pass(host_allocator::kInfo,       o.host_allocator, host_allocator::apply);
+  // The step
+  pass(channels_last::kInfo,        o.channels_last, channels_last::apply);
+  pass(fused_kernels::kInfo,        o.fused_kernels, fused_kernels::apply, fused_kernels::check);
+  pass(winograd::kInfo,             o.winograd, winograd::apply);
+  pass(tf32::kInfo,                 o.tf32, tf32::apply);
+  pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
+  pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
+  pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
+  pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
+  pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
+  // Several ranks
+  pass(sharding::kInfo,             strategy, [&](Plan& plan) { return sharding::apply(plan, parallel); });
+  pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);   // last: records what is above
+  // clang-format on
+}
 
 void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
   std::string problems;
@@ -71,41 +120,36 @@ void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
 
 Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, const Without& without) {
   Plan plan = plain_plan(recipe, machine, position);
-  PlanPasses pass(plan, without);
-  const auto& o = recipe.optimizations;
-  const auto& data = recipe.data;
-  // clang-format off
-  // The loader's own keys
-  const DataConfig standard;
-  pass("cache",              data.cache == CacheKind::device, std::string(word_of(data.cache)), device_cache::apply);
-  pass("batch_size",         data.batch_size, standard.batch_size, loading::batch_size);
-  pass("num_workers",        data.num_workers, standard.num_workers, loading::workers);
-  pass("prefetch_factor",    data.prefetch_factor, standard.prefetch_factor, loading::prefetch_factor);
-  pass("persistent_workers", data.persistent_workers, loading::persistent_workers);
-  pass("pin_memory",         data.pin_memory, loading::pin_memory);
-  pass("non_blocking",       data.non_blocking, loading::non_blocking);
-  // The process
-  pass("host_allocator",     o.host_allocator, host_allocator::apply);
-  // The step
-  pass("channels_last",      o.channels_last, channels_last::apply);
-  pass("fused_kernels",      o.fused_kernels, fused_kernels::apply);
-  pass("winograd",           o.winograd, winograd::apply);
-  pass("tf32",               o.tf32, tf32::apply);
-  pass("cudnn_benchmark",    o.cudnn_benchmark, cudnn_benchmark::apply);
-  pass("amp",                o.amp, amp::apply);
-  pass("set_to_none",        o.set_to_none, set_to_none::apply);
-  pass("device_preprocess",  o.device_preprocess, device_preprocess::apply);
-  pass("fused_optimizer",    o.fused_optimizer, fused_optimizer::apply);
-  // Several ranks
-  const auto& parallel = recipe.parallel;
-  const bool several = position.ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
-  pass("parallel.sharding_strategy", several, std::string(word_of(parallel.sharding_strategy)),
-       [&](Plan& shared) { return sharding::apply(shared, parallel); });
-  pass("cuda_graph",         o.cuda_graph, cuda_graph::apply);   // last: records what is above
-  // clang-format on
+  in_order(recipe, position.ranks, [&](const Info& info, const auto& option, auto apply, auto...) {
+    if (!is_on(option)) return;
+    if (without.contains(info.name))
+      plan.notes.push_back(fmt::format("{} is left out on request", info.name));
+    else {
+      Outcome outcome = call_with(option, apply, plan);
+      plan.switches.push_back({info.name, requested(option), std::move(outcome)});
+    }
+  });
   if (recipe.strict) refuse_without_effect(plan.switches);
   add_dump(plan);  // outermost: sees what the slots really did
   return plan;
+}
+
+std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
+  OptionChecks checks{.deterministic = recipe.deterministic,
+                      .sync_batch_norm = recipe.parallel.sync_batch_norm,
+                      .stale_updates = recipe.parallel.async_updates.staleness > 0};
+  in_order(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
+    if (is_on(option)) (call_with(option, check, checks), ...);
+  });
+  return checks.problems;
+}
+
+std::vector<CatalogueEntry> catalogue() {
+  std::vector<CatalogueEntry> all;
+  in_order(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {
+    all.push_back({info, key_of_switch(info.name), turned_on_by(option)});
+  });
+  return all;
 }
 
 }  // namespace trainopt

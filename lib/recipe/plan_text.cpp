@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "data/device_dataset.h"
-#include "optimizations/sharding/sharding_receipt.h"
+#include "train/sharded_model.h"
 
 namespace trainopt {
 namespace {

@@ -25,8 +25,8 @@ Json recipe_json(const Recipe& recipe);
 /// Every key with its default and its meaning as a comment; runs.
 std::string documented_recipe();
 Json recipe_schema();
-/// The full key of a switch as plans name it: "optimizations.amp" for amp, "data.num_workers" for num_workers; a full
-/// key stays. Throws UserError with a suggestion for a name that is neither.
+/// The full key of a switch as plans name it: "data.num_workers" for num_workers, optimizations.<name> for an
+/// optimization of that section; a full key stays. Throws UserError with a suggestion for a name that is neither.
 std::string key_of_switch(const std::string& name);
 /// A table of keys: all, those of a section, or one. Throws UserError for a name that is neither.
 std::string recipe_help(const std::string& section_or_key);

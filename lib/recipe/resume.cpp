@@ -1,6 +1,7 @@
 #include "recipe/resume.h"
 
 #include "recipe/accumulation.h"
+#include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
 #include <algorithm>
@@ -10,12 +11,9 @@ namespace trainopt {
 namespace {
 
 // A section stands for all its keys. data.path may change: whether it is the same data is seen when it is opened.
-// model.weights are those to begin with.
 const std::vector<std::string> kFixed{
     "model",           "seed",         "optimizer",      "data.dataset", "data.size",
     "data.image_size", "data.shuffle", "data.drop_last", "data.decode",  "data.transforms"};
-const std::vector<std::string> kFree{"model.weights", "optimizations.set_to_none", "optimizations.host_allocator",
-                                     "optimizations.cuda_graph"};
 const std::vector<std::string> kNoted{"optimizations",       "scheduler",     "train.label_smoothing",
                                       "train.max_grad_norm", "deterministic", "device",
                                       "num_threads"};
@@ -23,6 +21,14 @@ const std::vector<std::string> kNoted{"optimizations",       "scheduler",     "t
 bool among(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(),
                      [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
+}
+
+/// Keys that may change without a word: the weights to begin with, and the switches that train with the same bits.
+std::vector<std::string> free_keys() {
+  std::vector<std::string> keys{"model.weights"};
+  for (const CatalogueEntry& entry : catalogue())
+    if (entry.info.exactness == Exactness::same_bits && entry.info.in_every_recipe) keys.push_back(entry.key);
+  return keys;
 }
 
 struct Change {
@@ -63,8 +69,9 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
     refused +=
         fmt::format("{}{}: {} in the checkpoint, {} now", refused.empty() ? "" : "; ", key, change.before, change.now);
   };
+  const auto free = free_keys();
   for (const auto& [key, change] : changes(stored, now)) {
-    if (among(key, kFree)) continue;
+    if (among(key, free)) continue;
     if (among(key, kFixed))
       refuse(key, change);
     else if (among(key, kNoted))

@@ -3,6 +3,7 @@
 #include "data/device_transforms.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
+#include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
 #include <set>
@@ -129,26 +130,10 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
       if (changed.contains(fmt::format("model.{}", key)))
         problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
   }
-  if (const auto& amp = recipe.optimizations.amp; amp.on && amp.options.dtype == amp::Type::bfloat16) {
-    const amp::Config standard;
-    if (amp.options.init_scale != standard.init_scale)
-      problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
-    if (amp.options.growth_interval != standard.growth_interval)
-      problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
-  }
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())
     problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
-  if (recipe.optimizations.fused_kernels && recipe.parallel.sync_batch_norm)
-    problems.push_back({"optimizations.fused_kernels",
-                        "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this"});
-  if (recipe.optimizations.cuda_graph && !recipe.optimizations.fused_optimizer)
-    problems.push_back({"optimizations.cuda_graph",
-                        "needs optimizations.fused_optimizer: true, whose learning rate is on the device"});
-  if (recipe.deterministic && recipe.optimizations.cudnn_benchmark)
-    problems.push_back({"optimizations.cudnn_benchmark",
-                        "picks algorithms by timing them, which deterministic: true forbids; switch one of them off"});
 }
 
 /// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
@@ -188,9 +173,6 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back(
         {"parallel.async_updates.staleness",
          "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
-  if (stale && recipe.optimizations.amp.on && recipe.optimizations.amp.options.dtype == amp::Type::float16)
-    problems.push_back({"parallel.async_updates.staleness",
-                        "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16"});
   const auto& nccl = parallel.nccl;
   if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
     problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
@@ -217,6 +199,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
+  for (auto& problem : check_optimizations(recipe)) problems.push_back(std::move(problem));
   return problems;
 }
 

@@ -1,17 +1,13 @@
 // The checks that no single option can make: contradictions between keys.
 #pragma once
 
+#include "optimizations/option_checks.h"
 #include "recipe/recipe.h"
 
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace trainopt {
-
-struct RecipeProblem {
-  std::string key, message;
-};
 
 /// All of them at once. A key that this build or this data set would ignore is refused where it differs from its
 /// default. `ranks`: that will train; null where that is not known yet, and nothing is said about the global batch.

@@ -1,6 +1,6 @@
 #include "train/archive.h"
 
-#include "train/observations.h"
+#include "train/type_name.h"
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>

@@ -45,7 +45,7 @@ class FaultyRunner : public StepRunner {
   }
   at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
   bool forget(bool for_good) override { return inner_->forget(for_good); }
-  void report(Observations& seen) const override { inner_->report(seen); }
+  void report(StepTrace& trace) const override { inner_->report(trace); }
 
  private:
   /// Whether the fault is for this moment; one that comes once is then over.

@@ -54,7 +54,7 @@ class ParameterState {
 /// The state of SGD's momentum; without momentum there is none, and no memory goes to it.
 std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store);
 
-/// Names the range around every update in traces, and tells StepObserver which operations are the optimizer's.
+/// Names the range around every update, in profilers' traces and in StepTrace.
 inline constexpr const char* kOptimizerLabel = "optimizer";
 
 /// "SGD, momentum 0.9" and the like, for the printed plan.

@@ -86,6 +86,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
+  bool learning_rate_on_device = false;  ///< where every update reads it, without asking the host
 
   /// The model in the plan's format, computing with plain operations, on `device`. Initial weights are those of `seed`,
   /// or of config.weights.

@@ -2,7 +2,7 @@
 
 namespace trainopt {
 
-std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const Observations& seen) {
+std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const StepTrace& seen) {
   std::vector<SwitchReceipt> all;
   for (const auto& planned : switches) {
     Receipt receipt;

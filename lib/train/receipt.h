@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "train/observations.h"
+#include "train/step_trace.h"
 
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ struct Receipt {
   bool effective = true;
   std::string reason;  ///< why not (wholly) effective; empty if it was
 };
-using MakeReceipt = std::function<Receipt(const Observations&)>;
+using MakeReceipt = std::function<Receipt(const StepTrace&)>;
 
 /// What applying a switch to a plan came to.
 struct Outcome {
@@ -30,7 +30,7 @@ struct Outcome {
 
 /// A switch that the recipe turned on, in the order of the plan.
 struct PlannedSwitch {
-  std::string name, requested;  ///< "amp", "true"
+  std::string name, requested;  ///< "num_workers", "2"
   Outcome outcome;
 };
 
@@ -38,7 +38,7 @@ struct SwitchReceipt {
   std::string name, requested;
   Receipt receipt;
 };
-std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const Observations& seen);
+std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const StepTrace& seen);
 /// As summary.json has them: {<switch>: {requested, observed, effective, reason}}.
 Json receipts_json(const std::vector<SwitchReceipt>& receipts);
 

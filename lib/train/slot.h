@@ -40,7 +40,7 @@ class Slot {
   const std::string& name() const { return name_; }
   bool is_plain() const { return filled_by_.empty() && wrappers_.empty(); }
 
-  /// "SGD, one operation for all parameters (fused_optimizer)".
+  /// What is in the slot, and in brackets who put it there; then the wrappers in the same form.
   std::string describe() const {
     std::string text = filled_by_.empty() ? what_ : fmt::format("{} ({})", what_, filled_by_);
     for (const auto& wrapper : wrappers_) text += fmt::format(", {} ({})", wrapper.what, wrapper.by);

@@ -9,7 +9,7 @@
 namespace trainopt {
 
 struct Batch;
-struct Observations;
+struct StepTrace;
 
 /// The trainer's own code for the two halves, handed to the runner.
 struct StepBody {
@@ -27,8 +27,8 @@ class StepRunner {
   /// Memory ran out: what the runner keeps of earlier steps must go; with `for_good`, if there was something, nothing
   /// is kept again. False: it kept nothing.
   virtual bool forget(bool /*for_good*/) { return false; }
-  /// What it has done in the run so far.
-  virtual void report(Observations&) const {}
+  /// Posts what it has done in the run so far under labels of its own.
+  virtual void report(StepTrace&) const {}
 };
 
 class EagerRunner : public StepRunner {

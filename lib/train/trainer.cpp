@@ -3,17 +3,16 @@
 #include "base/counted.h"
 #include "base/host_name.h"
 #include "device/device.h"
-#include "device/caching_allocator.h"
 #include "device/memory.h"
 #include "train/checkpoint_writer.h"
 #include "train/micro_batches.h"
+#include "train/observed_step.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <spdlog/spdlog.h>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,12 +30,6 @@ at::Generator model_generator(at::Device device, uint64_t seed) {
       at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
-}
-
-int64_t page_faults() {
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_minflt;
 }
 
 std::string numbers_of(const StepRecord& row) {
@@ -87,7 +80,6 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   average_ = plan_.average.build(context);
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
            .update_step = [this] { return update_step(); }};
-  outcome_.observations.parameters = static_cast<int64_t>(parameters_->parameters().size());
   if (persistence.resume) load(*persistence.resume);
   if (persistence.resume && !persistence.forks) saved_at_ = outcome_.steps;
   open_batches();
@@ -142,7 +134,7 @@ void Trainer::step() {
   if (std::exchange(paused_, false)) boundary_ = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
-  const auto observer = observe();
+  const auto observed = observe();
   const int64_t step = outcome_.steps + 1;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
@@ -158,7 +150,7 @@ void Trainer::step() {
   ++steps_here_;
   taken->record.set(Metric::learning_rate, learning_rate);
   taken->record.set_position(step, outcome_.samples, taken->samples, plan_.data.samples());
-  after_step(std::move(taken->record), observer != nullptr);
+  after_step(std::move(taken->record), observed.get());
 }
 
 /// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as
@@ -176,7 +168,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
       for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {
-        outcome_.observations.largest_micro_batch = std::max(outcome_.observations.largest_micro_batch, micro.items);
+        outcome_.trace.largest_micro_batch = std::max(outcome_.trace.largest_micro_batch, micro.items);
         taken.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
       taken.samples = batch.step_items;
@@ -221,13 +213,18 @@ at::Tensor Trainer::update_step() {
   return norm;
 }
 
-void Trainer::after_step(PendingRecord record, bool observed) {
+void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const auto stats = batches_->take_stats();
-  if (observed) observe_input(stats);
-  runner_->report(outcome_.observations);
+  if (observed)
+    observed->finish({.step = outcome_.steps,
+                      .loader = stats,
+                      .parameters = *parameters_,
+                      .optimizer = *optimizer_,
+                      .gradient_bytes = gradient_bytes_});
+  runner_->report(outcome_.trace);
   // Of the whole run: an epoch may end much later than the observed step.
-  outcome_.observations.loader_threads = stats.threads;
-  outcome_.observations.loader_starts = stats.thread_starts;
+  outcome_.trace.loader.threads = stats.threads;
+  outcome_.trace.loader.thread_starts = stats.thread_starts;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);
@@ -292,8 +289,7 @@ void Trainer::add_communication(PendingRecord& record) {
   record.set(Metric::optimizer_mib, mib(optimizer_->state_bytes()));
   if (communicator_->ranks() == 1) return;
   Traffic traffic = communicator_->take_traffic();
-  if (outcome_.observations.step == outcome_.steps)
-    outcome_.observations.sent_bytes = traffic.wire_bytes(communicator_->ranks());
+  if (outcome_.trace.step == outcome_.steps) outcome_.trace.sent_bytes = traffic.wire_bytes(communicator_->ranks());
   constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib,
                                                  Metric::all_gather_mib, Metric::broadcast_mib};
   for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(traffic.bytes[i]));
@@ -487,37 +483,11 @@ void Trainer::save_checkpoint() {
   boundary_ = Clock::now();
 }
 
-std::unique_ptr<StepObserver> Trainer::observe() {
-  Observations& seen = outcome_.observations;
+/// Of the step that begins: null unless it is the one to observe.
+std::unique_ptr<ObservedStep> Trainer::observe() {
   const int64_t steps_to_come = plan_.steps.value_or(kObservedStep + outcome_.steps) - outcome_.steps;
-  if (seen.step != 0 || (steps_here_ + 1 < kObservedStep && steps_to_come > 1)) return nullptr;
-  for (const auto& gradient : parameters_->gradients()) seen.gradients_at_start += gradient.defined();
-  seen.tf32_allowed = at::globalContext().allowTF32CuDNN() && at::globalContext().allowTF32CuBLAS();
-  seen.cudnn_benchmark = at::globalContext().benchmarkCuDNN();
-  seen.page_faults = -page_faults();
-  if (const auto* allocator = installed_caching_allocator()) seen.kept_blocks_given = -allocator->figures().given_again;
-  return std::make_unique<StepObserver>(seen);
-}
-
-void Trainer::observe_input(const BatchSourceStats& stats) {
-  Observations& seen = outcome_.observations;
-  seen.page_faults += page_faults();
-  if (const auto* allocator = installed_caching_allocator()) {
-    seen.kept_blocks_given += allocator->figures().given_again;
-    seen.kept_bytes = allocator->figures().held_bytes;
-  }
-  seen.parameter_bytes = parameters_->parameter_bytes();
-  seen.gradient_bytes = gradient_bytes_;
-  seen.optimizer_bytes = optimizer_->state_bytes();
-  seen.step = outcome_.steps;  // only now: a step that failed was not observed
-  seen.bytes_delivered = stats.bytes_delivered;
-  seen.resident_bytes = stats.resident_bytes;
-  seen.bytes_to_device = stats.bytes_copied;
-  seen.pinned_bytes_to_device = stats.pinned_bytes_copied;
-  seen.copies_beside_step = stats.copies_beside_step;
-  seen.loader_buffers = stats.buffers;
-  if (stats.input_type) seen.input_type = type_name(*stats.input_type);
-  if (stats.finished_type) seen.finished_type = type_name(*stats.finished_type);
+  if (outcome_.trace.step != 0 || (steps_here_ + 1 < kObservedStep && steps_to_come > 1)) return nullptr;
+  return std::make_unique<ObservedStep>(outcome_.trace, *parameters_);
 }
 
 void Trainer::save_model(ArchiveWriter& archive) const {

@@ -19,6 +19,7 @@
 namespace trainopt {
 
 class CheckpointWriter;
+class ObservedStep;
 
 struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
@@ -62,7 +63,7 @@ struct RunOutcome {
   int64_t micro_split = 1;                     ///< pieces that each micro-batch is cut into since memory ran out
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one
-  Observations observations;
+  StepTrace trace;                             ///< of the one step that was observed, and what is counted over the run
 };
 
 class Trainer {
@@ -99,7 +100,7 @@ class Trainer {
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
   std::optional<Taken> run_micro_batches(int64_t step);
-  void after_step(PendingRecord record, bool observed);
+  void after_step(PendingRecord record, ObservedStep* observed);
   bool evaluation_due() const;
   void agree();
   bool must_stop();
@@ -117,8 +118,7 @@ class Trainer {
   void rewind_to(int64_t step);
   int64_t fewest_at_once() const;
   void recover_memory(const std::exception& cause);
-  std::unique_ptr<StepObserver> observe();
-  void observe_input(const BatchSourceStats& stats);
+  std::unique_ptr<ObservedStep> observe();
 
   Plan plan_;
   RunListener& listener_;

@@ -27,19 +27,19 @@ TEST_CASE("page-locked batches are copied beside the step") {
   recipe.data.pin_memory = recipe.data.non_blocking = true;
   const Finished finished = train(recipe);
   check_effective(finished, {"pin_memory", "non_blocking"});
-  CHECK(finished.seen.pinned_bytes_to_device > 0);
-  CHECK(finished.seen.pinned_bytes_to_device == finished.seen.bytes_to_device);
-  CHECK(finished.seen.copies_beside_step > 0);
+  CHECK(finished.seen.loader.pinned_bytes_copied > 0);
+  CHECK(finished.seen.loader.pinned_bytes_copied == finished.seen.loader.bytes_copied);
+  CHECK(finished.seen.loader.copies_beside_step > 0);
   CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(),
                     [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }
 
 TEST_CASE("without the switches nothing is page-locked and nothing is beside the step") {
   const Finished finished = train(small_recipe("cuda"));
-  CHECK(finished.seen.bytes_to_device > 0);
-  CHECK(finished.seen.pinned_bytes_to_device == 0);
-  CHECK(finished.seen.copies_beside_step == 0);
-  CHECK_FALSE(finished.seen.tf32_allowed);
+  CHECK(finished.seen.loader.bytes_copied > 0);
+  CHECK(finished.seen.loader.pinned_bytes_copied == 0);
+  CHECK(finished.seen.loader.copies_beside_step == 0);
+  CHECK_FALSE(finished.seen.backend.allow_tf32);
   for (const StepRecord& row : finished.rows.rows) {
     CHECK(*row[Metric::device_ms] > 0);
     CHECK(*row[Metric::memory_allocated_mib] > 0);
@@ -58,8 +58,8 @@ TEST_CASE("a data set on the device takes effect, and nothing but numbers is cop
   recipe.data.cache = CacheKind::device;
   const Finished finished = train(recipe);
   check_effective(finished, {"cache"});
-  CHECK(finished.seen.bytes_to_device == finished.seen.bytes_delivered);
-  CHECK(finished.seen.bytes_to_device <= 32 * recipe.data.batch_size);
+  CHECK(finished.seen.loader.bytes_copied == finished.seen.loader.bytes_delivered);
+  CHECK(finished.seen.loader.bytes_copied <= 32 * recipe.data.batch_size);
 }
 
 TEST_CASE("amp, device_preprocess, set_to_none and fused_optimizer take effect") {

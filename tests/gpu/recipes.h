@@ -21,7 +21,7 @@ inline Recipe small_recipe(const std::string& device) {
 
 struct Finished {
   Rows rows;
-  Observations seen;
+  StepTrace seen;
   std::vector<SwitchReceipt> receipts;
 };
 
@@ -30,7 +30,7 @@ inline Finished train(const Recipe& recipe) {
   Finished finished;
   Trainer trainer(plan, {}, finished.rows, never_stopped());
   trainer.run();
-  finished.seen = trainer.outcome().observations;
+  finished.seen = trainer.outcome().trace;
   finished.receipts = receipts(plan.switches, finished.seen);
   return finished;
 }

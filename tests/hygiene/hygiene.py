@@ -24,6 +24,21 @@ GETENV = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(^|[\s\"'=(])/(wo" r"rk|ro" r"ot|ho" r"me)/")
 
+# Where the name of an optimization may stand besides its own folder, its kernel's folder and pages.
+LISTS = {
+    "lib/optimizations/config.h",
+    "lib/optimizations/CMakeLists.txt",
+    "lib/recipe/make_plan.cpp",
+    "lib/kernels/CMakeLists.txt",  # names the sources of a kernel's folder
+}
+# Plain English words: only references from code count.
+PLAIN_WORDS = {"loading", "sharding"}
+# A module's own settings and classes that bear the same word.
+SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}, "lib/data/": {"device_preprocess", "device_cache"}}
+DATA_WORDS = re.compile(r"data/device_preprocess\.h|(options|on_host)\.device_preprocess|device_cache_refusal")
+LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+")
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
 
 class Module:
     def __init__(self, may_use, libtorch, owns):
@@ -102,8 +117,42 @@ def check_file(path, text, modules):
                 yield number, problem
 
 
+def optimization_names(top, paths):
+    """The folders of lib/optimizations, and the switches in its config.h."""
+    names = {path.split("/")[2] for path in paths if re.match("lib/optimizations/[^/]+/", path)}
+    config = top / "lib/optimizations/config.h"
+    return names | set(re.findall(r'v\.(?:field|toggle)\("(\w+)"', config.read_text() if config.is_file() else ""))
+
+
+def name_pattern(name):
+    """Finds a name as a word or a part of one, tf32 in allow_tf32 and WinogradKernel for winograd."""
+    if name in PLAIN_WORDS:
+        return re.compile(rf"\b{name}::|optimizations/{name}/")
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    return re.compile(rf"(?i:(?<![a-z0-9]){name}(?![a-z0-9]))|{camel}(?![a-z])")
+
+
+def check_names(path, text, names):
+    """Yields (line number, problem) for each name of an optimization in lib/ and app/ where it must not be known."""
+    if not path.startswith(("lib/", "app/")) or path.endswith(".md") or path in LISTS:
+        return
+    here = {name for name in names if not path.startswith((f"lib/optimizations/{name}/", f"lib/kernels/{name}/"))}
+    for folder, words in SAME_WORD.items():
+        if path.startswith(folder):
+            here -= words
+    patterns = [(name, name_pattern(name)) for name in sorted(here)]
+    for number, line in enumerate(text.splitlines(), 1):
+        if path.startswith("lib/optimizations/"):
+            line = line if INCLUDE.match(line) else STRING.sub("", line)  # texts may advise another switch
+        line = LIBTORCH_WORDS.sub("", DATA_WORDS.sub("", line))
+        for name, pattern in patterns:
+            if pattern.search(line):
+                yield number, f"names the optimization {name} outside of its folder: {line.strip()}"
+
+
 def check_tree(top, paths):
     modules = read_modules((top / "lib/README.md").read_text())
+    names = optimization_names(top, paths)
     folders = {str(p.parent.relative_to(top / "lib")) for p in (top / "lib").glob("*/CMakeLists.txt")}
     for unknown in sorted(folders - set(modules)):
         yield f"lib/README.md: lib/{unknown} is not in the table"
@@ -114,7 +163,7 @@ def check_tree(top, paths):
             text = (top / path).read_text()
         except UnicodeDecodeError:
             continue
-        for number, problem in check_file(path, text, modules):
+        for number, problem in [*check_file(path, text, modules), *check_names(path, text, names)]:
             yield f"{path}:{number}: {problem}"
 
 
@@ -161,6 +210,12 @@ def self_test():
         "scripts/a.sh": ("# TO" "DO\n", "unfinished"),
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),
+        "lib/data/i.h": ("bool winograd;\n", "names the optimization winograd"),
+        "lib/data/j.h": ("// for tf32\n", "names the optimization tf32"),
+        "lib/data/k.h": ("struct WinogradTiles;\n", "names the optimization winograd"),
+        "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
+        "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
+        "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
         # What must pass:
         "lib/data/ok.cpp": (
             '#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n',
@@ -169,6 +224,12 @@ def self_test():
         "lib/data/image/ok.cpp": ('#include "data/config.h"\n', None),
         "lib/data/cuda/ok.cpp": ("#include <cuda_runtime.h>\n#include <c10/cuda/CUDAStream.h>\n", None),
         "lib/config/ok.cpp": ("#include <yaml-cpp/yaml.h>\n", None),
+        "lib/optimizations/config.h": ('v.field("tf32", c.tf32);\n', None),
+        "lib/optimizations/winograd/winograd.h": ("namespace winograd;\n", None),
+        "lib/optimizations/loading/loading.cpp": ('none("switch winograd off");\n', None),
+        "lib/optimizations/loading/README.md": ("as in winograd\n", None),
+        "lib/kernels/winograd/winograd.h": ("namespace winograd;\n", None),
+        "lib/device/ok.h": ("bool allow_tf32; // while loading\n", None),
         "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),
     }
     with tempfile.TemporaryDirectory() as folder:

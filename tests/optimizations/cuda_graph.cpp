@@ -13,6 +13,7 @@
 
 using namespace trainopt;
 using namespace trainopt::test;
+using namespace trainopt::cuda_graph;
 
 namespace {
 
@@ -35,6 +36,8 @@ Recipe small_recipe() {
   recipe.train.max_steps = kSteps;
   return recipe;
 }
+
+double replayed_steps(const StepTrace& trace) { return trace.count(kReplayedStepsLabel); }
 
 Plan eager_plan(const Recipe& recipe) { return make_plan(recipe, kMachine); }
 
@@ -182,8 +185,8 @@ TEST_CASE("recorded steps have the bits of eager ones") {
       CHECK(text(recorded) == text(eager));
       CHECK(first_difference(recorded.state, eager.state) == "");
       CHECK(recorded.outcome.skipped_steps == eager.outcome.skipped_steps);
-      CHECK(recorded.outcome.observations.replayed_steps == one.replayed);
-      CHECK(eager.outcome.observations.replayed_steps == 0);
+      CHECK(replayed_steps(recorded.outcome.trace) == one.replayed);
+      CHECK(replayed_steps(eager.outcome.trace) == 0);
     }
   }
 }
@@ -197,7 +200,7 @@ TEST_CASE("convolutions and batch-norm's statistics are recorded as well") {
   const Result eager = train(eager_plan(recipe)), recorded = train(recorded_plan(recipe));
   CHECK(text(recorded) == text(eager));
   CHECK(first_difference(recorded.state, eager.state) == "");
-  CHECK(recorded.outcome.observations.replayed_steps == 3);
+  CHECK(replayed_steps(recorded.outcome.trace) == 3);
 }
 
 TEST_CASE("a recorded run resumes with the bits of the eager one") {
@@ -209,7 +212,7 @@ TEST_CASE("a recorded run resumes with the bits of the eager one") {
     const Left cut = train_in_two(recorded_plan(recipe), recorded_plan(recipe), k);
     CHECK(cut.losses == whole.losses);
     CHECK(first_difference(cut.state, whole.state) == "");
-    CHECK(cut.outcome.observations.replayed_steps == kSteps - k - kEager);
+    CHECK(replayed_steps(cut.outcome.trace) == kSteps - k - kEager);
   }
 }
 
@@ -245,7 +248,7 @@ TEST_CASE("a recorded step for which memory runs out runs again whole, and none 
   const Result eager = train(eager_plan(recipe)), recorded = train(recorded_plan(recipe), "oom@6");
   CHECK(text(recorded) == text(eager));
   CHECK(first_difference(recorded.state, eager.state) == "");
-  CHECK(recorded.outcome.observations.replayed_steps == 5 - kEager);
+  CHECK(replayed_steps(recorded.outcome.trace) == 5 - kEager);
   CHECK(recorded.outcome.micro_split == 1);
 }
 
@@ -285,7 +288,7 @@ TEST_CASE("where memory runs out while a half is recorded the step goes on witho
   CHECK(text(recorded) == text(eager));
   CHECK(first_difference(recorded.state, eager.state) == "");
   CHECK(recordings == failing);
-  CHECK(recorded.outcome.observations.replayed_steps == replayed);
+  CHECK(replayed_steps(recorded.outcome.trace) == replayed);
 }
 
 TEST_CASE("when memory runs out no recording stays") {
@@ -335,7 +338,7 @@ TEST_CASE("an evaluation for which recordings leave no memory runs again without
   const RunOutcome again = trained(recorded_plan(small_recipe()), recorded),
                    once = trained(eager_plan(small_recipe()), eager);
   CHECK(recorded.was_full);
-  CHECK(again.observations.replayed_steps == kSteps - 2 * kEager);  // three more eager ones after step 6
+  CHECK(replayed_steps(again.trace) == kSteps - 2 * kEager);  // three more eager ones after step 6
   CHECK(again.evaluation->loss == once.evaluation->loss);
   FullOnce nothing_to_give_up;
   CHECK_THROWS(trained(eager_plan(small_recipe()), nothing_to_give_up));
@@ -349,22 +352,22 @@ TEST_CASE("what is dumped is gathered by a step that runs") {
                recorded = train(recorded_plan(recipe), "", folder / "recorded");
   for (const char* step : {"dump/step-00000002.safetensors", "dump/step-00000008.safetensors"})
     CHECK(first_difference(load_tensors(folder / "recorded" / step), load_tensors(folder / "eager" / step)) == "");
-  CHECK(recorded.outcome.observations.replayed_steps == kSteps - kEager - 1);
+  CHECK(replayed_steps(recorded.outcome.trace) == kSteps - kEager - 1);
 }
 
 TEST_CASE("the other switches are seen in an eager step, and the receipt says what recording costs and when it pays") {
   Recipe recipe = small_recipe();
   recipe.optimizations.amp.on = recipe.optimizations.set_to_none = true;
   const Plan plan = recorded_plan(recipe);
-  const Observations seen = train(plan).outcome.observations;
+  const StepTrace seen = train(plan).outcome.trace;
   for (const auto& [name, requested, receipt] : receipts(plan.switches, seen)) {
     INFO(name << ": " << receipt.observed << " / " << receipt.reason);
     CHECK(receipt.effective);
   }
-  CHECK(seen.eager_steps == kEager);
-  CHECK(seen.recording_ms > 0);
-  CHECK(seen.eager_step_ms > 0);
-  CHECK(seen.replayed_step_ms > 0);
+  CHECK(seen.count(kEagerStepsLabel) == kEager);
+  CHECK(seen.count(kRecordingMsLabel) > 0);
+  CHECK(seen.count(kEagerStepMsLabel) > 0);
+  CHECK(seen.count(kReplayedStepMsLabel) > 0);
 
   if (kernels::update::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
   recipe.optimizations.cuda_graph = true;
@@ -372,19 +375,25 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
   const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine).switches.back();
   REQUIRE(planned.name == "cuda_graph");
   REQUIRE(planned.outcome.has_effect);
-  const auto receipt = [&](Observations of) { return planned.outcome.receipt(of); };
-  CHECK(
-      receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 1.5})
-          .observed ==
-      "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, 1.50 "
-      "ms replayed)");
-  CHECK_THAT(
-      receipt({.eager_steps = 3, .replayed_steps = 97, .recording_ms = 12, .eager_step_ms = 5, .replayed_step_ms = 6})
-          .observed,
-      ContainsSubstring("does not pay"));
-  CHECK_FALSE(receipt({.eager_steps = 3}).effective);
-  CHECK_THAT(receipt({.eager_steps = 12, .recording_ended = true}).reason, ContainsSubstring("memory ran out"));
-  CHECK_THAT(receipt({.eager_steps = 3, .replayed_steps = 9, .recording_ended = true}).observed,
+  using Counts = decltype(StepTrace::counts);
+  const auto receipt = [&](Counts counts) {
+    StepTrace of;
+    of.counts = std::move(counts);
+    return planned.outcome.receipt(of);
+  };
+  Counts pays{{kEagerStepsLabel, 3},
+              {kReplayedStepsLabel, 97},
+              {kRecordingMsLabel, 12},
+              {kEagerStepMsLabel, 5},
+              {kReplayedStepMsLabel, 1.5}};
+  CHECK(receipt(pays).observed ==
+        "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, "
+        "1.50 ms replayed)");
+  pays[kReplayedStepMsLabel] = 6;
+  CHECK_THAT(receipt(pays).observed, ContainsSubstring("does not pay"));
+  CHECK_FALSE(receipt({{kEagerStepsLabel, 3}}).effective);
+  CHECK_THAT(receipt({{kEagerStepsLabel, 12}, {kEndedLabel, 1}}).reason, ContainsSubstring("memory ran out"));
+  CHECK_THAT(receipt({{kEagerStepsLabel, 3}, {kReplayedStepsLabel, 9}, {kEndedLabel, 1}}).observed,
              ContainsSubstring("until memory ran out"));
 }
 

@@ -1,6 +1,7 @@
 // The fused updates against their obvious twins: the loop over parameters, and passes over gradients that are done at
 // once. Their kernels are tested in tests/kernels.
 #include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/receipt.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/parameters.h"
@@ -43,7 +44,7 @@ struct Result {
   std::vector<StepRecord> rows;
   NamedTensors weights;
   std::string receipt;
-  Observations seen;
+  StepTrace seen;
   std::optional<EvaluationResult> evaluation;
 };
 Result train(
@@ -53,7 +54,7 @@ Result train(
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  Result result{rows.rows, {}, {}, trainer.outcome().observations, trainer.outcome().evaluation};
+  Result result{rows.rows, {}, {}, trainer.outcome().trace, trainer.outcome().evaluation};
   for (const auto& [name, tensor] : trainer.model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   for (const auto& entry : receipts(plan.switches, result.seen))
@@ -257,10 +258,10 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       for (size_t i = 0; i < with.weights.size(); ++i) CHECK(with.weights[i].second.equal(without.weights[i].second));
       REQUIRE(with.evaluation.has_value());
       CHECK(with.evaluation->loss == without.evaluation->loss);
-      CHECK(with.seen.weights_cast == 0);
-      CHECK(with.seen.fused_update.copies > 0);
-      CHECK(without.seen.weights_cast ==
-            with.seen.fused_update.copies * recipe.train.gradient_accumulation_steps.value_or(1));
+      CHECK(casts_of_parameters(with.seen) == 0);
+      CHECK(update_of(with.seen).copies > 0);
+      CHECK(casts_of_parameters(without.seen) ==
+            update_of(with.seen).copies * recipe.train.gradient_accumulation_steps.value_or(1));
       CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
       CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
     }

@@ -1,12 +1,15 @@
 // Every switch that works on this machine against the plain plan, from the same seed and in a real run.
-#include "recipe/make_plan.h"
+#include "device/caching_allocator.h"
 #include "recipe/plan_text.h"
-#include "recipe/recipe_io.h"
 #include "support/catch.h"
 #include "support/plans.h"
+#include "support/turned_on.h"
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <fstream>
+#include <regex>
 #include <set>
 
 using namespace trainopt;
@@ -14,15 +17,12 @@ using namespace trainopt::test;
 
 namespace {
 
-enum class Exactness { same_bits, same_math, new_math };
-
+/// A switch, alone or with other options, over small_recipe().
 struct Entry {
   std::string name;
   std::function<void(Recipe&)> turn_on;
-  Exactness exactness;
-  double tolerance = 0;                                ///< of each loss, relative
-  bool effective = true;                               ///< on a CPU
   std::function<void(Recipe&)> both = [](Recipe&) {};  ///< done to the plain recipe too
+  std::optional<double> tolerance = std::nullopt;      ///< of each loss, relative; null: that of the switch's Info
 };
 
 /// So that nothing but the resize moves.
@@ -58,65 +58,53 @@ void with_weight_copies(Recipe& recipe) {
   recipe.optimizations.fused_optimizer = true;
 }
 
-const std::vector<Entry> kMatrix = {
-    {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, Exactness::same_bits},
-    {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }, Exactness::same_bits},
-    {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; },
-     Exactness::same_bits},
-    {"pin_memory", [](Recipe& r) { r.data.pin_memory = true; }, Exactness::same_bits, 0, false},
-    {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }, Exactness::same_bits, 0, false},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, Exactness::same_bits, 0,
-     true, crop_too},
-    {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }, Exactness::same_math, 1e-3},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-3, true,
-     smooth_labels},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 5e-2, true,
-     in_float16},
-    {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }, Exactness::same_math, 1e-5, true,
-     use_mlp},
-    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 1e-3},
-    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_bfloat16},
-    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true, in_float16},
-    {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }, Exactness::same_math, 5e-2, true,
-     with_weight_copies},
-    {"tf32", [](Recipe& r) { r.optimizations.tf32 = true; }, Exactness::same_bits, 0, false},
-    {"cudnn_benchmark", [](Recipe& r) { r.optimizations.cudnn_benchmark = true; }, Exactness::same_bits, 0, false},
-    {"cuda_graph", [](Recipe& r) { r.optimizations.cuda_graph = true; }, Exactness::same_bits, 0, false},
-    {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, Exactness::same_math, 5e-2},
+void fuse_kernels(Recipe& recipe) { recipe.optimizations.fused_kernels = true; }
+void use_winograd(Recipe& recipe) { recipe.optimizations.winograd = true; }
+void cache_on_device(Recipe& recipe) { recipe.data.cache = CacheKind::device; }
+void preprocess(Recipe& recipe) { recipe.optimizations.device_preprocess.on = true; }
+void preprocess_with_resize(Recipe& recipe) { recipe.optimizations.device_preprocess = {true, {.resize = true}}; }
+
+/// Each switch by itself comes from the catalogue; here are those that other options change.
+const std::vector<Entry> kVariants = {
+    {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }},
+    {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }},
+    {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }},
+    {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }},
+    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, crop_too},
+    {"cache", cache_on_device, in_bfloat16},
+    {"cache", cache_on_device, resized_crop},
+    {"fused_kernels", fuse_kernels, smooth_labels},
+    {"fused_kernels", fuse_kernels, in_float16, 5e-2},
+    {"fused_kernels", fuse_kernels, use_mlp, 1e-5},
+    {"winograd", use_winograd, in_bfloat16, 5e-2},
+    {"winograd", use_winograd, in_float16, 5e-2},
+    {"winograd", use_winograd, with_weight_copies, 5e-2},
     {"amp",
      [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
-     },
-     Exactness::same_math, 5e-2},
-    {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, Exactness::same_bits},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, in_bfloat16},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
-     in_bfloat16},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
-     in_float16},
-    {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, Exactness::same_bits, 0, true,
-     in_bfloat16_nhwc},
-    {"device_preprocess",
-     [](Recipe& r) {
-       r.optimizations.device_preprocess = {true, {.resize = true}};
-     },
-     Exactness::same_bits, 0, true, flip_first},
-    {"device_preprocess",
-     [](Recipe& r) {
-       r.optimizations.device_preprocess = {true, {.resize = true}};
-     },
-     Exactness::same_bits, 0, true, crop_too},
-    {"device_preprocess",
-     [](Recipe& r) {
-       r.optimizations.device_preprocess = {true, {.resize = true}};
-     },
-     Exactness::same_bits, 0, true, resized_crop},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device; }, Exactness::same_bits, 0, true, resized_crop},
-    {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, Exactness::same_math, 1e-4},
+     }},
+    {"device_preprocess", preprocess, in_bfloat16},
+    {"device_preprocess", preprocess, in_float16},
+    {"device_preprocess", preprocess, in_bfloat16_nhwc},
+    {"device_preprocess", preprocess_with_resize, flip_first},
+    {"device_preprocess", preprocess_with_resize, crop_too},
+    {"device_preprocess", preprocess_with_resize, resized_crop},
 };
+
+std::vector<Entry> matrix() {
+  std::vector<Entry> all;
+  for (const CatalogueEntry& entry : catalogue())
+    all.push_back({entry.info.name, [entry](Recipe& recipe) { recipe = turned_on(recipe, entry); }});
+  all.insert(all.end(), kVariants.begin(), kVariants.end());
+  return all;
+}
+
+Info info_of(const std::string& name) {
+  for (const CatalogueEntry& entry : catalogue())
+    if (entry.info.name == name) return entry.info;
+  FAIL("the catalogue has no " << name);
+  return {};
+}
 
 Recipe small_recipe() {
   Recipe recipe;
@@ -140,10 +128,11 @@ struct Result {
 
 Result train(const Recipe& recipe) {
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  if (plan.process.caching_allocator) install_caching_allocator(plan.process.huge_pages);  // as the program does
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().observations), {}};
+  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().trace), {}};
   for (const auto& [name, tensor] : trainer.model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   return result;
@@ -163,49 +152,95 @@ TEST_CASE("every switch is off by default") {
   CHECK(make_plan(recipe, Machine{.cpu = "test"}).switches.empty());
 }
 
-TEST_CASE("the matrix has every switch that a plan can have") {
+TEST_CASE("the catalogue has every switch that a plan can have, in its order") {
   Recipe recipe = small_recipe();
-  recipe.data.batch_size = 6;
-  recipe.optimizations.host_allocator.on = true;
-  for (const Entry& entry : kMatrix) entry.turn_on(recipe);
-  std::set<std::string> in_matrix{"batch_size",
-                                  "host_allocator"};  // other numbers by intention; a setting of the process: tests/cli
-  for (const Entry& entry : kMatrix) in_matrix.insert(entry.name);
-  std::set<std::string> in_plan;
-  for (const auto& entry : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches) in_plan.insert(entry.name);
-  CHECK(in_plan == in_matrix);
+  std::vector<std::string> in_catalogue, in_plan;
+  for (const CatalogueEntry& entry : catalogue()) {
+    in_catalogue.push_back(entry.info.name);
+    recipe = turned_on(recipe, entry);
+  }
+  for (const auto& entry : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches)
+    in_plan.push_back(entry.name);
+  CHECK(in_plan == in_catalogue);
+  for (const Entry& variant : kVariants) info_of(variant.name);
 }
 
 TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
   static const Result usual = train(small_recipe());
-  for (const Entry& entry : kMatrix) {
+  static const std::vector<Entry> entries = matrix();
+  for (const Entry& entry : entries) {
     DYNAMIC_SECTION(entry.name << ", entry "
-                               << &entry - kMatrix.data()) {  // of sections with the same name only the first would run
+                               << &entry - entries.data()) {  // of sections with the same name only the first would run
       Recipe recipe = small_recipe();
       entry.both(recipe);
       const bool as_usual = recipe_yaml(recipe) == recipe_yaml(small_recipe());
       const Result plain = as_usual ? usual : train(recipe);
       entry.turn_on(recipe);
-      const std::string text = plan_text(make_plan(recipe, Machine{.cpu = "test", .cores = 2}));
-      CHECK_THAT(text, ContainsSubstring(entry.name));
+      const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+      CHECK_THAT(plan_text(plan), ContainsSubstring(entry.name));
+      const auto planned = std::find_if(plan.switches.begin(), plan.switches.end(),
+                                        [&](const PlannedSwitch& s) { return s.name == entry.name; });
+      REQUIRE(planned != plan.switches.end());
+      const bool has_effect = planned->outcome.has_effect;
 
       const Result switched = train(recipe);
       const auto receipt = std::find_if(switched.receipts.begin(), switched.receipts.end(),
                                         [&](const auto& r) { return r.name == entry.name; });
       REQUIRE(receipt != switched.receipts.end());
       INFO(receipt->receipt.observed << " / " << receipt->receipt.reason);
-      CHECK(receipt->receipt.effective == entry.effective);
-      CHECK(receipt->receipt.reason.empty() == entry.effective);
+      CHECK(receipt->receipt.effective == has_effect);
+      CHECK(receipt->receipt.reason.empty() == has_effect);
 
-      if (entry.exactness == Exactness::same_bits) {
+      const Info info = info_of(entry.name);
+      REQUIRE(switched.losses.size() == plain.losses.size());
+      for (const double loss : switched.losses) CHECK(std::isfinite(loss));
+      if (!has_effect || info.exactness == Exactness::same_bits) {
         CHECK(switched.losses == plain.losses);
         CHECK(same_bits(switched.weights, plain.weights));
-      } else {
+      } else if (info.exactness == Exactness::same_math) {
         for (size_t i = 0; i < plain.losses.size(); ++i)
-          CHECK(switched.losses[i] == Approx(plain.losses[i]).epsilon(entry.tolerance));
+          CHECK(switched.losses[i] == Approx(plain.losses[i]).epsilon(entry.tolerance.value_or(info.tolerance)));
       }
     }
   }
+}
+
+TEST_CASE("what works on a CPU does not claim that it has no effect there") {
+  const auto has_effect = [](const Recipe& recipe, const std::string& name) {
+    for (const auto& planned : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches)
+      if (planned.name == name) return planned.outcome.has_effect;
+    return false;
+  };
+  const std::set<std::string> alone{"cache",         "batch_size",        "num_workers",    "host_allocator",
+                                    "channels_last", "fused_kernels",     "winograd",       "amp",
+                                    "set_to_none",   "device_preprocess", "fused_optimizer"};
+  for (const CatalogueEntry& entry : catalogue())
+    if (alone.contains(entry.info.name)) CHECK(has_effect(turned_on(small_recipe(), entry), entry.info.name));
+  for (const Entry& variant : kVariants) {
+    Recipe recipe = small_recipe();
+    variant.both(recipe);
+    variant.turn_on(recipe);
+    CHECK(has_effect(recipe, variant.name) == (variant.name != "non_blocking"));
+  }
+}
+
+TEST_CASE("the page's table is the catalogue") {
+  std::ifstream page(std::filesystem::path(OPTIMIZATIONS) / "README.md");
+  REQUIRE(page);
+  std::vector<std::string> on_page, in_catalogue;
+  std::set<std::string> folders_on_page, folders;
+  const std::regex row(R"(^\| `(\w+)` \| `([\w.]+)` \| `(\w+)` \|.*)");
+  for (std::string line; std::getline(page, line);)
+    if (std::smatch cells; std::regex_match(line, cells, row)) {
+      folders_on_page.insert(cells[1]);
+      on_page.push_back(cells[2].str() + " " + cells[3].str());
+    }
+  for (const CatalogueEntry& entry : catalogue())
+    in_catalogue.push_back(fmt::format("{} {}", entry.key, word_of(entry.info.exactness)));
+  for (const auto& entry : std::filesystem::directory_iterator(OPTIMIZATIONS))
+    if (entry.is_directory()) folders.insert(entry.path().filename());
+  CHECK(on_page == in_catalogue);
+  CHECK(folders_on_page == folders);
 }
 
 TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
@@ -218,7 +253,7 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  const auto all = receipts(plan.switches, trainer.outcome().trace);
   REQUIRE(all.size() == 2);  // and the batch size
   CHECK(all[1].name == "amp");
   CHECK_FALSE(all[1].receipt.effective);
@@ -235,7 +270,7 @@ TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated besi
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   REQUIRE(rows.evaluations.size() == 2);
-  const auto all = receipts(plan.switches, trainer.outcome().observations);
+  const auto all = receipts(plan.switches, trainer.outcome().trace);
   const auto own = std::find_if(all.begin(), all.end(), [](const auto& r) { return r.name == "fused_kernels"; });
   REQUIRE(own != all.end());
   CHECK(own->receipt.observed ==
@@ -253,7 +288,7 @@ TEST_CASE("a part of fused kernels that does not run is named by their receipt")
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  for (const auto& [name, requested, receipt] : receipts(plan.switches, trainer.outcome().observations))
+  for (const auto& [name, requested, receipt] : receipts(plan.switches, trainer.outcome().trace))
     if (name == "fused_kernels") {
       CHECK_THAT(receipt.observed, ContainsSubstring("0 of 1 losses fused"));
       CHECK(receipt.reason == "some losses were not fused");

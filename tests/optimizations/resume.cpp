@@ -1,9 +1,8 @@
 // A run that was stopped after any step and goes on from its checkpoint ends with the bits of the run that was never
 // stopped: every kind of data set, every part that has state of its own.
-#include "recipe/make_plan.h"
-#include "recipe/recipe_io.h"
 #include "support/catch.h"
 #include "support/resuming.h"
+#include "support/turned_on.h"
 
 #include <ATen/Parallel.h>
 
@@ -112,6 +111,12 @@ void compare_stops(const Recipe& recipe, const std::vector<int64_t>& stops) {
   }
 }
 
+bool has_effect(const Recipe& recipe, const std::string& name) {
+  for (const PlannedSwitch& planned : plan_of(recipe).switches)
+    if (planned.name == name) return planned.outcome.has_effect;
+  return false;
+}
+
 std::vector<int64_t> every_step() {
   std::vector<int64_t> all(kSteps - 1);
   std::iota(all.begin(), all.end(), 1);
@@ -131,6 +136,19 @@ TEST_CASE("stopped after any step, a run ends with the bits of the one that was 
         feature.turn_on(recipe);
         compare_stops(recipe, every_step());
       }
+    }
+}
+
+TEST_CASE("stopped and resumed with each switch of the catalogue") {
+  at::set_num_threads(1);
+  for (const CatalogueEntry& entry : catalogue()) DYNAMIC_SECTION(entry.info.name) {
+      // Of both networks the smaller on which the switch has an effect.
+      Recipe recipe = turned_on(small_recipe(DatasetKind::fake_cifar10), entry);
+      Recipe convolutions = recipe;
+      convolutions.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
+      if (!has_effect(recipe, entry.info.name) && has_effect(convolutions, entry.info.name)) recipe = convolutions;
+      recipe.train.max_steps = 4;
+      compare_stops(recipe, {3});
     }
 }
 

@@ -13,7 +13,7 @@ struct Trained {
   std::vector<double> losses;  ///< as rank 0 tells them
   std::vector<EvaluationResult> evaluations;
   NamedTensors weights;
-  Observations observations;
+  StepTrace trace;
   std::vector<SwitchReceipt> receipts;
 };
 
@@ -32,8 +32,8 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
     result.losses = rows.losses();
     result.evaluations = rows.evaluations;
     for (const auto& [name, tensor] : weights) result.weights.emplace_back(name, tensor.detach().clone());
-    result.observations = trainer.outcome().observations;
-    result.receipts = receipts(plan.switches, result.observations);
+    result.trace = trainer.outcome().trace;
+    result.receipts = receipts(plan.switches, result.trace);
   };
   if (ranks == 1) {
     train({}, make_single_communicator());

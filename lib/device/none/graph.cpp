@@ -5,7 +5,7 @@
 namespace trainopt {
 
 std::unique_ptr<Graph> make_graph(const at::Generator&, const Graph*) {
-  throw UserError("optimizations.cuda_graph: this build has no CUDA; leave it out");
+  throw UserError("steps are recorded on NVIDIA GPUs; this build has no CUDA");
 }
 
 }  // namespace trainopt

@@ -1,6 +1,7 @@
 #include "optimizations/amp/amp.h"
 
 #include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/option_checks.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -74,22 +75,32 @@ class ScaledAutocast : public Autocast {
   at::Tensor scale_, growth_tracker_, used_;
 };
 
-Receipt receipt(const Observations& seen, at::ScalarType type) {
+Receipt receipt(const StepTrace& seen, at::ScalarType type) {
   const std::string wanted = type_name(type);
-  auto calls = seen.convolution_types;
-  for (const auto& [name, count] : seen.product_types) calls[name] += count;
+  const auto calls = multiplications_by_type(seen);
   const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0},
                                       [](int64_t sum, const auto& c) { return sum + c.second; });
   const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
-  const std::string computed = seen.computed_in_float32 > 0
-                                   ? fmt::format("; {} convolutions computed in float32", seen.computed_in_float32)
-                                   : "";
+  const int64_t in_float32 = seen.calls(is_own_convolution);
+  const std::string computed = in_float32 > 0 ? fmt::format("; {} convolutions computed in float32", in_float32) : "";
   return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
 }
 
 }  // namespace
+
+void check(OptionChecks& checks, const Config& config) {
+  const Config standard;
+  const bool scales = config.dtype == Type::float16;
+  if (!scales && config.init_scale != standard.init_scale)
+    checks.refuse("optimizations.amp.init_scale", "only float16 has a loss scale");
+  if (!scales && config.growth_interval != standard.growth_interval)
+    checks.refuse("optimizations.amp.growth_interval", "only float16 has a loss scale");
+  if (scales && checks.stale_updates)
+    checks.refuse("parallel.async_updates.staleness",
+                  "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16");
+}
 
 Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;
@@ -112,7 +123,7 @@ Outcome apply(Plan& plan, const Config& config) {
                           });
     what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
   }
-  return Outcome::applied(what, [type](const Observations& seen) { return receipt(seen, type); });
+  return Outcome::applied(what, [type](const StepTrace& seen) { return receipt(seen, type); });
 }
 
 }  // namespace trainopt::amp

@@ -1,7 +1,5 @@
 #include "optimizations/amp/float32_convolutions.h"
 
-#include "train/observations.h"
-
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -29,7 +27,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto kept = context->get_saved_variables();
     const at::Tensor &input = kept[0], &weight = kept[1];
-    RECORD_FUNCTION(kFloat32ConvolutionGradientLabel, std::vector<c10::IValue>({input}));
+    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
     const at::DisableRecordFunctionGuard unseen;
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
     const auto [of_input, of_weight, of_bias] =
@@ -56,7 +54,7 @@ class Float32Convolutions : public ConvolutionOperations {
       return inner_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
     const at::Tensor x = input.to(type), w = weight.to(type);  // rounded as by autocast, with a copy or without
-    RECORD_FUNCTION(kFloat32ConvolutionLabel, std::vector<c10::IValue>({x}));
+    RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
     return Convolution::apply(x, w, shape.stride, shape.padding);
   }

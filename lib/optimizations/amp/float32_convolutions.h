@@ -7,6 +7,10 @@
 
 namespace trainopt::amp {
 
+/// Posted with the input, as train/step_trace.h asks of convolutions.
+inline constexpr const char *kConvolutionLabel = "trainopt::float32_convolution",
+                            *kConvolutionGradientLabel = "trainopt::float32_convolution_backward";
+
 /// Whether libtorch gives convolutions of this type (bfloat16, float16) to oneDNN on this CPU. Where it does not, its
 /// own loops take ten or more times as long as float32.
 bool cpu_convolves(at::ScalarType type);

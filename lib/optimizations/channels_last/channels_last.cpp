@@ -9,13 +9,16 @@ Outcome apply(Plan& plan) {
     return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
   // The loader writes NHWC at once, nothing is converted later.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
-  return Outcome::applied("weights, activations and batches as NHWC", [](const Observations& seen) {
-    const bool all = seen.convolution_inputs > 0 && seen.channels_last_inputs == seen.convolution_inputs;
-    return Receipt{
-        .observed = fmt::format("{} of {} convolutions read NHWC", seen.channels_last_inputs, seen.convolution_inputs),
-        .effective = seen.channels_last_inputs > 0,
-        .reason = all                            ? ""
-                  : seen.convolution_inputs == 0 ? "the step had no convolution"
+  return Outcome::applied("weights, activations and batches as NHWC", [](const StepTrace& seen) {
+    const int64_t convolutions = seen.calls(is_forward_convolution);
+    const int64_t nhwc = seen.calls([](const TracedOperation& operation) {
+      return is_forward_convolution(operation) && operation.tensor(0)->is_nhwc;
+    });
+    const bool all = convolutions > 0 && nhwc == convolutions;
+    return Receipt{.observed = fmt::format("{} of {} convolutions read NHWC", nhwc, convolutions),
+                   .effective = nhwc > 0,
+                   .reason = all                 ? ""
+                             : convolutions == 0 ? "the step had no convolution"
                                                  : "some activations were stored as NCHW"};
   });
 }

@@ -1,50 +1,50 @@
 #include "optimizations/cuda_graph/cuda_graph.h"
 
 #include "optimizations/cuda_graph/graph_runner.h"
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace trainopt::cuda_graph {
 namespace {
 
-bool has_effect(const Plan& plan, const std::string& name) {
-  return std::any_of(plan.switches.begin(), plan.switches.end(),
-                     [&](const PlannedSwitch& other) { return other.name == name && other.outcome.has_effect; });
-}
-
 /// When the time that recording took has come back.
-std::string when_it_pays(const Observations& seen) {
-  if (seen.eager_step_ms == 0 || seen.replayed_step_ms == 0) return "";
-  const double saved_ms = seen.eager_step_ms - seen.replayed_step_ms;
-  return fmt::format(", {} (one step alone: {:.2f} ms eager, {:.2f} ms replayed)",
-                     saved_ms > 0
-                         ? fmt::format("pays after about {:.0f} steps", std::ceil(seen.recording_ms / saved_ms))
-                         : "which does not pay",
-                     seen.eager_step_ms, seen.replayed_step_ms);
+std::string when_it_pays(const StepTrace& seen) {
+  const double eager_ms = seen.count(kEagerStepMsLabel), replayed_ms = seen.count(kReplayedStepMsLabel);
+  if (eager_ms == 0 || replayed_ms == 0) return "";
+  const double saved_ms = eager_ms - replayed_ms;
+  return fmt::format(
+      ", {} (one step alone: {:.2f} ms eager, {:.2f} ms replayed)",
+      saved_ms > 0 ? fmt::format("pays after about {:.0f} steps", std::ceil(seen.count(kRecordingMsLabel) / saved_ms))
+                   : "which does not pay",
+      eager_ms, replayed_ms);
 }
 
-Receipt receipt(const Observations& seen) {
-  const bool effective = seen.replayed_steps > 0;
+Receipt receipt(const StepTrace& seen) {
+  const double eager = seen.count(kEagerStepsLabel), replayed = seen.count(kReplayedStepsLabel);
+  const bool effective = replayed > 0, ended = seen.count(kEndedLabel) != 0;
   return {.observed =
-              fmt::format("{} of {} steps replayed{}; recording took {:.1f} ms{}", seen.replayed_steps,
-                          seen.eager_steps + seen.replayed_steps, seen.recording_ended ? ", until memory ran out" : "",
-                          seen.recording_ms, when_it_pays(seen)),
+              fmt::format("{:.0f} of {:.0f} steps replayed{}; recording took {:.1f} ms{}", replayed, eager + replayed,
+                          ended ? ", until memory ran out" : "", seen.count(kRecordingMsLabel), when_it_pays(seen)),
           .effective = effective,
           .reason = effective ? ""
-                    : seen.recording_ended
-                        ? "memory ran out while the first step was recorded"
-                        : fmt::format("no kind of step came more than {} times", GraphRunner::kEagerSteps)};
+                    : ended   ? "memory ran out while the first step was recorded"
+                              : fmt::format("no kind of step came more than {} times", GraphRunner::kEagerSteps)};
 }
 
 }  // namespace
 
+void check(OptionChecks& checks) {
+  if (!checks.learning_rate_on_device)
+    checks.refuse("optimizations.cuda_graph",
+                  "needs optimizations.fused_optimizer: true, whose learning rate is on the device");
+}
+
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("graphs are recorded on NVIDIA GPUs; this plan runs on the CPU");
-  if (plan.machine.position.ranks > 1)
-    return Outcome::none("what several ranks exchange within a step is not recorded yet");
-  if (!has_effect(plan, "fused_optimizer"))
+  if (plan.position.ranks > 1) return Outcome::none("what several ranks exchange within a step is not recorded yet");
+  if (!plan.learning_rate_on_device)
     return Outcome::none(
         "without fused_optimizer the learning rate is the host's, which a recording would never ask again");
   plan.runner.fill("cuda_graph", "recorded and replayed",

@@ -174,16 +174,16 @@ bool GraphRunner::forget(bool for_good) {
   return recorded;
 }
 
-void GraphRunner::report(Observations& seen) const {
-  seen.eager_steps = eager_steps_;
-  seen.replayed_steps = replayed_steps_;
-  seen.recording_ended = !records_;
-  seen.recording_ms = recording_ms_;
+void GraphRunner::report(StepTrace& trace) const {
+  trace.counts[kEagerStepsLabel] = static_cast<double>(eager_steps_);
+  trace.counts[kReplayedStepsLabel] = static_cast<double>(replayed_steps_);
+  trace.counts[kEndedLabel] = records_ ? 0 : 1;
+  trace.counts[kRecordingMsLabel] = recording_ms_;
   for (int64_t most = 0; const auto& [key, kind] : kinds_) {
     if (kind.replayed_steps <= most) continue;
     most = kind.replayed_steps;
-    seen.eager_step_ms = kind.eager_ms;
-    seen.replayed_step_ms = kind.replayed_ms;
+    trace.counts[kEagerStepMsLabel] = kind.eager_ms;
+    trace.counts[kReplayedStepMsLabel] = kind.replayed_ms;
   }
 }
 

@@ -13,6 +13,14 @@
 
 namespace trainopt::cuda_graph {
 
+// What a GraphRunner posts in a StepTrace, of the run so far.
+inline constexpr const char *kEagerStepsLabel = "graph.eager_steps", *kReplayedStepsLabel = "graph.replayed_steps";
+inline constexpr const char* kEndedLabel = "graph.recording_ended";     ///< 1: for want of memory
+inline constexpr const char* kRecordingMsLabel = "graph.recording_ms";  ///< host time that recording them took
+/// One step of the kind that is replayed most, the device idle before and after; 0: none.
+inline constexpr const char *kEagerStepMsLabel = "graph.eager_step_ms",
+                            *kReplayedStepMsLabel = "graph.replayed_step_ms";
+
 class GraphRunner : public StepRunner {
  public:
   /// Of each kind: libraries load their kernels and choose their algorithms, gradients find their place, and the last
@@ -24,7 +32,7 @@ class GraphRunner : public StepRunner {
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override;
   at::Tensor update_step(const StepBody& body) override;
   bool forget(bool for_good) override;
-  void report(Observations& seen) const override;
+  void report(StepTrace& trace) const override;
 
  private:
   struct Recording {

@@ -1,15 +1,23 @@
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
 namespace trainopt::cudnn_benchmark {
 
+void check(OptionChecks& checks) {
+  if (checks.deterministic)
+    checks.refuse("optimizations.cudnn_benchmark",
+                  "picks algorithms by timing them, which deterministic: true forbids; switch one of them off");
+}
+
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("cuDNN runs on NVIDIA GPUs; this plan runs on the CPU");
   plan.backend.cudnn_benchmark = true;
-  return Outcome::applied("cuDNN picks algorithms by timing them", [](const Observations& seen) {
-    const bool effective = seen.cudnn_benchmark && seen.convolution_inputs > 0;
-    return Receipt{.observed = fmt::format("on during a step with {} forward convolutions", seen.convolution_inputs),
+  return Outcome::applied("cuDNN picks algorithms by timing them", [](const StepTrace& seen) {
+    const int64_t convolutions = seen.calls(is_forward_convolution);
+    const bool effective = seen.backend.cudnn_benchmark && convolutions > 0;
+    return Receipt{.observed = fmt::format("on during a step with {} forward convolutions", convolutions),
                    .effective = effective,
                    .reason = effective ? "" : "the step had no convolution"};
   });

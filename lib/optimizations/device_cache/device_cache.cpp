@@ -19,14 +19,16 @@ Outcome apply(Plan& plan) {
   return Outcome::applied(
       fmt::format("data set on the device: {}, {}; batches are drawn there by index", counted(samples, "sample"),
                   human_bytes(static_cast<double>(resident_bytes(size, samples)))),
-      [](const Observations& seen) {
-        const bool effective = seen.resident_bytes > 0 && seen.input_type.empty();
+      [](const StepTrace& trace) {
+        const BatchSourceStats& seen = trace.loader;
+        const bool effective = seen.resident_bytes > 0 && !seen.input_type;
         return Receipt{
             .observed = fmt::format(
                 "{} lie on the device; {} a step say which images, {} were copied there; batches were made as {}",
                 human_bytes(static_cast<double>(seen.resident_bytes)),
                 human_bytes(static_cast<double>(seen.bytes_delivered)),
-                human_bytes(static_cast<double>(seen.bytes_to_device)), seen.finished_type),
+                human_bytes(static_cast<double>(seen.bytes_copied)),
+                seen.finished_type ? type_name(*seen.finished_type) : ""),
             .effective = effective,
             .reason = effective ? "" : "batches came from a loader"};
       });

@@ -18,12 +18,14 @@ Outcome apply(Plan& plan, const Config& config) {
       fmt::format("uint8 batches; {} on the device, to {}",
                   config.resize ? "resized and what follows, crops and flips included," : "scaled and normalised",
                   wanted),
-      [wanted](const Observations& seen) {
-        const bool effective = seen.input_type == "uint8" && seen.finished_type == wanted;
+      [wanted](const StepTrace& seen) {
+        const auto in_words = [](std::optional<at::ScalarType> type) { return type ? type_name(*type) : ""; };
+        const std::string input = in_words(seen.loader.input_type), finished = in_words(seen.loader.finished_type);
+        const bool effective = input == "uint8" && finished == wanted;
         return Receipt{
             .observed = fmt::format("batches left the loader as {}, {} a step, and were finished on the device as {}",
-                                    seen.input_type, human_bytes(static_cast<double>(seen.bytes_delivered)),
-                                    seen.finished_type.empty() ? "nothing else" : seen.finished_type),
+                                    input, human_bytes(static_cast<double>(seen.loader.bytes_delivered)),
+                                    finished.empty() ? "nothing else" : finished),
             .effective = effective,
             .reason = effective ? "" : fmt::format("batches were not uint8 and then {}", wanted)};
       });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/describe.h"
+#include "optimizations/info.h"
 
 namespace trainopt {
 struct Plan;
@@ -10,6 +11,8 @@ struct Outcome;
 }  // namespace trainopt
 
 namespace trainopt::device_preprocess {
+
+inline constexpr Info kInfo{"device_preprocess", Exactness::same_bits, /*tolerance=*/0, /*in_every_recipe=*/false};
 
 struct Config {
   bool resize = false;

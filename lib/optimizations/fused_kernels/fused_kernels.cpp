@@ -2,29 +2,44 @@
 
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_task.h"
+#include "optimizations/option_checks.h"
 #include "train/plan.h"
 
 namespace trainopt::fused_kernels {
 namespace {
 
-Receipt receipt(const Observations& seen) {
-  Receipt receipt{.observed = "", .effective = true, .reason = ""};
-  for (const auto& [counts, name] :
-       {std::pair(seen.norms, "batch-norms"), std::pair(seen.average_pools, "average pools"),
-        std::pair(seen.losses, "losses")}) {
-    const int64_t all = counts.fused + counts.plain;
-    if (all == 0) continue;  // this network has none
+struct Fused {
+  const char *what, *plain, *forward, *backward;  ///< in words; libtorch's operation; ours and its gradient
+};
+constexpr Fused kFused[] = {
+    {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
+    {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
+    {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
+
+Receipt receipt(const StepTrace& seen) {
+  Receipt receipt{.observed = "", .effective = false, .reason = ""};
+  for (const auto& [what, plain_name, forward, backward] : kFused) {
+    const int64_t fused = seen.calls(forward);
+    const int64_t plain = seen.calls([&](const TracedOperation& operation) {
+      return operation.name == plain_name && operation.grad_mode;  // not what is evaluated beside the training
+    });
+    if (fused + plain == 0) continue;  // this network has none
     receipt.observed += fmt::format("{}{} of {} {} fused, {} of their gradients", receipt.observed.empty() ? "" : "; ",
-                                    counts.fused, all, name, counts.gradients);
-    if (counts.plain > 0)
-      receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", name);
+                                    fused, fused + plain, what, seen.calls(backward));
+    if (plain > 0) receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", what);
+    receipt.effective |= fused > 0;
   }
-  receipt.effective = seen.norms.fused + seen.average_pools.fused + seen.losses.fused > 0;
   if (!receipt.effective) receipt.reason = "the step had no fused kernel";
   return receipt;
 }
 
 }  // namespace
+
+void check(OptionChecks& checks) {
+  if (checks.sync_batch_norm)
+    checks.refuse("optimizations.fused_kernels",
+                  "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this");
+}
 
 Outcome apply(Plan& plan) {
   // Asks no device: plans are also made for machines elsewhere.

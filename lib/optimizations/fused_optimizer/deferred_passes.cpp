@@ -1,6 +1,6 @@
 #include "optimizations/fused_optimizer/deferred_passes.h"
 
-#include "train/observations.h"
+#include "optimizations/fused_optimizer/receipt.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -9,7 +9,7 @@ namespace trainopt::fused_optimizer {
 
 const Measured& DeferredPasses::measured(const std::vector<at::Tensor>& gradients) {
   if (!measured_) {
-    RECORD_FUNCTION(kGradientMeasureLabel, std::vector<c10::IValue>());
+    RECORD_FUNCTION(kMeasureLabel, std::vector<c10::IValue>());
     measured_ = kernels_.measure(gradients, like_);
   }
   return *measured_;

@@ -3,6 +3,8 @@
 #include "base/counted.h"
 #include "model/model.h"
 #include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/receipt.h"
+#include "optimizations/option_checks.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -105,7 +107,7 @@ class FusedOptimizer : public Optimizer {
     const int64_t launches =
         launch(tensors, places,
                {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = overflow, .clears = clears});
-    tell({.tensors = static_cast<int64_t>(places.size()),
+    post({.tensors = static_cast<int64_t>(places.size()),
           .launches = launches,
           .copies = copies_.count(),
           .scaled = pending.scaled,
@@ -130,11 +132,6 @@ class FusedOptimizer : public Optimizer {
   virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) = 0;
   virtual void load_state(const ArchiveReader& archive) = 0;
   virtual int64_t bytes_of_state() const = 0;
-
-  static void tell(const FusedUpdate& done) {
-    RECORD_FUNCTION(kFusedUpdateLabel, std::vector<c10::IValue>({done.tensors, done.launches, done.copies, done.scaled,
-                                                                 done.clipped, done.cleared}));
-  }
 
   WeightCopies copies_;
   std::optional<double> rate_there_;
@@ -207,27 +204,6 @@ class FusedAdam : public FusedOptimizer {
   at::Tensor updates_;
 };
 
-Receipt receipt(const Observations& seen) {
-  const FusedUpdate& update = seen.fused_update;
-  std::string along;
-  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"),
-                                   std::pair(update.cleared, "cleared")})
-    if (done) along += fmt::format(", {}", what);
-  if (seen.gradient_measures > 0)
-    along += fmt::format("; {} of all gradients before it", counted(seen.gradient_measures, "measure"));
-  if (update.copies > 0)
-    along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"),
-                         seen.weights_cast);
-  const bool effective = update.tensors > 0 && seen.optimizer_operations == 1;
-  return {
-      .observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(seen.parameters, "parameter tensor"),
-                              counted(update.launches, "launch", "es"), along),
-      .effective = effective,
-      .reason = effective             ? ""
-                : update.tensors == 0 ? "no parameter was updated by it"
-                                      : "parameters were updated in more than one operation"};
-}
-
 }  // namespace
 
 std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context) {
@@ -237,6 +213,8 @@ std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, co
     return std::make_unique<FusedAdam>(kernels, *adam, false, context);
   return std::make_unique<FusedAdam>(kernels, std::get<AdamWConfig>(config), true, context);
 }
+
+void check(OptionChecks& checks) { checks.learning_rate_on_device = true; }
 
 Outcome apply(Plan& plan) {
   const UpdateKernels* kernels =
@@ -248,6 +226,7 @@ Outcome apply(Plan& plan) {
   plan.optimizer.fill("fused_optimizer",
                       describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
                       [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
+  plan.learning_rate_on_device = true;
   return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along",
                           receipt);
 }

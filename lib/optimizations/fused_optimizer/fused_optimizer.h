@@ -1,6 +1,8 @@
 // One pass over memory updates all parameters: SGD, Adam and AdamW, with what else is to be done to gradients.
 #pragma once
 
+#include "optimizations/info.h"
+
 #include "train/optimizer.h"
 
 namespace trainopt {
@@ -10,10 +12,14 @@ class UpdateKernels;
 struct BuildContext;
 struct Plan;
 struct Outcome;
+struct OptionChecks;
 }  // namespace trainopt
 
 namespace trainopt::fused_optimizer {
 
+inline constexpr Info kInfo{"fused_optimizer", Exactness::same_math, 1e-4};
+
+void check(OptionChecks& checks);
 Outcome apply(Plan& plan);
 
 /// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it

@@ -12,12 +12,12 @@ Outcome apply(Plan& plan, const Config& config) {
   plan.process.huge_pages = config.huge_pages;
   return Outcome::applied(
       config.huge_pages ? "large blocks are kept between steps, in huge pages" : "large blocks are kept between steps",
-      [](const Observations& seen) {
-        const bool effective = seen.kept_blocks_given > 0;
+      [](const StepTrace& seen) {
+        const bool effective = seen.allocator.given_again > 0;
         return Receipt{.observed = fmt::format("{} in the step, {} given out again, {} held",
                                                counted(seen.page_faults, "page fault"),
-                                               counted(seen.kept_blocks_given, "kept block"),
-                                               human_bytes(static_cast<double>(seen.kept_bytes))),
+                                               counted(seen.allocator.given_again, "kept block"),
+                                               human_bytes(static_cast<double>(seen.allocator.held_bytes))),
                        .effective = effective,
                        .reason = effective ? "" : "no tensor was large enough to be kept"};
       });

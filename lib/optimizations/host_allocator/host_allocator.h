@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/describe.h"
+#include "optimizations/info.h"
 
 namespace trainopt {
 struct Plan;
@@ -9,6 +10,8 @@ struct Outcome;
 }  // namespace trainopt
 
 namespace trainopt::host_allocator {
+
+inline constexpr Info kInfo{"host_allocator", Exactness::same_bits};
 
 struct Config {
   bool huge_pages = true;

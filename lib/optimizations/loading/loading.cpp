@@ -22,11 +22,11 @@ Outcome workers(Plan& plan, int64_t wanted) {
   plan.loader.num_workers = wanted;
   return Outcome::applied(fmt::format("{} beside the training thread",
                                       wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)),
-                          [wanted](const Observations& seen) {
+                          [wanted](const StepTrace& seen) {
                             const bool effective =
-                                seen.loader_threads > 0;  // on a busy machine the first may load all of a small run
+                                seen.loader.threads > 0;  // on a busy machine the first may load all of a small run
                             return Receipt{.observed = fmt::format("{} of {} loaded the run's samples",
-                                                                   seen.loader_threads, counted(wanted, "thread")),
+                                                                   seen.loader.threads, counted(wanted, "thread")),
                                            .effective = effective,
                                            .reason = effective ? "" : "the training thread loaded them"};
                           });
@@ -38,10 +38,10 @@ Outcome persistent_workers(Plan& plan) {
   if (plan.steps && *plan.steps <= plan.data.schedule().steps_per_epoch())
     return Outcome::none("the run ends within its first epoch");
   plan.loader.persistent_workers = true;
-  return Outcome::applied("threads go on prefetching across the end of an epoch", [](const Observations& seen) {
-    const bool effective = seen.loader_starts == 1;
-    return Receipt{.observed = fmt::format("{}, started {}", counted(seen.loader_threads, "thread"),
-                                           effective ? "once" : fmt::format("{} times", seen.loader_starts)),
+  return Outcome::applied("threads go on prefetching across the end of an epoch", [](const StepTrace& seen) {
+    const bool effective = seen.loader.thread_starts == 1;
+    return Receipt{.observed = fmt::format("{}, started {}", counted(seen.loader.threads, "thread"),
+                                           effective ? "once" : fmt::format("{} times", seen.loader.thread_starts)),
                    .effective = effective,
                    .reason = effective ? "" : "threads were started again"};
   });
@@ -53,16 +53,16 @@ Outcome prefetch_factor(Plan& plan, int64_t wanted) {
   plan.loader.prefetch_factor = wanted;
   const int64_t buffers = wanted * plan.loader.num_workers + 2;
   return Outcome::applied(fmt::format("{} kept ready per worker", counted(wanted, "batch", "es")),
-                          [buffers](const Observations& seen) {
-                            const bool effective = seen.loader_buffers == buffers;
-                            return Receipt{.observed = fmt::format("{} of {} buffers", seen.loader_buffers, buffers),
+                          [buffers](const StepTrace& seen) {
+                            const bool effective = seen.loader.buffers == buffers;
+                            return Receipt{.observed = fmt::format("{} of {} buffers", seen.loader.buffers, buffers),
                                            .effective = effective,
                                            .reason = effective ? "" : "data.memory_limit allows no more"};
                           });
 }
 
 Outcome batch_size(Plan&, int64_t wanted) {
-  return Outcome::applied(fmt::format("{} at once", counted(wanted, "sample")), [wanted](const Observations& seen) {
+  return Outcome::applied(fmt::format("{} at once", counted(wanted, "sample")), [wanted](const StepTrace& seen) {
     const bool effective = seen.largest_micro_batch == wanted;
     return Receipt{.observed = fmt::format("at most {} went through the model at once",
                                            counted(seen.largest_micro_batch, "sample")),
@@ -76,11 +76,11 @@ Outcome pin_memory(Plan& plan) {
   if (!plan.device.is_cuda())
     return Outcome::none("page-locked memory is for copies to a GPU; this plan runs on the CPU");
   plan.loader.pin_memory = true;
-  return Outcome::applied("batch buffers are page-locked", [](const Observations& seen) {
-    const bool effective = seen.pinned_bytes_to_device > 0;
+  return Outcome::applied("batch buffers are page-locked", [](const StepTrace& seen) {
+    const bool effective = seen.loader.pinned_bytes_copied > 0;
     return Receipt{.observed = fmt::format("{} of {} a step copied from page-locked memory",
-                                           human_bytes(static_cast<double>(seen.pinned_bytes_to_device)),
-                                           human_bytes(static_cast<double>(seen.bytes_to_device))),
+                                           human_bytes(static_cast<double>(seen.loader.pinned_bytes_copied)),
+                                           human_bytes(static_cast<double>(seen.loader.bytes_copied))),
                    .effective = effective,
                    .reason = effective ? "" : "no page-locked bytes were copied"};
   });
@@ -90,10 +90,10 @@ Outcome non_blocking(Plan& plan) {
   if (const char* why = why_nothing_loads(plan)) return Outcome::none(why);
   if (!plan.device.is_cuda()) return Outcome::none("there is no copy to overlap; this plan runs on the CPU");
   plan.loader.non_blocking = true;
-  return Outcome::applied("batches are copied on a second stream while the step runs", [](const Observations& seen) {
-    const bool effective = seen.copies_beside_step > 0;
+  return Outcome::applied("batches are copied on a second stream while the step runs", [](const StepTrace& seen) {
+    const bool effective = seen.loader.copies_beside_step > 0;
     return Receipt{
-        .observed = fmt::format("{} copies of the step ran on a stream of their own", seen.copies_beside_step),
+        .observed = fmt::format("{} copies of the step ran on a stream of their own", seen.loader.copies_beside_step),
         .effective = effective,
         .reason = effective ? "" : "copies ran on the step's stream"};
   });

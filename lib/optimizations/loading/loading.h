@@ -2,6 +2,8 @@
 // stream of their own.
 #pragma once
 
+#include "optimizations/info.h"
+
 #include <cstdint>
 
 namespace trainopt {
@@ -10,6 +12,11 @@ struct Outcome;
 }  // namespace trainopt
 
 namespace trainopt::loading {
+
+inline constexpr Info kBatchSize{"batch_size", Exactness::new_math}, kWorkers{"num_workers", Exactness::same_bits},
+    kPrefetchFactor{"prefetch_factor", Exactness::same_bits},
+    kPersistentWorkers{"persistent_workers", Exactness::same_bits}, kPinMemory{"pin_memory", Exactness::same_bits},
+    kNonBlocking{"non_blocking", Exactness::same_bits};
 
 Outcome workers(Plan& plan, int64_t wanted);  ///< `wanted` ≥ 1 threads
 Outcome persistent_workers(Plan& plan);

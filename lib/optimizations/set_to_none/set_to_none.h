@@ -1,12 +1,16 @@
 // Gradients are dropped after an update: no fill with zeros, and the first backward writes instead of adding.
 #pragma once
 
+#include "optimizations/info.h"
+
 namespace trainopt {
 struct Plan;
 struct Outcome;
 }  // namespace trainopt
 
 namespace trainopt::set_to_none {
+
+inline constexpr Info kInfo{"set_to_none", Exactness::same_bits};
 
 Outcome apply(Plan& plan);
 

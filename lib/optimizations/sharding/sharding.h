@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/config.h"
+#include "optimizations/info.h"
 #include "train/receipt.h"
 
 namespace trainopt {
@@ -9,6 +10,8 @@ struct Plan;
 }
 
 namespace trainopt::sharding {
+
+inline constexpr Info kInfo{"parallel.sharding_strategy", Exactness::same_math, 1e-4};
 
 Outcome apply(Plan& plan, const ParallelConfig& config);
 

@@ -17,25 +17,6 @@ bool near(double measured, double formula) { return std::abs(measured - formula)
 
 }  // namespace
 
-std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
-  if (!config.gradient_dtype || *config.gradient_dtype == WireType::float32)
-    return std::nullopt;  // gradients are float32 already
-  return c10::kBFloat16;
-}
-
-ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64_t ranks) {
-  struct {
-    int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
-    int64_t operator()(const AdamConfig&) const { return 2; }
-  } states;
-  return {.parameters = plan.model.parameters,
-          .states = std::visit(states, plan.optimizer_config),
-          .ranks = ranks,
-          .micro_batches = plan.data.accumulation,
-          .wire_bytes_each = wire_type(config) ? 2 : 4,
-          .late_updates = config.async_updates.staleness > 0};
-}
-
 void share_state(const Model& model, Communicator& communicator) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.state())
@@ -47,7 +28,7 @@ void share_state(const Model& model, Communicator& communicator) {
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
   const ShardingCosts formula =
       sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.position.ranks));
-  return [formula](const Observations& seen) {
+  return [formula](const StepTrace& seen) {
     if (seen.step == 0)
       return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
     const auto text = [](const char* what, double measured, double by_formula) {

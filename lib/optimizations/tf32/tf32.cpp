@@ -9,13 +9,12 @@ Outcome apply(Plan& plan) {
   if (plan.machine.sm < 80)
     return Outcome::none(fmt::format("TF32 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
   plan.backend.allow_tf32 = true;
-  return Outcome::applied("float32 products may use TF32", [](const Observations& seen) {
-    auto calls = seen.convolution_types;
-    for (const auto& [name, count] : seen.product_types) calls[name] += count;
-    const int64_t candidates = calls["float32"];
-    const bool effective = seen.tf32_allowed && candidates > 0;
+  return Outcome::applied("float32 products may use TF32", [](const StepTrace& seen) {
+    const bool allowed = seen.backend.allow_tf32;
+    const int64_t candidates = multiplications_by_type(seen)["float32"];
+    const bool effective = allowed && candidates > 0;
     return Receipt{.observed = fmt::format("TF32 {} for {} float32 convolutions and matrix products",
-                                           seen.tf32_allowed ? "allowed" : "not allowed", candidates),
+                                           allowed ? "allowed" : "not allowed", candidates),
                    .effective = effective,
                    .reason = effective        ? ""
                              : candidates > 0 ? "something else forbade it"

@@ -1,19 +1,25 @@
 #include "optimizations/winograd/winograd.h"
 
+#include "kernels/winograd/winograd.h"
 #include "optimizations/winograd/convolution.h"
 #include "train/plan.h"
 
 namespace trainopt::winograd {
 namespace {
 
-Receipt receipt(const Observations& seen) {
-  const bool effective = seen.winograd_convolutions > 0;
-  return {.observed = fmt::format("{} of {} convolutions, {} of their gradients", seen.winograd_convolutions,
-                                  seen.convolution_inputs, seen.winograd_gradients),
-          .effective = effective,
-          .reason = effective ? ""
-                              : "no convolution was 3×3 with stride 1, with enough channels and with enough numbers to "
-                                "pay for transforming its weights"};
+Receipt receipt(const StepTrace& seen) {
+  const int64_t own = seen.calls([](const TracedOperation& operation) {
+    return operation.name == kernels::winograd::kConvolutionLabel &&
+           operation.grad_mode;  // not what is evaluated beside the training
+  });
+  const bool effective = own > 0;
+  return {
+      .observed = fmt::format("{} of {} convolutions, {} of their gradients", own, seen.calls(is_forward_convolution),
+                              seen.calls(kernels::winograd::kConvolutionGradientLabel)),
+      .effective = effective,
+      .reason = effective ? ""
+                          : "no convolution was 3×3 with stride 1, with enough channels and with enough numbers to "
+                            "pay for transforming its weights"};
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 // which is what bounds them there.
 #pragma once
 
+#include "optimizations/info.h"
+
 namespace trainopt {
 struct Plan;
 struct Outcome;
 }  // namespace trainopt
 
 namespace trainopt::winograd {
+
+inline constexpr Info kInfo{"winograd", Exactness::same_math, 1e-3};
 
 Outcome apply(Plan& plan);
 

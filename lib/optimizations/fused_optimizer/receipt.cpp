@@ -1,0 +1,59 @@
+#include "optimizations/fused_optimizer/receipt.h"
+
+#include "base/counted.h"
+#include "train/optimizer.h"
+
+#include <ATen/record_function.h>
+
+namespace trainopt::fused_optimizer {
+
+void post(const Update& update) {
+  RECORD_FUNCTION(kUpdateLabel, std::vector<c10::IValue>({update.tensors, update.launches, update.copies, update.scaled,
+                                                          update.clipped, update.cleared}));
+}
+
+Update update_of(const StepTrace& trace) {
+  const TracedOperation* posted = trace.find(kUpdateLabel);
+  if (posted == nullptr) return {};
+  return {.tensors = posted->number(0),
+          .launches = posted->number(1),
+          .copies = posted->number(2),
+          .scaled = posted->number(3) != 0,
+          .clipped = posted->number(4) != 0,
+          .cleared = posted->number(5) != 0};
+}
+
+int64_t casts_of_parameters(const StepTrace& trace) {
+  return trace.calls([](const TracedOperation& operation) {
+    const TracedTensor* from = operation.tensor(0);
+    if (operation.name != "aten::_to_copy" || from == nullptr || !from->is_parameter) return false;
+    const auto to = static_cast<c10::ScalarType>(operation.number(1));
+    return to == c10::kBFloat16 || to == c10::kHalf;
+  });
+}
+
+Receipt receipt(const StepTrace& trace) {
+  const Update update = update_of(trace);
+  const int64_t operations = trace.calls([](const TracedOperation& operation) {
+    return operation.range == kOptimizerLabel && operation.depth == 0;  // what runs inside of one is a part of it
+  });
+  std::string along;
+  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"),
+                                   std::pair(update.cleared, "cleared")})
+    if (done) along += fmt::format(", {}", what);
+  if (const int64_t measures = trace.calls(kMeasureLabel); measures > 0)
+    along += fmt::format("; {} of all gradients before it", counted(measures, "measure"));
+  if (update.copies > 0)
+    along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"),
+                         casts_of_parameters(trace));
+  const bool effective = update.tensors > 0 && operations == 1;
+  return {
+      .observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(trace.parameters, "parameter tensor"),
+                              counted(update.launches, "launch", "es"), along),
+      .effective = effective,
+      .reason = effective             ? ""
+                : update.tensors == 0 ? "no parameter was updated by it"
+                                      : "parameters were updated in more than one operation"};
+}
+
+}  // namespace trainopt::fused_optimizer

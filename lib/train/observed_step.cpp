@@ -1,0 +1,50 @@
+#include "train/observed_step.h"
+
+#include "train/optimizer.h"
+#include "train/parameter_store.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+int64_t page_faults() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+CachingAllocator::Figures allocator_figures() {
+  const CachingAllocator* allocator = installed_caching_allocator();
+  return allocator ? allocator->figures() : CachingAllocator::Figures();
+}
+
+}  // namespace
+
+ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters)
+    : trace_(trace), observer_(trace.operations) {
+  const auto gradients = parameters.gradients();
+  trace_.gradients_at_start =
+      std::count_if(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) { return gradient.defined(); });
+  trace_.parameters = static_cast<int64_t>(parameters.parameters().size());
+  trace_.backend = current_backend_settings();
+  trace_.page_faults = page_faults();
+  trace_.allocator = allocator_figures();
+}
+
+void ObservedStep::finish(const End& end) {
+  trace_.page_faults = page_faults() - trace_.page_faults;
+  const auto allocator = allocator_figures();
+  trace_.allocator = {.held_bytes = allocator.held_bytes,
+                      .given = allocator.given - trace_.allocator.given,
+                      .given_again = allocator.given_again - trace_.allocator.given_again};
+  trace_.parameter_bytes = end.parameters.parameter_bytes();
+  trace_.gradient_bytes = end.gradient_bytes;
+  trace_.optimizer_bytes = end.optimizer.state_bytes();
+  trace_.loader = end.loader;
+  trace_.step = end.step;
+}
+
+}  // namespace trainopt

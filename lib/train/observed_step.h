@@ -1,0 +1,31 @@
+// Fills a StepTrace during one step of a trainer.
+#pragma once
+
+#include "train/step_trace.h"
+
+namespace trainopt {
+
+class Optimizer;
+class ParameterStore;
+
+/// Made when the step begins, with its backend settings in effect. Operations are recorded until it is destroyed.
+class ObservedStep {
+ public:
+  ObservedStep(StepTrace& trace, const ParameterStore& parameters);
+
+  struct End {
+    int64_t step = 0;                ///< that has ended
+    const BatchSourceStats& loader;  ///< of the step
+    const ParameterStore& parameters;
+    const Optimizer& optimizer;
+    int64_t gradient_bytes = 0;  ///< at the update, before gradients were cleared
+  };
+  /// A step that fails never gets here, and its trace has no step.
+  void finish(const End& end);
+
+ private:
+  StepTrace& trace_;
+  StepObserver observer_;
+};
+
+}  // namespace trainopt

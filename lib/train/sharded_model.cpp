@@ -1,0 +1,26 @@
+#include "train/sharded_model.h"
+
+#include "train/plan.h"
+
+namespace trainopt {
+
+std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
+  if (!config.gradient_dtype || *config.gradient_dtype == WireType::float32)
+    return std::nullopt;  // gradients are float32 already
+  return c10::kBFloat16;
+}
+
+ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64_t ranks) {
+  struct {
+    int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
+    int64_t operator()(const AdamConfig&) const { return 2; }
+  } states;
+  return {.parameters = plan.model.parameters,
+          .states = std::visit(states, plan.optimizer_config),
+          .ranks = ranks,
+          .micro_batches = plan.data.accumulation,
+          .wire_bytes_each = wire_type(config) ? 2 : 4,
+          .late_updates = config.async_updates.staleness > 0};
+}
+
+}  // namespace trainopt
