@@ -7,13 +7,31 @@
 namespace trainopt {
 namespace {
 
-std::string device_text(const Plan& plan) {
+/// One line of the text, and what programs read of it.
+struct Fact {
+  const char* name;
+  std::string text;
+  const char* key;  ///< in the JSON; facts with the same key share an object
+  Json json;        ///< an empty object: the key is left out
+};
+
+Fact device_fact(const Plan& plan) {
   const Machine& m = plan.machine;
-  const std::string hardware =
-      plan.device.is_cuda()
-          ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm, human_bytes(static_cast<double>(m.gpu_memory_bytes)))
-          : fmt::format("{}, {}", m.cpu, counted(plan.process.num_threads.value_or(m.cores), "thread"));
-  return fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason);
+  const int threads = plan.process.num_threads.value_or(m.cores);
+  const std::string hardware = plan.device.is_cuda() ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm,
+                                                                   human_bytes(static_cast<double>(m.gpu_memory_bytes)))
+                                                     : fmt::format("{}, {}", m.cpu, counted(threads, "thread"));
+  return {"device",
+          fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason),
+          "device",
+          {{"name", plan.device.str()},
+           {"reason", plan.device_reason},
+           {"assumed", m.assumed},
+           {"gpus", m.gpus},
+           {"sm", m.sm},
+           {"gpu_memory_bytes", m.gpu_memory_bytes},
+           {"cpu", m.cpu},
+           {"threads", threads}}};
 }
 
 std::string human_flops(double operations) {
@@ -23,62 +41,92 @@ std::string human_flops(double operations) {
   return fmt::format("{:.0f} FLOP", operations);
 }
 
-std::string model_text(const ModelPlan& model) {
-  return fmt::format("{}, {} parameters ({}), {} a sample forward", word_of(model.config.name),
-                     with_commas(model.parameters), human_bytes(4.0 * static_cast<double>(model.parameters)),
-                     human_flops(model.flops_per_sample));
+Fact model_fact(const ModelPlan& model) {
+  const auto name = word_of(model.config.name);
+  return {"model",
+          fmt::format("{}, {} parameters ({}), {} a sample forward", name, with_commas(model.parameters),
+                      human_bytes(4.0 * static_cast<double>(model.parameters)), human_flops(model.flops_per_sample)),
+          "model",
+          {{"name", name}, {"parameters", model.parameters}, {"flops_per_sample", model.flops_per_sample}}};
 }
 
-std::string data_text(const DataPlan& data) {
+Fact data_fact(const DataPlan& data) {
+  const auto name = word_of(data.config.dataset);
   const auto image = data.image();
-  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.config.dataset), with_commas(data.samples()),
-                     image.channels, image.height, image.width);
+  return {"data",
+          fmt::format("{}, {} samples of {}×{}×{}", name, with_commas(data.samples()), image.channels, image.height,
+                      image.width),
+          "data",
+          {{"dataset", name}, {"samples", data.samples()}, {"image", {image.channels, image.height, image.width}}}};
 }
 
-std::string batch_text(const DataPlan& data) {
+Fact batch_fact(const DataPlan& data) {
   const auto schedule = data.schedule();
-  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"),
-                     counted(data.options.accumulation, "micro-batch", "es"), counted(data.options.ranks, "rank"),
-                     counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
+  return {"batch",
+          fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.config.batch_size, "sample"),
+                      counted(data.options.accumulation, "micro-batch", "es"), counted(data.options.ranks, "rank"),
+                      counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step")),
+          "data",
+          {{"batch_size", data.config.batch_size},
+           {"gradient_accumulation_steps", data.options.accumulation},
+           {"ranks", data.options.ranks},
+           {"global_batch_size", schedule.step_samples()},
+           {"steps_per_epoch", schedule.steps_per_epoch()}}};
 }
 
-bool resident(const DataPlan& data) { return data.dataset && data.config.cache == CacheKind::device; }
-int64_t resident_bytes(const DataPlan& data) {
-  return resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples());
+/// Of a data set that is read once and stays on the device.
+Fact resident_fact(const DataPlan& data, const std::string& readers) {
+  const int64_t bytes = resident_bytes(buffer_format(data.config, *data.dataset, data.options).size, data.samples());
+  return {"loader",
+          fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
+                      counted(data.samples(), "sample"), human_bytes(static_cast<double>(bytes)),
+                      data.config.num_workers == 0 ? "" : "by ", readers, type_name(data.options.compute_type)),
+          "loader",
+          {{"num_workers", data.config.num_workers}, {"resident_samples", data.samples()}, {"resident_bytes", bytes}}};
 }
 
-struct LoaderFacts {
-  int64_t slots, bytes;
-};
-LoaderFacts loader_facts(const DataPlan& data) {
+Fact buffers_fact(const DataPlan& data, at::Device device, const std::string& readers) {
   const int64_t bytes = batch_bytes(buffer_format(data.config, *data.dataset, data.options), data.config.batch_size);
-  return {slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count),
-          bytes};
-}
-
-std::string loader_text(const DataPlan& data, at::Device device) {
-  if (!data.dataset) return "none: one batch is made on the device and used again and again";
-  const std::string readers =
-      data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
-  if (resident(data))
-    return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
-                       counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(data))),
-                       data.config.num_workers == 0 ? "" : "by ", readers, type_name(data.options.compute_type));
-  const auto facts = loader_facts(data);
+  const int64_t buffers =
+      slot_count(data.config.num_workers, data.config.prefetch_factor, bytes, data.config.memory_limit.count);
   const char* delivery = device.is_cpu()            ? "read in place"
                          : data.config.non_blocking ? "copied on a second stream"
                                                     : "copied before the step";
   const std::string finish = data.options.device_preprocess
                                  ? fmt::format(", finished on the device as {}", type_name(data.options.compute_type))
                                  : "";
-  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, facts.slots,
-                     data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(facts.bytes)),
-                     data.options.device_preprocess ? "uint8" : "float32", delivery, finish);
+  return {"loader",
+          fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, buffers,
+                      data.config.pin_memory ? "page-locked " : "", human_bytes(static_cast<double>(bytes)),
+                      data.options.device_preprocess ? "uint8" : "float32", delivery, finish),
+          "loader",
+          {{"num_workers", data.config.num_workers},
+           {"buffers", buffers},
+           {"buffer_bytes", bytes},
+           {"pinned", data.config.pin_memory},
+           {"non_blocking", data.config.non_blocking}}};
 }
 
-std::string length_text(const Plan& plan) {
+Fact loader_fact(const DataPlan& data, at::Device device) {
+  if (!data.dataset)
+    return {"loader", "none: one batch is made on the device and used again and again", "loader", Json::object()};
+  const std::string readers =
+      data.config.num_workers == 0 ? "in the training thread" : counted(data.config.num_workers, "thread");
+  return data.config.cache == CacheKind::device ? resident_fact(data, readers) : buffers_fact(data, device, readers);
+}
+
+Fact length_fact(const Plan& plan) {
   std::string text = plan.steps ? counted(*plan.steps, "step") : std::string("no limit of steps");
   if (plan.train.max_time) text += fmt::format(", {} at most", to_text(*plan.train.max_time));
+  return {"length", text, "steps", plan.steps ? Json(*plan.steps) : Json()};
+}
+
+std::string schedule_text(const Plan& plan) {
+  std::string text(word_of(plan.scheduler.name));
+  if (plan.scheduler.warmup_steps > 0)
+    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
+  if (plan.scheduler.name != ScheduleKind::constant)
+    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
   return text;
 }
 
@@ -111,6 +159,22 @@ std::string nonfinite_text(const Plan& plan) {
   return "";
 }
 
+std::vector<Fact> facts(const Plan& plan) {
+  const std::string schedule = schedule_text(plan), checkpoints = checkpoint_text(plan),
+                    nonfinite = nonfinite_text(plan);
+  return {device_fact(plan),
+          model_fact(plan.model),
+          data_fact(plan.data),
+          batch_fact(plan.data),
+          loader_fact(plan.data, plan.device),
+          length_fact(plan),
+          {"learning rate", schedule, "scheduler", schedule},
+          {"evaluation", evaluation_text(plan), "evaluation",
+           plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
+          {"checkpoints", checkpoints, "checkpoints", checkpoints},
+          {"not finite", nonfinite, "on_nonfinite", nonfinite}};
+}
+
 std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   return {{plan.task.name(), plan.task.describe()},
           {plan.precision.name(), plan.precision.describe()},
@@ -120,35 +184,34 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
           {plan.average.name(), plan.average.describe()}};
 }
 
-std::string schedule_text(const Plan& plan) {
-  std::string text(word_of(plan.scheduler.name));
-  if (plan.scheduler.warmup_steps > 0)
-    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
-  if (plan.scheduler.name != ScheduleKind::constant)
-    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
-  return text;
+/// What the ways of dividing the model among the ranks would cost; empty with one rank.
+std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
+  std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
+  const int64_t ranks = plan.machine.position.ranks;
+  if (ranks == 1) return all;
+  for (const auto strategy :
+       {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
+    all.emplace_back(strategy, sharding_costs(strategy, sharded_model(plan, plan.parallel, ranks)));
+  return all;
 }
 
-constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2,
-                                            ShardingStrategy::zero3};
-
-ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
-  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.machine.position.ranks));
-}
-
-/// What the ways of dividing the model would cost, the recipe's among them.
 std::string sharding_text(const Plan& plan) {
   std::string text =
       fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
                   plan.machine.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
-  for (const auto strategy : kStrategies) {
-    const ShardingCosts costs = costs_of(plan, strategy);
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
     text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
                         human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
                         human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes),
                         strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
-  }
   return text;
+}
+
+void add(Json& json, const Fact& fact) {
+  if (!fact.json.is_object())
+    json[fact.key] = fact.json;
+  else
+    for (const auto& [key, value] : fact.json.items()) json[fact.key][key] = value;
 }
 
 }  // namespace
@@ -159,16 +222,7 @@ std::string plan_text(const Plan& plan) {
     text += fmt::format("  {:<18} {}\n", name, value);
   };
   text += fmt::format("plan of {}\n", plan.name);
-  line("device", device_text(plan));
-  line("model", model_text(plan.model));
-  line("data", data_text(plan.data));
-  line("batch", batch_text(plan.data));
-  line("loader", loader_text(plan.data, plan.device));
-  line("length", length_text(plan));
-  line("learning rate", schedule_text(plan));
-  line("evaluation", evaluation_text(plan));
-  line("checkpoints", checkpoint_text(plan));
-  line("not finite", nonfinite_text(plan));
+  for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
@@ -180,51 +234,14 @@ std::string plan_text(const Plan& plan) {
 }
 
 Json plan_json(const Plan& plan) {
-  const auto image = plan.data.image();
-  const auto schedule = plan.data.schedule();
   Json json = {{"schema_version", 1}, {"name", plan.name}};
-  json["device"] = {
-      {"name", plan.device.str()},       {"reason", plan.device_reason},
-      {"assumed", plan.machine.assumed}, {"gpus", plan.machine.gpus},
-      {"sm", plan.machine.sm},           {"gpu_memory_bytes", plan.machine.gpu_memory_bytes},
-      {"cpu", plan.machine.cpu},         {"threads", plan.process.num_threads.value_or(plan.machine.cores)}};
-  json["model"] = {{"name", word_of(plan.model.config.name)},
-                   {"parameters", plan.model.parameters},
-                   {"flops_per_sample", plan.model.flops_per_sample}};
-  json["data"] = {{"dataset", word_of(plan.data.config.dataset)},
-                  {"samples", plan.data.samples()},
-                  {"image", {image.channels, image.height, image.width}},
-                  {"batch_size", plan.data.config.batch_size},
-                  {"gradient_accumulation_steps", plan.data.options.accumulation},
-                  {"ranks", plan.data.options.ranks},
-                  {"global_batch_size", schedule.step_samples()},
-                  {"steps_per_epoch", schedule.steps_per_epoch()}};
-  if (resident(plan.data)) {
-    json["loader"] = {{"num_workers", plan.data.config.num_workers},
-                      {"resident_samples", plan.data.samples()},
-                      {"resident_bytes", resident_bytes(plan.data)}};
-  } else if (plan.data.dataset) {
-    const auto facts = loader_facts(plan.data);
-    json["loader"] = {{"num_workers", plan.data.config.num_workers},
-                      {"buffers", facts.slots},
-                      {"buffer_bytes", facts.bytes},
-                      {"pinned", plan.data.config.pin_memory},
-                      {"non_blocking", plan.data.config.non_blocking}};
-  }
-  json["steps"] = plan.steps ? Json(*plan.steps) : Json();
-  json["scheduler"] = schedule_text(plan);
-  json["evaluation"] = plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json();
-  json["checkpoints"] = checkpoint_text(plan);
-  json["on_nonfinite"] = nonfinite_text(plan);
+  for (const Fact& fact : facts(plan)) add(json, fact);
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
-  for (const auto strategy : kStrategies) {
-    if (plan.machine.position.ranks == 1) break;
-    const ShardingCosts costs = costs_of(plan, strategy);
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
     json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
                                                         {"parameter_bytes", costs.parameter_bytes},
                                                         {"gradient_bytes", costs.gradient_bytes},
                                                         {"optimizer_bytes", costs.optimizer_bytes}};
-  }
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)
     json["switches"].push_back({{"name", entry.name},
