@@ -132,7 +132,7 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
     return *end_;
   }
   end_ = End{explain(error), dynamic_cast<const PeerFailed*>(&error) != nullptr};
-  if (job_ && !end_->told) end_->told = !job_->tell_failure(end_->code, end_->message);
+  if (job_ && !end_->told) end_->told = !job_->report_failure(end_->code, end_->message);
   return *end_;
 }
 

@@ -18,6 +18,12 @@ class LostRank : public UserError {
   std::string words_;
 };
 
+/// A rank has failed and reported why; this one ends with the same code and reports nothing.
+class PeerFailed : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// Runs a call into c10d. Throws LostRank for whatever it throws.
 template <class Call>
 auto or_lost_rank(Call call) {

@@ -92,7 +92,7 @@ TEST_CASE("cores are divided among ranks that share them and left to those who h
 TEST_CASE("a failure that a rank tells ends the others with its code and name") {
   const auto ends = ends_of(3, same, [](int64_t rank, Job& job) {
     if (rank == 1) {
-      job.tell_failure(ExitCode::data, "the image is torn");
+      job.report_failure(ExitCode::data, "the image is torn");
       throw UserError("the image is torn", ExitCode::data);
     }
     job.explain(LostRank("connection closed"));
