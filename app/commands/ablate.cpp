@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "base/files.h"
+#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/bundle.h"
 
