@@ -58,7 +58,7 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
 
 void require_same_data(const Plan& plan, JobMember& member) {
   const DataIdentity mine = plan.data.identity();
-  const DataIdentity of_first = identity_from(member.decided("data", [&] { return to_json(mine); }));
+  const DataIdentity of_first = identity_from(member.from_rank_0("data", [&] { return to_json(mine); }));
   if (const auto difference = first_difference(of_first, mine))
     throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
 }

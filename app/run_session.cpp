@@ -37,7 +37,7 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
 
 /// A rank of several reports why the job ended: the one that failed, or the first that noticed that another is gone.
 void report_end(const JobMember::End& end, const JobMember& member) {
-  if (end.told)
+  if (end.reported_elsewhere)
     spdlog::debug("{}", end.message);
   else
     std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
@@ -156,7 +156,7 @@ class RunSession {
     before_training_s_ = seconds_since(began_);
     trainer_->run();
     save_weights();
-    bad_samples_ = member_.collected("bad_samples", to_json(trainer_->bad_samples()));
+    bad_samples_ = member_.gathered_on_rank_0("bad_samples", to_json(trainer_->bad_samples()));
   }
 
   void open_run_directory() {

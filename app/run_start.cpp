@@ -82,7 +82,7 @@ void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) 
 
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member) {
   ClaimedRun claimed;
-  claimed.start = start_from(member.decided("start", [&] {
+  claimed.start = start_from(member.from_rank_0("start", [&] {
     claim_run_directory(recipe, plan, claimed);
     return to_json(claimed.start);
   }));

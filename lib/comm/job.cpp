@@ -64,7 +64,7 @@ std::string explanation(const Findings& found, const LostRank& lost, const Meeti
                        silent.size() == 1 ? "is" : "are", all);
   if (hanging.empty())
     return fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}",
-                       first_line(lost.words()), where.timeout_s, all);
+                       first_line(lost.cause()), where.timeout_s, all);
   return fmt::format(
       "{} {} alive and did not come to an exchange within {:g} s (parallel.timeout); the newest checkpoint "
       "stays as it is: {}",
@@ -116,7 +116,7 @@ bool Job::report_failure(ExitCode code, const std::string& message) {
 }
 
 void Job::explain(const LostRank& lost) {
-  spdlog::debug("{}", lost.words());
+  spdlog::debug("{}", lost.cause());
   Findings found;
   try {
     found = within(kSilentS + kFarewellS,

@@ -24,7 +24,7 @@ std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)
     threads.emplace_back([&, rank] {
       Ended& end = ends[static_cast<size_t>(rank)];
       try {
-        Job job(place_of_thread(folder, rank, ranks, timeout_s), facts(rank));
+        Job job(meeting_point_of_thread(folder, rank, ranks, timeout_s), facts(rank));
         work(rank, job);
       } catch (const UserError& error) {
         end = {error.what(), error.code()};
