@@ -1,4 +1,4 @@
-// What every command shares: its recipe arguments and the options that say how it speaks.
+// What every command shares: its recipe arguments and its output options.
 #pragma once
 
 #include "recipe/recipe.h"

@@ -93,15 +93,15 @@ void JobMember::at(const char* stage, int64_t steps) noexcept {
   if (job_) job_->at(stage, steps);
 }
 
-Json JobMember::decided(const std::string& what, const std::function<Json()>& decide) {
-  if (!job_) return decide();
+Json JobMember::from_rank_0(const std::string& what, const std::function<Json()>& make) {
+  if (!job_) return make();
   if (!is_first()) return Json::parse(job_->get(what));
-  const Json decision = decide();
-  job_->put(what, decision.dump());
-  return decision;
+  const Json made = make();
+  job_->put(what, made.dump());
+  return made;
 }
 
-Json JobMember::collected(const std::string& what, const Json& mine) {
+Json JobMember::gathered_on_rank_0(const std::string& what, const Json& mine) {
   if (!job_) return mine;
   const auto key = [&](int64_t rank) { return fmt::format("{}/{}", what, rank); };
   if (!is_first()) {
@@ -132,7 +132,7 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
     return *end_;
   }
   end_ = End{explain(error), dynamic_cast<const PeerFailed*>(&error) != nullptr};
-  if (job_ && !end_->told) end_->told = !job_->tell_failure(end_->code, end_->message);
+  if (job_ && !end_->reported_elsewhere) end_->reported_elsewhere = !job_->report_failure(end_->code, end_->message);
   return *end_;
 }
 
@@ -141,13 +141,13 @@ void JobMember::leave_together() {
 }
 
 void JobMember::leave_alone(int code) {
-  std::promise<void> said;
+  std::promise<void> left;
   std::thread([&] {  // goodbye; a store whose rank was stopped never answers
     job_.reset();
-    said.set_value();
+    left.set_value();
   })
       .detach();
-  said.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 waits for the others to read why
+  left.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 waits for the others to read why
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);

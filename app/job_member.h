@@ -1,4 +1,4 @@
-// This process among the ranks of its job. Alone, it is first, decides everything and tells nobody.
+// This process among the ranks of its job. Alone, it is first, decides everything and notifies nobody.
 #pragma once
 
 #include "app/explain.h"
@@ -27,17 +27,18 @@ class JobMember {
   void open_communicator(at::Device device, const NcclConfig& nccl);
 
   void at(const char* stage, int64_t steps) noexcept;
-  /// What rank 0 decides, for all: `decide` runs there, the others get what it gave.
-  Json decided(const std::string& what, const std::function<Json()>& decide);
-  /// Lists that the ranks have, as one, each item once: on rank 0. Elsewhere empty.
-  Json collected(const std::string& what, const Json& mine);
+  /// `make` runs on rank 0; the others receive what it returned. `what` names it in the job's store.
+  Json from_rank_0(const std::string& what, const std::function<Json()>& make);
+  /// On rank 0 the lists of all ranks as one, each item once; elsewhere empty.
+  Json gathered_on_rank_0(const std::string& what, const Json& mine);
   std::function<void(const std::string&, const std::string&)> put() const;
   std::function<std::string(const std::string&)> get() const;
 
   struct End : Explained {
-    bool told = false;  ///< another rank says it
+    bool reported_elsewhere = false;  ///< by another rank
   };
-  /// What a failure means for the user. The first call tells the other ranks, or asks them why this one stands alone.
+  /// What a failure means for the user. The first call notifies the other ranks, or asks them why this one stands
+  /// alone.
   const End& end_of(const std::exception& error);
   /// Waits until all ranks are here: a launcher ends those that are not when one ends with another code than 0.
   void leave_together();

@@ -43,16 +43,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{}; trainopt --help lists the commands", error.what());
 }
 
-int run(int argc, char** argv, const Environment& environment) {
-  CLI::App app("Which training optimization pays, on my hardware, for my job?", "trainopt");
-  app.set_version_flag("--version", "trainopt " TRAINOPT_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();
-  OutputOptions output;
-  app.add_flag("--quiet", output.quiet, "Print results only");
-  app.add_flag("--no-color", output.no_color, "No colours and no progress line");
-  app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
-
+std::vector<Entry> add_commands(CLI::App& app) {
   std::vector<Entry> table;
   const auto add = [&](CLI::App& parent, auto make) {
     Command command = make(parent);
@@ -76,10 +67,22 @@ int run(int argc, char** argv, const Environment& environment) {
   add(app, add_launch);
   add(app, add_env);
   add(app, add_arm);
-  // Words nobody took are named below. Only now: commands made of an app that allows them would allow them too.
-  app.allow_extras();
-  data.allow_extras();
-  checkpoint.allow_extras();
+  // Words that no command took are reported by run(). Only now: commands made of an app that allows them would allow
+  // them too.
+  for (CLI::App* parent : {&app, &data, &checkpoint}) parent->allow_extras();
+  return table;
+}
+
+int run(int argc, char** argv, const Environment& environment) {
+  CLI::App app("Which training optimization pays, on my hardware, for my job?", "trainopt");
+  app.set_version_flag("--version", "trainopt " TRAINOPT_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  OutputOptions output;
+  app.add_flag("--quiet", output.quiet, "Print results only");
+  app.add_flag("--no-color", output.no_color, "No colours and no progress line");
+  app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
+  const std::vector<Entry> table = add_commands(app);
 
   try {
     app.parse(argc, argv);

@@ -4,6 +4,7 @@
 #include "base/counted.h"
 #include "base/file_calls.h"
 #include "base/files.h"
+#include "checkpoint/store.h"
 #include "device/memory.h"
 #include "metrics/environment.h"
 #include "metrics/resumed_lines.h"
@@ -17,34 +18,29 @@
 namespace trainopt {
 namespace {
 
-LoggingConfig spoken(LoggingConfig logging, bool quiet) {
-  if (quiet) {
-    std::erase(logging.sinks, SinkKind::console);
-    logging.progress = Progress::off;
-  }
+LoggingConfig without_console(LoggingConfig logging) {
+  std::erase(logging.sinks, SinkKind::console);
+  logging.progress = Progress::off;
   return logging;
 }
 
-ConsoleOptions console_options(const Plan& plan, bool quiet, bool color) {
+ConsoleOptions console_options(const Plan& plan, const OutputOptions& output) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   return {.fd = STDOUT_FILENO,
           .terminal = terminal,
-          .color = terminal && color,
-          .progress = quiet ? Progress::off : plan.logging.progress,
+          .color = terminal && !output.no_color,
+          .progress = output.quiet ? Progress::off : plan.logging.progress,
           .total_steps = plan.steps.value_or(0)};
 }
 
 constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv",
                      *kEvaluations = "evaluations.jsonl", *kNonfinite = "nonfinite.jsonl";
 
-/// Takes away what was recorded after the checkpoint.
-std::filesystem::path go_on(std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far,
-                            int64_t every_n_steps) {
-  if (!so_far) return run_dir;
-  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far->step, every_n_steps);
-  keep_lines_up_to(run_dir / kEvaluations, so_far->evaluated_at);
-  keep_lines_up_to(run_dir / kNonfinite, so_far->step);
-  return run_dir;
+/// Removes what was recorded after the checkpoint.
+void remove_later_records(const std::filesystem::path& run_dir, const RecordsSoFar& so_far, int64_t every_n_steps) {
+  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far.step, every_n_steps);
+  keep_lines_up_to(run_dir / kEvaluations, so_far.evaluated_at);
+  keep_lines_up_to(run_dir / kNonfinite, so_far.step);
 }
 
 std::string switch_text(const SwitchReceipt& entry) {
@@ -62,33 +58,58 @@ RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
           .first_loss = loss.is_null() ? std::nullopt : std::optional(loss.get<double>())};
 }
 
-RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far,
-                     bool quiet, bool color)
-    : run_dir_(go_on(std::move(run_dir), so_far, plan.logging.every_n_steps)),
-      quiet_(quiet),
-      sinks_(spoken(plan.logging, quiet), run_dir_, console_options(plan, quiet, color), so_far && so_far->step > 0),
-      summary_(plan.bench.warmup_steps),
-      telemetry_(
-          {.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir_ / "telemetry.jsonl"}),
-      evaluations_(run_dir_ / kEvaluations) {
-  if (so_far) summary_.set_first_loss(so_far->first_loss);
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step) {
+  if (outcome.stopped_by_signal != 0)
+    return {
+        "stopped",
+        fmt::format("by signal {} after {}{}", outcome.stopped_by_signal, counted(outcome.steps, "step"),
+                    saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
+        128 + outcome.stopped_by_signal};
+  return {
+      "done",
+      !plan.steps || outcome.steps < *plan.steps
+          ? fmt::format("after {} (train.max_time: {})", counted(outcome.steps, "step"), to_text(*plan.train.max_time))
+          : fmt::format("after {}", counted(outcome.steps, "step")),
+      0};
+}
+
+RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
+                            bool resumed)
+    : sinks(output.quiet ? without_console(plan.logging) : plan.logging, run_dir, console_options(plan, output),
+            resumed),
+      summary(plan.bench.warmup_steps),
+      telemetry(
+          {.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir / "telemetry.jsonl"}),
+      evaluations(run_dir / kEvaluations) {}
+
+RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
+                     std::function<void(const char*, int64_t)> progress)
+    : plan_(plan), run_dir_(std::move(run_dir)), output_(output), progress_(std::move(progress)) {}
+
+void RunReport::open(const std::optional<RecordsSoFar>& so_far) {
+  if (so_far) remove_later_records(run_dir_, *so_far, plan_.logging.every_n_steps);
+  records_.emplace(plan_, run_dir_, output_, so_far && so_far->step > 0);
+  if (so_far) records_->summary.set_first_loss(so_far->first_loss);
 }
 
 void RunReport::step_done(const StepRecord& row) {
+  if (!records_) return;
   StepRecord whole = row;
-  telemetry_.fill(whole);
-  summary_.add(whole);
-  sinks_.write(whole);
+  records_->telemetry.fill(whole);
+  records_->summary.add(whole);
+  records_->sinks.write(whole);
   warn_of_spike(row);
 }
 
 void RunReport::warn_of_spike(const StepRecord& row) {
-  if (const auto median = spikes_.add(row[Metric::loss].value_or(0)); median && !quiet_)
-    sinks_.console().line(fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before",
-                                      row.step(), *row[Metric::loss], *row[Metric::loss] / *median));
+  if (const auto median = records_->spikes.add(row[Metric::loss].value_or(0)); median && !output_.quiet)
+    records_->sinks.console().line(
+        fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before", row.step(),
+                    *row[Metric::loss], *row[Metric::loss] / *median));
 }
 
 void RunReport::not_finite(const NonfiniteStep& event) {
+  if (!records_) return;
   const auto number = [](const std::optional<double>& value) {
     return value ? Json(fmt::format("{}", *value)) : Json();
   };  // JSON has no word for nan
@@ -105,9 +126,10 @@ void RunReport::not_finite(const NonfiniteStep& event) {
 }
 
 void RunReport::save(ArchiveWriter& archive) {
-  sinks_.flush();
-  evaluations_.flush();
-  const auto& first_loss = summary_.first_loss();
+  if (!records_) return;
+  records_->sinks.flush();
+  records_->evaluations.flush();
+  const auto& first_loss = records_->summary.first_loss();
   archive.value("first_loss", first_loss && std::isfinite(*first_loss) ? Json(*first_loss) : Json());
 }
 
@@ -117,19 +139,20 @@ void RunReport::sync_records(const std::filesystem::path& run_dir) {
 }
 
 void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
+  if (!records_) return;
   Json line = {{"step", step}};
   line.update(to_json(result));
-  evaluations_.write(line.dump() + "\n");
-  evaluations_.flush();
-  if (!quiet_)
-    sinks_.console().line(
+  records_->evaluations.write(line.dump() + "\n");
+  records_->evaluations.flush();
+  if (!output_.quiet)
+    records_->sinks.console().line(
         fmt::format("evaluation after step {}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % of {} samples in {:.1f} s",
                     step, result.loss, result.top1_pct, result.top5_pct, result.samples, result.wall_s));
 }
 
-Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const {
+Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {
   Json json = {{"schema_version", 1},
-               {"name", plan.name},
+               {"name", plan_.name},
                {"status", end.status},
                {"reason", end.reason},
                {"exit_code", end.exit_code},
@@ -139,9 +162,9 @@ Json RunReport::summary_json(const Plan& plan, const RunOutcome& outcome, const 
                {"resumed_from", outcome.resumed_from ? Json(*outcome.resumed_from) : Json()},
                {"skipped_steps", outcome.skipped_steps},
                {"micro_split", outcome.micro_split}};
-  json.update(summary_.to_json());
+  json.update(records_->summary.to_json());
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  json["receipts"] = receipts_json(receipts(plan.switches, outcome.trace));
+  json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
   return json;
 }
 
@@ -151,30 +174,49 @@ void RunReport::write_bad_samples(const Json& bad_samples) const {
   if (!lines.empty()) write_file(run_dir_ / "bad_samples.jsonl", lines);
 }
 
-void RunReport::finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end,
+void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const RunEnd& end,
                        double seconds_before_training) {
+  if (!records_) return;
   const RunOutcome outcome = trainer ? trainer->outcome() : RunOutcome{};
   if (outcome.time_to_first_step_s)
-    summary_.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
-  summary_.set_peak_memory(peak_memory_mib(plan.device));
-  telemetry_.stop();
-  sinks_.finish();
-  write_file(run_dir_ / "summary.json",
-             summary_json(plan, outcome, end).dump(2) + "\n");  // first: a full disk may have room for it alone
-  write_file(
-      run_dir_ / "environment.json",
-      environment(TRAINOPT_VERSION, why_not_measured(plan, sinks_.recorded(), telemetry_.reasons())).dump(2) + "\n");
+    records_->summary.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
+  records_->summary.set_peak_memory(peak_memory_mib(plan_.device));
+  records_->telemetry.stop();
+  records_->sinks.finish();
+  write_files(outcome, bad_samples, end);
+  if (!output_.quiet) print_end(outcome, end);
+}
+
+void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, double seconds_before_training) {
+  if (!records_) return;
+  try {
+    finish(trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(),
+           {"failed", failure.message, static_cast<int>(failure.code)}, seconds_before_training);
+  } catch (const std::exception& error) {  // named recovery: the run's own failure is reported all the same
+    spdlog::error("{}", explain(error).message);
+  }
+}
+
+void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
+  // First: a full disk may have room for it alone.
+  write_file(run_dir_ / "summary.json", summary_json(outcome, end).dump(2) + "\n");
+  const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
+  write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, not_measured).dump(2) + "\n");
   write_bad_samples(bad_samples);
-  const int64_t dropped = sinks_.dropped_lines() + telemetry_.dropped_lines() + evaluations_.dropped_lines();
+  const int64_t dropped =
+      records_->sinks.dropped_lines() + records_->telemetry.dropped_lines() + records_->evaluations.dropped_lines();
   if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
-  if (quiet_) return;
+}
+
+void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   std::vector<SwitchLine> lines;
-  for (const auto& entry : receipts(plan.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
-  if (outcome.steps > 0) sinks_.console().line("\n" + summary_.table(lines));
+  for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
+  Console& console = records_->sinks.console();
+  if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));
   // Why a run failed is said on standard error by main().
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
-  sinks_.console().line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));
-  sinks_.flush();
+  console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));
+  records_->sinks.flush();
 }
 
 }  // namespace trainopt

@@ -2,6 +2,8 @@
 // written however it ends.
 #pragma once
 
+#include "app/arguments.h"
+#include "app/explain.h"
 #include "metrics/loss_spikes.h"
 #include "metrics/sinks.h"
 #include "metrics/summary.h"
@@ -9,6 +11,7 @@
 #include "train/trainer.h"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,6 +24,9 @@ struct RunEnd {
   int exit_code = 0;
 };
 
+/// Of a run that did not fail; `saved_step`: of the newest checkpoint on the disk.
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step);
+
 /// Where the records of a run directory stand that a run goes on in.
 struct RecordsSoFar {
   int64_t step = 0;  ///< of the checkpoint; what was recorded after it goes
@@ -30,36 +36,53 @@ struct RecordsSoFar {
   static RecordsSoFar of(const ArchiveReader& archive);
 };
 
+/// Until open(), and on other ranks than the first, nothing is kept: only `progress` is called.
 class RunReport : public RunListener {
  public:
-  /// `so_far`: of a run directory that has records already, which go on from there; null for a new one.
-  RunReport(const Plan& plan, std::filesystem::path run_dir, const std::optional<RecordsSoFar>& so_far, bool quiet,
-            bool color);
+  /// `progress` is called by at(), with the same arguments.
+  RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
+            std::function<void(const char*, int64_t)> progress);
+
+  /// Opens the record files. `so_far`: of a run directory that has records already, which go on from there; null for a
+  /// new one.
+  void open(const std::optional<RecordsSoFar>& so_far);
 
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
   void not_finite(const NonfiniteStep& event) override;
   void save(ArchiveWriter& archive) override;
+  void at(const char* stage, int64_t steps) override { progress_(stage, steps); }
   /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
   static void sync_records(const std::filesystem::path& run_dir);
 
   /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer`
   /// is null if it could not be built; `bad_samples`: of all ranks, as to_json() writes them.
-  void finish(const Plan& plan, const Trainer* trainer, const Json& bad_samples, const RunEnd& end,
-              double seconds_before_training);
+  void finish(const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
+  /// The same for a run that failed. Throws nothing: what ended the run is what the user must read, also where its
+  /// summary cannot be written.
+  void finish_failed(const Trainer* trainer, const Explained& failure, double seconds_before_training);
 
  private:
-  Json summary_json(const Plan& plan, const RunOutcome& outcome, const RunEnd& end) const;
+  struct Records {
+    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, bool resumed);
+
+    Sinks sinks;
+    Summary summary;
+    Telemetry telemetry;
+    LineFile evaluations;
+    LossSpikes spikes;
+  };
+  Json summary_json(const RunOutcome& outcome, const RunEnd& end) const;
   void warn_of_spike(const StepRecord& row);
   void write_bad_samples(const Json& bad_samples) const;
+  void write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end);
+  void print_end(const RunOutcome& outcome, const RunEnd& end);
 
+  const Plan& plan_;
   std::filesystem::path run_dir_;
-  bool quiet_;
-  Sinks sinks_;
-  Summary summary_;
-  Telemetry telemetry_;
-  LineFile evaluations_;
-  LossSpikes spikes_;
+  OutputOptions output_;
+  std::function<void(const char*, int64_t)> progress_;
+  std::optional<Records> records_;
 };
 
 }  // namespace trainopt

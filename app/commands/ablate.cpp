@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "base/files.h"
+#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/bundle.h"
 
@@ -40,7 +41,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
-  const Observer observer{.say =
+  const Observer observer{.report =
                               [&](const std::string& line) {
                                 if (!context.output.quiet) spdlog::info("{}", line);
                               },

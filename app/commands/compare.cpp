@@ -92,9 +92,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   const auto until = arguments.measure.end();
   const Machine machine = detect_machine();
-  Recipe place = b.recipe;
-  place.name = "compare-" + b.recipe.name;
-  place.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
+  Recipe named = b.recipe;
+  named.name = "compare-" + b.recipe.name;
+  named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
   const Plan plan_a = arm_plan(in_a, machine),
@@ -103,10 +103,10 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const ArmHost host = arguments.own_processes || apart || plan_a.process != plan_b.process ? ArmHost::own_process
                                                                                             : ArmHost::this_process;
   if (host == ArmHost::this_process) apply(plan_a.process);
-  const fs::path folder = fs::absolute(make_run_directory(place));  // an arm's recipe must not look like key=value
+  const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
-  const Observer observer{.say =
+  const Observer observer{.report =
                               [&](const std::string& line) {
                                 if (!output.quiet) spdlog::info("{}", line);
                               },

@@ -1,11 +1,11 @@
-// Signals are for the training thread: helpers of the program start, and stay, deaf to them.
+// Signals are for the training thread: helper threads start with all of them blocked.
 #pragma once
 
 #include <csignal>
 
 namespace trainopt {
 
-/// The one signal that deaf threads take: it asks for their stack (metrics/thread_stacks.h).
+/// The one signal that such threads receive: it asks for their stack (metrics/thread_stacks.h).
 inline int stack_signal() { return SIGRTMIN + 8; }
 
 /// Threads started by this thread while the object lives block every signal but stack_signal().

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainopt {
@@ -52,7 +53,13 @@ class SafetensorsFile {
   Checksum read(const std::function<void*(size_t entry)>& place) const;
 
  private:
+  using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;  ///< of each entry's data: begin, end
+
   void parse();
+  /// Reads the header's text; returns how many bytes of data follow it.
+  uint64_t read_header();
+  /// Into the order of the data, which must be without gaps and overlaps.
+  void sort_entries(const Ranges& ranges, uint64_t data_bytes);
   [[noreturn]] void refuse(const std::string& why) const;
 
   File file_;

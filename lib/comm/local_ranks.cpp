@@ -78,12 +78,12 @@ class Supervisor {
     return all;
   }
   /// Whether nothing is left for now. A reader that does not read holds up the ranks, as it would without us; not their
-  /// end: once they were told to stop, what nobody takes is lost.
+  /// end: once they were asked to stop, what nobody reads is lost.
   bool pump() {
     bool done = true;
     for (LineRelay* relay : relays()) {
       done &= relay->pump();
-      if (relay->stalled() && told_ && seconds_since(*told_) > kReaderPatienceS) relay->drop();
+      if (relay->stalled() && stop_sent_at_ && seconds_since(*stop_sent_at_) > kReaderPatienceS) relay->drop();
     }
     return done;
   }
@@ -97,7 +97,8 @@ class Supervisor {
     if (deadline_) {
       timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));
     }
-    if (told_) timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);  // a stalled reader makes no event
+    if (stop_sent_at_)
+      timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);  // a stalled reader makes no event
     ::poll(sources.data(), sources.size(), timeout_ms);
   }
 
@@ -105,7 +106,7 @@ class Supervisor {
     while (const auto number = signals_.next()) {
       if (*number == SIGCHLD) continue;
       passed_on_.insert(*number);
-      if (*number != SIGUSR2) told_ = Clock::now();  // USR2 asks for a checkpoint, not for the end
+      if (*number != SIGUSR2) stop_sent_at_ = Clock::now();  // USR2 asks for a checkpoint, not for the end
       for (const auto& rank : ranks_) rank.signal(*number);
     }
   }
@@ -143,7 +144,7 @@ class Supervisor {
   HeldSignals signals_;  // before the ranks: none of them ends unseen
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
-  std::optional<Clock::time_point> told_;  // to stop
+  std::optional<Clock::time_point> stop_sent_at_;  // to the ranks
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;

@@ -8,14 +8,20 @@ namespace trainopt {
 
 class LostRank : public UserError {
  public:
-  /// `what`: the library's own words, for the log.
+  /// `what`: the library's own message, for the log.
   explicit LostRank(std::string what)
       : UserError("another rank is gone, or silent for longer than parallel.timeout", ExitCode::peer),
-        words_(std::move(what)) {}
-  const std::string& words() const { return words_; }
+        cause_(std::move(what)) {}
+  const std::string& cause() const { return cause_; }
 
  private:
-  std::string words_;
+  std::string cause_;
+};
+
+/// A rank has failed and reported why; this one ends with the same code and reports nothing.
+class PeerFailed : public UserError {
+ public:
+  using UserError::UserError;
 };
 
 /// Runs a call into c10d. Throws LostRank for whatever it throws.

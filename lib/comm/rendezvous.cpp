@@ -13,7 +13,7 @@
 namespace trainopt {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr auto kPollInterval = std::chrono::milliseconds(20);
 constexpr const char* kLocalAddress = "127.0.0.1";
 
 [[noreturn]] void fail(const std::string& sentence) { throw UserError(sentence, ExitCode::peer); }
@@ -67,7 +67,7 @@ c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
     return store;
   }
   const auto began = Clock::now();
-  for (; seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kLook)) {
+  for (; seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
     if (!std::filesystem::exists(file)) continue;
     const int port = std::atoi(read_file(file, ExitCode::peer).c_str());
     if (port > 0) return join(kLocalAddress, port, where.timeout_s - seconds_since(began));

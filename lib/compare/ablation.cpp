@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "compare/ablation_bench.h"
+#include "compare/attribution.h"
+#include "compare/ceilings.h"
 #include "compare/make_arm.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
@@ -13,7 +15,6 @@
 namespace trainopt {
 namespace {
 
-constexpr std::array kCeilings{Ceiling::data, Ceiling::optimizer, Ceiling::logging};
 constexpr double kLeastCellSeconds = 5;  // with less, a cell is not begun
 
 /// Switches without which `name` cannot be on, or whose going takes it along: found by trying, so that no rule is
@@ -93,70 +94,102 @@ double dependence(const SwitchRow& row) {
                                                : 0;
 }
 
-void measure_pairs(Ablation& result, AblationBench& bench) {
-  std::vector<std::pair<SwitchRow*, SwitchRow*>> pairs;
-  for (auto& one : result.switches)
-    for (auto& other : result.switches)
-      if (&one < &other && one.alone.ratio && other.alone.ratio && one.needs.empty() && other.needs.empty())
-        pairs.emplace_back(&one, &other);
-  const auto weight = [](const auto& pair) { return dependence(*pair.first) + dependence(*pair.second); };
-  std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return weight(a) > weight(b); });
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    auto& [one, other] = pairs[i];
-    // The later pairs matter less and less, so the next one gets a third of what is left.
-    const Cell cell =
-        bench.measure({}, {one->name, other->name}, {}, next_share(bench, std::min<size_t>(3, pairs.size() - i)));
-    if (!cell.gain.ratio) continue;
-    for (auto [row, with] : {std::pair(one, other), std::pair(other, one)}) {
-      const Interaction found = interaction(cell.gain, one->alone, other->alone, with->name);
-      if (!row->interaction || std::abs(std::log(found.ratio)) > std::abs(std::log(row->interaction->ratio)))
-        row->interaction = found;
+/// Measures the cells of one ablation into its rows.
+class AblationCells {
+ public:
+  AblationCells(const AblationRequest& request, const SwitchSet& all, const Machine& machine, const Observer& observer,
+                Ablation& result)
+      : result_(result), all_(all), bench_(request, all, machine, observer) {
+    for (auto& row : result.switches)
+      if (row.no_effect.empty()) rows_.push_back(&row);
+    cells_left_ = 1 + 2 * rows_.size() + kCeilings.size();
+  }
+
+  void measure_total() {
+    // Everything else is a part of it.
+    const double seconds = std::min(2 * next_share(bench_, cells_left_--), bench_.seconds_left());
+    const Cell total = bench_.measure({}, all_, {}, seconds);
+    result_.total = total.gain;
+    result_.noise = bench_.noise();
+    if (!total.comparison) return;
+    const Comparison& c = *total.comparison;
+    result_.plain_samples_per_s = c.a.samples_per_s;
+    result_.full_samples_per_s = c.b.samples_per_s;
+    result_.warnings = c.warnings;
+    add_numbers(result_, c);
+    for (auto& row : result_.switches)
+      if (c.b.facts.receipts.contains(row.name)) row.receipt = c.b.facts.receipts.at(row.name);
+  }
+
+  void measure_alone() {
+    for (SwitchRow* row : rows_) {
+      row->needs = companions(bench_, all_, row->name);
+      SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
+      if (bench_.possible({row->name})) a = b = {};  // it only takes the other along when it goes
+      b.insert(row->name);
+      const Cell cell = bench_.measure(a, b, {}, next_share(bench_, cells_left_--));
+      row->alone = cell.gain;
+      if (!cell.comparison) continue;
+      add_numbers(*row, *cell.comparison);
+      alone_costs_[row->name] = costs(cell.comparison->b, cell.comparison->a);
     }
   }
-}
 
-}  // namespace
-
-const char* const kShareRule =
-    "a switch's share is the geometric mean of its gain alone and its gain within the stack, which is its Shapley "
-    "value if switches interact in pairs only; what the shares then "
-    "miss of the total is spread over them in proportion to their size";
-
-Gain Gain::inverse() const {
-  Gain other = *this;
-  if (ratio) other.ratio = 1 / *ratio;
-  if (interval) other.interval = Interval{1 / interval->high, 1 / interval->low};
-  if (verdict == Verdict::pays) other.verdict = Verdict::costs;
-  if (verdict == Verdict::costs) other.verdict = Verdict::pays;
-  return other;
-}
-
-void attribute(Ablation& ablation) {
-  if (!ablation.total.ratio) return;
-  double sum = 0, size = 0;
-  std::vector<std::pair<SwitchRow*, double>> measured;
-  for (auto& row : ablation.switches) {
-    if (!row.alone.ratio && !row.in_stack.ratio) continue;
-    const double alone = std::log(row.alone.ratio.value_or(row.in_stack.ratio.value_or(1))),
-                 in_stack = std::log(row.in_stack.ratio.value_or(row.alone.ratio.value_or(1)));
-    measured.emplace_back(&row, (alone + in_stack) / 2);
-    sum += measured.back().second;
-    size += std::abs(measured.back().second);
+  /// The switches that changed most alone come first.
+  void measure_in_stack() {
+    std::stable_sort(rows_.begin(), rows_.end(), [](const SwitchRow* x, const SwitchRow* y) {
+      return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1)));
+    });
+    for (SwitchRow* row : rows_) {
+      SwitchSet without = all_;
+      without.erase(row->name);
+      if (!bench_.possible(without))
+        for (const auto& other : row->needs) without.erase(other);
+      const Cell cell = bench_.measure(all_, without, {}, next_share(bench_, cells_left_--));
+      row->in_stack = cell.gain.inverse();
+      if (cell.comparison) add_costs(*row, alone_costs_[row->name], *cell.comparison);
+    }
   }
-  const double residue = std::log(*ablation.total.ratio) - sum;
-  ablation.residue = std::exp(residue);
-  for (auto& [row, share] : measured)
-    row->share =
-        std::exp(share + residue * (size > 0 ? std::abs(share) / size : 1 / static_cast<double>(measured.size())));
-}
 
-Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer) {
-  const auto began = Clock::now();
-  const Recipe recipe = load_recipe(request.sources).recipe;
-  Ablation result;
-  result.name = recipe.name;
-  result.level = request.options.level;
-  result.min_effect = request.options.min_effect;
+  void measure_ceilings() {
+    for (const Ceiling ceiling : kCeilings)
+      result_.ceilings.push_back(
+          {ceiling, bench_.measure(all_, all_, ceiling, next_share(bench_, cells_left_--)).gain});
+  }
+
+  void measure_pairs() {
+    std::vector<std::pair<SwitchRow*, SwitchRow*>> pairs;
+    for (auto& one : result_.switches)
+      for (auto& other : result_.switches)
+        if (&one < &other && one.alone.ratio && other.alone.ratio && one.needs.empty() && other.needs.empty())
+          pairs.emplace_back(&one, &other);
+    const auto weight = [](const auto& pair) { return dependence(*pair.first) + dependence(*pair.second); };
+    std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return weight(a) > weight(b); });
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      auto& [one, other] = pairs[i];
+      // The later pairs matter less and less, so the next one gets a third of what is left.
+      const Cell cell =
+          bench_.measure({}, {one->name, other->name}, {}, next_share(bench_, std::min<size_t>(3, pairs.size() - i)));
+      if (!cell.gain.ratio) continue;
+      for (auto [row, with] : {std::pair(one, other), std::pair(other, one)}) {
+        const Interaction found = interaction(cell.gain, one->alone, other->alone, with->name);
+        if (!row->interaction || std::abs(std::log(found.ratio)) > std::abs(std::log(row->interaction->ratio)))
+          row->interaction = found;
+      }
+    }
+  }
+
+ private:
+  Ablation& result_;
+  const SwitchSet& all_;
+  AblationBench bench_;
+  std::vector<SwitchRow*> rows_;  ///< of switches that do something here
+  size_t cells_left_ = 0;
+  std::map<std::string, Costs> alone_costs_;
+};
+
+/// A row for each switch of the recipe; those that do something here are the answer. Throws UserError if none does.
+SwitchSet add_rows(const Recipe& recipe, const Machine& machine, Ablation& result) {
   SwitchSet all;
   for (const auto& planned : make_plan(recipe, machine).switches) {
     SwitchRow row;
@@ -171,93 +204,38 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   if (all.empty())
     throw UserError(
         "no switch of this recipe does anything here, so there is nothing to ablate; trainopt plan says why");
+  return all;
+}
 
-  // Switches without effect stay as the recipe has them, in every arm.
-  AblationBench bench(request, all, machine, observer);
-  std::vector<SwitchRow*> rows;
-  for (auto& row : result.switches)
-    if (row.no_effect.empty()) rows.push_back(&row);
-  size_t cells = 1 + 2 * rows.size() + kCeilings.size();
+}  // namespace
 
-  const Cell total = bench.measure(
-      {}, all, {}, std::min(2 * next_share(bench, cells--), bench.seconds_left()));  // everything else is a part of it
-  result.total = total.gain;
-  result.noise = bench.noise();
-  if (total.comparison) {
-    result.plain_samples_per_s = total.comparison->a.samples_per_s;
-    result.full_samples_per_s = total.comparison->b.samples_per_s;
-    result.warnings = total.comparison->warnings;
-    add_numbers(result, *total.comparison);
-    for (auto& row : result.switches)
-      if (total.comparison->b.facts.receipts.contains(row.name))
-        row.receipt = total.comparison->b.facts.receipts.at(row.name);
-  }
-  std::map<std::string, Costs> alone_costs;
-  for (SwitchRow* row : rows) {
-    row->needs = companions(bench, all, row->name);
-    SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
-    if (bench.possible({row->name})) a = b = {};  // it only takes the other along when it goes
-    b.insert(row->name);
-    const Cell cell = bench.measure(a, b, {}, next_share(bench, cells--));
-    row->alone = cell.gain;
-    if (!cell.comparison) continue;
-    add_numbers(*row, *cell.comparison);
-    alone_costs[row->name] = costs(cell.comparison->b, cell.comparison->a);
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const SwitchRow* x, const SwitchRow* y) {
-    return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1)));
-  });
-  for (SwitchRow* row : rows) {
-    SwitchSet without = all;
-    without.erase(row->name);
-    if (!bench.possible(without))
-      for (const auto& other : row->needs) without.erase(other);
-    const Cell cell = bench.measure(all, without, {}, next_share(bench, cells--));
-    row->in_stack = cell.gain.inverse();
-    if (cell.comparison) add_costs(*row, alone_costs[row->name], *cell.comparison);
-  }
-  for (const Ceiling ceiling : kCeilings)
-    result.ceilings.push_back({ceiling, bench.measure(all, all, ceiling, next_share(bench, cells--)).gain});
-  measure_pairs(result, bench);
+Gain Gain::inverse() const {
+  Gain other = *this;
+  if (ratio) other.ratio = 1 / *ratio;
+  if (interval) other.interval = Interval{1 / interval->high, 1 / interval->low};
+  if (verdict == Verdict::pays) other.verdict = Verdict::costs;
+  if (verdict == Verdict::costs) other.verdict = Verdict::pays;
+  return other;
+}
+
+Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer) {
+  const auto began = Clock::now();
+  const Recipe recipe = load_recipe(request.sources).recipe;
+  Ablation result;
+  result.name = recipe.name;
+  result.level = request.options.level;
+  result.min_effect = request.options.min_effect;
+  const SwitchSet all = add_rows(recipe, machine, result);  // the others stay as the recipe has them, in every arm
+  AblationCells cells(request, all, machine, observer, result);
+  cells.measure_total();
+  cells.measure_alone();
+  cells.measure_in_stack();
+  cells.measure_ceilings();
+  cells.measure_pairs();
   attribute(result);
   remove_first_steps(request.folder);
   result.seconds = seconds_since(began);
   return result;
-}
-
-std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
-                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
-                                         const Observer& observer) {
-  std::vector<CeilingRow> rows;
-  const auto spec = [&](const char* name, std::optional<Ceiling> without) {
-    return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
-  };
-  std::optional<Baseline> baseline;
-  for (size_t i = 0; i < kCeilings.size(); ++i) {
-    Gain gain;
-    try {
-      if (!baseline)
-        baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options),
-                                 {}, options, until, observer);
-      const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
-      const std::string name(word_of(kCeilings[i]));
-      const Comparison c = compare(
-          *baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options),
-          options, end, observer);
-      gain = {.ratio = c.ratio,
-              .interval = c.interval,
-              .verdict = c.verdict,
-              .blocks = static_cast<int64_t>(c.blocks.size()),
-              .reason = {}};
-    } catch (const std::exception& error) {  // named recovery: the run itself has ended well
-      const std::string what = error.what();
-      gain.reason = what.substr(0, what.find('\n'));
-    }
-    rows.push_back({kCeilings[i], std::move(gain)});
-    if (observer.stopped()) break;
-  }
-  remove_first_steps(folder);
-  return rows;
 }
 
 }  // namespace trainopt

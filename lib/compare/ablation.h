@@ -66,11 +66,6 @@ struct Ablation {
   std::vector<std::string> warnings;
 };
 
-/// The rule of the shares, in a sentence.
-extern const char* const kShareRule;
-/// Fills in `share` of every measured switch, and the residue.
-void attribute(Ablation& ablation);
-
 struct AblationRequest {
   Sources sources;               ///< of the recipe with everything on
   std::filesystem::path folder;  ///< for the arms; each has a process of its own
@@ -81,10 +76,5 @@ struct AblationRequest {
 /// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that
 /// seem to interact. What fails is a row with its reason. Throws only if the recipe itself cannot be measured.
 Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
-
-/// The ceilings of one recipe alone.
-std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
-                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
-                                         const Observer& observer);
 
 }  // namespace trainopt

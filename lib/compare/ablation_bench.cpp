@@ -90,11 +90,11 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
                  .verdict = cell.comparison->verdict,
                  .blocks = static_cast<int64_t>(cell.comparison->blocks.size()),
                  .reason = {}};
-    observer_.say(fmt::format("{} against {}: {}", name, name_of(a),
-                              percent_faster(cell.comparison->ratio, cell.comparison->interval)));
+    observer_.report(fmt::format("{} against {}: {}", name, name_of(a),
+                                 percent_faster(cell.comparison->ratio, cell.comparison->interval)));
   } catch (const UserError& error) {  // named recovery: a cell that fails is a row with its reason
     cell.gain.reason = error.what();
-    observer_.say(fmt::format("{} against {}: {}", name, name_of(a), error.what()));
+    observer_.report(fmt::format("{} against {}: {}", name, name_of(a), error.what()));
   }
   return cell;
 }

@@ -1,9 +1,9 @@
 #include "compare/ablation_report.h"
 
 #include "base/units.h"
-#include "compare/comparison_json.h"
+#include "compare/attribution.h"
 #include "compare/comparison_text.h"
-#include "compare/json_values.h"
+#include "compare/table.h"
 #include "metrics/format.h"
 
 #include <algorithm>
@@ -12,23 +12,8 @@
 namespace trainopt {
 namespace {
 
-/// A cell of the table: what it says and in which colour (empty: none).
-struct TableCell {
-  std::string text;
-  std::string_view color = {};
-};
-using TableRow = std::vector<TableCell>;
-
-constexpr std::string_view kRed = "31", kGreen = "32", kDim = "2";
-
 const std::vector<std::string> kHeads{"switch",     "alone",      "in the stack", "share",  "with",
                                       "first step", "paid after", "memory",       "numbers"};
-
-/// Code points, which is what the characters used here take on a terminal.
-size_t width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
 
 std::string_view color_of(Verdict verdict) {
   if (verdict == Verdict::pays) return kGreen;
@@ -41,7 +26,7 @@ bool failed(const Gain& gain) {
 }
 
 /// "+12.1 % ±0.8", the larger side of the interval; with a "?" where it is undecided.
-TableCell gain_cell(const Gain& gain) {
+Table::Cell gain_cell(const Gain& gain) {
   if (!gain.ratio && !failed(gain)) return {gain.reason.empty() ? "–" : gain.reason, kDim};
   if (!gain.ratio) return {"failed", kRed};
   std::string text = percent_faster(*gain.ratio);
@@ -52,9 +37,9 @@ TableCell gain_cell(const Gain& gain) {
   return {text, color_of(gain.verdict)};
 }
 
-TableCell numbers_cell(const std::optional<bool>& agree) {
+Table::Cell numbers_cell(const std::optional<bool>& agree) {
   if (!agree) return {"–", kDim};
-  return *agree ? TableCell{"agree"} : TableCell{"DIFFER", kRed};
+  return *agree ? Table::Cell{"agree"} : Table::Cell{"DIFFER", kRed};
 }
 
 /// "num_workers +4.1 %", with a "?" where the interval leaves the sign open.
@@ -62,10 +47,10 @@ std::string interaction_text(const Interaction& i) {
   return fmt::format("{} {}{}", i.with, percent_faster(i.ratio), i.interval && !i.interval->contains(1) ? "" : " ?");
 }
 
-TableRow table_row(const SwitchRow& row) {
-  if (!row.no_effect.empty()) return {{row.name}, {"no effect here", kDim}, {""}, {""}, {""}, {""}, {""}, {""}, {""}};
+Table::Row table_row(const SwitchRow& row) {
+  if (!row.no_effect.empty()) return {{row.name}, {"no effect here", kDim}};
   const auto optional = [](const auto& value, auto show) {
-    return value ? TableCell{show(*value)} : TableCell{"–", kDim};
+    return value ? Table::Cell{show(*value)} : Table::Cell{"–", kDim};
   };
   return {{row.name},
           gain_cell(row.alone),
@@ -80,11 +65,11 @@ TableRow table_row(const SwitchRow& row) {
           numbers_cell(row.numbers_agree)};
 }
 
-TableRow total_row(const Ablation& a) {
+Table::Row total_row(const Ablation& a) {
   return {{"everything"},
           gain_cell(a.total),
           {""},
-          a.total.ratio ? TableCell{percent_faster(*a.total.ratio)} : TableCell{"–"},
+          a.total.ratio ? Table::Cell{percent_faster(*a.total.ratio)} : Table::Cell{"–"},
           {""},
           {""},
           {""},
@@ -92,16 +77,16 @@ TableRow total_row(const Ablation& a) {
           numbers_cell(a.numbers_agree)};
 }
 
-std::vector<TableRow> table_rows(const Ablation& a) {
+/// The switches with the largest share first; those without one last.
+Table table_of(const Ablation& a) {
   std::vector<const SwitchRow*> order;
   for (const auto& row : a.switches) order.push_back(&row);
-  std::stable_sort(order.begin(), order.end(), [](const SwitchRow* x, const SwitchRow* y) {
-    return x->share.value_or(0) > y->share.value_or(0);
-  });  // no share: last
-  std::vector<TableRow> rows;
-  for (const SwitchRow* row : order) rows.push_back(table_row(*row));
-  rows.push_back(total_row(a));
-  return rows;
+  std::stable_sort(order.begin(), order.end(),
+                   [](const SwitchRow* x, const SwitchRow* y) { return x->share.value_or(0) > y->share.value_or(0); });
+  Table table(kHeads, 1);
+  for (const SwitchRow* row : order) table.add(table_row(*row));
+  table.add(total_row(a));
+  return table;
 }
 
 std::string_view ceiling_words(Ceiling ceiling) {
@@ -167,53 +152,17 @@ std::string legend(const Ablation& a) {
       100 * a.level, kShareRule);
 }
 
-Json gain_json(const Gain& gain) {
-  return {{"ratio", or_null(gain.ratio)},
-          {"interval", or_null(gain.interval)},
-          {"verdict", gain.ratio ? Json(text(gain.verdict)) : Json()},
-          {"blocks", gain.blocks},
-          {"reason", gain.reason}};
-}
-
 }  // namespace
 
 std::string ablation_text(const Ablation& a, bool color) {
-  const auto rows = table_rows(a);
-  std::vector<size_t> widths;
-  for (size_t column = 0; column < kHeads.size(); ++column) {
-    widths.push_back(width(kHeads[column]));
-    for (const auto& row : rows) widths.back() = std::max(widths.back(), width(row[column].text));
-  }
-  const auto padded = [&](const std::string& text, size_t column) {
-    return text + std::string(widths[column] - width(text), ' ');
-  };
-  std::string out = head(a) + "\n\n";
-  for (size_t column = 0; column < kHeads.size(); ++column)
-    out += (column == 0 ? "  " : "   ") + padded(kHeads[column], column);
-  for (const auto& row : rows) {
-    out += "\n";
-    for (size_t column = 0; column < row.size(); ++column) {
-      const std::string text = padded(row[column].text, column);
-      out += (column == 0 ? "  " : "   ") +
-             (color && !row[column].color.empty() ? fmt::format("\x1b[{}m{}\x1b[0m", row[column].color, text) : text);
-    }
-    out.erase(out.find_last_not_of(' ') + 1);
-  }
-  out += "\n\n" + legend(a) + "\n\n" + ceilings_text(a.ceilings);
+  std::string out =
+      head(a) + "\n\n" + table_of(a).text(color) + "\n\n" + legend(a) + "\n\n" + ceilings_text(a.ceilings);
   for (const auto& remark : remarks(a)) out += remark + "\n";
   return out;
 }
 
 std::string ablation_markdown(const Ablation& a) {
-  std::string out = head(a) + "\n\n|";
-  for (const auto& name : kHeads) out += fmt::format(" {} |", name);
-  out += "\n|";
-  for (size_t column = 0; column < kHeads.size(); ++column) out += column == 0 ? "---|" : "--:|";
-  for (const auto& row : table_rows(a)) {
-    out += "\n|";
-    for (const auto& cell : row) out += fmt::format(" {} |", cell.text);
-  }
-  out += "\n\n" + legend(a) + ".\n\n";
+  std::string out = head(a) + "\n\n" + table_of(a).markdown() + "\n\n" + legend(a) + ".\n\n";
   for (const auto& row : a.ceilings) out += fmt::format("- {}\n", ceiling_line(row));
   for (const auto& remark : remarks(a)) out += fmt::format("- {}\n", remark);
   return out;
@@ -239,62 +188,10 @@ std::string ablation_csv(const Ablation& a) {
   return out;
 }
 
-Json to_json(const Ablation& a) {
-  Json json = {{"schema_version", 1},
-               {"name", a.name},
-               {"total", gain_json(a.total)},
-               {"numbers_agree", or_null(a.numbers_agree)},
-               {"numbers", a.numbers},
-               {"level", a.level},
-               {"min_effect", a.min_effect},
-               {"seconds", a.seconds},
-               {"plain_samples_per_s", a.plain_samples_per_s},
-               {"full_samples_per_s", a.full_samples_per_s},
-               {"share_rule", kShareRule},
-               {"residue", a.residue}};
-  json["switches"] = Json::array();
-  for (const auto& row : a.switches)
-    json["switches"].push_back({{"name", row.name},
-                                {"requested", row.requested},
-                                {"no_effect", row.no_effect},
-                                {"needs", row.needs},
-                                {"alone", gain_json(row.alone)},
-                                {"in_stack", gain_json(row.in_stack)},
-                                {"interaction", row.interaction ? Json{{"with", row.interaction->with},
-                                                                       {"ratio", row.interaction->ratio},
-                                                                       {"interval", or_null(row.interaction->interval)}}
-                                                                : Json()},
-                                {"share", or_null(row.share)},
-                                {"one_off_s", or_null(row.one_off_s)},
-                                {"break_even_step", or_null(row.break_even_step)},
-                                {"memory_mib", or_null(row.memory_mib)},
-                                {"numbers_agree", or_null(row.numbers_agree)},
-                                {"numbers", row.numbers},
-                                {"receipt", row.receipt}});
-  json["ceilings"] = ceilings_json(a.ceilings);
-  json["noise_floor"] = a.noise ? Json{{"ratio", a.noise->ratio},
-                                       {"interval", or_null(a.noise->interval)},
-                                       {"block_sd_pct", a.noise->block_sd_pct},
-                                       {"blocks", a.noise->blocks}}
-                                : Json();
-  json["warnings"] = a.warnings;
-  return json;
-}
-
 std::string ceilings_text(const std::vector<CeilingRow>& ceilings) {
   std::string out;
   for (const auto& row : ceilings) out += ceiling_line(row) + "\n";
   return out;
-}
-
-Json ceilings_json(const std::vector<CeilingRow>& ceilings) {
-  Json json = Json::array();
-  for (const auto& row : ceilings) {
-    Json entry = {{"without", word_of(row.without)}, {"meaning", meaning(row.without)}};
-    entry.update(gain_json(row.gain));
-    json.push_back(std::move(entry));
-  }
-  return json;
 }
 
 }  // namespace trainopt

@@ -1,7 +1,6 @@
-// An ablation as people read it, paste it and as programs read it.
+// An ablation as people read it and paste it.
 #pragma once
 
-#include "base/json.h"
 #include "compare/ablation.h"
 
 #include <string>
@@ -13,11 +12,8 @@ std::string ablation_text(const Ablation& ablation, bool color);
 std::string ablation_markdown(const Ablation& ablation);
 /// One line a switch, with a head.
 std::string ablation_csv(const Ablation& ablation);
-/// {total, switches: [{name, alone, in_stack, interaction, one_off_s, break_even_step, …}], ceilings, …}.
-Json to_json(const Ablation& ablation);
 
 /// "even a perfect loader would give +7.0 % (+5.9 % to +8.1 %)", a line each.
 std::string ceilings_text(const std::vector<CeilingRow>& ceilings);
-Json ceilings_json(const std::vector<CeilingRow>& ceilings);
 
 }  // namespace trainopt

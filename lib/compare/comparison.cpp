@@ -172,9 +172,9 @@ std::vector<std::string> warnings_of(const Comparison& c, const CompareOptions& 
   return all;
 }
 
-void tell(const SequentialVerdict& verdict, const Observer& observer) {
-  observer.say(fmt::format("{}: {}, {}", counted(verdict.blocks(), "block"),
-                           percent_faster(verdict.ratio(), verdict.interval()), text(verdict.verdict())));
+void report_progress(const SequentialVerdict& verdict, const Observer& observer) {
+  observer.report(fmt::format("{}: {}, {}", counted(verdict.blocks(), "block"),
+                              percent_faster(verdict.ratio(), verdict.interval()), text(verdict.verdict())));
 }
 
 }  // namespace
@@ -198,9 +198,9 @@ Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& m
     baseline.noise.reset();
     return baseline;
   }
-  observer.say(fmt::format("A against itself: {}, one block scatters by {:.1f} %",
-                           percent_faster(baseline.noise->ratio, baseline.noise->interval),
-                           baseline.noise->block_sd_pct));
+  observer.report(fmt::format("A against itself: {}, one block scatters by {:.1f} %",
+                              percent_faster(baseline.noise->ratio, baseline.noise->interval),
+                              baseline.noise->block_sd_pct));
   return baseline;
 }
 
@@ -224,7 +224,7 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
     block_s = std::max(block_s, seconds_since(began));
     const auto before = verdict.interval();
     verdict.add(result.blocks.back().log_ratio());
-    if (verdict.interval() != before) tell(verdict, observer);
+    if (verdict.interval() != before) report_progress(verdict, observer);
     if (observer.stopped())
       result.ended = "stopped";
     else if (options.repeats)

@@ -59,8 +59,8 @@ struct Comparison {
 };
 
 struct Observer {
-  std::function<void(const std::string&)> say = [](const std::string&) {};  ///< a line of progress
-  const std::atomic<int>* stop = nullptr;                                   ///< not 0: end with what there is
+  std::function<void(const std::string&)> report = [](const std::string&) {};  ///< a line of progress
+  const std::atomic<int>* stop = nullptr;                                      ///< not 0: end with what there is
 
   bool stopped() const { return stop && *stop != 0; }
 };

@@ -2,18 +2,13 @@
 
 #include "base/counted.h"
 #include "base/units.h"
+#include "compare/table.h"
 #include "metrics/format.h"
 
 #include <algorithm>
 
 namespace trainopt {
 namespace {
-
-constexpr std::string_view kRed = "31", kGreen = "32", kBold = "1";
-
-std::string painted(const std::string& text, std::string_view color_code, bool color) {
-  return color ? fmt::format("\x1b[{}m{}\x1b[0m", color_code, text) : text;
-}
 
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
@@ -100,12 +95,6 @@ std::vector<std::string> switch_lines(const Comparison& c) {
   return lines;
 }
 
-std::string cell(const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '|' ? std::string("\\|") : std::string(1, c);
-  return safe;
-}
-
 }  // namespace
 
 std::string percent_faster(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
@@ -127,28 +116,29 @@ std::string comparison_text(const Comparison& c, bool color) {
   const std::string_view paint = c.verdict == Verdict::pays && !wrong   ? kGreen
                                  : c.verdict == Verdict::costs || wrong ? kRed
                                                                         : kBold;
-  text += painted(headline(c), paint, color) + "\n";
+  text += (color ? painted(headline(c), paint) : headline(c)) + "\n";
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
   if (c.noise) line("noise floor", noise_text(*c.noise));
-  if (c.numerics) line("numbers", painted(numbers_text(*c.numerics), wrong ? kRed : "0", color && wrong));
+  if (c.numerics)
+    line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
   for (const auto& switched : switch_lines(c)) line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
   return text;
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  std::string text = fmt::format(
-      "**{}**\n\n| arm | recipe | samples/s | step p50 | waiting for data | memory | first step after "
-      "|\n|---|---|--:|--:|--:|--:|--:|\n",
-      headline(c));
+  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory", "first step after"}, 2);
   for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)})
-    text += fmt::format("| {} | {} | {} | {} | {:.1f} % | {} | {} |\n", letter, cell(arm->name),
-                        human_rate(arm->samples_per_s), arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–",
-                        arm->data_wait_pct,
-                        arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–",
-                        human_seconds(arm->facts.time_to_first_step_s));
+    table.add({{letter},
+               {arm->name},
+               {human_rate(arm->samples_per_s)},
+               {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
+               {fmt::format("{:.1f} %", arm->data_wait_pct)},
+               {arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–"},
+               {human_seconds(arm->facts.time_to_first_step_s)}});
+  std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));

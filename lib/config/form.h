@@ -14,7 +14,7 @@
 #include "config/describe.h"
 #include "config/problems.h"
 #include "config/scalars.h"
-#include "config/tree.h"
+#include "config/value.h"
 
 #include <span>
 

@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include "config/merge.h"
+#include "config/tree.h"
 
 #include <algorithm>
 #include <cstdio>

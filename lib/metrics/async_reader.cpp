@@ -24,28 +24,28 @@ void add_spans(StepRecord& row, const std::vector<std::pair<Metric, std::shared_
 AsyncReader::AsyncReader(c10::Device device, bool steady) : device_(with_index(device)), steady_(steady) {
   if (device_.is_cpu()) return;
   ring_ = host_tensor({kMostInFlight + 1, kMetricCount}, at::kFloat, at::MemoryFormat::Contiguous, /*pinned=*/true);
-  for (size_t place = 0; place <= kMostInFlight; ++place) arrived_.emplace_back(device_);
+  for (size_t slot = 0; slot <= kMostInFlight; ++slot) arrived_.emplace_back(device_);
 }
 
 void AsyncReader::submit(PendingRecord record) {
   if (device_.is_cpu()) {
     for (const auto& [metric, scalar] : record.scalars_) record.row_[metric] = scalar.item<double>();
     add_spans(record.row_, record.spans_);
-    landed_.push_back(std::move(record.row_));
+    ready_rows_.push_back(std::move(record.row_));
     return;
   }
-  queue_copy(record, next_place_);
-  flying_.push_back({std::move(record), next_place_});
-  next_place_ = (next_place_ + 1) % (kMostInFlight + 1);
-  if (flying_.size() <= kMostInFlight) return;
-  land_oldest();
+  queue_copy(record, next_slot_);
+  in_flight_.push_back({std::move(record), next_slot_});
+  next_slot_ = (next_slot_ + 1) % (kMostInFlight + 1);
+  if (in_flight_.size() <= kMostInFlight) return;
+  read_oldest();
   // Launching a step takes the host less time than the step: only with this wait do the steps' times add up to the
   // run's.
-  PendingRecord& submitted = flying_.back().record;
+  PendingRecord& submitted = in_flight_.back().record;
   if (submitted.paused_ms_) submitted.finish(*submitted.paused_ms_);
 }
 
-void AsyncReader::queue_copy(const PendingRecord& record, size_t place) {
+void AsyncReader::queue_copy(const PendingRecord& record, size_t slot) {
   const Stream stream = Stream::current(device_);
   if (!record.scalars_.empty()) {
     const c10::AutoGradMode no_gradients(false);
@@ -55,32 +55,32 @@ void AsyncReader::queue_copy(const PendingRecord& record, size_t place) {
       scalars.push_back(
           scalar.reshape({}).to(at::TensorOptions().device(device_).dtype(at::kFloat), /*non_blocking=*/true));
     const at::Tensor packed = scalars.size() == 1 ? scalars.front() : at::stack(scalars);
-    ring_.select(0, static_cast<int64_t>(place))
+    ring_.select(0, static_cast<int64_t>(slot))
         .narrow(0, 0, static_cast<int64_t>(scalars.size()))
         .copy_(packed.reshape({-1}), /*non_blocking=*/true);
   }
-  arrived_[place].record(stream);
+  arrived_[slot].record(stream);
 }
 
-void AsyncReader::land_oldest() {
-  Flight& flight = flying_.front();
-  arrived_[flight.place].synchronize();
-  const float* values = ring_.const_data_ptr<float>() + flight.place * kMetricCount;
-  StepRecord& row = flight.record.row_;
-  for (size_t i = 0; i < flight.record.scalars_.size(); ++i) row[flight.record.scalars_[i].first] = values[i];
-  add_spans(row, flight.record.spans_);
-  landed_.push_back(std::move(row));
-  flying_.pop_front();
+void AsyncReader::read_oldest() {
+  InFlight& oldest = in_flight_.front();
+  arrived_[oldest.slot].synchronize();
+  const float* values = ring_.const_data_ptr<float>() + oldest.slot * kMetricCount;
+  StepRecord& row = oldest.record.row_;
+  for (size_t i = 0; i < oldest.record.scalars_.size(); ++i) row[oldest.record.scalars_[i].first] = values[i];
+  add_spans(row, oldest.record.spans_);
+  ready_rows_.push_back(std::move(row));
+  in_flight_.pop_front();
 }
 
 std::vector<StepRecord> AsyncReader::poll() {
-  while (!steady_ && !flying_.empty() && arrived_[flying_.front().place].ready()) land_oldest();
-  return std::exchange(landed_, {});
+  while (!steady_ && !in_flight_.empty() && arrived_[in_flight_.front().slot].ready()) read_oldest();
+  return std::exchange(ready_rows_, {});
 }
 
 std::vector<StepRecord> AsyncReader::flush() {
-  while (!flying_.empty()) land_oldest();
-  return std::exchange(landed_, {});
+  while (!in_flight_.empty()) read_oldest();
+  return std::exchange(ready_rows_, {});
 }
 
 }  // namespace trainopt

@@ -30,23 +30,23 @@ class AsyncReader {
   std::vector<StepRecord> poll();
   /// Waits for the rest. After it, submit() may be called again.
   std::vector<StepRecord> flush();
-  size_t in_flight() const { return flying_.size(); }
+  size_t in_flight() const { return in_flight_.size(); }
 
  private:
-  struct Flight {
+  struct InFlight {
     PendingRecord record;
-    size_t place;
+    size_t slot;
   };
-  void queue_copy(const PendingRecord& record, size_t place);
-  void land_oldest();
+  void queue_copy(const PendingRecord& record, size_t slot);
+  void read_oldest();
 
   c10::Device device_;
   bool steady_;
   at::Tensor ring_;             ///< [kMostInFlight + 1, kMetricCount] float32, pinned
-  std::vector<Event> arrived_;  ///< by place
-  std::deque<Flight> flying_;
-  size_t next_place_ = 0;
-  std::vector<StepRecord> landed_;
+  std::vector<Event> arrived_;  ///< by slot of the ring
+  std::deque<InFlight> in_flight_;
+  size_t next_slot_ = 0;
+  std::vector<StepRecord> ready_rows_;
 };
 
 }  // namespace trainopt

@@ -1,68 +1,16 @@
 #include "metrics/gpu_probe.h"
 
 #include "base/clock.h"
-
-#include <nvml.h>
+#include "metrics/nvml_library.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-
-#include <dlfcn.h>
 
 #include <set>
 #include <utility>
 
 namespace trainopt {
 namespace {
-
-/// The functions of NVML that we use, under the names they have in the library. A null one is not in this driver.
-struct Functions {
-  decltype(&nvmlInit_v2) init = nullptr;
-  decltype(&nvmlShutdown) shutdown = nullptr;
-  decltype(&nvmlErrorString) error_string = nullptr;
-  decltype(&nvmlSystemGetDriverVersion) driver_version = nullptr;
-  decltype(&nvmlDeviceGetHandleByPciBusId_v2) handle_by_pci = nullptr;
-  decltype(&nvmlDeviceGetUtilizationRates) utilization = nullptr;
-  nvmlReturn_t (*memory_v2)(nvmlDevice_t, nvmlMemory_v2_t*) = nullptr;
-  nvmlReturn_t (*memory_v1)(nvmlDevice_t, nvmlMemory_t*) = nullptr;
-  decltype(&nvmlDeviceGetPowerUsage) power = nullptr;
-  decltype(&nvmlDeviceGetClockInfo) clock = nullptr;
-  nvmlReturn_t (*clocks_event_reasons)(nvmlDevice_t, unsigned long long*) = nullptr;
-  decltype(&nvmlGpmQueryDeviceSupport) gpm_support = nullptr;
-  decltype(&nvmlGpmSampleAlloc) gpm_alloc = nullptr;
-  decltype(&nvmlGpmSampleFree) gpm_free = nullptr;
-  decltype(&nvmlGpmSampleGet) gpm_get = nullptr;
-  decltype(&nvmlGpmMetricsGet) gpm_metrics = nullptr;
-};
-
-template <class Function>
-void load(void* library, Function& function, const char* name, const char* older_name = nullptr) {
-  void* symbol = dlsym(library, name);
-  if (!symbol && older_name) symbol = dlsym(library, older_name);
-  function = reinterpret_cast<Function>(symbol);
-}
-
-Functions load_functions(void* library) {
-  Functions f;
-  load(library, f.init, "nvmlInit_v2");
-  load(library, f.shutdown, "nvmlShutdown");
-  load(library, f.error_string, "nvmlErrorString");
-  load(library, f.driver_version, "nvmlSystemGetDriverVersion");
-  load(library, f.handle_by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
-  load(library, f.utilization, "nvmlDeviceGetUtilizationRates");
-  load(library, f.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
-  load(library, f.memory_v1, "nvmlDeviceGetMemoryInfo");
-  load(library, f.power, "nvmlDeviceGetPowerUsage");
-  load(library, f.clock, "nvmlDeviceGetClockInfo");
-  load(library, f.clocks_event_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
-       "nvmlDeviceGetCurrentClocksThrottleReasons");
-  load(library, f.gpm_support, "nvmlGpmQueryDeviceSupport");
-  load(library, f.gpm_alloc, "nvmlGpmSampleAlloc");
-  load(library, f.gpm_free, "nvmlGpmSampleFree");
-  load(library, f.gpm_get, "nvmlGpmSampleGet");
-  load(library, f.gpm_metrics, "nvmlGpmMetricsGet");
-  return f;
-}
 
 /// Reasons that hold the clock down although there is work: not idleness, nor settings somebody chose.
 constexpr unsigned long long kThrottleBits =
@@ -73,51 +21,18 @@ bool is_loss(nvmlReturn_t result) { return result == NVML_ERROR_GPU_IS_LOST || r
 /// The counters behind GPM refresh every 100 ms; a shorter stretch repeats the last or is empty.
 constexpr double kGpmStretchMs = 105;
 
-/// The library, initialised; `error` says why not. It stays loaded: drivers do not promise that it can go.
-struct Session {
-  explicit Session(const std::string& name) {
-    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      error = fmt::format("{} is not here: no NVIDIA driver", name);
-      return;
-    }
-    nvml = load_functions(library);
-    if (!nvml.init || !nvml.handle_by_pci || !nvml.shutdown) {
-      error = fmt::format("{} lacks functions this program needs: the driver is too old", name);
-      return;
-    }
-    const nvmlReturn_t result = nvml.init();
-    open = result == NVML_SUCCESS;
-    if (!open) error = "NVML does not start: " + text(result);
-  }
-  ~Session() {
-    if (open) nvml.shutdown();
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  std::string text(nvmlReturn_t result) const {
-    const char* words = nvml.error_string ? nvml.error_string(result) : nullptr;
-    return words ? std::string(words) : fmt::format("NVML error {}", static_cast<int>(result));
-  }
-
-  Functions nvml;
-  bool open = false;
-  std::string error;
-};
-
 }  // namespace
 
 struct GpuProbe::Nvml {
-  explicit Nvml(const std::string& library) : session(library) {}
+  explicit Nvml(const std::string& name) : library(name) {}
   ~Nvml() {
     for (nvmlGpmSample_t sample : {earlier, later})
-      if (sample) session.nvml.gpm_free(sample);
+      if (sample) library.functions.gpm_free(sample);
   }
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  Session session;
+  NvmlLibrary library;
   nvmlDevice_t device = nullptr;
   bool lost = false;
   std::set<Metric> given_up;
@@ -127,29 +42,30 @@ struct GpuProbe::Nvml {
   std::optional<double> sm_util, tensor_util;  // of the last whole stretch
 };
 
-GpuProbe::GpuProbe(const std::string& library, const std::string& pci_bus_id) : nvml_(std::make_unique<Nvml>(library)) {
+GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_id)
+    : nvml_(std::make_unique<Nvml>(library_name)) {
   const auto all_absent = [this](const std::string& reason) {
     for (const Metric metric : kGpuMetrics) absent(metric, reason);
     nvml_.reset();
   };
-  Session& session = nvml_->session;
-  if (!session.open) {
-    all_absent(std::string(session.error));
+  const NvmlLibrary& library = nvml_->library;
+  if (!library.open) {
+    all_absent(std::string(library.error));
     return;
   }
-  if (const auto result = session.nvml.handle_by_pci(pci_bus_id.c_str(), &nvml_->device); result != NVML_SUCCESS) {
-    all_absent(fmt::format("NVML does not know the GPU {}: {}", pci_bus_id, session.text(result)));
+  if (const auto result = library.functions.handle_by_pci(pci_bus_id.c_str(), &nvml_->device); result != NVML_SUCCESS) {
+    all_absent(fmt::format("NVML does not know the GPU {}: {}", pci_bus_id, library.text(result)));
     return;
   }
 
-  const Functions& f = session.nvml;
+  const NvmlFunctions& f = library.functions;
   std::string reason;
   nvmlGpmSupport_t support{};
   support.version = NVML_GPM_SUPPORT_VERSION;
   if (!f.gpm_support || !f.gpm_alloc || !f.gpm_free || !f.gpm_get || !f.gpm_metrics)
     reason = "this driver has no GPM";
   else if (const auto result = f.gpm_support(nvml_->device, &support); result != NVML_SUCCESS)
-    reason = "GPM: " + session.text(result);
+    reason = "GPM: " + library.text(result);
   else if (!support.isSupportedDevice)
     reason = "this GPU has no GPM (sm_90 and later have)";
   else if (f.gpm_alloc(&nvml_->earlier) != NVML_SUCCESS || f.gpm_alloc(&nvml_->later) != NVML_SUCCESS)
@@ -181,7 +97,7 @@ void GpuProbe::begin_stretch() {
 }
 
 void GpuProbe::sample_counters(Values& values) {
-  const Functions& f = nvml_->session.nvml;
+  const NvmlFunctions& f = nvml_->library.functions;
   // Asks once more after a failure that may pass, never after one that will not.
   const auto read = [&](Metric metric, bool known, auto ask) {
     const std::string name(info(metric).name);
@@ -193,11 +109,11 @@ void GpuProbe::sample_counters(Values& values) {
       reasons_.erase(name);
       return;
     }
-    if (is_loss(result)) return lose_gpu("NVML: " + nvml_->session.text(result));
+    if (is_loss(result)) return lose_gpu("NVML: " + nvml_->library.text(result));
     const bool for_good = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION ||
                           result == NVML_ERROR_FUNCTION_NOT_FOUND;
     if (for_good) nvml_->given_up.insert(metric);
-    reasons_[name] = "NVML: " + nvml_->session.text(result);
+    reasons_[name] = "NVML: " + nvml_->library.text(result);
   };
   const auto keep = [&](Metric metric, nvmlReturn_t result, double value) {
     if (result == NVML_SUCCESS) values[metric] = value;
@@ -241,13 +157,13 @@ void GpuProbe::sample_counters(Values& values) {
 
 void GpuProbe::sample_gpm(Values& values) {
   Nvml& state = *nvml_;
-  const Functions& f = state.session.nvml;
+  const NvmlFunctions& f = state.library.functions;
   const auto now = Clock::now();
   const auto give_up = [&](nvmlReturn_t result) {
-    if (is_loss(result)) return lose_gpu("NVML: " + state.session.text(result));
+    if (is_loss(result)) return lose_gpu("NVML: " + state.library.text(result));
     state.gpm = false;
     for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct})
-      absent(metric, "GPM: " + state.session.text(result));
+      absent(metric, "GPM: " + state.library.text(result));
   };
   if (!state.gpm_has_earlier) {
     if (const auto result = f.gpm_get(state.device, state.earlier); result != NVML_SUCCESS) return give_up(result);
@@ -272,7 +188,7 @@ void GpuProbe::sample_gpm(Values& values) {
         reasons_.erase(std::string(info(name).name));
         return metric.value;
       }
-      absent(name, "GPM: " + state.session.text(metric.nvmlReturn));
+      absent(name, "GPM: " + state.library.text(metric.nvmlReturn));
       return std::nullopt;
     };
     state.sm_util = value_of(request.metrics[0], Metric::gpu_sm_util_pct);
@@ -284,10 +200,10 @@ void GpuProbe::sample_gpm(Values& values) {
   values[Metric::gpu_tensor_util_pct] = state.tensor_util;
 }
 
-std::optional<std::string> GpuProbe::driver_version(const std::string& library) {
-  const Session session(library);
+std::optional<std::string> GpuProbe::driver_version(const std::string& library_name) {
+  const NvmlLibrary nvml(library_name);
   char text[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE] = {};
-  if (!session.open || !session.nvml.driver_version || session.nvml.driver_version(text, sizeof text) != NVML_SUCCESS)
+  if (!nvml.open || !nvml.functions.driver_version || nvml.functions.driver_version(text, sizeof text) != NVML_SUCCESS)
     return std::nullopt;
   return std::string(text);
 }

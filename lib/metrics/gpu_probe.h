@@ -19,8 +19,8 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 class GpuProbe {
  public:
   /// The GPU at `pci_bus_id` (NVML's own order of GPUs is not this process's). Never throws; without the library every
-  /// GPU metric has a reason. `library` is a name for dlopen: tests give their own.
-  GpuProbe(const std::string& library, const std::string& pci_bus_id);
+  /// GPU metric has a reason. `library_name` is for dlopen: tests give their own.
+  GpuProbe(const std::string& library_name, const std::string& pci_bus_id);
   ~GpuProbe();
   GpuProbe(const GpuProbe&) = delete;
   GpuProbe& operator=(const GpuProbe&) = delete;
@@ -32,7 +32,7 @@ class GpuProbe {
   const Reasons& reasons() const { return reasons_; }
 
   /// "580.82.07"; nullopt without the library.
-  static std::optional<std::string> driver_version(const std::string& library);
+  static std::optional<std::string> driver_version(const std::string& library_name);
 
  private:
   struct Nvml;

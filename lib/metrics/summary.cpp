@@ -30,13 +30,13 @@ void add_to(StepSeries& series, const StepRecord& row) {
 
 double percentile(std::vector<double>& values, double q) {
   TRAINOPT_CHECK(!values.empty());
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::ptrdiff_t>(std::floor(place));
+  const double position = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::ptrdiff_t>(std::floor(position));
   std::nth_element(values.begin(), values.begin() + below, values.end());
   const double low = values[static_cast<size_t>(below)];
-  if (static_cast<double>(below) == place) return low;
+  if (static_cast<double>(below) == position) return low;
   const double high = *std::min_element(values.begin() + below + 1, values.end());
-  return low + (high - low) * (place - static_cast<double>(below));
+  return low + (high - low) * (position - static_cast<double>(below));
 }
 
 void Summary::Sums::Weighted::add(const std::optional<double>& value, double by) {

@@ -58,7 +58,7 @@ class Telemetry {
   /// The mean (gpu_throttle, memory: the largest) of the samples taken in the window; the latest before its end if it
   /// holds none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
-  /// Puts between()'s values into the row's empty places.
+  /// Fills the row's empty columns with between()'s values.
   void fill(StepRecord& row) const;
   /// Metrics without a value and why; for environment.json.
   Reasons reasons() const;

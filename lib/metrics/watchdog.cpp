@@ -37,7 +37,7 @@ bool within(double seconds, std::function<void()> work) {
   return future.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
 }
 
-void say(const std::string& sentence) {
+void log_error(const std::string& sentence) {
   within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
 }
 
@@ -136,9 +136,9 @@ void Watchdog::end_stuck(double seconds) {
   for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
   const auto problem = write_in_time(file, report);
   if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
-  say(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
-                  problem ? "where its threads stood is not known: " + *problem
-                          : "where its threads stood is in " + file.string()));
+  log_error(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
+                        problem ? "where its threads stood is not known: " + *problem
+                                : "where its threads stood is in " + file.string()));
   options_.end(kHung);
 }
 
@@ -148,7 +148,7 @@ void Watchdog::end_unsaved(int signal) {
                   signal, to_text(Duration{options_.grace_s}));
   if (options_.rank == 0)
     write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
-  say(reason);
+  log_error(reason);
   options_.end(128 + signal);
 }
 

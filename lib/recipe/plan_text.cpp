@@ -7,13 +7,31 @@
 namespace trainopt {
 namespace {
 
-std::string device_text(const Plan& plan) {
+/// One line of the text, and what programs read of it.
+struct Fact {
+  const char* name;
+  std::string text;
+  const char* key;  ///< in the JSON; facts with the same key share an object
+  Json json;        ///< an empty object: the key is left out
+};
+
+Fact device_fact(const Plan& plan) {
   const Machine& m = plan.machine;
-  const std::string hardware =
-      plan.device.is_cuda()
-          ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm, human_bytes(static_cast<double>(m.gpu_memory_bytes)))
-          : fmt::format("{}, {}", m.cpu, counted(plan.process.num_threads.value_or(m.cores), "thread"));
-  return fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason);
+  const int threads = plan.process.num_threads.value_or(m.cores);
+  const std::string hardware = plan.device.is_cuda() ? fmt::format("{}, sm_{}, {}", m.gpu, m.sm,
+                                                                   human_bytes(static_cast<double>(m.gpu_memory_bytes)))
+                                                     : fmt::format("{}, {}", m.cpu, counted(threads, "thread"));
+  return {"device",
+          fmt::format("{} ({}{}; {})", plan.device.str(), m.assumed ? "assumed " : "", hardware, plan.device_reason),
+          "device",
+          {{"name", plan.device.str()},
+           {"reason", plan.device_reason},
+           {"assumed", m.assumed},
+           {"gpus", m.gpus},
+           {"sm", m.sm},
+           {"gpu_memory_bytes", m.gpu_memory_bytes},
+           {"cpu", m.cpu},
+           {"threads", threads}}};
 }
 
 std::string human_flops(double operations) {
@@ -23,63 +41,96 @@ std::string human_flops(double operations) {
   return fmt::format("{:.0f} FLOP", operations);
 }
 
-std::string model_text(const ModelPlan& model) {
-  return fmt::format("{}, {} parameters ({}), {} a sample forward", word_of(model.config.name),
-                     with_commas(model.parameters), human_bytes(4.0 * static_cast<double>(model.parameters)),
-                     human_flops(model.flops_per_sample));
+Fact model_fact(const ModelPlan& model) {
+  const auto name = word_of(model.config.name);
+  return {"model",
+          fmt::format("{}, {} parameters ({}), {} a sample forward", name, with_commas(model.parameters),
+                      human_bytes(4.0 * static_cast<double>(model.parameters)), human_flops(model.flops_per_sample)),
+          "model",
+          {{"name", name}, {"parameters", model.parameters}, {"flops_per_sample", model.flops_per_sample}}};
 }
 
-std::string data_text(const DataPlan& data) {
+Fact data_fact(const DataPlan& data) {
+  const auto name = word_of(data.kind);
   const auto image = data.image();
-  return fmt::format("{}, {} samples of {}×{}×{}", word_of(data.kind), with_commas(data.samples()), image.channels,
-                     image.height, image.width);
+  return {"data",
+          fmt::format("{}, {} samples of {}×{}×{}", name, with_commas(data.samples()), image.channels, image.height,
+                      image.width),
+          "data",
+          {{"dataset", name}, {"samples", data.samples()}, {"image", {image.channels, image.height, image.width}}}};
 }
 
-std::string batch_text(const DataPlan& data) {
+Fact batch_fact(const DataPlan& data) {
   const auto schedule = data.schedule();
-  return fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.batch_size, "sample"),
-                     counted(data.accumulation, "micro-batch", "es"), counted(data.ranks, "rank"),
-                     counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step"));
+  return {"batch",
+          fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.batch_size, "sample"),
+                      counted(data.accumulation, "micro-batch", "es"), counted(data.ranks, "rank"),
+                      counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step")),
+          "data",
+          {{"batch_size", data.batch_size},
+           {"gradient_accumulation_steps", data.accumulation},
+           {"ranks", data.ranks},
+           {"global_batch_size", schedule.step_samples()},
+           {"steps_per_epoch", schedule.steps_per_epoch()}}};
 }
 
 BufferFormat buffers_of(const Plan& plan) {
   return buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format);
 }
 
-int64_t resident_bytes(const Plan& plan) { return resident_bytes(buffers_of(plan).size, plan.data.samples()); }
-
-struct LoaderFacts {
-  int64_t slots, bytes;
-};
-LoaderFacts loader_facts(const Plan& plan) {
-  const int64_t bytes = batch_bytes(buffers_of(plan), plan.data.batch_size);
-  return {slot_count(plan.loader.num_workers, plan.loader.prefetch_factor, bytes, plan.loader.memory_limit), bytes};
+/// Of a data set that is read once and stays on the device.
+Fact resident_fact(const Plan& plan, const std::string& readers) {
+  const int64_t samples = plan.data.samples(), bytes = resident_bytes(buffers_of(plan).size, samples);
+  return {"loader",
+          fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
+                      counted(samples, "sample"), human_bytes(static_cast<double>(bytes)),
+                      plan.loader.num_workers == 0 ? "" : "by ", readers, type_name(plan.tensor_format.compute_type)),
+          "loader",
+          {{"num_workers", plan.loader.num_workers}, {"resident_samples", samples}, {"resident_bytes", bytes}}};
 }
 
-std::string loader_text(const Plan& plan) {
-  const DataPlan& data = plan.data;
+Fact buffers_fact(const Plan& plan, const std::string& readers) {
   const LoaderSettings& loader = plan.loader;
-  if (!data.dataset) return "none: one batch is made on the device and used again and again";
-  const std::string readers =
-      loader.num_workers == 0 ? "in the training thread" : counted(loader.num_workers, "thread");
-  const std::string type = type_name(plan.tensor_format.compute_type);
-  if (data.device_dataset)
-    return fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
-                       counted(data.samples(), "sample"), human_bytes(static_cast<double>(resident_bytes(plan))),
-                       loader.num_workers == 0 ? "" : "by ", readers, type);
-  const auto facts = loader_facts(plan);
+  const int64_t bytes = batch_bytes(buffers_of(plan), plan.data.batch_size);
+  const int64_t buffers = slot_count(loader.num_workers, loader.prefetch_factor, bytes, loader.memory_limit);
   const char* delivery = plan.device.is_cpu()  ? "read in place"
                          : loader.non_blocking ? "copied on a second stream"
                                                : "copied before the step";
-  const std::string finish = loader.finish_on_device ? fmt::format(", finished on the device as {}", type) : "";
-  return fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, facts.slots, loader.pin_memory ? "page-locked " : "",
-                     human_bytes(static_cast<double>(facts.bytes)), loader.finish_on_device ? "uint8" : "float32",
-                     delivery, finish);
+  const std::string finish = loader.finish_on_device ? fmt::format(", finished on the device as {}",
+                                                                   type_name(plan.tensor_format.compute_type))
+                                                     : "";
+  return {"loader",
+          fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, buffers, loader.pin_memory ? "page-locked " : "",
+                      human_bytes(static_cast<double>(bytes)), loader.finish_on_device ? "uint8" : "float32", delivery,
+                      finish),
+          "loader",
+          {{"num_workers", loader.num_workers},
+           {"buffers", buffers},
+           {"buffer_bytes", bytes},
+           {"pinned", loader.pin_memory},
+           {"non_blocking", loader.non_blocking}}};
 }
 
-std::string length_text(const Plan& plan) {
+Fact loader_fact(const Plan& plan) {
+  if (!plan.data.dataset)
+    return {"loader", "none: one batch is made on the device and used again and again", "loader", Json::object()};
+  const int64_t workers = plan.loader.num_workers;
+  const std::string readers = workers == 0 ? "in the training thread" : counted(workers, "thread");
+  return plan.data.device_dataset ? resident_fact(plan, readers) : buffers_fact(plan, readers);
+}
+
+Fact length_fact(const Plan& plan) {
   std::string text = plan.steps ? counted(*plan.steps, "step") : std::string("no limit of steps");
   if (plan.train.max_time) text += fmt::format(", {} at most", to_text(*plan.train.max_time));
+  return {"length", text, "steps", plan.steps ? Json(*plan.steps) : Json()};
+}
+
+std::string schedule_text(const Plan& plan) {
+  std::string text(word_of(plan.scheduler.name));
+  if (plan.scheduler.warmup_steps > 0)
+    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
+  if (plan.scheduler.name != ScheduleKind::constant)
+    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
   return text;
 }
 
@@ -112,6 +163,22 @@ std::string nonfinite_text(const Plan& plan) {
   return "";
 }
 
+std::vector<Fact> facts(const Plan& plan) {
+  const std::string schedule = schedule_text(plan), checkpoints = checkpoint_text(plan),
+                    nonfinite = nonfinite_text(plan);
+  return {device_fact(plan),
+          model_fact(plan.model),
+          data_fact(plan.data),
+          batch_fact(plan.data),
+          loader_fact(plan),
+          length_fact(plan),
+          {"learning rate", schedule, "scheduler", schedule},
+          {"evaluation", evaluation_text(plan), "evaluation",
+           plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
+          {"checkpoints", checkpoints, "checkpoints", checkpoints},
+          {"not finite", nonfinite, "on_nonfinite", nonfinite}};
+}
+
 struct SlotText {
   std::string name, what;
   bool shown = true;  ///< in the printed plan: what a model computes with only where it is not plain
@@ -128,35 +195,34 @@ std::vector<SlotText> slot_texts(const Plan& plan) {
           {plan.average.name(), plan.average.describe()}};
 }
 
-std::string schedule_text(const Plan& plan) {
-  std::string text(word_of(plan.scheduler.name));
-  if (plan.scheduler.warmup_steps > 0)
-    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
-  if (plan.scheduler.name != ScheduleKind::constant)
-    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
-  return text;
+/// What the ways of dividing the model among the ranks would cost; empty with one rank.
+std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
+  std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
+  const int64_t ranks = plan.position.ranks;
+  if (ranks == 1) return all;
+  for (const auto strategy :
+       {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
+    all.emplace_back(strategy, sharding_costs(strategy, sharded_model(plan, plan.parallel, ranks)));
+  return all;
 }
 
-constexpr ShardingStrategy kStrategies[] = {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2,
-                                            ShardingStrategy::zero3};
-
-ShardingCosts costs_of(const Plan& plan, ShardingStrategy strategy) {
-  return sharding_costs(strategy, sharded_model(plan, plan.parallel, plan.position.ranks));
-}
-
-/// What the ways of dividing the model would cost, the recipe's among them.
 std::string sharding_text(const Plan& plan) {
   std::string text =
       fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
                   plan.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
-  for (const auto strategy : kStrategies) {
-    const ShardingCosts costs = costs_of(plan, strategy);
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
     text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
                         human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
                         human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes),
                         strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
-  }
   return text;
+}
+
+void add(Json& json, const Fact& fact) {
+  if (!fact.json.is_object())
+    json[fact.key] = fact.json;
+  else
+    for (const auto& [key, value] : fact.json.items()) json[fact.key][key] = value;
 }
 
 }  // namespace
@@ -167,16 +233,7 @@ std::string plan_text(const Plan& plan) {
     text += fmt::format("  {:<18} {}\n", name, value);
   };
   text += fmt::format("plan of {}\n", plan.name);
-  line("device", device_text(plan));
-  line("model", model_text(plan.model));
-  line("data", data_text(plan.data));
-  line("batch", batch_text(plan.data));
-  line("loader", loader_text(plan));
-  line("length", length_text(plan));
-  line("learning rate", schedule_text(plan));
-  line("evaluation", evaluation_text(plan));
-  line("checkpoints", checkpoint_text(plan));
-  line("not finite", nonfinite_text(plan));
+  for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
   text += "parts of the step\n";
   for (const auto& [name, what, shown] : slot_texts(plan))
     if (shown) line(name, what);
@@ -189,51 +246,14 @@ std::string plan_text(const Plan& plan) {
 }
 
 Json plan_json(const Plan& plan) {
-  const auto image = plan.data.image();
-  const auto schedule = plan.data.schedule();
   Json json = {{"schema_version", 1}, {"name", plan.name}};
-  json["device"] = {
-      {"name", plan.device.str()},       {"reason", plan.device_reason},
-      {"assumed", plan.machine.assumed}, {"gpus", plan.machine.gpus},
-      {"sm", plan.machine.sm},           {"gpu_memory_bytes", plan.machine.gpu_memory_bytes},
-      {"cpu", plan.machine.cpu},         {"threads", plan.process.num_threads.value_or(plan.machine.cores)}};
-  json["model"] = {{"name", word_of(plan.model.config.name)},
-                   {"parameters", plan.model.parameters},
-                   {"flops_per_sample", plan.model.flops_per_sample}};
-  json["data"] = {{"dataset", word_of(plan.data.kind)},
-                  {"samples", plan.data.samples()},
-                  {"image", {image.channels, image.height, image.width}},
-                  {"batch_size", plan.data.batch_size},
-                  {"gradient_accumulation_steps", plan.data.accumulation},
-                  {"ranks", plan.data.ranks},
-                  {"global_batch_size", schedule.step_samples()},
-                  {"steps_per_epoch", schedule.steps_per_epoch()}};
-  if (plan.data.device_dataset) {
-    json["loader"] = {{"num_workers", plan.loader.num_workers},
-                      {"resident_samples", plan.data.samples()},
-                      {"resident_bytes", resident_bytes(plan)}};
-  } else if (plan.data.dataset) {
-    const auto facts = loader_facts(plan);
-    json["loader"] = {{"num_workers", plan.loader.num_workers},
-                      {"buffers", facts.slots},
-                      {"buffer_bytes", facts.bytes},
-                      {"pinned", plan.loader.pin_memory},
-                      {"non_blocking", plan.loader.non_blocking}};
-  }
-  json["steps"] = plan.steps ? Json(*plan.steps) : Json();
-  json["scheduler"] = schedule_text(plan);
-  json["evaluation"] = plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json();
-  json["checkpoints"] = checkpoint_text(plan);
-  json["on_nonfinite"] = nonfinite_text(plan);
+  for (const Fact& fact : facts(plan)) add(json, fact);
   for (const auto& [name, what, shown] : slot_texts(plan)) json["slots"][name] = what;
-  for (const auto strategy : kStrategies) {
-    if (plan.position.ranks == 1) break;
-    const ShardingCosts costs = costs_of(plan, strategy);
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
     json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
                                                         {"parameter_bytes", costs.parameter_bytes},
                                                         {"gradient_bytes", costs.gradient_bytes},
                                                         {"optimizer_bytes", costs.optimizer_bytes}};
-  }
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)
     json["switches"].push_back({{"name", entry.name},

@@ -16,7 +16,8 @@ namespace trainopt {
 /// threads.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
-inline MeetingPoint place_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks, double timeout_s = 60) {
+inline MeetingPoint meeting_point_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks,
+                                            double timeout_s = 60) {
   MeetingPoint where;
   where.position = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
   where.job = "test";
@@ -33,7 +34,7 @@ inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        Job job(place_of_thread(folder, rank, ranks, timeout_s),
+        Job job(meeting_point_of_thread(folder, rank, ranks, timeout_s),
                 {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
         const auto communicator = job.make_communicator();
         work(job, *communicator);

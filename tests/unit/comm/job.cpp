@@ -24,7 +24,7 @@ std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)
     threads.emplace_back([&, rank] {
       Ended& end = ends[static_cast<size_t>(rank)];
       try {
-        Job job(place_of_thread(folder, rank, ranks, timeout_s), facts(rank));
+        Job job(meeting_point_of_thread(folder, rank, ranks, timeout_s), facts(rank));
         work(rank, job);
       } catch (const UserError& error) {
         end = {error.what(), error.code()};
@@ -92,7 +92,7 @@ TEST_CASE("cores are divided among ranks that share them and left to those who h
 TEST_CASE("a failure that a rank tells ends the others with its code and name") {
   const auto ends = ends_of(3, same, [](int64_t rank, Job& job) {
     if (rank == 1) {
-      job.tell_failure(ExitCode::data, "the image is torn");
+      job.report_failure(ExitCode::data, "the image is torn");
       throw UserError("the image is torn", ExitCode::data);
     }
     job.explain(LostRank("connection closed"));

@@ -2,7 +2,9 @@
 
 #include "base/files.h"
 #include "compare/ablation_bench.h"
+#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
+#include "compare/attribution.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

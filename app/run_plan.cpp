@@ -1,0 +1,65 @@
+#include "app/run_plan.h"
+
+#include "base/counted.h"
+#include "comm/nccl_environment.h"
+#include "device/device.h"
+#include "device/process.h"
+#include "recipe/make_plan.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace trainopt {
+namespace {
+
+/// Of the CPUs that this process may use, those on its GPU's side of the machine; empty if that is all or none of them.
+std::vector<int> own_cpus_beside(at::Device device) {
+  std::vector<int> allowed = allowed_cpus(), beside = cpus_beside(device_facts(device).pci_bus_id), both;
+  std::sort(beside.begin(), beside.end());
+  std::set_intersection(allowed.begin(), allowed.end(), beside.begin(), beside.end(), std::back_inserter(both));
+  return both.size() == allowed.size() ? std::vector<int>() : both;
+}
+
+/// What a process that drives one of several GPUs is set to.
+void add_process_settings(Plan& plan) {
+  plan.process.environment = nccl_environment(plan.parallel);
+  plan.process.cpus = own_cpus_beside(plan.device);
+  if (!plan.process.cpus.empty())
+    plan.notes.push_back(fmt::format("keeps to the {} beside its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
+}
+
+void require_no_contradiction(const ProcessSettings& process, const Environment& environment) {
+  for (const auto& [name, value] : process.environment)
+    if (const auto set = environment.find(name); set != environment.end() && set->second != value)
+      throw UserError(
+          fmt::format("the environment contradicts what this run needs; unset it, or leave the recipe's key out where "
+                      "there is one: {}={}, the run sets {}",
+                      name, set->second, value));
+}
+
+}  // namespace
+
+Machine machine_of(const JobMember& member) {
+  Machine machine = detect_machine();
+  if (const auto cores = member.cores()) machine.cores = *cores;
+  return machine;
+}
+
+Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
+              const JobMember& member, const Environment& environment) {
+  Plan plan = make_plan(loaded.recipe, machine, member.position());
+  plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  inject(plan, injections);
+  if (!member.alone() && !plan.device.is_cpu()) add_process_settings(plan);
+  require_no_contradiction(plan.process, environment);
+  return plan;
+}
+
+void require_same_data(const Plan& plan, JobMember& member) {
+  const DataIdentity mine = plan.data.identity();
+  const DataIdentity of_first = identity_from(member.from_rank_0("data", [&] { return to_json(mine); }));
+  if (const auto difference = first_difference(of_first, mine))
+    throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
+}
+
+}  // namespace trainopt

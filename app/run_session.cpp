@@ -1,0 +1,237 @@
+#include "app/run_session.h"
+
+#include "app/job_member.h"
+#include "app/run_plan.h"
+#include "app/run_report.h"
+#include "app/run_start.h"
+#include "app/signals.h"
+#include "base/counted.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "comm/nccl_environment.h"
+#include "compare/ablation_json.h"
+#include "compare/ablation_report.h"
+#include "compare/ceilings.h"
+#include "device/process.h"
+#include "metrics/watchdog.h"
+#include "recipe/plan_text.h"
+#include "train/checkpoint_writer.h"
+#include "train/trainer.h"
+
+#include <spdlog/spdlog.h>
+#include <torch/version.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace trainopt {
+namespace {
+
+void print_plan(const Plan& plan, const OutputOptions& output) {
+  if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
+  std::fflush(stdout);
+  if (output.quiet)  // the plan's text says it too
+    for (const auto& entry : plan.switches)
+      if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
+}
+
+/// A rank of several reports why the job ended: the one that failed, or the first that noticed that another is gone.
+void report_end(const JobMember::End& end, const JobMember& member) {
+  if (end.reported_elsewhere)
+    spdlog::debug("{}", end.message);
+  else
+    std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
+}
+
+/// What the job would gain if one cost were nothing.
+void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir,
+                   const MeasureOptions& measure, const OutputOptions& output) {
+  CompareOptions options = measure.options();
+  options.warmup_steps = recipe.bench.warmup_steps;
+  if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
+  std::fflush(stdout);
+  const auto ceilings =
+      measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
+  write_file(run_dir / "ceilings.json",
+             Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
+  std::fputs(ceilings_text(ceilings).c_str(), stdout);
+}
+
+class RunSession {
+ public:
+  RunSession(const LoadedRecipe& loaded, const SessionOptions& options, const Environment& environment,
+             JobMember& member)
+      : recipe_(loaded.recipe),
+        options_(options),
+        member_(member),
+        machine_(machine_of(member)),
+        plan_(plan_run(loaded, machine_, options.injections, member, environment)) {}
+
+  int run() {
+    apply(plan_.process);
+    claim();
+    if (start().nothing_left) return report_nothing_left();
+    if (member_.is_first()) print_plan(plan_, options_.output);
+    meet_ranks();
+    prepare_training();
+    try {
+      train();
+    } catch (const std::exception& error) {  // named recovery: the summary says how the run ended; main() says the rest
+      report_failure(error);
+      throw;
+    }
+    return report();
+  }
+
+ private:
+  const RunStart& start() const { return claimed_->start; }
+  const std::filesystem::path& run_dir() const { return start().folder.path; }
+
+  void claim() {
+    claimed_.emplace(claim_run(recipe_, plan_, member_));
+    require_same_data(plan_, member_);
+    watchdog_.emplace(Watchdog::Options{.timeout_s = recipe_.watchdog.timeout.seconds,
+                                        .grace_s = recipe_.checkpoint.grace_period.seconds,
+                                        .run_dir = run_dir(),
+                                        .rank = member_.position().rank,
+                                        .stop_signal = &stop_signal()});
+    if (member_.is_first()) return;
+    log_to_file(run_dir() / fmt::format("run-rank{}.log", member_.position().rank));
+    watchdog_->at("reading the checkpoint", 0);
+    read_state(*claimed_);
+  }
+
+  int report_nothing_left() const {
+    if (member_.is_first())
+      std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir().c_str(),
+                  counted(*plan_.steps, "step").c_str());
+    return 0;
+  }
+
+  void meet_ranks() {
+    watchdog_->at("meeting the other ranks", 0);
+    if (!member_.alone() && !plan_.device.is_cpu()) set_nccl_trace_folder(run_dir());
+    member_.open_communicator(plan_.device, plan_.parallel.nccl);
+  }
+
+  void prepare_training() {
+    if (start().folder.continues) so_far_ = claimed_->state ? RecordsSoFar::of(*claimed_->state) : RecordsSoFar{};
+    writer_.emplace(checkpoint_options());
+    report_.emplace(plan_, run_dir(), options_.output, [this](const char* stage, int64_t steps) {
+      watchdog_->at(stage, steps);
+      member_.at(stage, steps);
+    });
+  }
+
+  CheckpointWriterOptions checkpoint_options() const {
+    CheckpointWriterOptions options;
+    options.root = start().checkpoints();
+    options.every_n_steps = recipe_.checkpoint.every_n_steps;
+    options.keep_last = recipe_.checkpoint.keep_last;
+    options.background = recipe_.checkpoint.background;
+    if (so_far_ && claimed_->state) options.keep.push_back(so_far_->step);
+    options.recipe = recipe_yaml(recipe_);
+    options.versions = {{"trainopt", TRAINOPT_VERSION}, {"libtorch", TORCH_VERSION}};
+    options.before_commit = [run_dir = run_dir()] { RunReport::sync_records(run_dir); };
+    options.requested = &save_request();
+    options.position = member_.position();
+    if (!member_.alone()) {
+      options.put = member_.put();
+      options.get = member_.get();
+    }
+    return options;
+  }
+
+  /// A run directory in which a run continues stays as it is until the trainer has taken the state.
+  void train() {
+    const bool continues = start().folder.continues;
+    auto& state = claimed_->state;
+    if (!continues) open_run_directory();
+    trainer_.emplace(
+        plan_, run_dir(), *report_, stop_signal(),
+        Persistence{.checkpoints = &*writer_, .resume = state ? &*state : nullptr, .forks = state && !continues},
+        member_.communicator());
+    state.reset();  // its tensors are as large as the trainer's
+    if (continues) open_run_directory();
+    before_training_s_ = seconds_since(began_);
+    trainer_->run();
+    save_weights();
+    bad_samples_ = member_.gathered_on_rank_0("bad_samples", to_json(trainer_->bad_samples()));
+  }
+
+  void open_run_directory() {
+    if (!member_.is_first()) return;
+    take_over(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
+    report_->open(so_far_);
+  }
+
+  void save_weights() {
+    const NamedTensors weights = trainer_->weights();
+    if (const auto bad = first_not_finite(weights))
+      throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad),
+                      ExitCode::diverged);
+    if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
+  }
+
+  /// Returns only where there is one rank.
+  void report_failure(const std::exception& error) {
+    const auto end = member_.end_of(error);
+    report_->finish_failed(trainer_ ? &*trainer_ : nullptr, end, before_training_s_);
+    if (member_.alone()) return;
+    watchdog_->finished();
+    report_end(end, member_);
+    member_.leave_alone(static_cast<int>(end.code));  // the trainer's exchanges hang on ranks that will not answer
+  }
+
+  int report() {
+    const RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step());
+    report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
+    watchdog_->finished();
+    member_.leave_together();
+    if (!options_.ceilings || end.status != "done") return end.exit_code;
+    trainer_.reset();
+    plan_.data.device_dataset.reset();  // a data set on the device
+    show_ceilings(recipe_, machine_, run_dir(), *options_.ceilings, options_.output);
+    return stop_signal() != 0 ? 128 + stop_signal() : 0;
+  }
+
+  const Clock::time_point began_ = Clock::now();
+  const Recipe& recipe_;
+  const SessionOptions& options_;
+  JobMember& member_;
+  const Machine machine_;
+  Plan plan_;
+  std::optional<ClaimedRun> claimed_;
+  std::optional<Watchdog> watchdog_;
+  std::optional<RecordsSoFar> so_far_;  ///< of the run directory that the run continues in
+  std::optional<CheckpointWriter> writer_;
+  std::optional<RunReport> report_;
+  std::optional<Trainer> trainer_;
+  double before_training_s_ = 0;
+  Json bad_samples_;  ///< of all ranks
+};
+
+}  // namespace
+
+int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionOptions& options,
+                const Environment& environment) {
+  std::optional<JobMember> member;
+  try {
+    member.emplace(launch, loaded.recipe);
+  } catch (const PeerFailed& error) {  // named recovery: another rank says it
+    spdlog::debug("{}", error.what());
+    return static_cast<int>(error.code());
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());
+  }
+  if (member->alone()) return RunSession(loaded, options, environment, *member).run();
+  try {
+    return RunSession(loaded, options, environment, *member).run();
+  } catch (const std::exception& error) {  // named recovery: a job ends together
+    const auto end = member->end_of(error);
+    report_end(end, *member);
+    member->leave_alone(static_cast<int>(end.code));
+  }
+}
+
+}  // namespace trainopt

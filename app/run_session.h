@@ -1,0 +1,25 @@
+// One rank's part of `trainopt run`: join the ranks, plan, claim the run directory, train, report.
+#pragma once
+
+#include "app/arguments.h"
+#include "app/measure_options.h"
+#include "comm/launch_environment.h"
+#include "train/inject.h"
+
+#include <optional>
+#include <vector>
+
+namespace trainopt {
+
+struct SessionOptions {
+  std::vector<Injection> injections;
+  std::optional<MeasureOptions> ceilings;  ///< to measure after the training; only with one rank
+  OutputOptions output;
+};
+
+/// Returns the exit code. A failure of a single rank is thrown; a rank of several reports it and ends the process, with
+/// the code that the whole job ends with.
+int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionOptions& options,
+                const Environment& environment);
+
+}  // namespace trainopt

@@ -1,0 +1,106 @@
+#include "app/run_start.h"
+
+#include "base/files.h"
+#include "base/log.h"
+#include "checkpoint/store.h"
+#include "recipe/plan_text.h"
+#include "recipe/resume.h"
+#include "train/checkpoint_reader.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+namespace trainopt {
+namespace {
+
+Json to_json(const RunStart& start) {
+  return {{"path", start.folder.path.string()},
+          {"continues", start.folder.continues},
+          {"checkpoint", start.checkpoint ? Json(start.checkpoint->string()) : Json()},
+          {"nothing_left", start.nothing_left}};
+}
+
+RunStart start_from(const Json& json) {
+  RunStart start{.folder = {.path = json.at("path").get<std::string>(),
+                            .continues = json.at("continues").get<bool>(),
+                            .from = std::nullopt},
+                 .checkpoint = std::nullopt,
+                 .nothing_left = json.at("nothing_left").get<bool>()};
+  if (const Json& checkpoint = json.at("checkpoint"); !checkpoint.is_null())
+    start.checkpoint = checkpoint.get<std::string>();
+  return start;
+}
+
+/// The state to resume from, if there is one.
+std::optional<ArchiveReader> find_state(const RunStart& start, const Recipe& recipe) {
+  if (recipe.checkpoint.resume == "none") return std::nullopt;
+  if (start.folder.from) return read_checkpoint(*start.folder.from);
+  return read_newest_checkpoint(start.checkpoints(),
+                                [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+}
+
+/// Compares the state with the recipe; notes in the plan say what it means.
+void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
+  if (recipe.checkpoint.resume == "none") return;
+  if (!state) {
+    plan.notes.push_back(
+        fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
+    return;
+  }
+  const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
+  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.position.ranks))
+    plan.notes.push_back(std::move(note));
+  plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
+}
+
+/// Whether the run directory is of a run that came to its end, and the recipe asks for no more.
+bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
+  if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
+    return false;
+  const Json summary =
+      Json::parse(read_file(run_dir / "summary.json", ExitCode::storage), nullptr, /*allow_exceptions=*/false);
+  return summary.is_object() && summary.value("status", "") == "done" &&
+         summary.value("steps", int64_t{0}) == state.integer("step");
+}
+
+/// On rank 0.
+void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) {
+  RunStart& start = claimed.start;
+  start.folder = choose_run_directory(recipe);
+  claimed.lock.emplace(start.folder.path);
+  log_to_file(start.folder.path / "run.log");
+  if (start.folder.continues) remove_drafts(start.checkpoints());
+  claimed.state = find_state(start, recipe);
+  check_state(claimed.state, start.folder, recipe, plan);
+  if (!claimed.state) return;
+  start.checkpoint = claimed.state->where();
+  start.nothing_left = start.folder.continues && nothing_left(start.folder.path, *claimed.state, plan);
+}
+
+}  // namespace
+
+ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member) {
+  ClaimedRun claimed;
+  claimed.start = start_from(member.from_rank_0("start", [&] {
+    claim_run_directory(recipe, plan, claimed);
+    return to_json(claimed.start);
+  }));
+  return claimed;
+}
+
+void read_state(ClaimedRun& claimed) {
+  if (claimed.start.checkpoint) claimed.state = read_checkpoint(*claimed.start.checkpoint);
+}
+
+void take_over(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe, const Plan& plan) {
+  const auto& run_dir = start.folder.path;
+  if (resumed_step)
+    if (const auto newer = set_aside_newer(start.checkpoints(), *resumed_step); !newer.empty())
+      spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}",
+                   fmt::join(newer, ", "));
+  remove_file(run_dir / "summary.json");  // of the process before: this one's is still to come
+  write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
+  write_file(run_dir / "plan.json", plan_json(plan).dump(2) + "\n");
+}
+
+}  // namespace trainopt

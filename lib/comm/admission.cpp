@@ -1,0 +1,141 @@
+#include "comm/admission.h"
+
+#include "base/clock.h"
+#include "comm/heartbeat.h"
+#include "comm/rank_keys.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+namespace trainopt {
+namespace {
+
+constexpr const char* kAdmission = "admission";
+
+Json to_json(const RankFacts& facts, const RankPosition& position) {
+  return {{"recipe", facts.recipe}, {"build", facts.build},    {"host", facts.host},
+          {"cpus", facts.cpus},     {"ranks", position.ranks}, {"local_rank", position.local_rank}};
+}
+
+/// Of all ranks, by rank; null for those that have not come in time.
+std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
+  std::vector<Json> facts(static_cast<size_t>(where.position.ranks));
+  const auto began = Clock::now();
+  for (bool all = false; !all && seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
+    all = true;
+    for (int64_t rank = 0; rank < where.position.ranks && seconds_since(began) < where.timeout_s; ++rank) {
+      Json& each = facts[static_cast<size_t>(rank)];
+      if (each.is_null() && store.check({rank_key("here", rank)}))
+        each = Json::parse(store.get_to_str(rank_key("here", rank)));
+      all &= !each.is_null();
+    }
+  }
+  return facts;
+}
+
+struct Admission {
+  std::string why_not;  ///< empty: all are there and alike
+  ExitCode code = ExitCode::recipe;
+};
+
+/// Rank 0 judges for all, so that all end with the same sentence.
+Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
+  std::vector<int64_t> missing;
+  for (size_t rank = 0; rank < facts.size(); ++rank)
+    if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
+  if (!missing.empty())
+    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing),
+                        where.position.ranks, where.timeout_s),
+            ExitCode::peer};
+  struct {
+    const char *field, *what;
+  } constexpr kAlike[] = {{"ranks", "the same number of ranks"},
+                          {"build", "the same program and libraries"},
+                          {"recipe", "the same recipe"}};
+  for (const auto& [field, what] : kAlike) {
+    std::vector<int64_t> others;
+    for (size_t rank = 0; rank < facts.size(); ++rank)
+      if (facts[rank].at(field) != facts[0].at(field)) others.push_back(static_cast<int64_t>(rank));
+    if (!others.empty())
+      return {fmt::format("all ranks must have {}: {} {} another than rank 0", what, ranks_text(others),
+                          others.size() == 1 ? "has" : "have"),
+              ExitCode::recipe};
+  }
+  return {};
+}
+
+/// Rank 0's part: judges, and lets the others know. Those that have come read it before this throws.
+std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
+  auto facts = wait_for_all(store, where);
+  const Admission admission = judge(facts, where);
+  if (!where.address) std::filesystem::remove(where.port_folder / fmt::format("trainopt-port-{}", where.job));
+  const Json answer = {{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}};
+  store.set(kAdmission, answer.dump());
+  if (admission.why_not.empty()) return facts;
+  const auto all_have_read = [&] {
+    for (size_t rank = 1; rank < facts.size(); ++rank)
+      if (!facts[rank].is_null() && !store.check({rank_key("left", static_cast<int64_t>(rank))})) return false;
+    return true;
+  };
+  for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kSilentS;)
+    std::this_thread::sleep_for(kPollInterval);
+  throw UserError(admission.why_not, admission.code);
+}
+
+/// What rank 0 has answered.
+Json wait_for_answer(c10d::Store& store, const MeetingPoint& where) {
+  try {
+    const double patience_s = where.timeout_s + kSilentS;  // rank 0 may have come as much later
+    for (const auto began = Clock::now(); !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval))
+      if (seconds_since(began) > patience_s)
+        throw UserError(fmt::format("rank 0 did not come within {:g} s (parallel.timeout)", patience_s),
+                        ExitCode::peer);
+    const Json answer = Json::parse(store.get_to_str(kAdmission));
+    if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", where.position.rank), "1");
+    return answer;
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
+    rank_0_is_gone(error);
+  }
+}
+
+}  // namespace
+
+void rank_0_is_gone(const std::exception& error) {
+  spdlog::debug("{}", error.what());
+  throw UserError("rank 0 is gone, which held the job together; the newest checkpoint stays as it is", ExitCode::peer);
+}
+
+std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine) {
+  store.set(rank_key("here", where.position.rank), to_json(mine, where.position).dump());
+  if (where.position.is_first()) return admit_all(store, where);
+  const Json answer = wait_for_answer(store, where);
+  if (const auto why_not = answer.at("why_not").get<std::string>(); !why_not.empty())
+    throw PeerFailed(why_not, static_cast<ExitCode>(answer.at("code").get<int>()));
+  return answer.at("facts").get<std::vector<Json>>();
+}
+
+int64_t share_of_cores(const std::vector<Json>& facts, int64_t rank) {
+  const Json& mine = facts[static_cast<size_t>(rank)];
+  const auto cpus = mine.at("cpus").get<std::set<int>>();
+  if (cpus.empty()) return 1;
+  int64_t sharing = 0;
+  for (const Json& other : facts) {
+    if (other.at("host") != mine.at("host")) continue;
+    const auto theirs = other.at("cpus").get<std::vector<int>>();
+    sharing += std::any_of(theirs.begin(), theirs.end(), [&](int cpu) { return cpus.contains(cpu); });
+  }
+  return std::max<int64_t>(1, static_cast<int64_t>(cpus.size()) / sharing);
+}
+
+bool on_one_machine(const std::vector<Json>& facts) {
+  return std::all_of(facts.begin(), facts.end(),
+                     [&](const Json& each) { return each.at("host") == facts[0].at("host"); });
+}
+
+}  // namespace trainopt

@@ -1,0 +1,72 @@
+#include "compare/ablation_json.h"
+
+#include "compare/attribution.h"
+#include "compare/comparison_json.h"
+#include "compare/json_values.h"
+
+namespace trainopt {
+namespace {
+
+Json gain_json(const Gain& gain) {
+  return {{"ratio", or_null(gain.ratio)},
+          {"interval", or_null(gain.interval)},
+          {"verdict", gain.ratio ? Json(text(gain.verdict)) : Json()},
+          {"blocks", gain.blocks},
+          {"reason", gain.reason}};
+}
+
+Json interaction_json(const Interaction& interaction) {
+  return {{"with", interaction.with}, {"ratio", interaction.ratio}, {"interval", or_null(interaction.interval)}};
+}
+
+Json switch_json(const SwitchRow& row) {
+  return {{"name", row.name},
+          {"requested", row.requested},
+          {"no_effect", row.no_effect},
+          {"needs", row.needs},
+          {"alone", gain_json(row.alone)},
+          {"in_stack", gain_json(row.in_stack)},
+          {"interaction", row.interaction ? interaction_json(*row.interaction) : Json()},
+          {"share", or_null(row.share)},
+          {"one_off_s", or_null(row.one_off_s)},
+          {"break_even_step", or_null(row.break_even_step)},
+          {"memory_mib", or_null(row.memory_mib)},
+          {"numbers_agree", or_null(row.numbers_agree)},
+          {"numbers", row.numbers},
+          {"receipt", row.receipt}};
+}
+
+}  // namespace
+
+Json to_json(const Ablation& a) {
+  Json json = {{"schema_version", 1},
+               {"name", a.name},
+               {"total", gain_json(a.total)},
+               {"numbers_agree", or_null(a.numbers_agree)},
+               {"numbers", a.numbers},
+               {"level", a.level},
+               {"min_effect", a.min_effect},
+               {"seconds", a.seconds},
+               {"plain_samples_per_s", a.plain_samples_per_s},
+               {"full_samples_per_s", a.full_samples_per_s},
+               {"share_rule", kShareRule},
+               {"residue", a.residue}};
+  json["switches"] = Json::array();
+  for (const auto& row : a.switches) json["switches"].push_back(switch_json(row));
+  json["ceilings"] = ceilings_json(a.ceilings);
+  json["noise_floor"] = a.noise ? to_json(*a.noise) : Json();
+  json["warnings"] = a.warnings;
+  return json;
+}
+
+Json ceilings_json(const std::vector<CeilingRow>& ceilings) {
+  Json json = Json::array();
+  for (const auto& row : ceilings) {
+    Json entry = {{"without", word_of(row.without)}, {"meaning", meaning(row.without)}};
+    entry.update(gain_json(row.gain));
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace trainopt

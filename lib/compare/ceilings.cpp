@@ -1,0 +1,43 @@
+#include "compare/ceilings.h"
+
+#include "base/error.h"
+#include "compare/make_arm.h"
+
+namespace trainopt {
+
+std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
+                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
+                                         const Observer& observer) {
+  std::vector<CeilingRow> rows;
+  const auto spec = [&](const char* name, std::optional<Ceiling> without) {
+    return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
+  };
+  std::optional<Baseline> baseline;
+  for (size_t i = 0; i < kCeilings.size(); ++i) {
+    Gain gain;
+    try {
+      if (!baseline)
+        baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options),
+                                 {}, options, until, observer);
+      const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
+      const std::string name(word_of(kCeilings[i]));
+      const Comparison c = compare(
+          *baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options),
+          options, end, observer);
+      gain = {.ratio = c.ratio,
+              .interval = c.interval,
+              .verdict = c.verdict,
+              .blocks = static_cast<int64_t>(c.blocks.size()),
+              .reason = {}};
+    } catch (const std::exception& error) {  // named recovery: the run itself has ended well
+      const std::string what = error.what();
+      gain.reason = what.substr(0, what.find('\n'));
+    }
+    rows.push_back({kCeilings[i], std::move(gain)});
+    if (observer.stopped()) break;
+  }
+  remove_first_steps(folder);
+  return rows;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,39 @@
+// A table for a terminal or a Markdown page.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+/// What a terminal shows between "ESC [" and "m".
+inline constexpr std::string_view kRed = "31", kGreen = "32", kDim = "2", kBold = "1";
+std::string painted(const std::string& text, std::string_view color_code);
+
+class Table {
+ public:
+  struct Cell {
+    std::string text;
+    std::string_view color = {};  ///< empty: none
+  };
+  using Row = std::vector<Cell>;
+
+  /// In Markdown the columns after the first `labels` are aligned to the right.
+  Table(std::vector<std::string> heads, size_t labels) : heads_(std::move(heads)), labels_(labels) {}
+
+  /// Cells that are missing at the end are empty.
+  void add(Row row);
+
+  /// Columns padded to the same width, without a newline at the end.
+  std::string text(bool color) const;
+  /// Without a newline at the end.
+  std::string markdown() const;
+
+ private:
+  std::vector<std::string> heads_;
+  size_t labels_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace trainopt

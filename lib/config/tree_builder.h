@@ -1,0 +1,79 @@
+// Parser events become a tree, and what a recipe must not contain becomes an error on the way.
+#pragma once
+
+#include "config/value.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/mark.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace trainopt {
+
+/// Throws RecipeErrors with this one problem of a whole file or override.
+[[noreturn]] void fail_at(const Mark& mark, const std::string& message);
+
+/// Builds the tree from the parser's events, so that limits hold while parsing and not after. Throws RecipeErrors.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  /// `counts_lines`: marks are lines and columns of `text`; otherwise `source` says it all.
+  TreeBuilder(std::string_view text, Mark source, bool counts_lines)
+      : text_(text), source_(std::move(source)), counts_lines_(counts_lines) {}
+
+  /// After the last event.
+  Value take();
+  bool has_root() const { return documents_ > 0; }
+  Mark mark_of(const YAML::Mark& mark) const;
+
+  void OnDocumentStart(const YAML::Mark& mark) override;
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override;
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(Value::Kind::list, mark, tag, anchor);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(Value::Kind::map, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    Value value;
+    YAML::anchor_t anchor;
+    std::unordered_map<std::string, Mark> seen;  // keys of a map; a linear search would be quadratic on hostile files
+  };
+
+  std::string_view text_from(const YAML::Mark& mark) const;
+  void check_tag(const YAML::Mark& mark, const std::string& tag) const;
+  void check_text(const YAML::Mark& mark, std::string_view text) const;
+  bool expects_key() const;
+  void add_key(const YAML::Mark& mark, const std::string& name, bool is_quoted);
+  void open(Value::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor);
+  void close();
+  void add(Value value);
+  void count(size_t text_bytes, const Mark& mark);
+  void count_copy(const Value& value, const Mark& mark, int depth);
+
+  std::string_view text_;
+  Mark source_;
+  bool counts_lines_;
+  Value root_;
+  std::vector<Open> open_;
+  std::optional<Mark> odd_key_;
+  std::map<YAML::anchor_t, Value> anchors_;  // complete ones only, so that an alias cannot be inside its own anchor
+  int documents_ = 0;
+  size_t nodes_ = 0, text_bytes_ = 0;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,52 @@
+// A parsed recipe as our own neutral tree: values, and where each was written.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+/// Where something was written. `line` and `column` count from 1; 0 when `source` says it all (an override).
+struct Mark {
+  std::shared_ptr<const std::string> source;
+  int line = 0, column = 0;
+};
+std::string to_text(const Mark& mark);  ///< "recipe.yaml:3:7" or "command line 'seed=x'"
+
+struct Value {
+  enum class Kind { null, scalar, list, map };
+  struct Key {
+    std::string name;
+    Mark mark;
+  };
+
+  Kind kind = Kind::null;
+  Mark mark;
+  std::string text;          ///< of a scalar
+  bool quoted = false;       ///< a scalar in quotes or a block: never a number, bool or null
+  std::vector<Value> items;  ///< of a list, or the values of a map
+  std::vector<Key> keys;     ///< of a map, beside items
+
+  bool is_null() const { return kind == Kind::null; }
+  bool is_scalar() const { return kind == Kind::scalar; }
+  bool is_list() const { return kind == Kind::list; }
+  bool is_map() const { return kind == Kind::map; }
+
+  const Value* find(std::string_view key) const;  ///< of a map; nullptr if not there
+  Value& at_or_added(const Key& key);             ///< of a map
+  void set(const std::string& key, Value value) { at_or_added({key, {}}) = std::move(value); }
+  void erase(std::string_view key);
+};
+
+Value plain(std::string text);   ///< a scalar as numbers and booleans are written
+Value quoted(std::string text);  ///< a text
+Value list_of(std::vector<Value> items);
+Value empty_map();
+
+/// What was found, for messages: the scalar itself (quotes kept, long ones cut), "a list", "a map", "null".
+std::string shown(const Value& value);
+std::string shown(std::string_view text);
+
+}  // namespace trainopt
