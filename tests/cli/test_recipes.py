@@ -1,4 +1,5 @@
-"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works from."""
+"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works
+from."""
 
 import os
 import re
@@ -256,7 +257,8 @@ def test_strict_makes_a_switch_without_effect_an_error(trainopt):
 
 
 def test_merging(trainopt):
-    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen go."""
+    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen
+    go."""
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", "data: {batch_size: 4}\noptimizer: {nesterov: true}\nseed: 7\n")
     resolved = trainopt("plan", "--json", "tiny.yaml", "more.yaml", "seed=null", "optimizer.name=adamw")

@@ -2,7 +2,7 @@
 """Rules of the house that a compiler does not check. Reads the allowed edges between modules from lib/README.md.
 
 hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
-hygiene.py --self-test   plants one breach of every rule in a made-up tree and expects each to be found, and nothing else
+hygiene.py --self-test   plants one breach of every rule in a made-up tree; expects each to be found, and nothing else
 """
 import re
 import subprocess
