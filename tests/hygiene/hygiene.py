@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_LINES = 600
-SOURCES = {".h", ".cpp", ".cu", ".cuh"}
-TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".md", ""}
+from lengths import PLANTED, SOURCES, check_lengths, check_subjects
+
+TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".json", ".md", ".supp", ".dict", ".toml", ""}
 # Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API
 # are not.
 TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h", "torch/version.h")
@@ -83,12 +83,10 @@ def check_include(path, quote, header, modules):
 
 def check_file(path, text, modules):
     """Yields (line number, problem)."""
-    lines = text.splitlines()
-    if len(lines) > MAX_LINES:
-        yield len(lines), f"{len(lines)} lines, at most {MAX_LINES}"
+    yield from check_lengths(path, text)
     source = Path(path).suffix in SOURCES
     in_library = path.startswith("lib/") and source
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()
         if MACHINE_PATH.search(line):
@@ -157,10 +155,10 @@ def self_test():
         "lib/data/e.cpp": ("#ifdef USE_CUDA\n", "hardware #if"),
         "lib/data/f.cpp": ('auto x = std::getenv("A");\n', "environment"),
         "lib/data/g.cu": ("#include <ATen/ATen.h>\n", ".cu file"),
-        "lib/data/h.h": ("\n" * (MAX_LINES + 1), f"at most {MAX_LINES}"),
         "scripts/a.sh": ("# TO" "DO\n", "unfinished"),
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),
+        **PLANTED,
         # What must pass:
         "lib/data/ok.cpp": (
             '#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n',
@@ -190,7 +188,7 @@ if __name__ == "__main__":
         self_test()
     elif len(sys.argv) == 2:
         top = Path(sys.argv[1]).resolve()
-        problems = list(check_tree(top, files_of(top)))
+        problems = [*check_tree(top, files_of(top)), *check_subjects(top)]
         print("\n".join(problems) or "nothing found")
         sys.exit(1 if problems else 0)
     else:
