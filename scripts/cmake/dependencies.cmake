@@ -5,7 +5,8 @@ if(NOT TRAINOPT_SITE_PACKAGES AND DEFINED ENV{TRAINOPT_SITE_PACKAGES})
 endif()
 if(NOT TRAINOPT_SITE_PACKAGES)
   message(FATAL_ERROR
-    "TRAINOPT_SITE_PACKAGES is not set: run scripts/trainopt or scripts/test, or eval \"$(scripts/setup --print)\" first")
+    "TRAINOPT_SITE_PACKAGES is not set: run scripts/trainopt or scripts/test, "
+    "or eval \"$(scripts/setup --print)\" first")
 endif()
 set(TRAINOPT_SITE_PACKAGES ${TRAINOPT_SITE_PACKAGES} CACHE PATH "site-packages with torch and nvidia/")
 
