@@ -115,52 +115,6 @@ void measure_pairs(Ablation& result, AblationBench& bench) {
   }
 }
 
-/// A row for each switch of the recipe; those that have an effect on this machine.
-SwitchSet list_switches(const Recipe& recipe, const Machine& machine, Ablation& result) {
-  SwitchSet all;
-  for (const auto& planned : make_plan(recipe, machine).switches) {
-    SwitchRow row;
-    row.name = planned.name;
-    row.requested = planned.requested;
-    if (!planned.outcome.has_effect)
-      row.no_effect = planned.outcome.text;
-    else
-      all.insert(planned.name);
-    result.switches.push_back(std::move(row));
-  }
-  return all;
-}
-
-void add_total(Ablation& result, const Cell& total) {
-  result.total = total.gain;
-  if (!total.comparison) return;
-  result.plain_samples_per_s = total.comparison->a.samples_per_s;
-  result.full_samples_per_s = total.comparison->b.samples_per_s;
-  result.warnings = total.comparison->warnings;
-  add_numbers(result, *total.comparison);
-  for (auto& row : result.switches)
-    if (total.comparison->b.facts.receipts.contains(row.name))
-      row.receipt = total.comparison->b.facts.receipts.at(row.name);
-}
-
-/// What each switch of `rows` gains by itself; what it costs there, by its name. `cells` are still to be measured.
-std::map<std::string, Costs> measure_alone(const std::vector<SwitchRow*>& rows, const SwitchSet& all,
-                                           AblationBench& bench, size_t& cells) {
-  std::map<std::string, Costs> found;
-  for (SwitchRow* row : rows) {
-    row->needs = companions(bench, all, row->name);
-    SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
-    if (bench.possible({row->name})) a = b = {};  // it only takes the other along when it goes
-    b.insert(row->name);
-    const Cell cell = bench.measure(a, b, {}, next_share(bench, cells--));
-    row->alone = cell.gain;
-    if (!cell.comparison) continue;
-    add_numbers(*row, *cell.comparison);
-    found[row->name] = costs(cell.comparison->b, cell.comparison->a);
-  }
-  return found;
-}
-
 }  // namespace
 
 const char* const kShareRule =
@@ -203,7 +157,17 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  const SwitchSet all = list_switches(recipe, machine, result);
+  SwitchSet all;
+  for (const auto& planned : make_plan(recipe, machine).switches) {
+    SwitchRow row;
+    row.name = planned.name;
+    row.requested = planned.requested;
+    if (!planned.outcome.has_effect)
+      row.no_effect = planned.outcome.text;
+    else
+      all.insert(planned.name);
+    result.switches.push_back(std::move(row));
+  }
   if (all.empty())
     throw UserError(
         "no switch of this recipe does anything here, so there is nothing to ablate; trainopt plan says why");
@@ -217,9 +181,29 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
 
   const Cell total = bench.measure(
       {}, all, {}, std::min(2 * next_share(bench, cells--), bench.seconds_left()));  // everything else is a part of it
+  result.total = total.gain;
   result.noise = bench.noise();
-  add_total(result, total);
-  auto alone_costs = measure_alone(rows, all, bench, cells);
+  if (total.comparison) {
+    result.plain_samples_per_s = total.comparison->a.samples_per_s;
+    result.full_samples_per_s = total.comparison->b.samples_per_s;
+    result.warnings = total.comparison->warnings;
+    add_numbers(result, *total.comparison);
+    for (auto& row : result.switches)
+      if (total.comparison->b.facts.receipts.contains(row.name))
+        row.receipt = total.comparison->b.facts.receipts.at(row.name);
+  }
+  std::map<std::string, Costs> alone_costs;
+  for (SwitchRow* row : rows) {
+    row->needs = companions(bench, all, row->name);
+    SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
+    if (bench.possible({row->name})) a = b = {};  // it only takes the other along when it goes
+    b.insert(row->name);
+    const Cell cell = bench.measure(a, b, {}, next_share(bench, cells--));
+    row->alone = cell.gain;
+    if (!cell.comparison) continue;
+    add_numbers(*row, *cell.comparison);
+    alone_costs[row->name] = costs(cell.comparison->b, cell.comparison->a);
+  }
   std::stable_sort(rows.begin(), rows.end(), [](const SwitchRow* x, const SwitchRow* y) {
     return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1)));
   });

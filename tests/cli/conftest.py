@@ -153,7 +153,10 @@ class Program:
     def refused(self, *arguments, code=2, says=()):
         """The command fails with `code` and one readable message that has all of `says`; nothing goes to standard
         output."""
-        result = self(*arguments)
+        return self.is_refusal(self(*arguments), code, says)
+
+    @staticmethod
+    def is_refusal(result, code=2, says=()):
         assert result.code == code, result
         assert result.out == "", result
         for fragment in says:
