@@ -206,7 +206,28 @@ Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) 
 }
 
 void SafetensorsFile::parse() {
-  const uint64_t size = read_header();
+  const int64_t size_now = file_.size();
+  if (size_now < 0) throw FileError("read", file_.path(), EINVAL, ExitCode::checkpoint);
+  const auto size = static_cast<uint64_t>(size_now);
+  if (size < kLengthBytes) refuse(fmt::format("it has only {} bytes", size));
+  const auto read_header = [&](uint64_t bytes) {
+    header_.resize(bytes);
+    if (file_.read_at(0, header_.data(), bytes) != bytes) refuse("it became shorter while it was read");
+  };
+  read_header(kLengthBytes);
+  uint64_t length = 0;
+  std::memcpy(&length, header_.data(), kLengthBytes);
+  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size - kLengthBytes;
+  if (in_bounds) read_header(kLengthBytes + length);
+  if (!in_bounds || header_[kLengthBytes] != '{') {
+    // Only now: the length of a good header may begin with 0x80 too.
+    if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
+      refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
+    refuse(in_bounds ? "its header does not begin with '{'"
+                     : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length,
+                                   kLargestHeader, size));
+  }
+
   nlohmann::json header;
   try {
     header = parse_header(std::string_view(header_).substr(kLengthBytes));
@@ -229,38 +250,11 @@ void SafetensorsFile::parse() {
       refuse(fmt::format("tensor '{}': {}", name, error.what()));
     }
   }
-  sort_entries(ranges, size - header_.size());
-}
 
-uint64_t SafetensorsFile::read_header() {
-  const int64_t size_now = file_.size();
-  if (size_now < 0) throw FileError("read", file_.path(), EINVAL, ExitCode::checkpoint);
-  const auto size = static_cast<uint64_t>(size_now);
-  if (size < kLengthBytes) refuse(fmt::format("it has only {} bytes", size));
-  const auto read_first = [&](uint64_t bytes) {
-    header_.resize(bytes);
-    if (file_.read_at(0, header_.data(), bytes) != bytes) refuse("it became shorter while it was read");
-  };
-  read_first(kLengthBytes);
-  uint64_t length = 0;
-  std::memcpy(&length, header_.data(), kLengthBytes);
-  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size - kLengthBytes;
-  if (in_bounds) read_first(kLengthBytes + length);
-  if (!in_bounds || header_[kLengthBytes] != '{') {
-    // Only now: the length of a good header may begin with 0x80 too.
-    if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
-      refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
-    refuse(in_bounds ? "its header does not begin with '{'"
-                     : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length,
-                                   kLargestHeader, size));
-  }
-  return size;
-}
-
-void SafetensorsFile::sort_entries(const std::vector<std::pair<uint64_t, uint64_t>>& ranges, uint64_t data_bytes) {
   std::vector<size_t> order(entries_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranges[a] < ranges[b]; });
+  const uint64_t data_bytes = size - kLengthBytes - length;
   uint64_t end = 0;
   std::vector<SafetensorsEntry> sorted;
   for (const size_t i : order) {

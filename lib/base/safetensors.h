@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trainopt {
@@ -54,9 +53,6 @@ class SafetensorsFile {
 
  private:
   void parse();
-  uint64_t read_header();  ///< into header_; the bytes of the file
-  /// `ranges` are the entries' offsets, which must fill the data without a gap.
-  void sort_entries(const std::vector<std::pair<uint64_t, uint64_t>>& ranges, uint64_t data_bytes);
   [[noreturn]] void refuse(const std::string& why) const;
 
   File file_;

@@ -24,6 +24,8 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     ("app/commands/run.cpp", "train"),
     ("app/main.cpp", "run"),
+    ("lib/base/safetensors.cpp", "SafetensorsFile::parse"),
+    ("lib/compare/ablation.cpp", "ablate"),
     ("lib/optimizations/fused_kernels/cuda/head_kernels.cuh", "cross_entropy"),
 }
 TYPE = re.compile(r"\b(struct|class|enum|union)\b[^()]*$")
