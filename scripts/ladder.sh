@@ -40,7 +40,8 @@ if ! has_gpu; then
   scaled=true
   cores=$(nproc)
   steps=${steps:-20}
-  say "no GPU here: 64-pixel images, an eighth of the batch (at least 16), at most $cores loader threads, $steps steps a rung"
+  say "no GPU here: 64-pixel images, an eighth of the batch (at least 16), at most $cores loader threads," \
+    "$steps steps a rung"
 fi
 mkdir -p "$root"
 
@@ -57,8 +58,8 @@ scale_down() {
 # The recipes as the runs resolved them. A comparison that cannot be made leaves its rung without a verdict.
 compare() {
   local code=0
-  "$trainopt" compare "$1/recipe.yaml" "$2/recipe.yaml" run_dir=null --run-dir "$2/compare" --budget "$budget" --json --quiet --log-level error \
-    >"$2/compare.json" </dev/null || code=$?
+  "$trainopt" compare "$1/recipe.yaml" "$2/recipe.yaml" run_dir=null --run-dir "$2/compare" --budget "$budget" \
+    --json --quiet --log-level error >"$2/compare.json" </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then rm "$2/compare.json"; say "${2##*/} could not be compared: exit code $code"; fi
 }
@@ -71,7 +72,8 @@ while IFS= read -r recipe; do
   if [[ -n $steps ]]; then arguments+=("train.max_steps=$steps"); fi
   say "$name"
   code=0
-  "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet --log-level error "${arguments[@]}" "${overrides[@]}" >&2 </dev/null || code=$?
+  "$trainopt" run "$recipe" --run-dir "$root/$name" --quiet --log-level error "${arguments[@]}" "${overrides[@]}" \
+    >&2 </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$name ended with exit code $code"; fi
   if [[ $code == 0 && $budget != 0 && -n $before ]]; then compare "$before" "$root/$name"; fi

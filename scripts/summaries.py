@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Puts the summary.json files of several runs side by side.
 
-  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run, verdicts those of a run's
-                                            compare.json, if there is one: against the run before, in turn
-  scripts/summaries.py csv RUN_DIR...       CSV; settings.json in a run's folder, if there is one, becomes its first columns
+  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run, verdicts
+                                            those of a run's compare.json, if there is one: against the run before, in
+                                            turn
+  scripts/summaries.py csv RUN_DIR...       CSV; settings.json in a run's folder, if there is one, becomes its first
+                                            columns
 
 A run without a summary.json has a row too, with status `missing`.
 """

@@ -68,7 +68,8 @@ run_once() {
   if ((code > 128)); then say "stopped"; exit "$code"; fi
   if ((code)); then say "$folder ended with exit code $code"; fi
   mkdir -p "$folder"
-  python3 -c 'import json, sys; print(json.dumps(dict(pair.split("=", 1) for pair in sys.argv[1:])))' "$@" >"$folder/settings.json"
+  python3 -c 'import json, sys; print(json.dumps(dict(pair.split("=", 1) for pair in sys.argv[1:])))' "$@" \
+    >"$folder/settings.json"
   folders+=("$folder")
 }
 

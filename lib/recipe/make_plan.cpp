@@ -103,7 +103,7 @@ void in_order(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
   // Several ranks
   pass(sharding::kInfo,             strategy, [&](Plan& plan) { return sharding::apply(plan, parallel); });
-  pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);   // last: records what is above
+  pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);  // last: records what is above
   // clang-format on
 }
 

@@ -94,7 +94,7 @@ void inject(Plan& plan, const std::vector<Injection>& injections) {
                    [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
                      return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
                    });
-  plan.notes.push_back("faults are injected on purpose (--inject): numbers of this run mean nothing else");
+  plan.notes.emplace_back("faults are injected on purpose (--inject): numbers of this run mean nothing else");
 }
 
 }  // namespace trainopt

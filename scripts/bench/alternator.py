@@ -1,13 +1,13 @@
-"""Two training programs that run without end take turns: one is stopped while the other runs, so both see the same minutes of
-the machine.
+"""Two training programs that run without end take turns: one is stopped while the other runs, so both see the same
+minutes of the machine.
 
-Each side writes one JSON line a step with `step_ms`, the wall time between two step boundaries on its own monotonic clock
-(trainopt: metrics.jsonl; the Python scripts here write the same). A stopped process does not see its clock stop: the step in
-which it was stopped lasts as long as the other's whole turn, so it is known by its length, and dropped. It is also the step that
-ran when the caches were the other's. What lies between two dropped steps is one block.
+Each side writes one JSON line a step with `step_ms`, the wall time between two step boundaries on its own monotonic
+clock (trainopt: metrics.jsonl; the Python scripts here write the same). A stopped process does not see its clock stop:
+the step in which it was stopped lasts as long as the other's whole turn, so it is known by its length, and dropped. It
+is also the step that ran when the caches were the other's. What lies between two dropped steps is one block.
 
-A turn must therefore be much longer than a step. Turns go A B A B … A; every turn but the first and last is compared with the
-mean of the other's turns before and after it, so that a drift of the machine cancels.
+A turn must therefore be much longer than a step. Turns go A B A B … A; every turn but the first and last is compared
+with the mean of the other's turns before and after it, so that a drift of the machine cancels.
 """
 
 import json
@@ -63,7 +63,8 @@ class Side:
     def check_alive(self) -> None:
         if self.process.poll() is not None:
             sys.exit(
-                f"{self.name} ended with {self.process.returncode} instead of running on:\n{self.log_file.read_text()[-3000:]}"
+                f"{self.name} ended with {self.process.returncode} instead of running on:\n"
+                f"{self.log_file.read_text()[-3000:]}"
             )
 
     def step_seconds(self) -> list[float]:
@@ -84,8 +85,8 @@ class Alternator:
         self.turns = max(5, int(seconds / turn_s) // 2 * 2 + 1)  # odd: A B … A
 
     def run(self) -> list[tuple[float, float]]:
-        """(our items/s, their items/s) for each turn but the first and last: its own, and the mean of the turns before and after
-        it.
+        """(our items/s, their items/s) for each turn but the first and last: its own, and the mean of the turns before
+        and after it.
         """
         ours, theirs = self.sides
         try:
@@ -113,7 +114,8 @@ class Alternator:
                 pairs.append((own, around) if turn % 2 == 0 else (around, own))
         for ours_rate, theirs_rate in pairs:
             print(
-                f"  {ours.name} {ours_rate:.2f}/s against {theirs.name} {theirs_rate:.2f}/s, {ours_rate / theirs_rate:.3f}×",
+                f"  {ours.name} {ours_rate:.2f}/s against {theirs.name} {theirs_rate:.2f}/s, "
+                f"{ours_rate / theirs_rate:.3f}×",
                 file=sys.stderr,
             )
         return pairs
@@ -125,7 +127,8 @@ class Alternator:
             side.check_alive()
             if time.monotonic() > limit:
                 sys.exit(
-                    f"{side.name} made {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n{side.log_file.read_text()[-3000:]}"
+                    f"{side.name} made {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n"
+                    f"{side.log_file.read_text()[-3000:]}"
                 )
             time.sleep(0.05)
         side.signal(signal.SIGSTOP)

@@ -1,7 +1,7 @@
 """PyTorch's side of bench_job.py: the reference job as a user writes it, epoch after epoch; a JSON line a step.
 
-ResNet-18 on random 32×32 uint8 images: Resize(224), ToTensor, Normalize, DataLoader, SGD. Without options it is the plain
-script; the options are the improvements one adds to it on a CPU.
+ResNet-18 on random 32×32 uint8 images: Resize(224), ToTensor, Normalize, DataLoader, SGD. Without options it is the
+plain script; the options are the improvements one adds to it on a CPU.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""Checkpoints of ResNet-50 with momentum: what one in the background every ten steps costs the training, and how fast saving and
-loading are against write + fsync and read of the same bytes.
+"""Checkpoints of ResNet-50 with momentum: what one in the background every ten steps costs the training, and how fast
+saving and loading are against write + fsync and read of the same bytes.
 
-Needs the target checkpoint_speed. `beside`: blocks of ten steps of one process, in turn with a checkpoint taken at the first step's
-end and without; a block's time is the wall clock's, with the copy for which training stands still, and it ends when the checkpoint is
-on the disk and the one that it pushes out is gone. `save`: CheckpointDraft and commit(), hashes, folder and link included. `load`:
-read_checkpoint(), every byte hashed. Both sides of `load` read what the kernel still has in memory into memory that is new.
+Needs the target checkpoint_speed. `beside`: blocks of ten steps of one process, in turn with a checkpoint taken at the
+first step's end and without; a block's time is the wall clock's, with the copy for which training stands still, and it
+ends when the checkpoint is on the disk and the one that it pushes out is gone. `save`: CheckpointDraft and commit(),
+hashes, folder and link included. `load`: read_checkpoint(), every byte hashed. Both sides of `load` read what the
+kernel still has in memory into memory that is new.
 """
 
 import argparse
@@ -44,8 +45,10 @@ def beside(found: list[dict], chosen) -> dict:
         "what": f"{chosen.steps} steps with one checkpoint ÷ without",
         "asked": "≤ 1.02",
         **ratio(found, "with_s", "without_s"),
-        "beside it": f"step {1e3 * median(found, 'without_s') / chosen.steps:.0f} ms (batch {chosen.batch}, {chosen.side} px), "
-        f"training stood still for {1e3 * median(found, 'pause_s'):.0f} ms, waited at the end {1e3 * median(found, 'waited_s'):.0f} ms",
+        "beside it": f"step {1e3 * median(found, 'without_s') / chosen.steps:.0f} ms (batch {chosen.batch}, "
+        f"{chosen.side} px), "
+        f"training stood still for {1e3 * median(found, 'pause_s'):.0f} ms, waited at the end "
+        f"{1e3 * median(found, 'waited_s'):.0f} ms",
     }
 
 
@@ -55,7 +58,8 @@ def against_disk(found: list[dict], what: str, asked: str, plain: str, ours: str
         "what": what,
         "asked": asked,
         **ratio(found, plain, ours),
-        "beside it": f"{1e3 * gigabytes:.0f} MB, {gigabytes / median(found, ours):.2f} GB/s against {gigabytes / median(found, plain):.2f}",
+        "beside it": f"{1e3 * gigabytes:.0f} MB, {gigabytes / median(found, ours):.2f} GB/s against "
+        f"{gigabytes / median(found, plain):.2f}",
     }
 
 

@@ -1,5 +1,5 @@
-"""The whole reference job on CPU, loading included: rung 0 and the best rung of the ladder against the same job as a Python
-script.
+"""The whole reference job on CPU, loading included: rung 0 and the best rung of the ladder against the same job as a
+Python script.
 """
 
 import argparse

@@ -20,8 +20,8 @@ TRANSFORMS = [{"random_resized_crop": 224}, {"random_horizontal_flip": 0.5}, {"n
 
 
 def write_photographs(folder: Path, count: int) -> int:
-    """Crops at random places of the two pictures that scikit-learn bundles (640×427), mirrored half of the time. Returns the
-    mean size in bytes.
+    """Crops at random places of the two pictures that scikit-learn bundles (640×427), mirrored half of the time.
+    Returns the mean size in bytes.
     """
     pictures = [Image.fromarray(picture) for picture in load_sample_images().images]
     random = np.random.default_rng(0)

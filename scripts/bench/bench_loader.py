@@ -1,4 +1,5 @@
-"""Loader on fake CIFAR-10: 32×32 → resize 224 → normalise, batch 32, equal workers, against DataLoader + torchvision + Pillow."""
+"""Loader on fake CIFAR-10: 32×32 → resize 224 → normalise, batch 32, equal workers, against DataLoader + torchvision +
+Pillow."""
 
 import argparse
 from pathlib import Path

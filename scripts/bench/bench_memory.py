@@ -1,5 +1,5 @@
-"""Memory of the loader: peak resident memory with large batches minus the same with batches of one, against slots × bytes of a
-batch; at most 1.2.
+"""Memory of the loader: peak resident memory with large batches minus the same with batches of one, against slots ×
+bytes of a batch; at most 1.2.
 
 Imports no torch: a child's peak includes what its parent had when it was started.
 """

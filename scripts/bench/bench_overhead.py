@@ -1,8 +1,8 @@
-"""trainopt's own cost of a step: an MLP of a few thousand multiplications on a synthetic batch, minus the same step as a bare
-loop of libtorch operations.
+"""trainopt's own cost of a step: an MLP of a few thousand multiplications on a synthetic batch, minus the same step as
+a bare loop of libtorch operations.
 
-Needs the target bare_loop. Both write nothing to a terminal; trainopt records every step as it does by default (metrics.jsonl
-and metrics.csv).
+Needs the target bare_loop. Both write nothing to a terminal; trainopt records every step as it does by default
+(metrics.jsonl and metrics.csv).
 """
 
 import argparse
@@ -64,7 +64,8 @@ def measure(batch: int, name: str, chosen, folder: Path, binary: Path) -> dict:
         }
         rows.append(found)
         print(
-            f"  batch {batch}, {name}, {number + 1}/{chosen.rounds}: p50 {1e3 * found['ours']['p50']:.1f} µs against {1e3 * found['bare']['p50']:.1f} µs",
+            f"  batch {batch}, {name}, {number + 1}/{chosen.rounds}: p50 {1e3 * found['ours']['p50']:.1f} µs against "
+            f"{1e3 * found['bare']['p50']:.1f} µs",
             file=sys.stderr,
             flush=True,
         )

@@ -1,6 +1,7 @@
-"""The training step with every switch (the ladder's last rung) against the same job in PyTorch, each way to run it that PyTorch's documentation
-recommends. On a CPU: eager and torch.compile, in either memory format, each in 32 bits and bfloat16. On a GPU, channels-last in bfloat16: eager,
-torch.compile, its max-autotune and a hand-written whole-step CUDA graph; eager also channels-last in float16 and NCHW in 32 bits.
+"""The training step with every switch (the ladder's last rung) against the same job in PyTorch, each way to run it that
+PyTorch's documentation recommends. On a CPU: eager and torch.compile, in either memory format, each in 32 bits and
+bfloat16. On a GPU, channels-last in bfloat16: eager, torch.compile, its max-autotune and a hand-written whole-step CUDA
+graph; eager also channels-last in float16 and NCHW in 32 bits.
 """
 
 import argparse

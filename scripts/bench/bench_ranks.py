@@ -1,8 +1,8 @@
-"""Training with two ranks on CPUs over Gloo, ResNet-18 in float32, one thread a rank: DDP, ZeRO-3, ZeRO-2 and ZeRO-1 against PyTorch's
-DistributedDataParallel, fully_shard and ZeroRedundancyOptimizer; and what communication costs.
+"""Training with two ranks on CPUs over Gloo, ResNet-18 in float32, one thread a rank: DDP, ZeRO-3, ZeRO-2 and ZeRO-1
+against PyTorch's DistributedDataParallel, fully_shard and ZeroRedundancyOptimizer; and what communication costs.
 
-A block is a job of its own, from start to end; the first steps are left out. Blocks run A B B A A B …. Each side first tries a few
-settings, one after another, and keeps what was faster; the rows name them.
+A block is a job of its own, from start to end; the first steps are left out. Blocks run A B B A A B …. Each side first
+tries a few settings, one after another, and keeps what was faster; the rows name them.
 """
 
 import argparse
@@ -180,7 +180,8 @@ def median_ms(steps: list[dict], key: str = "step_ms") -> float:
 
 
 def interval(pairs: list[tuple[list[dict], list[dict]]], draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of the geometric mean over the pairs of median ÷ median: pairs drawn again with replacement, and in each its steps."""
+    """95 % interval of the geometric mean over the pairs of median ÷ median: pairs drawn again with replacement, and in
+    each its steps."""
     source = random.Random(0)
 
     def again(steps: list[dict]) -> float:
@@ -258,7 +259,8 @@ def against_pytorch(row: str, chosen, folder: Path) -> list[dict]:
 
 
 def communication(chosen, folder: Path) -> list[dict]:
-    """Two ranks against two jobs of one rank beside each other: what is not the step of a rank is communication and waiting."""
+    """Two ranks against two jobs of one rank beside each other: what is not the step of a rank is communication and
+    waiting."""
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     single = {key: value for key, value in ours.setting.items() if not key.startswith("parallel.")}
     rows = [
@@ -349,7 +351,8 @@ def slowed(chosen, folder: Path) -> list[dict]:
     return [
         row
         | {
-            "settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication {1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
+            "settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication "
+            f"{1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
             f"hidden {hidden:.0%} of what backward can hide"
         }
     ]

@@ -1,7 +1,8 @@
-"""The measuring measured: how often a real job seems to differ from itself, whether a known effect is found with the right size, and
-what taking turns costs.
+"""The measuring measured: how often a real job seems to differ from itself, whether a known effect is found with the
+right size, and what taking turns costs.
 
-Needs the target verdict_arms. The job is ResNet-18 on small images, so that a turn of a quarter of a second has several steps.
+Needs the target verdict_arms. The job is ResNet-18 on small images, so that a turn of a quarter of a second has several
+steps.
 """
 
 import argparse
@@ -52,7 +53,8 @@ def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
         rows.append(found)
         low, high = found["interval"] or (float("nan"), float("nan"))
         print(
-            f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), {found['blocks']} blocks",
+            f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … "
+            f"{high:.4f}), {found['blocks']} blocks",
             file=sys.stderr,
             flush=True,
         )
@@ -80,7 +82,8 @@ def main() -> None:
                 {
                     "what": "a real job against itself",
                     "asked": "at most one false verdict in 20",
-                    "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false ({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
+                    "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false "
+                    f"({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
                     "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}",
                 }
             )
@@ -107,7 +110,8 @@ def main() -> None:
             decided += found["verdict"] == "costs"
             ratios.append(found["ratio"])
             print(
-                f"  known effect {number + 1}/{chosen.known}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … {high:.4f}), true {found['true_ratio']:.4f}, {found['blocks']} blocks",
+                f"  known effect {number + 1}/{chosen.known}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … "
+                f"{high:.4f}), true {found['true_ratio']:.4f}, {found['blocks']} blocks",
                 file=sys.stderr,
                 flush=True,
             )
@@ -116,7 +120,8 @@ def main() -> None:
                 {
                     "what": f"an arm that sleeps {100 * chosen.share:g} % of a step",
                     "asked": "found, true size in the interval",
-                    "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of {chosen.known} intervals",
+                    "found": f"{decided} of {chosen.known} costs, true ratio {1 / (1 + chosen.share):.4f} in {held} of "
+                    f"{chosen.known} intervals",
                     "ratios": f"{min(ratios):.4f} … {max(ratios):.4f}",
                 }
             )
@@ -128,7 +133,8 @@ def main() -> None:
                     "what": "turns between another arm's against turns in a row",
                     "asked": "≤ 1 %",
                     "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
-                    "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a turn",
+                    "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a "
+                    "turn",
                 }
             )
     common.report("verdict", rows)

@@ -1,10 +1,10 @@
-"""What ranks must have in common with one rank, and with the formulas: ResNet-18 with sync_batch_norm, float32, 20 steps of the same global
-batch on 1, 2 and 4 ranks with every strategy. Losses against those of one rank; bytes held and sent against the formulas of ZeRO
-(Rajbhandari et al. 2020). No clock is read: the machine may be busy.
+"""What ranks must have in common with one rank, and with the formulas: ResNet-18 with sync_batch_norm, float32, 20
+steps of the same global batch on 1, 2 and 4 ranks with every strategy. Losses against those of one rank; bytes held and
+sent against the formulas of ZeRO (Rajbhandari et al. 2020). No clock is read: the machine may be busy.
 
-One rank against itself in another memory format shows what rounding alone does; a learning rate that is 1 % larger, what would be seen of a
-mistake in the gradients. Learning rates are small on purpose: in a step of the usual
-size a fresh ResNet with batch-norm multiplies rounding tenfold, on one rank too.
+One rank against itself in another memory format shows what rounding alone does; a learning rate that is 1 % larger,
+what would be seen of a mistake in the gradients. Learning rates are small on purpose: in a step of the usual size a
+fresh ResNet with batch-norm multiplies rounding tenfold, on one rank too.
 """
 
 import argparse
@@ -91,9 +91,10 @@ def main() -> None:
         file = common.write_recipe(folder, recipe(chosen.lr), "recipe")
         one = records(folder, file, 1)
         losses = [row["loss"] for row in one]
-        apart = (
-            lambda other: f"{max(abs(row['loss'] - loss) / abs(loss) for row, loss in zip(other, losses, strict=True)):.1e}"
-        )
+
+        def apart(other):
+            return f"{max(abs(row['loss'] - loss) / abs(loss) for row, loss in zip(other, losses, strict=True)):.1e}"
+
         for what, setting in {
             "channels_last: rounding": "optimizations.channels_last=true",
             "gradients 1 % too large": f"optimizer.lr={1.01 * chosen.lr}",

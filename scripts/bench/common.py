@@ -55,7 +55,8 @@ def temporary_folder() -> tempfile.TemporaryDirectory:
 
 
 def bootstrap(values: list[float], statistic=statistics.fmean, draws: int = 5000) -> tuple[float, float, float]:
-    """(estimate, low, high): the statistic and its 95 % percentile interval over the values drawn again with replacement."""
+    """(estimate, low, high): the statistic and its 95 % percentile interval over the values drawn again with
+    replacement."""
     source = random.Random(0)
     drawn = sorted(statistic(source.choices(values, k=len(values))) for _ in range(draws))
     return statistic(values), drawn[int(0.025 * draws)], drawn[int(0.975 * draws) - 1]
@@ -67,7 +68,8 @@ LEAST_FOR_INTERVAL = 6
 
 
 def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
-    """pairs of (our rate, their rate), each from neighbouring blocks: the geometric mean of the ratios and its interval, None where the pairs are too few."""
+    """pairs of (our rate, their rate), each from neighbouring blocks: the geometric mean of the ratios and its
+    interval, None where the pairs are too few."""
     if len(pairs) < 2:
         sys.exit("fewer than two pairs of blocks were measured: allow more --seconds")
     ratio, low, high = bootstrap([ours / theirs for ours, theirs in pairs], statistics.geometric_mean)
@@ -83,7 +85,8 @@ def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
 
 
 def abba(ours, theirs, rounds: int) -> list[tuple[float, float]]:
-    """ours() and theirs() each measure one block and return a rate; A B B A A B B A …, so that a drift of the machine cancels."""
+    """ours() and theirs() each measure one block and return a rate; A B B A A B B A …, so that a drift of the machine
+    cancels."""
     pairs = []
     for number in range(rounds):
         if number % 2 == 0:
@@ -132,7 +135,8 @@ def versions() -> dict:
 
 
 def report(bench: str, rows: list[dict]) -> None:
-    """Prints the rows, and appends them to results/<bench>.jsonl (everything) and results/<bench>.md (a section a run)."""
+    """Prints the rows, and appends them to results/<bench>.jsonl (everything) and results/<bench>.md (a section a
+    run)."""
     RESULTS.mkdir(exist_ok=True)
     facts = {
         "bench": bench,
@@ -163,7 +167,8 @@ def report(bench: str, rows: list[dict]) -> None:
     with open(path, "a") as file:
         if file.tell() == 0:
             file.write(
-                f"# {bench}\nRatios come from blocks taken in turn in one run; rates only show their size. Newest last.\n"
+                f"# {bench}\nRatios come from blocks taken in turn in one run; rates only show their size. Newest "
+                "last.\n"
             )
         file.write("\n" + "\n".join(head + table) + "\n")
     print("\n".join(table))

@@ -12,7 +12,8 @@ BATCH = 32
 
 
 def trainopt_block(recipe_file: Path, seconds: float, overrides: list[str]):
-    """A function that measures one block: `trainopt data bench` for so long; it leaves out its first batches by itself."""
+    """A function that measures one block: `trainopt data bench` for so long; it leaves out its first batches by
+    itself."""
 
     def block() -> float:
         return common.trainopt_json(

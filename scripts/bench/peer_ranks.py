@@ -1,6 +1,8 @@
-"""PyTorch's side of bench_ranks.py: one rank's steps of a ResNet-18 on one batch that stays in memory, a JSON line a step from rank 0.
+"""PyTorch's side of bench_ranks.py: one rank's steps of a ResNet-18 on one batch that stays in memory, a JSON line a
+step from rank 0.
 
-Started by torch.distributed.run, or alone. Sharded parameters must be contiguous, so there channels_last is of the images only.
+Started by torch.distributed.run, or alone. Sharded parameters must be contiguous, so there channels_last is of the
+images only.
 """
 
 import argparse

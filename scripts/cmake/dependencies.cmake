@@ -4,7 +4,9 @@ if(NOT TRAINOPT_SITE_PACKAGES AND DEFINED ENV{TRAINOPT_SITE_PACKAGES})
   set(TRAINOPT_SITE_PACKAGES $ENV{TRAINOPT_SITE_PACKAGES})
 endif()
 if(NOT TRAINOPT_SITE_PACKAGES)
-  message(FATAL_ERROR "TRAINOPT_SITE_PACKAGES is not set: run scripts/trainopt or scripts/test, or eval \"$(scripts/setup --print)\" first")
+  message(FATAL_ERROR
+    "TRAINOPT_SITE_PACKAGES is not set: run scripts/trainopt or scripts/test, "
+    "or eval \"$(scripts/setup --print)\" first")
 endif()
 set(TRAINOPT_SITE_PACKAGES ${TRAINOPT_SITE_PACKAGES} CACHE PATH "site-packages with torch and nvidia/")
 
@@ -47,7 +49,8 @@ target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/i
 # checks do not depend on it.
 target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
 # libstdc++ first: libtorch exports parts of std::filesystem that do not fit ours, and remove_all would crash in them.
-target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state ${TORCH_LIBRARIES})
+target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state
+  ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 # Without it at::parallel_for, a template of libtorch's headers, quietly runs on one thread. The wheel brings the same
 # libgomp.so.1: there is one pool of threads.

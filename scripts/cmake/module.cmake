@@ -20,10 +20,12 @@ function(trainopt_kernels name source)
   set(target trainopt_${name})
   add_library(${target} STATIC ${source})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/lib)
-  target_compile_options(${target} PRIVATE -Xptxas=-v -Xfatbin=-compress-all -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden $<$<BOOL:${TRAINOPT_WERROR}>:-Werror=all-warnings>)
+  target_compile_options(${target} PRIVATE -Xptxas=-v -Xfatbin=-compress-all
+    -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden $<$<BOOL:${TRAINOPT_WERROR}>:-Werror=all-warnings>)
   set_property(GLOBAL APPEND PROPERTY TRAINOPT_KERNEL_LOGS ${CMAKE_BINARY_DIR}/${name}.ptxas)
   # The runtime that libtorch has loaded already.
-  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER
+    "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
 endfunction()
 
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
@@ -45,7 +47,8 @@ function(trainopt_test name)
     trainopt_use_torch(${target})
   endif()
   add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT} LABELS "${TRAINOPT_TEST_LABEL}")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT} LABELS
+    "${TRAINOPT_TEST_LABEL}")
   if(TRAINOPT_TEST_LABEL)
     add_dependencies(${TRAINOPT_TEST_LABEL}_tests ${target})
   endif()

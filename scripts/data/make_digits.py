@@ -3,11 +3,11 @@
 
   scripts/data/make_digits.py [OUT]      default: data/digits in the current folder, where configs/digits.yaml looks
 
-  OUT/cifar10/data_batch_1.bin, test_batch.bin              records of 3,073 bytes: the label, then 32x32 red, green and blue
-  OUT/image_folder/{train,test}/<digit>/<number>.png        32x32 grey PNG
+  OUT/cifar10/data_batch_1.bin, test_batch.bin        records of 3,073 bytes: the label, then 32x32 red, green and blue
+  OUT/image_folder/{train,test}/<digit>/<number>.png  32x32 grey PNG
 
-The 8x8 images are enlarged to 32x32 by repeating pixels, their 17 grey levels spread over 0..255. Of every digit each fifth
-image is held out for testing. The same bytes come out every time.
+The 8x8 images are enlarged to 32x32 by repeating pixels, their 17 grey levels spread over 0..255. Of every digit each
+fifth image is held out for testing. The same bytes come out every time.
 """
 import os
 import subprocess

@@ -1,5 +1,6 @@
-"""The parts of a check. Each takes what it runs with and what an earlier call left in its result, and returns its result as JSON has it:
-`status` (ok, failed, skipped, left out), `reason`, what was measured, and `left_out`: names of what there was no time for.
+"""The parts of a check. Each takes what it runs with and what an earlier call left in its result, and returns its
+result as JSON has it: `status` (ok, failed, skipped, left out), `reason`, what was measured, and `left_out`: names of
+what there was no time for.
 """
 
 import json

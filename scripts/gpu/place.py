@@ -1,4 +1,5 @@
-"""Where gpu_check stands: in a built checkout, or in a folder made by its `gather`, which has bin/, lib/ and no compiler."""
+"""Where gpu_check stands: in a built checkout, or in a folder made by its `gather`, which has bin/, lib/ and no
+compiler."""
 
 import importlib.util
 import json

@@ -54,7 +54,8 @@ def reached(value: float, low: float, high: float, least: float) -> str:
 
 
 def judged(results: dict) -> list[dict]:
-    """A row for each number that is asked for; `measured` is None where it was not measured. Speeds and shares of a CPU answer nothing here."""
+    """A row for each number that is asked for; `measured` is None where it was not measured. Speeds and shares of a CPU
+    answer nothing here."""
     rows = []
     for target in TARGETS:
         part = results["parts"].get(target["part"], {}) if results["on_gpu"] else {}
@@ -155,7 +156,8 @@ def section(name: str, part: dict) -> list[str]:
         ]
         idle = [switch for switch, effective in part["trainopt"]["effective"].items() if not effective]
         lines += [
-            f"trainopt: first step after {part['trainopt']['first_step_s']:.1f} s; without effect: {', '.join(idle) or 'no switch'}."
+            f"trainopt: first step after {part['trainopt']['first_step_s']:.1f} s; without effect: "
+            f"{', '.join(idle) or 'no switch'}."
         ]
     elif name == "curves" and "apart" in part:
         named = [
@@ -198,7 +200,9 @@ def markdown(results: dict) -> str:
         "\n".join(
             [
                 "# gpu_check",
-                f"{results['date']} · commit {results['commit']} · {where} · {facts['cpu']['model']}, {facts['cpu']['cores_allowed']} cores · libtorch {facts['libtorch']}, CUDA {facts['cuda']}, cuDNN {facts['cudnn']}",
+                f"{results['date']} · commit {results['commit']} · {where} · {facts['cpu']['model']}, "
+                f"{facts['cpu']['cores_allowed']} cores · libtorch {facts['libtorch']}, CUDA {facts['cuda']}, cuDNN "
+                f"{facts['cudnn']}",
                 (
                     ""
                     if results["on_gpu"]

@@ -17,6 +17,7 @@ if [[ -z $trainopt ]]; then
 fi
 machines=()
 if ((${MACHINES:-1} > 1)); then
-  machines=(--nnodes "$MACHINES" --node-rank "${MACHINE:?which of the machines is this?}" --rendezvous "${RENDEZVOUS:?host:port of machine 0}")
+  machines=(--nnodes "$MACHINES" --node-rank "${MACHINE:?which of the machines is this?}"
+    --rendezvous "${RENDEZVOUS:?host:port of machine 0}")
 fi
 exec "$trainopt" launch -n "${RANKS:-auto}" "${machines[@]}" -- run "$@"

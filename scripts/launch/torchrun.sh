@@ -25,6 +25,8 @@ if [[ -z $torchrun ]]; then   # the one beside the libtorch that the checkout is
 fi
 machines=(--standalone)
 if ((${MACHINES:-1} > 1)); then
-  machines=(--nnodes "$MACHINES" --rdzv-backend c10d --rdzv-endpoint "${RENDEZVOUS:?host:port of the first machine}" --rdzv-id "${JOB:?a name for the job, the same on every machine}")
+  machines=(--nnodes "$MACHINES" --rdzv-backend c10d
+    --rdzv-endpoint "${RENDEZVOUS:?host:port of the first machine}"
+    --rdzv-id "${JOB:?a name for the job, the same on every machine}")
 fi
 exec "$torchrun" "${machines[@]}" --nproc-per-node "${RANKS:-gpu}" --no-python "$trainopt" run "$@"

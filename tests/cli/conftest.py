@@ -56,7 +56,8 @@ def wait_until(happened, process, seconds=180):
 
 
 def wait_until_asleep(process):
-    """Until its main thread waits and goes on waiting, as one that hangs does: writing to a slow disk or being without a core is another state."""
+    """Until its main thread waits and goes on waiting, as one that hangs does: writing to a slow disk or being without
+    a core is another state."""
 
     def looks():
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -75,7 +76,8 @@ def wait_until_asleep(process):
 
 
 def has_taken_signals(pid):
-    """A second signal of the same number before the first was taken would be none; a process that has ended takes no more."""
+    """A second signal of the same number before the first was taken would be none; a process that has ended takes no
+    more."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -149,8 +151,12 @@ class Program:
         return name
 
     def refused(self, *arguments, code=2, says=()):
-        """The command fails with `code` and one readable message that has all of `says`; nothing goes to standard output."""
-        result = self(*arguments)
+        """The command fails with `code` and one readable message that has all of `says`; nothing goes to standard
+        output."""
+        return self.is_refusal(self(*arguments), code, says)
+
+    @staticmethod
+    def is_refusal(result, code=2, says=()):
         assert result.code == code, result
         assert result.out == "", result
         for fragment in says:

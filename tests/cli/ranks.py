@@ -1,6 +1,8 @@
 """Jobs of several ranks: under `trainopt launch`, or started one by one with the variables that a launcher sets."""
 
 import importlib.util
+import itertools
+import os
 import random
 import re
 import socket
@@ -28,10 +30,20 @@ def torch_program(name):
     return torch.parents[4] / "bin" / name
 
 
+PORTS = itertools.cycle(range(10000, 32000))  # below those that the kernel gives to connections by itself
+for _ in range(os.getpid() * 211 % 22000):  # tests in other processes begin elsewhere
+    next(PORTS)
+
+
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """One that this process did not give out before: nobody takes it between now and its use."""
+    for port in PORTS:
+        with socket.socket() as one:
+            try:
+                one.bind(("0.0.0.0", port))
+                return port
+            except OSError:
+                continue
 
 
 class Ranks:

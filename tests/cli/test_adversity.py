@@ -1,4 +1,5 @@
-"""Full disks, and standard streams that are closed or whose reader goes away: the training goes on, and says once what was lost."""
+"""Full disks, and standard streams that are closed or whose reader goes away: the training goes on, and says once what
+was lost."""
 
 import json
 import re
@@ -27,7 +28,8 @@ def whole_lines(path):
 
 
 def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
-    """Files that may not grow beyond 32 KiB stand for a disk that is full for a while: there is room for the small results at the end."""
+    """Files that may not grow beyond 32 KiB stand for a disk that is full for a while: there is room for the small
+    results at the end."""
     trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: files"))
     for name in ("data_batch_1.bin", "test_batch.bin"):
         trainopt.write(f"files/{name}", b"\0" * 8 * 3073)
@@ -119,7 +121,8 @@ def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
     [">&-", "2>&-", "<&- >&- 2>&-", "| head -1", "2>&1 | head -1", "2> >(exit)", ">/dev/full", ">/dev/full 2>&1"],
 )
 def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams):
-    """Lasts long enough for the console to be written to many times; tf32 has no effect on a CPU, which is a warning."""
+    """Lasts long enough for the console to be written to many times; tf32 has no effect on a CPU, which is a
+    warning."""
     trainopt.write("tiny.yaml", TINY)
     script = f'"$@" {streams}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""`trainopt compare` and `ablate`: verdicts, bundles, what they refuse. Sizes are tiny and nothing here asserts a time."""
+"""`trainopt compare` and `ablate`: verdicts, bundles, what they refuse. Sizes are tiny and nothing here asserts a
+time."""
 
 import csv
 import io

@@ -1,4 +1,5 @@
-"""Data that is missing, damaged or changes under a run: exit code 3 with the file. Row names are those of the fault table."""
+"""Data that is missing, damaged or changes under a run: exit code 3 with the file. Row names are those of the fault
+table."""
 
 import json
 import os

@@ -93,7 +93,8 @@ def test_the_budget_of_bad_samples_outlives_a_stop(trainopt):
         target.write_bytes(b"not a picture" if i in (2, 5, 8, 11) else source.read_bytes())
     trainopt.write("tiny.yaml", TINY)
     keys = (
-        "data={dataset: image_folder, path: images, size: null, batch_size: 2, shuffle: false, on_bad_sample: substitute, max_bad_samples: 3}",
+        "data={dataset: image_folder, path: images, size: null, batch_size: 2, shuffle: false, on_bad_sample: "
+        "substitute, max_bad_samples: 3}",
         "data.transforms=[{resize: [8, 8]}]",
         "train.max_steps=8",
         "--quiet",

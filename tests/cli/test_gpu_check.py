@@ -1,4 +1,5 @@
-"""scripts/gpu_check: what is carried to a GPU machine and what it does there, as far as both can be tried without one."""
+"""scripts/gpu_check: what is carried to a GPU machine and what it does there, as far as both can be tried without
+one."""
 
 import json
 import os
@@ -35,7 +36,8 @@ def executable(path, text):
 
 @pytest.fixture
 def build(tmp_path):
-    """A build folder with the real program, GPU tests that a machine without a GPU skips, and a kernel_bandwidth that says what it was asked."""
+    """A build folder with the real program, GPU tests that a machine without a GPU skips, and a kernel_bandwidth that
+    says what it was asked."""
     folder = tmp_path / "build"
     (folder / "app").mkdir(parents=True)
     (folder / "app/trainopt").symlink_to(PROGRAM)
@@ -167,7 +169,8 @@ def test_targets_stand_beside_what_a_gpu_measured(build, tmp_path):
     executable(
         build / "app/trainopt",
         f"""#!/bin/sh
-[ "$1" = env ] && echo '{{"gpus": [{{"name": "Pretended"}}], "cpu": {{"model": "x", "cores_allowed": 1}}, "libtorch": "2", "cuda": "13", "cudnn": "9"}}' && exit
+[ "$1" = env ] && echo '{{"gpus": [{{"name": "Pretended"}}], "cpu": {{"model": "x", "cores_allowed": 1}},' \\
+  '"libtorch": "2", "cuda": "13", "cudnn": "9"}}' && exit
 exec {PROGRAM} "$@"
 """,
     )

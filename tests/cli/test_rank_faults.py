@@ -57,7 +57,8 @@ def all_end(job, code, says, seconds=240):
 
 
 def shape(text):
-    """An error message without how far each rank had come, and who ended first: the other rank or those who wait for it."""
+    """An error message without how far each rank had come, and who ended first: the other rank or those who wait for
+    it."""
     return re.sub(r"after step \d+, [a-z ]+", "after step", text).replace("were ended", "ended too")
 
 
@@ -258,7 +259,8 @@ def test_few_open_files(trainopt):
 
 # K7
 def test_a_rank_with_little_memory(trainopt):
-    """An address space with room for the program, not for the step; threads would take some of it, as many as there are cores."""
+    """An address space with room for the program, not for the step; threads would take some of it, as many as there are
+    cores."""
     trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8192]"))  # much memory for little work
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
@@ -502,7 +504,8 @@ def test_bad_samples_of_every_rank_are_kept(trainopt):
         target.write_bytes(b"not a picture" if i in (2, 5) else source.read_bytes())
     trainopt.write("tiny.yaml", RECIPE)
     keys = (
-        "data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: substitute, max_bad_samples: 2}",
+        "data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: "
+        "substitute, max_bad_samples: 2}",
         "data.transforms=[{resize: [8, 8]}]",
         "train.max_steps=8",
         "checkpoint.every_n_steps=4",

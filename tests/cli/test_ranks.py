@@ -260,7 +260,8 @@ def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3", "none"])
 def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job, strategy):
-    """Accumulation, clipping, a schedule, averages of the fused optimizer: everything that a step keeps, cut into the ranks' shares."""
+    """Accumulation, clipping, a schedule, averages of the fused optimizer: everything that a step keeps, cut into the
+    ranks' shares."""
     keys = [
         f"parallel.sharding_strategy={strategy}",
         "data.batch_size=2",

@@ -17,7 +17,8 @@ SRUN = """\
 #!/bin/sh
 [ "$1" = --ntasks ] || exit 64
 tasks=$2; shift 2
-export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$tasks SLURM_NTASKS=$tasks SLURM_STEP_TASKS_PER_NODE=$tasks SLURM_NODEID=0 SLURM_STEP_NODELIST=here
+export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$tasks SLURM_NTASKS=$tasks
+export SLURM_STEP_TASKS_PER_NODE=$tasks SLURM_NODEID=0 SLURM_STEP_NODELIST=here
 pids= task=0 code=0
 while [ $task -lt $tasks ]; do
   SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"

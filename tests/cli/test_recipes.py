@@ -1,4 +1,5 @@
-"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works from."""
+"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works
+from."""
 
 import os
 import re
@@ -6,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAM, TINY
+from conftest import PROGRAM, TINY, Result
 
 
 def places(result):
@@ -166,32 +167,37 @@ def test_all_problems_at_once(trainopt):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_hostile_files(trainopt, name, content):
+def test_hostile_files(trainopt, cost_of_a_good_one, name, content):
     trainopt.write("bad.yaml", content if isinstance(content, bytes) else b"")
     if isinstance(content, int):
         os.truncate(trainopt.folder / "bad.yaml", content)
-    result = trainopt.refused("check", "bad.yaml", says=["bad.yaml"])
-    assert len(result.err) < 20000, name
-    trainopt.write("tiny.yaml", TINY)
-    for _ in range(
-        5
-    ):  # what starting the program takes differs by as much on a busy machine; what is too much is so each time
-        seconds, mebibytes = (
-            bad - good for bad, good in zip(cost(trainopt.folder, "bad.yaml"), cost(trainopt.folder, "tiny.yaml"))
-        )
+    for _ in range(5):  # a busy machine makes every start dearer; what is too much is so each time
+        result, *bad = cost(trainopt.folder, "bad.yaml")
+        trainopt.is_refusal(result, says=["bad.yaml"])
+        assert len(result.err) < 20000, name
+        seconds, mebibytes = (one - other for one, other in zip(bad, cost_of_a_good_one, strict=True))
         if seconds < 1 and mebibytes < 100:
             return
     pytest.fail(f"{name}: {seconds} s, {mebibytes} MiB")
 
 
 def cost(folder, recipe):
-    """CPU seconds and peak MiB of `check`; libtorch's own share is in them."""
-    process = subprocess.Popen(
-        [PROGRAM, "check", recipe], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    """What `check` said, its CPU seconds and its peak MiB; libtorch's own share is in them."""
+    with open(folder / "out.txt", "w+") as out, open(folder / "err.txt", "w+") as err:
+        process = subprocess.Popen([PROGRAM, "check", recipe], cwd=folder, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        result = Result(process.returncode, *((folder / file).read_text() for file in ("out.txt", "err.txt")))
+    return result, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+@pytest.fixture(scope="module")
+def cost_of_a_good_one(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("good")
+    (folder / "tiny.yaml").write_text(TINY)
+    result, *good = cost(folder, "tiny.yaml")
+    assert result.code == 0, result
+    return good
 
 
 def test_a_file_without_end(trainopt):
@@ -256,7 +262,8 @@ def test_strict_makes_a_switch_without_effect_an_error(trainopt):
 
 
 def test_merging(trainopt):
-    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen go."""
+    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen
+    go."""
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", "data: {batch_size: 4}\noptimizer: {nesterov: true}\nseed: 7\n")
     resolved = trainopt("plan", "--json", "tiny.yaml", "more.yaml", "seed=null", "optimizer.name=adamw")

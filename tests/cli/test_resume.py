@@ -117,7 +117,8 @@ def test_killed_in_the_middle_of_much_state(trainopt, model, precision):
 name: much
 device: cpu
 model: {model}
-data: {{dataset: fake_cifar10, size: 8, batch_size: 2, num_workers: 2, transforms: [{{random_crop: 8}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]}}
+data: {{dataset: fake_cifar10, size: 8, batch_size: 2, num_workers: 2,
+       transforms: [{{random_crop: 8}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]}}
 train: {{gradient_accumulation_steps: 2, max_grad_norm: 1, label_smoothing: 0.1}}
 optimizer: {{name: adamw, lr: 0.001, weight_decay: 0.01}}
 scheduler: {{name: cosine, warmup_steps: 2, total_steps: 6}}
@@ -308,7 +309,8 @@ def test_a_rewound_run_that_was_killed_goes_on(again, eight):
 
 
 def test_a_rewound_run_that_was_stopped_goes_on_where_it_stopped(again):
-    """What was trained otherwise since is not thrown away for the checkpoint of a larger step that the user went back from."""
+    """What was trained otherwise since is not thrown away for the checkpoint of a larger step that the user went back
+    from."""
     out = again.folder / "out"
     other = "train.label_smoothing=0.5"
     assert rewind(again, "train.max_steps=5", other).code == 0

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""SIGKILL at random moments of a save, again and again on one run directory: a whole checkpoint must be left every time, the old one
-or the new one, and the run must go on from it to the same bits as if nobody had ever disturbed it.
+"""SIGKILL at random moments of a save, again and again on one run directory: a whole checkpoint must be left every
+time, the old one or the new one, and the run must go on from it to the same bits as if nobody had ever disturbed it.
 
   kill_saves.py --saver build/tests/faults/saver [--kills 1000] [--seed 1] [--record tests/results/kills.md]
 
-The training saves after every step. Seven kills in eight come at a random moment of the three saves that follow its start, the
-others while it starts: takes its lock, clears away, reads the checkpoint. After each, before anything is cleared away:
+The training saves after every step. Seven kills in eight come at a random moment of the three saves that follow its
+start, the others while it starts: takes its lock, clears away, reads the checkpoint. After each, before anything is
+cleared away:
   - every folder with a checkpoint's name is whole, each byte compared with its hashes; so is what `latest` leads to;
-  - none is lost that was there before or that the program had called saved, and of those begun at most the last two are missing:
-    one in writing, one about to begin;
+  - none is lost that was there before or that the program had called saved, and of those begun at most the last two are
+    missing: one in writing, one about to begin;
   - the next start goes on from the newest.
 """
 
@@ -171,7 +172,8 @@ class Kills:
         self.newest = now
 
     def compare_with_undisturbed(self, other: Path) -> int:
-        """To the end, and all bytes of the state against those of a run that nobody killed. Returns the number of steps."""
+        """To the end, and all bytes of the state against those of a run that nobody killed. Returns the number of
+        steps."""
         end = self.newest + 3
         Episode(self.saver, self.folder, end).finish()
         Episode(self.saver, other, end, quietly=True).finish()
@@ -179,7 +181,8 @@ class Kills:
         file = f"checkpoints/step-{end:08}/rank-0000.safetensors"
         if not filecmp.cmp(self.folder / file, other / file, shallow=False):
             raise Failure(
-                f"after {end} steps the state differs from that of an undisturbed run: {self.folder / file}, {other / file}"
+                f"after {end} steps the state differs from that of an undisturbed run: {self.folder / file}, "
+                f"{other / file}"
             )
         return end
 
@@ -209,7 +212,8 @@ def record(path: Path, row: dict) -> None:
     with open(path, "a") as file:
         if file.tell() == 0:
             file.write(
-                "# SIGKILL during saves\nWhat `tests/faults/kill_saves.py` found; what it checks stands at its beginning. Newest last.\n\n"
+                "# SIGKILL during saves\nWhat `tests/faults/kill_saves.py` found; what it checks stands at its "
+                "beginning. Newest last.\n\n"
             )
             file.write("| " + " | ".join(row) + " |\n" + "|---" * len(row) + "|\n")
         file.write("| " + " | ".join(map(str, row.values())) + " |\n")
@@ -243,18 +247,28 @@ def main() -> None:
     except Failure as failure:
         sys.exit(f"after {done} kills that were survived, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
     print(
-        f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: {kills.link_behind}"
+        f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: "
+        f"{kills.link_behind}"
     )
     print(
-        f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the state is identical"
+        f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the "
+        "state is identical"
     )
     if chosen.record:
         command = shlex.join(["tests/faults/kill_saves.py", "--kills", str(done), "--seed", str(chosen.seed)])
         row = {
-            **tested, "command": f"`{command}`", "kills": done, "whole checkpoint left": done, "old": kills.old, "new": kills.new,
-            "while starting": kills.while_starting, "left a draft": kills.with_drafts, "`latest` one behind": kills.link_behind,
-            "state after the last step": f"identical ({steps} steps)", "minutes": round((time.monotonic() - began) / 60, 1),
-        }  # fmt: skip
+            **tested,
+            "command": f"`{command}`",
+            "kills": done,
+            "whole checkpoint left": done,
+            "old": kills.old,
+            "new": kills.new,
+            "while starting": kills.while_starting,
+            "left a draft": kills.with_drafts,
+            "`latest` one behind": kills.link_behind,
+            "state after the last step": f"identical ({steps} steps)",
+            "minutes": round((time.monotonic() - began) / 60, 1),
+        }
         record(chosen.record, row)
     shutil.rmtree(folder)
 

@@ -47,10 +47,13 @@ def recipes():
         "duplicate_key": "seed: 1\nseed: 2\n",
         "odd_keys": "{[a]: 1, {b: c}: d, ~: e}\n",
         "blocks": "name: |\n  a\n  b\noutput_dir: >-\n  c\n\n  d\n",
-        "numbers": "optimizer: {lr: 1e-3, momentum: .5}\nseed: 010\ntrain: {max_time: 1.5h, epochs: .inf}\ndata: {memory_limit: 4 GiB, size: 0x10}\n",
-        "transforms": "data: {transforms: [{resize: [8, 9]}, random_horizontal_flip, {random_crop: {size: 4, padding: 1}}, "
+        "numbers": "optimizer: {lr: 1e-3, momentum: .5}\nseed: 010\ntrain: {max_time: 1.5h, epochs: .inf}\n"
+        "data: {memory_limit: 4 GiB, size: 0x10}\n",
+        "transforms": "data: {transforms: [{resize: [8, 9]}, random_horizontal_flip, {random_crop: {size: 4, padding: "
+        "1}}, "
         "{normalize: {mean: [0.1, 0.2, 0.3], std: 0.5}}]}\n",
-        "two_files_and_overrides": "optimizer: {name: adamw, betas: [0.9, 0.99]}\n\n%\noptimizer: {name: sgd, momentum: 0.9}\n"
+        "two_files_and_overrides": "optimizer: {name: adamw, betas: [0.9, 0.99]}\n\n%\noptimizer: {name: sgd, "
+        "momentum: 0.9}\n"
         "optimizations: {amp: true}\n\n%\noptimizations.amp={dtype: float16}\n%\nseed=null\n%\nmodel.name=mlp",
     }.items():
         write("recipe", name, text)
@@ -146,7 +149,8 @@ def safetensors():
         "zero_and_overflow": file({"a": tensor("F64", [2**62, 2**62, 0], 0, 0)}),
         "negative": file({"a": tensor("U8", [-7], 0, 7)}, seven),
         "key_twice": file(
-            b'{"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]},"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}',
+            b'{"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]},'
+            b'"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}}',
             seven,
         ),
         "deep": file(b'{"a":' * 1000),
@@ -169,7 +173,8 @@ def manifests():
         version="1",
     ):
         return (
-            f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n  "versions": {{\n    "trainopt": "0.1.0"\n  }},\n'
+            f'{{\n  "format_version": {version},\n  "step": {step},\n  "world_size": 1,\n'
+            '  "versions": {\n    "trainopt": "0.1.0"\n  },\n'
             f'  "files": {files},\n  "xxh3": "0000000000000000"\n}}\n'
         )
 

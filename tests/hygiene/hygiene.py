@@ -2,7 +2,7 @@
 """Rules of the house that a compiler does not check. Reads the allowed edges between modules from lib/README.md.
 
 hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
-hygiene.py --self-test   plants one breach of every rule in a made-up tree and expects each to be found, and nothing else
+hygiene.py --self-test   plants one breach of every rule in a made-up tree; expects each to be found, and nothing else
 """
 import re
 import subprocess
@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_LINES = 600
-SOURCES = {".h", ".cpp", ".cu", ".cuh"}
-TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".md", ""}
+from lengths import PLANTED, SOURCES, check_lengths, check_subjects
+
+TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".json", ".md", ".supp", ".dict", ".toml", ""}
 # Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API
 # are not.
 TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h", "torch/version.h")
@@ -34,8 +34,7 @@ LISTS = {
 # Plain English words: only references from code count.
 PLAIN_WORDS = {"loading", "sharding"}
 # A module's own settings and classes that bear the same word.
-SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}, "lib/data/": {"device_preprocess", "device_cache"}}
-DATA_WORDS = re.compile(r"data/device_preprocess\.h|(options|on_host)\.device_preprocess|device_cache_refusal")
+SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}}
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -98,12 +97,10 @@ def check_include(path, quote, header, modules):
 
 def check_file(path, text, modules):
     """Yields (line number, problem)."""
-    lines = text.splitlines()
-    if len(lines) > MAX_LINES:
-        yield len(lines), f"{len(lines)} lines, at most {MAX_LINES}"
+    yield from check_lengths(path, text)
     source = Path(path).suffix in SOURCES
     in_library = path.startswith("lib/") and source
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()
         if MACHINE_PATH.search(line):
@@ -144,7 +141,7 @@ def check_names(path, text, names):
     for number, line in enumerate(text.splitlines(), 1):
         if path.startswith("lib/optimizations/"):
             line = line if INCLUDE.match(line) else STRING.sub("", line)  # texts may advise another switch
-        line = LIBTORCH_WORDS.sub("", DATA_WORDS.sub("", line))
+        line = LIBTORCH_WORDS.sub("", line)
         for name, pattern in patterns:
             if pattern.search(line):
                 yield number, f"names the optimization {name} outside of its folder: {line.strip()}"
@@ -206,7 +203,6 @@ def self_test():
         "lib/data/e.cpp": ("#ifdef USE_CUDA\n", "hardware #if"),
         "lib/data/f.cpp": ('auto x = std::getenv("A");\n', "environment"),
         "lib/data/g.cu": ("#include <ATen/ATen.h>\n", ".cu file"),
-        "lib/data/h.h": ("\n" * (MAX_LINES + 1), f"at most {MAX_LINES}"),
         "scripts/a.sh": ("# TO" "DO\n", "unfinished"),
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),
@@ -216,6 +212,7 @@ def self_test():
         "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
         "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
         "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
+        **PLANTED,
         # What must pass:
         "lib/data/ok.cpp": (
             '#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n',
@@ -251,7 +248,7 @@ if __name__ == "__main__":
         self_test()
     elif len(sys.argv) == 2:
         top = Path(sys.argv[1]).resolve()
-        problems = list(check_tree(top, files_of(top)))
+        problems = [*check_tree(top, files_of(top)), *check_subjects(top)]
         print("\n".join(problems) or "nothing found")
         sys.exit(1 if problems else 0)
     else:

@@ -27,8 +27,8 @@ struct Ran {
 
 enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
 
-inline Ran run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm, const at::Tensor& input,
-               const at::Tensor& residual, bool training) {
+inline Ran run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm,
+               const at::Tensor& input, const at::Tensor& residual, bool training) {
   const at::Tensor x = input.detach().clone().requires_grad_(training),
                    added = residual.detach().clone().requires_grad_(training);
   {

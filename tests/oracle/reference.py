@@ -41,13 +41,12 @@ def build_model(model: dict) -> nn.Module:
 
 
 def save_initial_weights(model: dict, path) -> None:
-    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot go
-    unseen.
+    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot
+    go unseen.
 
-    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of the kink,
-    and one that falls on
-    the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch repeats itself to 1e-5 when its own input
-    moves by a rounding.
+    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of
+    the kink, and one that falls on the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch
+    repeats itself to 1e-5 when its own input moves by a rounding.
     """
     torch.manual_seed(11)
     network = build_model(model)

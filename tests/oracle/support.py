@@ -1,4 +1,5 @@
-"""Runs trainopt and reads what it leaves behind. Knows nothing about PyTorch's way of computing: that is reference.py."""
+"""Runs trainopt and reads what it leaves behind. Knows nothing about PyTorch's way of computing: that is
+reference.py."""
 
 import copy
 import json
@@ -63,9 +64,8 @@ def trainopt(*arguments, expect: int = 0) -> subprocess.CompletedProcess:
     if not binary:
         raise RuntimeError("TRAINOPT_BINARY must name the trainopt program; ctest sets it")
     done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, timeout=300)
-    assert (
-        done.returncode == expect
-    ), f"trainopt {' '.join(map(str, arguments))}\nended with {done.returncode}, not {expect}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    ended = f"trainopt {' '.join(map(str, arguments))}\nended with {done.returncode}, not {expect}"
+    assert done.returncode == expect, f"{ended}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done
 
 
@@ -140,8 +140,8 @@ def assert_close_columns(ours: list, theirs: list, tolerance: float, what: str) 
 
 
 def write_cifar10(folder: Path, sizes: dict[str, int], seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Files of 3,073-byte records (label, then 1,024 bytes each of red, green, blue); returns pixels [n,3,32,32] and labels of
-    each.
+    """Files of 3,073-byte records (label, then 1,024 bytes each of red, green, blue); returns pixels [n,3,32,32] and
+    labels of each.
     """
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
@@ -168,7 +168,8 @@ def photograph(height: int, width: int, seed: int) -> Image.Image:
 
 
 def write_image_folder(folder: Path, images: dict[str, Image.Image], **options) -> list[Path]:
-    """images: "class/file.png" -> image. Returns the files in the order of their sample ids: bytewise by class, then by name."""
+    """images: "class/file.png" -> image. Returns the files in the order of their sample ids: bytewise by class, then by
+    name."""
     for name, image in images.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -229,8 +229,8 @@ def test_image_folder_classes_are_numbered_bytewise(tmp_path):
 
 
 def coordinates_image(side: int = 256) -> Image.Image:
-    """Red is x, green is y, blue is noise: a crop tells where it came from, and the noise whether it was cut and resized exactly
-    so.
+    """Red is x, green is y, blue is noise: a crop tells where it came from, and the noise whether it was cut and
+    resized exactly so.
     """
     y, x = np.mgrid[0:side, 0:side]
     noise = np.random.default_rng(2).integers(0, 256, (side, side))

@@ -37,7 +37,7 @@ class LaunchCall {
   /// A tensor of samples like x's, of this shape.
   const void* samples(const at::Tensor& tensor, const device::Shape& shape) const {
     TRAINOPT_CHECK(tensor.scalar_type() == x_.scalar_type());
-    return channels_last(tensor, shape);
+    return as_nhwc(tensor, shape);
   }
   const float* by_channel(const at::Tensor& values) const {
     TRAINOPT_CHECK(values.device() == x_.device() && values.scalar_type() == at::kFloat && values.is_contiguous() &&
@@ -83,7 +83,7 @@ class LaunchCall {
   void set_gradient(const at::Tensor& gradient) { o_.gradient = samples(gradient, shape()); }
 
  protected:
-  const void* channels_last(const at::Tensor& tensor, const device::Shape& shape) const {
+  const void* as_nhwc(const at::Tensor& tensor, const device::Shape& shape) const {
     TRAINOPT_CHECK(tensor.device() == x_.device() && tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
     const std::array<int64_t, 4> sizes{shape.images, shape.channels, shape.height, shape.width};
     TRAINOPT_CHECK(tensor.sizes() == at::IntArrayRef(sizes));

@@ -11,7 +11,7 @@ class Call : public LaunchCall<device::PoolOperands> {
 
   const uint8_t* positions(const at::Tensor& tensor, const device::Shape& shape) const {
     TRAINOPT_CHECK(tensor.scalar_type() == at::kByte);
-    return static_cast<const uint8_t*>(channels_last(tensor, shape));
+    return static_cast<const uint8_t*>(as_nhwc(tensor, shape));
   }
   void set_pooled_gradient(const at::Tensor& gradient, const at::Tensor& positions_of_it) {
     const device::Shape pooled = device::pooled(shape());

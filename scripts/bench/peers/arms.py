@@ -1,5 +1,6 @@
-"""The asking side: trainopt (`trainopt arm`) and PyTorch (serve.py) as processes that live on and take turns when they are asked, so that both see the
-same minutes of the machine, each with the device idle at both ends of a turn. Needs no PyTorch itself.
+"""The asking side: trainopt (`trainopt arm`) and PyTorch (serve.py) as processes that live on and take turns when they
+are asked, so that both see the same minutes of the machine, each with the device idle at both ends of a turn. Needs no
+PyTorch itself.
 """
 
 import json

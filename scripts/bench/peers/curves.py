@@ -31,7 +31,8 @@ class CurveCase:
         return [
             "seed=0",
             f"model={{name: {self.model}, num_classes: {self.classes}}}",
-            f"data={{dataset: fake_cifar10, size: {self.batch * self.batches}, batch_size: {self.batch}, num_workers: 1}}",
+            f"data={{dataset: fake_cifar10, size: {self.batch * self.batches}, "
+            f"batch_size: {self.batch}, num_workers: 1}}",
             f"data.transforms=[{{resize: {self.side}}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]",
             f"optimizer={{name: sgd, lr: {self.learning_rate}, momentum: 0.9}}",
             f"train.max_steps={self.steps}",

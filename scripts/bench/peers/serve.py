@@ -1,4 +1,5 @@
-"""One way to run the job in PyTorch, in a process of its own that takes turns when it is asked: the protocol of `trainopt arm`, a JSON object a line.
+"""One way to run the job in PyTorch, in a process of its own that takes turns when it is asked: the protocol of
+`trainopt arm`, a JSON object a line.
 
   {"turn": 3}     → {"turn": {"steps": 3, "seconds": 0.1, "losses": [2.3]}}      with the device idle at both ends
   {"facts": true} → {"facts": {"peak_memory_mib": 812.0, "torch": "2.11.0"}}
@@ -45,7 +46,8 @@ class Server:
         here = table.ON_GPU if torch.cuda.is_available() else table.ON_CPU
         if chosen.way not in here:
             raise ValueError(
-                f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU, and has: {', '.join(here)}"
+                f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU, and has: "
+                f"{', '.join(here)}"
             )
         function, layout, dtype = here[chosen.way]
         if chosen.threads:

@@ -1,4 +1,5 @@
-"""trainopt against each way to run the same job in PyTorch, in pairs of turns A B B A; the fastest way then takes more pairs."""
+"""trainopt against each way to run the same job in PyTorch, in pairs of turns A B B A; the fastest way then takes more
+pairs."""
 
 import contextlib
 import sys
@@ -76,7 +77,8 @@ def row(case: Case, way: str, pairs: list, arm: Arm) -> dict:
 
 
 def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: Path, overrides: list[str]) -> dict:
-    """{"rows": one a way, "fastest": way, "failed": {name: why}, "left_out": [way], "trainopt": what it says of itself}. The fastest is found in the first pairs."""
+    """{"rows": one a way, "fastest": way, "failed": {name: why}, "left_out": [way], "trainopt": what it says of
+    itself}. The fastest is found in the first pairs."""
     rows, failed, left_out, kept = {}, {}, [], None
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as open_arms:

@@ -1,7 +1,8 @@
-"""The job in PyTorch, one function for each way to run it, as PyTorch's documentation recommends: a function takes the job and returns its step.
+"""The job in PyTorch, one function for each way to run it, as PyTorch's documentation recommends: a function takes the
+job and returns its step.
 
-table.py names them. A step trains on one batch that is on the device already and returns its loss there, unread: nothing waits for the device in a step. Gradients are
-dropped (set_to_none), the update is one fused operation.
+table.py names them. A step trains on one batch that is on the device already and returns its loss there, unread:
+nothing waits for the device in a step. Gradients are dropped (set_to_none), the update is one fused operation.
 """
 
 import contextlib
@@ -96,7 +97,8 @@ def compiled_max_autotune(job: Job):
 
 
 def recorded(job: Job):
-    """The whole step, update included, recorded once as a CUDA graph and replayed on the inputs that it was recorded with."""
+    """The whole step, update included, recorded once as a CUDA graph and replayed on the inputs that it was recorded
+    with."""
     job.rate_on_device = True
     optimizer, criterion, graph, static = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.cuda.CUDAGraph(), {}
 

@@ -99,10 +99,9 @@ TEST_CASE("safetensors reads back what it wrote") {
 TEST_CASE("safetensors accepts what the format allows") {
   CHECK(refusal(file_of("{}", "")) == "");
   CHECK(refusal(file_of("{}      ", "")) == "");
-  CHECK(
-      refusal(file_of(
-          R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}})",
-          "123")) == "");
+  CHECK(refusal(file_of(R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},)"
+                        R"("a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}})",
+                        "123")) == "");
   CHECK(refusal(file_of(R"({"a":{"data_offsets":[0,0],"shape":[0,9223372036854775807,4],"dtype":"F64"}})", "")) == "");
   std::string header = R"({"__metadata__":{"a":"b"}})";
   header.resize(0x0280, ' ');  // its length begins as a pickle of protocol 2 does
