@@ -95,7 +95,7 @@ void in_order(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(channels_last::kInfo,        o.channels_last, channels_last::apply);
   pass(fused_kernels::kInfo,        o.fused_kernels, fused_kernels::apply, fused_kernels::check);
   pass(winograd::kInfo,             o.winograd, winograd::apply);
-  pass(Info{"tf32", Exactness::same_math, 1e-2}, o.tf32, tf32::apply);
+  pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(Info{"amp", Exactness::same_math, 5e-2}, o.amp, amp::apply);
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
