@@ -17,6 +17,7 @@ struct OptionChecks {
   // Facts of the recipe
   bool deterministic = false;
   bool sync_batch_norm = false;  ///< batch-norm sees the samples of all ranks
+  bool stale_updates = false;    ///< gradients are used a step late
 
   // Facts set by checks of earlier optimizations
   bool learning_rate_on_device = false;  ///< the update reads it there and never asks the host

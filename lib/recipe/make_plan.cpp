@@ -97,7 +97,7 @@ void in_order(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(winograd::kInfo,             o.winograd, winograd::apply);
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
-  pass(Info{"amp", Exactness::same_math, 5e-2}, o.amp, amp::apply);
+  pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
@@ -152,7 +152,8 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const Without& with
 
 std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
   OptionChecks checks{.deterministic = recipe.deterministic,
-                      .sync_batch_norm = recipe.parallel.sync_batch_norm};
+                      .sync_batch_norm = recipe.parallel.sync_batch_norm,
+                      .stale_updates = recipe.parallel.async_updates.staleness > 0};
   in_order(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
     if (is_on(option)) (call_with(option, check, checks), ...);
   });

@@ -130,13 +130,6 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
       if (changed.contains(fmt::format("model.{}", key)))
         problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
   }
-  if (const auto& amp = recipe.optimizations.amp; amp.on && amp.options.dtype == amp::Type::bfloat16) {
-    const amp::Config standard;
-    if (amp.options.init_scale != standard.init_scale)
-      problems.push_back({"optimizations.amp.init_scale", "only float16 has a loss scale"});
-    if (amp.options.growth_interval != standard.growth_interval)
-      problems.push_back({"optimizations.amp.growth_interval", "only float16 has a loss scale"});
-  }
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())
@@ -180,9 +173,6 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back(
         {"parallel.async_updates.staleness",
          "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
-  if (stale && recipe.optimizations.amp.on && recipe.optimizations.amp.options.dtype == amp::Type::float16)
-    problems.push_back({"parallel.async_updates.staleness",
-                        "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16"});
   const auto& nccl = parallel.nccl;
   if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
     problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});

@@ -1,6 +1,7 @@
 #include "optimizations/amp/amp.h"
 
 #include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/option_checks.h"
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
@@ -88,6 +89,18 @@ Receipt receipt(const StepTrace& seen, at::ScalarType type) {
 }
 
 }  // namespace
+
+void check(OptionChecks& checks, const Config& config) {
+  const Config standard;
+  const bool scales = config.dtype == Type::float16;
+  if (!scales && config.init_scale != standard.init_scale)
+    checks.refuse("optimizations.amp.init_scale", "only float16 has a loss scale");
+  if (!scales && config.growth_interval != standard.growth_interval)
+    checks.refuse("optimizations.amp.growth_interval", "only float16 has a loss scale");
+  if (scales && checks.stale_updates)
+    checks.refuse("parallel.async_updates.staleness",
+                  "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16");
+}
 
 Outcome apply(Plan& plan, const Config& config) {
   const auto type = config.dtype == Type::bfloat16 ? at::kBFloat16 : at::kHalf;

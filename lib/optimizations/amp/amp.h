@@ -3,13 +3,17 @@
 #pragma once
 
 #include "config/describe.h"
+#include "optimizations/info.h"
 
 namespace trainopt {
 struct Plan;
 struct Outcome;
+struct OptionChecks;
 }  // namespace trainopt
 
 namespace trainopt::amp {
+
+inline constexpr Info kInfo{"amp", Exactness::same_math, 5e-2};
 
 enum class Type { bfloat16, float16 };
 
@@ -19,6 +23,7 @@ struct Config {
   int64_t growth_interval = 2000;
 };
 
+void check(OptionChecks& checks, const Config& config);
 Outcome apply(Plan& plan, const Config& config);
 
 }  // namespace trainopt::amp
