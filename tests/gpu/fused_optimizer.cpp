@@ -18,7 +18,9 @@ const UpdateKernels& on_gpu() {
 
 }  // namespace
 
-TEST_CASE("updates on a GPU are those of the plain form, whatever rides along") { check_every_rule(on_gpu(), kGpu); }
+TEST_CASE("updates on a GPU are those of the plain form, with all that happens in the same pass") {
+  check_every_rule(on_gpu(), kGpu);
+}
 
 TEST_CASE("updates on a GPU of more tensors than a launch takes, and of none") { check_many_tensors(on_gpu(), kGpu); }
 
@@ -47,7 +49,7 @@ TEST_CASE("numbers of a parameter are counted in 64 bits") {
   CHECK_FALSE(gradient.any().item<bool>());
 }
 
-TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what rode along") {
+TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what else its pass did") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizer = SgdConfig{.lr = 1e-4};
   recipe.train.max_grad_norm = 0.5;

@@ -6,7 +6,9 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("updates are those of the plain form, whatever rides along") { check_every_rule(cpu_kernels(), at::kCPU); }
+TEST_CASE("updates are those of the plain form, with all that happens in the same pass") {
+  check_every_rule(cpu_kernels(), at::kCPU);
+}
 
 TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") {
   check_many_tensors(cpu_kernels(), at::kCPU);

@@ -18,7 +18,7 @@ const UpdateKernels& on_host() {
 
 }  // namespace
 
-TEST_CASE("a GPU's updates are those of the plain form, whatever rides along") {
+TEST_CASE("a GPU's updates are those of the plain form, with all that happens in the same pass") {
   check_every_rule(on_host(), at::kCPU);
 }
 

@@ -3,8 +3,8 @@
 // Images are 4-D, channels-last; logits are [batch, classes], contiguous; both of float32, bfloat16 or float16. Sums
 // are float32, and every result is rounded once. With p = softmax(logits), the target t and the smoothing s, both means
 // over the batch (Szegedy et al. 2016, section 7, as torch's cross_entropy has it):
-//   loss = −(1 − s) · log p_t − s / classes · Σ log p      its gradient by a logit = p − (1 − s) · [it is the target's]
-//   − s / classes
+//   loss = −(1 − s) · log p_t − s / classes · Σ log p
+//   its gradient by a logit = p − (1 − s) · [it is the target's] − s / classes
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,8 +21,8 @@ inline constexpr const char *kCrossEntropyLabel = "trainopt::fused_cross_entropy
 
 struct CrossEntropy {
   at::Tensor loss;  ///< 0-dim float32, the mean over the batch: added up in float64, always in the same order
-  at::Tensor
-      gradient;  ///< like the logits: of the batch's sum, × kept_scale(). finish_gradient() makes the mean's of it
+  /// Like the logits: of the batch's sum, × kept_scale(). finish_gradient() turns it into that of the mean.
+  at::Tensor gradient;
 };
 
 /// A gradient of one sample is between −1 and 1, and those of many classes are small. What float16 has left below 6e-5
@@ -48,14 +48,14 @@ class HeadKernels {
   virtual void finish_gradient(at::Tensor& gradient, const at::Tensor& upstream) const = 0;
 };
 
-/// libtorch's operations one after another, in float32: what the others are compared with.
+/// libtorch's operations one after another, in float32: the others are compared with it.
 const HeadKernels& reference_head_kernels();
-/// A few threads, each with whole images or rows; no result depends on how many there are. With the widest vectors that
-/// this CPU has.
+/// A few threads, each with whole images or rows; no result depends on their number. Uses the widest vectors that this
+/// CPU has.
 const HeadKernels& cpu_head_kernels();
 /// One for each width that this CPU has, the widest last.
 std::vector<const HeadKernels*> all_cpu_head_kernels();
-/// A GPU's own, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
 const HeadKernels* cuda_head_kernels();
 
 }  // namespace trainopt::kernels

@@ -25,13 +25,13 @@ struct AdamRule {
   bool decoupled;
 };
 
-/// Tensors of the parameters that have a gradient, in one order; all are float32, and those of one parameter have its
-/// numbers in the order of its memory, without gaps.
+/// Tensors of the parameters that have a gradient, in one order. All are float32; those of one parameter have its sizes
+/// and strides, without gaps. No two overlap.
 struct Tensors {
   std::vector<at::Tensor> parameters, gradients;
   std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Adam: both moments
-  std::vector<at::Tensor> copies = {};    ///< bfloat16 or float16, all of one type; undefined, or no list: none. The
-                                          ///< updated parameter, rounded to nearest even
+  /// Get the updated parameters, rounded to nearest even: bfloat16 or float16, all of one type; undefined: no copy.
+  std::vector<at::Tensor> copies = {};
 };
 
 /// 0-dim floats on the parameters' device.
@@ -52,12 +52,12 @@ struct Measured {
 class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
-  // How many launches it took.
+  // Both update in place and return how many launches that took.
   virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
   /// `updates`: a 0-dim float64 on the device; counts this one too, unless it is skipped.
   virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                        const Settings& settings) const = 0;
-  /// Of values up to 10¹⁸; of larger ones the sum may be infinite. `like`: on whose device results are.
+  /// For values up to 10¹⁸; with larger ones the sum may be infinite. Results are on the device of `like`.
   virtual Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const = 0;
 };
 

@@ -17,14 +17,14 @@ inline constexpr const char *kConvolutionLabel = "trainopt::winograd_convolution
 /// Multiplications of the direct convolution by those of this one, for an image of height × width.
 double saving(int64_t height, int64_t width);
 
-// Images are N × C × H × W, not empty, weights outputs × C × 3 × 3; their channels are multiples of kPanel;
-// BrokenInvariant otherwise. float64, float32, bfloat16, float16 on the CPU, weights of another type than images if
-// they like (both are float64, or neither). Results are NHWC, of the images' type if not said otherwise. Inputs that
-// are stored otherwise are rearranged first. The same bits for any number of threads.
+// Images are [n, channels, height, width], not empty, weights [outputs, channels, 3, 3], of float64, float32, bfloat16
+// or float16 on the CPU; both are float64, or neither. Channels are multiples of kPanel (tiles.h). Throws
+// BrokenInvariant otherwise. Results are new tensors, NHWC, of the images' type if not said otherwise. Inputs that are
+// stored otherwise are rearranged first. The same bits for any number of threads.
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight);
 at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight);
-/// Of the type asked for.
+/// Of `type`.
 at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type);
 
 }  // namespace trainopt::kernels::winograd

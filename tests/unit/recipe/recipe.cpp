@@ -1,10 +1,14 @@
 #include "base/files.h"
+#include "config/known_spellings.h"
+#include "data/transform_form.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 #include "recipe/validate.h"
 #include "support/catch.h"
 
 #include <unistd.h>
+
+#include <set>
 
 using namespace trainopt;
 
@@ -30,6 +34,42 @@ std::string problem_of(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("each word of another tool stands for one thing") {
+  std::set<std::string_view> theirs;
+  for (const auto& spelling : kKnownSpellings) CHECK(theirs.insert(spelling.theirs).second);
+  for (const auto& other : kNotHere) CHECK(theirs.insert(other.theirs).second);
+  const std::function<void(const Outline&)> collect = [&](const Outline& outline) {
+    for (const Option& option : outline) {
+      for (const auto& spelling : option.spellings) CHECK(theirs.insert(spelling.theirs).second);
+      collect(option.options);
+    }
+  };
+  Recipe recipe;
+  collect(outline_of(recipe));
+  CHECK(theirs.size() > 100);
+}
+
+TEST_CASE("words of other tools are answered with the optimization they mean") {
+  const auto hint = [](const std::string& text, const std::string& answer) {
+    CHECK_THAT(problem_of(text), ContainsSubstring("unknown key (" + answer + ")"));
+  };
+  hint("amp_fp16: true", "did you mean 'optimizations.amp: {dtype: float16}'?");
+  hint("dtype: bfloat16", "did you mean 'optimizations.amp.dtype' or 'optimizations.amp: {dtype: bfloat16}'?");
+  hint("torch_compile: true", "did you mean 'optimizations.fused_kernels'?");
+  hint("fp8: true", "this build has no fp8; optimizations.amp has bfloat16 and float16");
+}
+
+TEST_CASE("the catalogue's keys and values turn each switch on") {
+  std::set<std::string> names;
+  for (const CatalogueEntry& entry : catalogue()) {
+    CHECK(names.insert(entry.info.name).second);
+    CHECK((entry.info.tolerance > 0) == (entry.info.exactness == Exactness::same_math));
+    const Recipe recipe = load<Recipe>({.files = {}, .overrides = {entry.key + "=" + entry.value}}).config;
+    CHECK(recipe_json(recipe) != recipe_json(Recipe()));
+  }
+  CHECK(names.size() >= 19);
+}
 
 TEST_CASE("the defaults are valid, and written out they load to themselves") {
   CHECK(validate(Recipe()).empty());

@@ -1,0 +1,47 @@
+// What only tf32 can do is done on a GPU; here its decision and the words of its receipt.
+#include "recipe/make_plan.h"
+#include "support/catch.h"
+
+using namespace trainopt;
+
+namespace {
+
+Outcome planned(const char* machine) {
+  Recipe recipe;
+  recipe.device = "cuda";
+  recipe.optimizations.tf32 = true;
+  const Plan plan = make_plan(recipe, assume(Machine{}, machine));
+  REQUIRE(plan.switches.size() == 1);
+  CHECK(plan.backend.allow_tf32 == plan.switches.front().outcome.has_effect);
+  return plan.switches.front().outcome;
+}
+
+StepTrace step_with(c10::ScalarType type, bool allowed) {
+  const TracedTensor numbers{.type = type, .sizes = {2, 2}};
+  StepTrace trace;
+  trace.step = 2;
+  trace.backend.allow_tf32 = allowed;
+  trace.operations[{.name = "aten::mm", .inputs = {numbers, numbers}}] = 3;
+  trace.operations[{.name = "aten::convolution_backward", .inputs = {numbers}}] = 1;
+  return trace;
+}
+
+}  // namespace
+
+TEST_CASE("TF32 needs a GPU from sm_80") {
+  CHECK_FALSE(planned("gpus=1,arch=sm_75").has_effect);
+  CHECK(planned("gpus=1,arch=sm_80").has_effect);
+}
+
+TEST_CASE("TF32's receipt counts the float32 operations that may use it") {
+  const MakeReceipt receipt = planned("gpus=1,arch=sm_80").receipt;
+  const Receipt used = receipt(step_with(c10::kFloat, true));
+  CHECK(used.observed == "TF32 allowed for 4 float32 convolutions and matrix products");
+  CHECK(used.effective);
+  const Receipt forbidden = receipt(step_with(c10::kFloat, false));
+  CHECK(forbidden.observed == "TF32 not allowed for 4 float32 convolutions and matrix products");
+  CHECK(forbidden.reason == "something else forbade it");
+  const Receipt unused = receipt(step_with(c10::kBFloat16, true));
+  CHECK_FALSE(unused.effective);
+  CHECK(unused.reason == "no convolution or matrix product ran in float32");
+}
