@@ -83,6 +83,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   task_ = plan_.task.build(context);
   precision_ = plan_.precision.build(context);
   optimizer_ = plan_.optimizer.build(context);
+  parameters_->set_form(optimizer_->make_gradients());
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
@@ -206,18 +207,17 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
 }
 
 at::Tensor Trainer::update_step() {
-  parameters_->passes()->begin();
-  parameters_->finish_gradients();
-  const at::Tensor overflow = precision_->unscale(*parameters_);   // stays on the device
-  const at::Tensor hold = guard_->decide(overflow, *parameters_);  // 1: nothing below may be written
-  const at::Tensor norm = parameters_->clip(plan_.train.max_grad_norm);
-  optimizer_->step(*parameters_, hold);
+  Gradients& gradients = parameters_->finish_gradients();
+  const at::Tensor overflow = precision_->unscale(gradients);          // stays on the device
+  const at::Tensor skip_update = guard_->decide(overflow, gradients);  // 1: nothing below may be written
+  const at::Tensor norm = clip(gradients, plan_.train.max_grad_norm);
+  optimizer_->step(gradients, skip_update);
   precision_->update(overflow, guard_->flag());
-  average_->update(*parameters_, hold);
+  average_->update(*parameters_, skip_update);
   parameters_->updated();
   guard_->settle_buffers();
   gradient_bytes_ = parameters_->gradient_bytes();
-  parameters_->clear_gradients();
+  gradients.clear();
   return norm;
 }
 
