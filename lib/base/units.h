@@ -25,6 +25,7 @@ std::optional<Duration> parse_duration(std::string_view text);
 /// Reads back to the same value: "4GiB", "1536MiB", "100ms", "15m".
 std::string to_text(Bytes bytes);
 std::string to_text(Duration duration);
+inline double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 /// For people: "11.3 GiB", "512 B".
 std::string human_bytes(double bytes);
 

@@ -4,6 +4,7 @@
 #include "device/facts.h"
 #include "device/process.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -49,6 +50,14 @@ DeviceFacts device_facts(c10::Device device) {
     throw UserError(
         fmt::format("device {} is not here: this process sees {} GPU{}", device.str(), count, count == 1 ? "" : "s"));
   return gpu_facts(with_index(device).index());
+}
+
+at::Generator make_generator(c10::Device device, uint64_t seed) {
+  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator generator =
+      at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(seed);
+  return generator;
 }
 
 void synchronize(c10::Device device) {

@@ -1,6 +1,7 @@
 // Which devices this machine has, what they are, and waiting for one.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
@@ -27,6 +28,9 @@ DeviceFacts device_facts(c10::Device device);
 
 /// The same device with its index filled in ("cuda" becomes "cuda:0"); the CPU has none.
 c10::Device with_index(c10::Device device);
+
+/// A source of random numbers on the device, apart from every other one in this process.
+at::Generator make_generator(c10::Device device, uint64_t seed);
 
 /// Waits until everything queued on the device has run. Nothing on the CPU.
 void synchronize(c10::Device device);

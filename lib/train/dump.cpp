@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-/// What the two wrappers gather of the current step.
+/// What the three wrappers gather of the current step.
 struct Gathered {
   explicit Gathered(DumpConfig chosen) : config(std::move(chosen)) {}
 
@@ -59,48 +59,48 @@ std::filesystem::path folder_of_rank(const BuildContext& context) {
   return rank == 0 ? dump : dump / fmt::format("rank-{}", rank);
 }
 
-class DumpingParameters : public ParameterStore {
+/// Sees the gradients after unscaling and before clipping.
+class DumpingPrecision : public Precision {
  public:
-  DumpingParameters(std::unique_ptr<ParameterStore> inner, const Model& model, std::filesystem::path folder,
-                    std::shared_ptr<Gathered> gathered)
+  DumpingPrecision(std::unique_ptr<Precision> inner, std::shared_ptr<Gathered> gathered)
+      : inner_(std::move(inner)), gathered_(std::move(gathered)) {}
+
+  AutocastGuard autocast() override { return inner_->autocast(); }
+  void backward(const at::Tensor& loss) override { inner_->backward(loss); }
+  void update(const at::Tensor& overflow, const at::Tensor& held_back) override { inner_->update(overflow, held_back); }
+  at::Tensor loss_scale() const override { return inner_->loss_scale(); }
+  void save(ArchiveWriter& archive) const override { inner_->save(archive); }
+  void load(const ArchiveReader& archive) override { inner_->load(archive); }
+
+  at::Tensor unscale(Gradients& gradients) override {
+    at::Tensor overflow = inner_->unscale(gradients);
+    if (!gathered_->wants(DumpKind::gradients)) return overflow;
+    const auto& all = gradients.tensors();
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].defined())
+        gathered_->tensors.emplace_back("gradients." + gradients.parameters()[i].first,
+                                        gradients.value(all[i].detach()).clone());
+    return overflow;
+  }
+
+ private:
+  std::unique_ptr<Precision> inner_;
+  std::shared_ptr<Gathered> gathered_;
+};
+
+/// Writes what was gathered when the step has ended.
+class DumpingRunner : public StepRunner {
+ public:
+  DumpingRunner(std::unique_ptr<StepRunner> inner, const Model& model, std::filesystem::path folder,
+                std::shared_ptr<Gathered> gathered)
       : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
 
-  const NamedTensors& parameters() const override { return inner_->parameters(); }
-  Scope accumulate(bool is_last) override { return inner_->accumulate(is_last); }
-  void finish_gradients() override { inner_->finish_gradients(); }
-  std::vector<at::Tensor> gradients() const override { return inner_->gradients(); }
-  std::shared_ptr<GradientPasses> passes() const override { return inner_->passes(); }
-  void set_passes(std::weak_ptr<GradientPasses> passes) override { inner_->set_passes(std::move(passes)); }
-  bool clears_with_zeros() const override { return inner_->clears_with_zeros(); }
-  bool is_local() const override { return inner_->is_local(); }
-  void updated() override { inner_->updated(); }
-  void agree(at::Tensor& flag) override { inner_->agree(flag); }
-  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
-    inner_->save(archive, prefix, tensors);
-  }
-  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
-    inner_->load(archive, prefix, tensors);
-  }
-  void save_pending(ArchiveWriter& archive) const override { inner_->save_pending(archive); }
-  void load_pending(const ArchiveReader& archive) override { inner_->load_pending(archive); }
-  NamedTensors whole(const Model& model) const override { return inner_->whole(model); }
-  int64_t parameter_bytes() const override { return inner_->parameter_bytes(); }
-  int64_t gradient_bytes() const override { return inner_->gradient_bytes(); }
+  at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
+  bool forget(bool for_good) override { return inner_->forget(for_good); }
+  void report(StepTrace& trace) const override { inner_->report(trace); }
 
-  at::Tensor clip(std::optional<double> max_norm) override {
-    if (gathered_->wants(DumpKind::gradients)) {
-      const auto all = inner_->gradients();
-      for (size_t i = 0; i < all.size(); ++i)
-        if (all[i].defined())
-          gathered_->tensors.emplace_back("gradients." + parameters()[i].first,
-                                          passes()->values(all[i].detach()).clone());
-    }
-    return inner_->clip(max_norm);
-  }
-
-  /// The last thing of a step: what was gathered is written here.
-  void clear_gradients() override {
-    inner_->clear_gradients();
+  at::Tensor update_step(const StepBody& body) override {
+    at::Tensor norm = inner_->update_step(body);
     if (gathered_->wants(DumpKind::buffers))
       for (const auto& [name, buffer] : model_.buffers()) gathered_->tensors.emplace_back("buffers." + name, buffer);
     if (!gathered_->outputs.empty()) gathered_->tensors.emplace_back("outputs", at::cat(gathered_->outputs));
@@ -110,10 +110,11 @@ class DumpingParameters : public ParameterStore {
     }
     gathered_->outputs.clear();
     gathered_->tensors.clear();
+    return norm;
   }
 
  private:
-  std::unique_ptr<ParameterStore> inner_;
+  std::unique_ptr<StepRunner> inner_;
   const Model& model_;
   std::filesystem::path folder_;
   std::shared_ptr<Gathered> gathered_;
@@ -124,15 +125,19 @@ class DumpingParameters : public ParameterStore {
 void add_dump(Plan& plan) {
   if (plan.logging.dump.steps.empty()) return;
   const auto gathered = std::make_shared<Gathered>(plan.logging.dump);
-  plan.task.wrap("logging.dump", "dumping outputs", [gathered](const BuildContext&, std::unique_ptr<Task> inner) {
-    return std::make_unique<DumpingTask>(std::move(inner), gathered);
-  });
-  plan.parameters.wrap("logging.dump", "dumping gradients and buffers",
-                       [gathered](const BuildContext& context, std::unique_ptr<ParameterStore> inner) {
-                         gathered->steps_done = context.steps_done;  // the store is built before the task
-                         return std::make_unique<DumpingParameters>(std::move(inner), *context.model,
-                                                                    folder_of_rank(context), gathered);
-                       });
+  plan.task.wrap("logging.dump", "dumping outputs",
+                 [gathered](const BuildContext& context, std::unique_ptr<Task> inner) {
+                   gathered->steps_done = context.steps_done;
+                   return std::make_unique<DumpingTask>(std::move(inner), gathered);
+                 });
+  plan.precision.wrap("logging.dump", "dumping gradients",
+                      [gathered](const BuildContext&, std::unique_ptr<Precision> inner) {
+                        return std::make_unique<DumpingPrecision>(std::move(inner), gathered);
+                      });
+  plan.runner.wrap(
+      "logging.dump", "dumping buffers", [gathered](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
+        return std::make_unique<DumpingRunner>(std::move(inner), *context.model, folder_of_rank(context), gathered);
+      });
 }
 
 }  // namespace trainopt

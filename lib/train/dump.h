@@ -5,7 +5,8 @@ namespace trainopt {
 
 struct Plan;
 
-/// Wraps the task and the parameter store so that for each chosen step RUN_DIR/dump/step-00000001.safetensors holds
+/// Wraps the task, the precision and the step runner so that for each chosen step
+/// RUN_DIR/dump/step-00000001.safetensors holds
 ///   outputs            of the step, micro-batches one after another
 ///   gradients.<name>   means over the step, after unscaling, before clipping
 ///   buffers.<name>     after the step

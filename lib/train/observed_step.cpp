@@ -34,6 +34,12 @@ ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters)
   trace_.allocator = allocator_figures();
 }
 
+std::unique_ptr<ObservedStep> ObservedStep::if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,
+                                                   int64_t to_come) {
+  if (trace.step != 0 || (taken == 0 && to_come > 1)) return nullptr;
+  return std::make_unique<ObservedStep>(trace, parameters);
+}
+
 void ObservedStep::finish(const End& end) {
   trace_.page_faults = page_faults() - trace_.page_faults;
   const auto allocator = allocator_figures();

@@ -3,6 +3,8 @@
 
 #include "train/step_trace.h"
 
+#include <memory>
+
 namespace trainopt {
 
 class Optimizer;
@@ -12,6 +14,10 @@ class ParameterStore;
 class ObservedStep {
  public:
   ObservedStep(StepTrace& trace, const ParameterStore& parameters);
+  /// Of the step that begins: null unless it is the one to observe. That is the process's second step, since the first
+  /// is full of one-off work, or the only one. `taken`: steps of this process so far; `to_come`: those still to take.
+  static std::unique_ptr<ObservedStep> if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,
+                                              int64_t to_come);
 
   struct End {
     int64_t step = 0;                ///< that has ended

@@ -8,12 +8,12 @@
 namespace trainopt {
 namespace {
 
-/// Does `change` to `target` in place, and takes it back if the step overflowed.
+/// Does `change` to `target` in place, and takes it back if the update is skipped.
 template <class Change>
-void commit(at::Tensor& target, const at::Tensor& overflow, Change change) {
-  const at::Tensor before = overflow.defined() ? target.clone() : at::Tensor();
+void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
+  const at::Tensor before = skip_update.defined() ? target.clone() : at::Tensor();
   change(target);
-  if (before.defined()) at::where_out(target, overflow > 0, before, target);
+  if (before.defined()) at::where_out(target, skip_update > 0, before, target);
 }
 
 class LoopSgd : public Optimizer {
@@ -23,20 +23,20 @@ class LoopSgd : public Optimizer {
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
-  void update(ParameterStore& store, const at::Tensor& overflow) override {
+  void update(Gradients& all, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
-    const auto gradients = store.gradients();
+    const auto& gradients = all.tensors();
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
-      at::Tensor parameter = store.parameters()[i].second;
+      at::Tensor parameter = all.parameters()[i].second;
       at::Tensor gradient = gradients[i];
       if (config_.weight_decay != 0) gradient = gradient.add(parameter, config_.weight_decay);
       if (momentum_) {
         at::Tensor& kept = (*momentum_)[i];
-        commit(kept, overflow, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
+        commit(kept, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
         gradient = config_.nesterov ? gradient.add(kept, config_.momentum) : kept;
       }
-      commit(parameter, overflow, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
+      commit(parameter, skip_update, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
     }
   }
 
@@ -67,22 +67,22 @@ class LoopAdam : public Optimizer {
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
-  void update(ParameterStore& store, const at::Tensor& overflow) override {
+  void update(Gradients& all, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
     const auto [beta1, beta2] = config_.betas;
     // Counted on the device, since only the device knows whether this step counts.
-    commit(updates_, overflow, [](at::Tensor& updates) { updates.add_(1); });
+    commit(updates_, skip_update, [](at::Tensor& updates) { updates.add_(1); });
     const at::Tensor bias1 = 1 - at::pow(beta1, updates_), bias2_root = (1 - at::pow(beta2, updates_)).sqrt();
-    const auto gradients = store.gradients();
+    const auto& gradients = all.tensors();
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
-      at::Tensor parameter = store.parameters()[i].second;
+      at::Tensor parameter = all.parameters()[i].second;
       at::Tensor gradient = gradients[i];
       if (config_.weight_decay != 0 && !decoupled_) gradient = gradient.add(parameter, config_.weight_decay);
-      commit(first_[i], overflow, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
-      commit(second_[i], overflow,
+      commit(first_[i], skip_update, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
+      commit(second_[i], skip_update,
              [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
-      commit(parameter, overflow, [&](at::Tensor& p) {
+      commit(parameter, skip_update, [&](at::Tensor& p) {
         if (config_.weight_decay != 0 && decoupled_) p.mul_(1 - learning_rate_ * config_.weight_decay);
         p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
       });
@@ -131,9 +131,11 @@ void ParameterState::save(ArchiveWriter& archive) const { store_.save(archive, p
 
 void ParameterState::load(const ArchiveReader& archive) { store_.load(archive, prefix(), tensors_); }
 
-void Optimizer::step(ParameterStore& parameters, const at::Tensor& overflow) {
+std::unique_ptr<Gradients> Optimizer::make_gradients() const { return std::make_unique<Gradients>(); }
+
+void Optimizer::step(Gradients& gradients, const at::Tensor& skip_update) {
   RECORD_USER_SCOPE(kOptimizerLabel);
-  update(parameters, overflow);
+  update(gradients, skip_update);
 }
 
 std::string describe_optimizer(const OptimizerConfig& config) {

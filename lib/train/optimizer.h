@@ -14,6 +14,7 @@
 
 namespace trainopt {
 
+class Gradients;
 class ParameterStore;
 
 class Optimizer {
@@ -21,15 +22,17 @@ class Optimizer {
   virtual ~Optimizer() = default;
   /// Where the schedule writes; used by the next step().
   virtual void set_learning_rate(double learning_rate) = 0;
-  /// Updates every parameter that has a gradient. Where `overflow` (a float on the device, may be undefined) is 1
+  /// The form of the gradients that step() reads best. Plain: everything that is done to them is done at once.
+  virtual std::unique_ptr<Gradients> make_gradients() const;
+  /// Updates every parameter that has a gradient. Where `skip_update` (a float on the device, may be undefined) is 1
   /// nothing is written: neither parameters nor state. The host is never asked.
-  void step(ParameterStore& parameters, const at::Tensor& overflow);
+  void step(Gradients& gradients, const at::Tensor& skip_update);
   virtual void save(ArchiveWriter& archive) const = 0;
   virtual void load(const ArchiveReader& archive) = 0;
   virtual int64_t state_bytes() const = 0;  ///< held by this rank, one for each parameter
 
  private:
-  virtual void update(ParameterStore& parameters, const at::Tensor& overflow) = 0;
+  virtual void update(Gradients& gradients, const at::Tensor& skip_update) = 0;
 };
 
 /// One tensor for each parameter, of its shape and layout, zero at first: momentum and the like.

@@ -16,17 +16,9 @@ void ParameterStore::load(const ArchiveReader& archive, const std::string& prefi
   for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
 }
 
-std::vector<at::Tensor> ParameterStore::present_gradients() const {
-  std::vector<at::Tensor> present;
-  for (auto& gradient : gradients())
-    if (gradient.defined()) present.push_back(std::move(gradient));
-  return present;
-}
-
-std::shared_ptr<GradientPasses> ParameterStore::passes() const {
-  static const auto plain = std::make_shared<GradientPasses>();
-  auto given = passes_.lock();
-  return given ? std::move(given) : plain;
+Gradients& ParameterStore::finish_gradients() {
+  finished_->begin(*this, complete_gradients());
+  return *finished_;
 }
 
 NamedTensors ParameterStore::whole(const Model& model) const { return model.state(); }
@@ -39,7 +31,8 @@ int64_t ParameterStore::parameter_bytes() const {
 
 int64_t ParameterStore::gradient_bytes() const {
   int64_t bytes = 0;
-  for (const auto& gradient : present_gradients()) bytes += static_cast<int64_t>(gradient.nbytes());
+  for (const auto& gradient : gradients())
+    if (gradient.defined()) bytes += static_cast<int64_t>(gradient.nbytes());
   return bytes;
 }
 
@@ -53,18 +46,18 @@ std::vector<at::Tensor> LocalParameters::gradients() const {
   return gradients;
 }
 
-at::Tensor LocalParameters::clip(std::optional<double> max_norm) {
-  if (!max_norm) return {};
-  const at::NoGradGuard no_grad;
-  const auto present = present_gradients();
-  const at::Tensor norm = at::linalg_vector_norm(passes()->norms(present));
-  passes()->shorten(present, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
-  return norm;
+GradientMemory LocalParameters::complete_gradients() {
+  return {.tensors = gradients(), .clears_with_zeros = clear_ == ClearGradients::zero};
 }
 
 void LocalParameters::clear_gradients() {
-  if (clears_with_zeros()) return passes()->clear(present_gradients());
-  for (const auto& [name, parameter] : parameters_) parameter.mutable_grad().reset();
+  for (const auto& [name, parameter] : parameters_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (clear_ == ClearGradients::drop)
+      gradient.reset();
+    else if (gradient.defined())
+      gradient.zero_();
+  }
 }
 
 }  // namespace trainopt

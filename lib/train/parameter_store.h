@@ -1,10 +1,10 @@
-// What this rank updates: parameters, their gradients, and how gradients are summed, measured, clipped and cleared.
-// LocalParameters is the plain store: everything is here, nothing is sent.
+// What this rank updates: the parameters and where their gradients are, summed over the ranks. LocalParameters is the
+// plain store: everything is here, nothing is sent.
 #pragma once
 
 #include "model/tensor_file.h"
 #include "train/archive.h"
-#include "train/gradient_passes.h"
+#include "train/gradients.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -44,31 +44,19 @@ class ParameterStore {
 
   /// Open around the forward and backward of one micro-batch; only the last one of a step communicates.
   virtual Scope accumulate(bool is_last) = 0;
-  /// After the last micro-batch: from here on gradients() are those of the whole step.
-  virtual void finish_gradients() = 0;
-  /// One for each parameter; undefined where backward reached none.
+  /// After the last micro-batch: the gradients of the whole step, summed over the ranks. Valid until the next call.
+  Gradients& finish_gradients();
+  /// The form of what finish_gradients() returns (Optimizer::make_gradients()); the plain one unless this is called.
+  void set_form(std::unique_ptr<Gradients> gradients) { finished_ = std::move(gradients); }
+  /// As backward has left them so far: one for each parameter; undefined where it reached none.
   virtual std::vector<at::Tensor> gradients() const = 0;
-  /// Those of them that there are.
-  std::vector<at::Tensor> present_gradients() const;
-  /// How they are gone through until they are cleared: the plain form, unless set_passes() was given another that is
-  /// still there.
-  virtual std::shared_ptr<GradientPasses> passes() const;
-  virtual void set_passes(std::weak_ptr<GradientPasses> passes) { passes_ = std::move(passes); }
-  /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns that norm as it was (0-dim, on
-  /// the device; the host is never asked). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm / (norm + 1e-6)).
-  /// Null: does nothing, returns an undefined tensor.
-  virtual at::Tensor clip(std::optional<double> max_norm) = 0;
+  /// Zeroes or drops them, also in the middle of a step.
   virtual void clear_gradients() = 0;
-  /// Whether clear_gradients() writes zeros to memory.
-  virtual bool clears_with_zeros() const { return false; }
   /// parameters() have new values: those that others have too must reach them.
   virtual void updated() {}
 
   /// Whether parameters() are the model's, in its order, and nobody writes to them but the optimizer and load().
   virtual bool is_local() const { return false; }
-
-  /// `flag`, a float on the device, becomes 1 if it is on any rank: where ranks must decide alike.
-  virtual void agree(at::Tensor&) {}
 
   // Of each parameter's own tensors (the parameters themselves, momentum), one for each of parameters(), under `prefix`
   // and its name. Archives hold them whole, whatever a rank has of them.
@@ -83,8 +71,12 @@ class ParameterStore {
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;
 
+ protected:
+  /// Completes gradients(), where ranks exchange them, and says where they are.
+  virtual GradientMemory complete_gradients() = 0;
+
  private:
-  std::weak_ptr<GradientPasses> passes_;
+  std::unique_ptr<Gradients> finished_ = std::make_unique<Gradients>();
 };
 
 class LocalParameters : public ParameterStore {
@@ -93,12 +85,12 @@ class LocalParameters : public ParameterStore {
 
   const NamedTensors& parameters() const override { return parameters_; }
   Scope accumulate(bool) override { return Scope(); }
-  void finish_gradients() override {}
   std::vector<at::Tensor> gradients() const override;
-  at::Tensor clip(std::optional<double> max_norm) override;
   void clear_gradients() override;
-  bool clears_with_zeros() const override { return clear_ == ClearGradients::zero; }
   bool is_local() const override { return true; }
+
+ protected:
+  GradientMemory complete_gradients() override;
 
  private:
   NamedTensors parameters_;

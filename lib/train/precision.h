@@ -12,7 +12,7 @@
 
 namespace trainopt {
 
-class ParameterStore;
+class Gradients;
 
 /// Autocast for its lifetime, on this thread; none if `dtype` is null. libtorch has no such guard of its own.
 class AutocastGuard {
@@ -33,9 +33,9 @@ class Precision {
   virtual ~Precision() = default;
   virtual AutocastGuard autocast() = 0;
   virtual void backward(const at::Tensor& loss) = 0;
-  /// Brings gradients back to scale. Returns a float on the device, 1 where a gradient is not finite and 0 otherwise;
-  /// undefined if this precision does not look.
-  virtual at::Tensor unscale(ParameterStore& parameters) = 0;
+  /// Undoes the loss scale. Returns a float on the device, 1 if a gradient of any rank is not finite and 0 otherwise;
+  /// undefined if this precision does not check.
+  virtual at::Tensor unscale(Gradients& gradients) = 0;
   /// After the optimizer. Nothing of this precision's state changes where `held_back` (a float on the device, may be
   /// undefined) is 1: the step will be taken back.
   virtual void update(const at::Tensor& overflow, const at::Tensor& held_back) = 0;
@@ -49,7 +49,7 @@ class FullPrecision : public Precision {
  public:
   AutocastGuard autocast() override { return {at::kCPU, std::nullopt}; }
   void backward(const at::Tensor& loss) override { loss.backward(); }
-  at::Tensor unscale(ParameterStore&) override { return {}; }
+  at::Tensor unscale(Gradients&) override { return {}; }
   void update(const at::Tensor&, const at::Tensor&) override {}
 };
 

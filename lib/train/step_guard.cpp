@@ -2,6 +2,7 @@
 
 #include "metrics/async_reader.h"
 #include "model/model.h"
+#include "train/gradients.h"
 
 #include <ATen/ATen.h>
 
@@ -60,11 +61,11 @@ void StepGuard::watch(const at::Tensor& loss) {
   if (flag_.defined()) bad_loss_.copy_(at::maximum(bad_loss_, not_finite(loss)));
 }
 
-at::Tensor StepGuard::decide(const at::Tensor& overflow, ParameterStore& parameters) {
+at::Tensor StepGuard::decide(const at::Tensor& overflow, Gradients& gradients) {
   if (!flag_.defined()) return overflow;
   const at::NoGradGuard no_grad;
-  if (!overflow.defined()) parameters.passes()->look(parameters.present_gradients(), bad_loss_);
-  parameters.agree(bad_loss_);
+  if (!overflow.defined()) gradients.check_finite(bad_loss_);
+  gradients.agree(bad_loss_);
   flag_.copy_(at::maximum(flag_, bad_loss_));
   return overflow.defined() ? at::maximum(overflow, flag_) : flag_;
 }

@@ -4,8 +4,6 @@
 // averages, buffers): the host learns of it a step or two later and finds the state of the moment before.
 #pragma once
 
-#include "train/parameter_store.h"
-
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
@@ -15,6 +13,7 @@
 
 namespace trainopt {
 
+class Gradients;
 class Model;
 
 /// A step's start, as the host knows it.
@@ -35,9 +34,10 @@ class StepGuard {
 
   // On the device, without asking the host; called in every step, gated or not.
   void watch(const at::Tensor& loss);
-  /// What holds this step's writes back: `overflow` (may be undefined), and the flag if there is one. Looks at the
-  /// gradients unless `overflow` stands for them: what a loss scale causes is its own business.
-  at::Tensor decide(const at::Tensor& overflow, ParameterStore& parameters);
+  /// Whether this step's update is to be skipped: a float, 1 where `overflow` (may be undefined) or the flag is;
+  /// undefined where there is neither. Checks the gradients unless `overflow` says what they are: an overflow that a
+  /// loss scale causes is no fault.
+  at::Tensor decide(const at::Tensor& overflow, Gradients& gradients);
   /// Puts the buffers back if the flag is set.
   void settle_buffers();
   /// A float, 1 from the first bad step on until release(); undefined without gates.

@@ -6,13 +6,15 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "metrics/async_reader.h"
-#include "train/evaluation.h"
 #include "train/plan.h"
+#include "train/rank_agreement.h"
+#include "train/run_listener.h"
 #include "train/schedule.h"
 #include "train/step_guard.h"
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -20,31 +22,6 @@ namespace trainopt {
 
 class CheckpointWriter;
 class ObservedStep;
-
-struct NonfiniteStep {
-  int64_t step = 0, epoch = 0;
-  std::optional<double> loss, grad_norm;
-  std::vector<int64_t> sample_ids;
-  std::vector<int64_t> sample_ids_before;  ///< of the step before, where only its effect on this one could be seen
-  std::string action;                      ///< what is done about it: "the step was left out"
-};
-
-/// Told what happens while it happens, on the trainer's thread.
-class RunListener {
- public:
-  virtual ~RunListener() = default;
-  /// Steps in order, on a GPU one or two late. Telemetry's columns are still empty.
-  virtual void step_done(const StepRecord& row) = 0;
-  virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
-  /// A step whose loss or gradients were not finite; after its step_done().
-  virtual void not_finite(const NonfiniteStep&) {}
-  /// What the trainer does from now on, "waiting for data", after `steps` whole ones. A literal. Called some times a
-  /// step.
-  virtual void at(const char* /*stage*/, int64_t /*steps*/) {}
-  /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the
-  /// records need.
-  virtual void save(ArchiveWriter&) {}
-};
 
 /// What a run keeps beyond its own process; both may be absent.
 struct Persistence {
@@ -96,35 +73,40 @@ class Trainer {
   const RunOutcome& outcome() const { return outcome_; }
 
  private:
+  // trainer.cpp: the loop
   struct Taken;
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
   std::optional<Taken> run_micro_batches(int64_t step);
   void after_step(PendingRecord record, ObservedStep* observed);
   bool evaluation_due() const;
-  void agree();
-  bool must_stop();
-  void share_buffers();
-  StepRecord over_ranks(const StepRecord& row);
-  void add_communication(PendingRecord& record);
-  void save_model(ArchiveWriter& archive) const;
   void evaluate();
-  void save_checkpoint();
-  void load(const ArchiveReader& archive);
-  void open_batches();
+  void agree();
+  void add_memory_and_traffic(PendingRecord& record);
+
+  // trainer_recovery.cpp: steps that were not finite, or for which memory ran out
   void deliver(const std::vector<StepRecord>& rows);
   bool is_finite(const StepRecord& row) const;
   void handle_nonfinite(const StepRecord& row);
   void rewind_to(int64_t step);
   int64_t fewest_at_once() const;
   void recover_memory(const std::exception& cause);
-  std::unique_ptr<ObservedStep> observe();
+  std::optional<EvaluationResult> evaluate_within_memory(
+      const std::function<std::optional<EvaluationResult>()>& evaluated);
+
+  // trainer_state.cpp: what a checkpoint holds
+  void open_batches();
+  void begin_resumed();
+  void save_checkpoint();
+  void save_model(ArchiveWriter& archive) const;
+  void load(const ArchiveReader& archive);
 
   Plan plan_;
   RunListener& listener_;
   const std::atomic<int>& stop_signal_;
   CheckpointWriter* checkpoints_;
   std::shared_ptr<Communicator> communicator_;
+  RankAgreement ranks_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;
@@ -142,10 +124,6 @@ class Trainer {
   at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;  ///< not finite the first time, running again
   std::optional<int64_t> evaluated_at_, saved_at_;
-  struct {
-    int stop_signal = 0;
-    bool save = false, out_of_time = false;
-  } agreed_;                              ///< by all ranks: only this decides what comes next
   Clock::time_point started_, boundary_;  ///< of training; of the step that comes
   double wall_s_before_ = 0;              ///< of the training, before it was resumed
   int64_t gradient_bytes_ = 0;            ///< at the last update

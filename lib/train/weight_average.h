@@ -10,8 +10,8 @@ class ParameterStore;
 class WeightAverage {
  public:
   virtual ~WeightAverage() = default;
-  /// Writes nothing where `held_back` (a float on the device, may be undefined) is 1.
-  virtual void update(ParameterStore& parameters, const at::Tensor& held_back) = 0;
+  /// Writes nothing where `skip_update` (a float on the device, may be undefined) is 1.
+  virtual void update(ParameterStore& parameters, const at::Tensor& skip_update) = 0;
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}
 };

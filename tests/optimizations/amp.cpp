@@ -41,7 +41,7 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
   const auto step = [&](double factor) {
     for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad().reset();
     part->backward((weight * factor).sum());
-    const at::Tensor overflow = part->unscale(store);
+    const at::Tensor overflow = part->unscale(store.finish_gradients());
     part->update(overflow, {});
     return overflow.item<float>();
   };

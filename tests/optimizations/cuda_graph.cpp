@@ -254,7 +254,7 @@ TEST_CASE("a recorded step for which memory runs out runs again whole, and none 
 
 TEST_CASE("where memory runs out while a half is recorded the step goes on without") {
   struct Full : Graph {
-    Full(std::unique_ptr<Graph> tape, const ParameterStore& store, bool is_full)
+    Full(std::unique_ptr<Graph> tape, ParameterStore& store, bool is_full)
         : inner(std::move(tape)), parameters(store), full(is_full) {}
     void record(const std::function<void()>& work) override {
       if (!full) return inner->record(work);
@@ -263,12 +263,12 @@ TEST_CASE("where memory runs out while a half is recorded the step goes on witho
         parameter.mutable_grad() = at::full_like(parameter, std::numeric_limits<double>::quiet_NaN());
       // And what the host was told to do to them.
       at::Tensor not_finite = at::zeros({});
-      parameters.passes()->scale(parameters.present_gradients(), at::full({}, 0.5f), not_finite);
+      parameters.finish_gradients().unscale(at::full({}, 0.5f), not_finite);
       C10_THROW_ERROR(OutOfMemoryError, "tried to allocate a lot. ");
     }
     void replay() override { inner->replay(); }
     std::unique_ptr<Graph> inner;
-    const ParameterStore& parameters;
+    ParameterStore& parameters;
     bool full;
   };
   Recipe recipe = small_recipe();

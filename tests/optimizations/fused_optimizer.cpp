@@ -90,8 +90,8 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
       if (overflows) store->gradients()[1].fill_(std::numeric_limits<float>::quiet_NaN());
       if (step == 6) store->parameters()[0].second.mutable_grad().reset();  // backward may not reach all
     }
-    loop->step(slow, overflow);
-    one->step(fast, overflow);
+    loop->step(slow.finish_gradients(), overflow);
+    one->step(fast.finish_gradients(), overflow);
     CHECK(largest_difference(slow, fast) < 2e-6);
   }
   CHECK(largest_difference(slow, some_parameters()) > 1e-3);  // something happened at all
@@ -103,47 +103,58 @@ TEST_CASE("fused SGD keeps a tensor for each parameter only for momentum") {
   CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
 }
 
-TEST_CASE("passes over gradients that wait for the update say what those say that are done at once") {
-  const bool looks_first = GENERATE(false, true), spoilt = GENERATE(false, true);
-  const auto gradients = [&] {
-    at::manual_seed(4);
-    std::vector<at::Tensor> all{at::randn({3, 5}), at::randn({4097}), at::randn({1})};
-    if (spoilt) all[1][4096] = std::numeric_limits<float>::infinity();
-    return all;
+TEST_CASE("gradients whose passes wait for the update say what those say whose passes are done at once") {
+  const bool checks_first = GENERATE(false, true), spoilt = GENERATE(false, true);
+  const auto parameters = [] {
+    return GivenParameters({{"a", at::zeros({3, 5})}, {"b", at::zeros({4097})}, {"c", at::zeros({1})}});
   };
-  GradientPasses at_once;
-  fused_optimizer::DeferredPasses later(kernels::update::cpu_kernels(), at::zeros({}));
-  auto done = gradients(), waiting = gradients();
-  const auto untouched = gradients();
-  at::Tensor bad = at::zeros({}), bad_later = at::zeros({});
-  if (looks_first) {
-    at_once.look(done, bad);
-    later.look(waiting, bad_later);
+  auto done = parameters(), waiting = parameters(), untouched = parameters();
+  for (auto* store : {&done, &waiting, &untouched}) {
+    at::manual_seed(4);
+    for (const auto& [name, parameter] : store->parameters()) parameter.mutable_grad() = at::randn(parameter.sizes());
+    if (spoilt) store->gradients()[1][4096] = std::numeric_limits<float>::infinity();
+    store->clears_with_zeros = true;
   }
-  at_once.scale(done, at::full({}, 0.25f), bad);
-  later.scale(waiting, at::full({}, 0.25f), bad_later);
+  waiting.set_form(std::make_unique<fused_optimizer::DeferredGradients>(kernels::update::cpu_kernels(), at::zeros({})));
+  const auto update = [](Gradients& gradients) {  // as the optimizer does that reads them
+    const auto pending = gradients.pending();
+    gradients.mark_cleared();
+    return pending;
+  };
+  Gradients &at_once = done.finish_gradients(), &later = waiting.finish_gradients();
+  at::Tensor bad = at::zeros({}), bad_later = at::zeros({});
+  if (checks_first) {
+    at_once.check_finite(bad);
+    later.check_finite(bad_later);
+  }
+  at_once.unscale(at::full({}, 0.25f), bad);
+  later.unscale(at::full({}, 0.25f), bad_later);
   CHECK(bad.equal(bad_later));
   CHECK(bad.item<float>() == (spoilt ? 1 : 0));
-  const at::Tensor norm = at::linalg_vector_norm(at_once.norms(done)),
-                   norm_later = at::linalg_vector_norm(later.norms(waiting));
+  const at::Tensor norm = at_once.norm(), norm_later = later.norm();
   CHECK(norm_later.scalar_type() == at::kFloat);
   CHECK(at::allclose(norm_later, norm, 1e-6));
-  at_once.shorten(done, at::full({}, 0.5f));
-  later.shorten(waiting, at::full({}, 0.5f));
-  for (size_t i = 0; i < done.size(); ++i) {
-    CHECK(waiting[i].equal(untouched[i]));
-    CHECK(later.values(waiting[i]).equal(done[i]));
+  at_once.scale(at::full({}, 0.5f));
+  later.scale(at::full({}, 0.5f));
+  for (size_t i = 0; i < at_once.tensors().size(); ++i) {
+    CHECK(later.tensors()[i].equal(untouched.gradients()[i]));
+    CHECK(later.value(later.tensors()[i]).equal(at_once.tensors()[i]));
   }
+  CHECK_FALSE(at_once.pending().factor.defined());
 
-  const auto pending = later.take(/*clears=*/true);
+  const auto pending = update(later);
   CHECK(pending.factor.item<float>() == 0.125f);
   CHECK((pending.scaled && pending.clipped));
-  later.clear(waiting);  // the update's business
-  CHECK(waiting[0].equal(untouched[0]));
-  later.clear(waiting);  // a step's that had no update
-  CHECK_FALSE(waiting[0].any().item<bool>());
-  CHECK_FALSE(later.take(false).factor.defined());
-  CHECK(later.norms({at::ones({4})}).item<float>() == 2);  // the next step's own
+  later.clear();  // the update's business
+  CHECK(waiting.gradients()[0].equal(untouched.gradients()[0]));
+  waiting.finish_gradients().clear();  // a step's that had no update
+  CHECK_FALSE(waiting.gradients()[0].any().item<bool>());
+  for (const auto& [name, parameter] : waiting.parameters()) parameter.mutable_grad().fill_(2);
+  Gradients& next = waiting.finish_gradients();  // the next step's own
+  CHECK_FALSE(next.pending().factor.defined());
+  CHECK(next.norm().item<float>() == Approx(2 * std::sqrt(15 + 4097 + 1)));
+  next.scale(at::full({}, 0.5f));
+  CHECK_FALSE(waiting.finish_gradients().pending().factor.defined());  // nor those of a step that broke off
 }
 
 TEST_CASE("a run with fused updates is one without, whatever rides along, and its receipt says what did") {

@@ -14,16 +14,24 @@ class GivenParameters : public ParameterStore {
   explicit GivenParameters(NamedTensors parameters) : parameters_(std::move(parameters)) {
     for (auto& [name, tensor] : parameters_) tensor.set_requires_grad(true);
   }
+  bool clears_with_zeros = false;
+
   const NamedTensors& parameters() const override { return parameters_; }
   Scope accumulate(bool) override { return Scope(); }
-  void finish_gradients() override {}
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
     for (const auto& [name, tensor] : parameters_) all.push_back(tensor.grad());
     return all;
   }
-  at::Tensor clip(std::optional<double>) override { return {}; }
-  void clear_gradients() override {}
+  void clear_gradients() override {
+    for (const auto& [name, tensor] : parameters_)
+      if (tensor.grad().defined()) tensor.mutable_grad().zero_();
+  }
+
+ protected:
+  GradientMemory complete_gradients() override {
+    return {.tensors = gradients(), .clears_with_zeros = clears_with_zeros};
+  }
 
  private:
   NamedTensors parameters_;

@@ -2,7 +2,7 @@
 
 #include "optimizations/amp/float32_convolutions.h"
 #include "optimizations/option_checks.h"
-#include "train/parameter_store.h"
+#include "train/gradients.h"
 #include "train/plan.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ class Autocast : public Precision {
   Autocast(at::Device device, at::ScalarType type) : device_(device.type()), type_(type) {}
   AutocastGuard autocast() override { return {device_, type_}; }
   void backward(const at::Tensor& loss) override { loss.backward(); }
-  at::Tensor unscale(ParameterStore&) override { return {}; }
+  at::Tensor unscale(Gradients&) override { return {}; }
   void update(const at::Tensor&, const at::Tensor&) override {}
 
  private:
@@ -39,13 +39,13 @@ class ScaledAutocast : public Autocast {
 
   void backward(const at::Tensor& loss) override { (loss * scale_).backward(); }
 
-  at::Tensor unscale(ParameterStore& parameters) override {
+  at::Tensor unscale(Gradients& gradients) override {
     const at::NoGradGuard no_grad;
     at::Tensor overflow = at::zeros({}, scale_.options());
     // As double: 1/scale in float may round, and a power of two must stay one.
     const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
-    parameters.passes()->scale(parameters.present_gradients(), inverse, overflow);
-    parameters.agree(overflow);
+    gradients.unscale(inverse, overflow);
+    gradients.agree(overflow);
     used_.copy_(scale_);
     return overflow;
   }

@@ -71,10 +71,12 @@ class FusedOptimizer : public Optimizer {
       : kernels_(kernels),
         copies_(context),
         learning_rate_(at::empty(
-            {}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))),
-        passes_(std::make_shared<DeferredPasses>(kernels, learning_rate_)) {
+            {}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))) {
     set_learning_rate(learning_rate);
-    context.parameters->set_passes(passes_);
+  }
+
+  std::unique_ptr<Gradients> make_gradients() const final {
+    return std::make_unique<DeferredGradients>(kernels_, learning_rate_);
   }
 
   void load(const ArchiveReader& archive) final {
@@ -88,25 +90,26 @@ class FusedOptimizer : public Optimizer {
     if (std::exchange(rate_there_, learning_rate) != learning_rate) learning_rate_.fill_(learning_rate);
   }
 
-  void update(ParameterStore& store, const at::Tensor& overflow) override {
+  void update(Gradients& gradients, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
     RECORD_FUNCTION("trainopt::fused_optimizer",
                     std::vector<c10::IValue>());  // what libtorch does for it is a part of it
-    const auto all = store.gradients();
+    const auto& all = gradients.tensors();
     std::vector<size_t> places;  // of the parameters that have a gradient
     Tensors tensors;
     for (size_t i = 0; i < all.size(); ++i) {
       if (!all[i].defined()) continue;
       places.push_back(i);
-      tensors.parameters.push_back(store.parameters()[i].second);
+      tensors.parameters.push_back(gradients.parameters()[i].second);
       tensors.gradients.push_back(all[i]);
     }
     tensors.copies = chosen(copies_.tensors(), places);
-    const bool clears = store.clears_with_zeros();
-    const auto pending = passes_->take(clears);
-    const int64_t launches =
-        launch(tensors, places,
-               {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = overflow, .clears = clears});
+    const bool clears = gradients.clears_with_zeros();
+    const auto pending = gradients.pending();
+    const int64_t launches = launch(
+        tensors, places,
+        {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = skip_update, .clears = clears});
+    if (clears) gradients.mark_cleared();
     post({.tensors = static_cast<int64_t>(places.size()),
           .launches = launches,
           .copies = copies_.count(),
@@ -136,7 +139,6 @@ class FusedOptimizer : public Optimizer {
   WeightCopies copies_;
   std::optional<double> rate_there_;
   at::Tensor learning_rate_;
-  std::shared_ptr<DeferredPasses> passes_;
 };
 
 class FusedSgd : public FusedOptimizer {

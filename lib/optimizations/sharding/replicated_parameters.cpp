@@ -20,12 +20,15 @@ class ReplicatedParameters : public LocalParameters {
     return Scope();
   }
   bool is_local() const override { return false; }
-  void agree(at::Tensor& flag) override {
-    communicator_.all_reduce(flag)->wait();
-    flag.clamp_max_(1);
-  }
   NamedTensors whole(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();
+  }
+
+ protected:
+  GradientMemory complete_gradients() override {
+    GradientMemory memory = LocalParameters::complete_gradients();
+    memory.communicator = &communicator_;
+    return memory;
   }
 
  private:

@@ -67,28 +67,11 @@ class ShardedParameters : public ParameterStore {
     for (auto& group : groups_) group->gradients.begin(is_last);
     return Scope();
   }
-  void finish_gradients() override {
-    for (auto& group : groups_) group->gradients.send_rest();
-    for (auto& group : groups_) group->gradients.finish();
-    if (strategy_ == ShardingStrategy::zero3)
-      for (auto& group : groups_) group->unit.release();
-  }
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
     for (const auto& place : places_)
       all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
     return all;
-  }
-  at::Tensor clip(std::optional<double> max_norm) override {
-    if (!max_norm) return {};
-    const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> shares;
-    for (auto& group : groups_) shares.push_back(group->gradients.own());
-    at::Tensor square = passes()->norms(shares).square().sum();
-    communicator_.all_reduce(square)->wait();
-    const at::Tensor norm = square.sqrt();
-    passes()->shorten(shares, (*max_norm / (norm + 1e-6)).clamp_max(1.0));
-    return norm;
   }
   void clear_gradients() override {
     for (auto& group : groups_) group->gradients.clear();
@@ -98,10 +81,6 @@ class ShardedParameters : public ParameterStore {
     for (auto& group : groups_) group->unit.outdate();
     if (strategy_ != ShardingStrategy::zero3)
       for (auto& group : groups_) group->unit.gather();
-  }
-  void agree(at::Tensor& flag) override {
-    communicator_.all_reduce(flag)->wait();
-    flag.clamp_max_(1);
   }
 
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
@@ -146,6 +125,17 @@ class ShardedParameters : public ParameterStore {
     int64_t bytes = 0;
     for (const auto& group : groups_) bytes += group->gradients.bytes();
     return bytes;
+  }
+
+ protected:
+  GradientMemory complete_gradients() override {
+    for (auto& group : groups_) group->gradients.send_rest();
+    for (auto& group : groups_) group->gradients.finish();
+    if (strategy_ == ShardingStrategy::zero3)
+      for (auto& group : groups_) group->unit.release();
+    GradientMemory memory{.tensors = gradients(), .communicator = &communicator_};
+    for (const auto& group : groups_) memory.shares.push_back(group->gradients.own());
+    return memory;
   }
 
  private:

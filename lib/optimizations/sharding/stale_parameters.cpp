@@ -26,20 +26,7 @@ class StaleParameters : public LocalParameters {
     }
   }
 
-  /// This step's gradients leave; those of the step before have arrived and take their place.
-  void finish_gradients() override {
-    const at::NoGradGuard no_grad;
-    const at::Tensor leaving = gradients_.to(wire_type_.value_or(at::kFloat), /*non_blocking=*/false, /*copy=*/true);
-    arrive();
-    gradients_.copy_(sum_);
-    sum_ = leaving;
-    coming_ = communicator_.all_reduce(sum_);
-  }
   bool is_local() const override { return false; }
-  void agree(at::Tensor& flag) override {
-    communicator_.all_reduce(flag)->wait();
-    flag.clamp_max_(1);
-  }
   NamedTensors whole(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();
   }
@@ -52,6 +39,20 @@ class StaleParameters : public LocalParameters {
     archive.tensor(kPending, sum_);
   }
   int64_t gradient_bytes() const override { return static_cast<int64_t>(gradients_.nbytes() + sum_.nbytes()); }
+
+ protected:
+  /// This step's gradients leave; those of the step before have arrived and take their place.
+  GradientMemory complete_gradients() override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor leaving = gradients_.to(wire_type_.value_or(at::kFloat), /*non_blocking=*/false, /*copy=*/true);
+    arrive();
+    gradients_.copy_(sum_);
+    sum_ = leaving;
+    coming_ = communicator_.all_reduce(sum_);
+    GradientMemory memory = LocalParameters::complete_gradients();
+    memory.communicator = &communicator_;
+    return memory;
+  }
 
  private:
   void arrive() const {

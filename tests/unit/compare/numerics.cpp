@@ -46,7 +46,7 @@ class SumOfMeans : public Precision {
   SumOfMeans(std::unique_ptr<Precision> inner, double factor) : inner_(std::move(inner)), factor_(factor) {}
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss * factor_); }
-  at::Tensor unscale(ParameterStore& parameters) override { return inner_->unscale(parameters); }
+  at::Tensor unscale(Gradients& gradients) override { return inner_->unscale(gradients); }
   void update(const at::Tensor& overflow, const at::Tensor& held_back) override { inner_->update(overflow, held_back); }
   at::Tensor loss_scale() const override { return inner_->loss_scale(); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }

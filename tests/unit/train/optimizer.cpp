@@ -13,7 +13,7 @@ double after_steps(const OptimizerConfig& config, double start, const std::vecto
   const auto optimizer = make_loop_optimizer(config, store);
   for (const double gradient : gradients) {
     store.parameters()[0].second.mutable_grad() = at::full({1}, gradient);
-    optimizer->step(store, {});
+    optimizer->step(store.finish_gradients(), {});
   }
   return store.parameters()[0].second.item<double>();
 }
@@ -72,12 +72,12 @@ TEST_CASE("an overflowed step writes nothing and does not count") {
     set_gradients(with, step);
     if (step == 1) {
       for (const auto& gradient : with.gradients()) gradient.fill_(std::numeric_limits<float>::infinity());
-      a->step(with, overflow);
+      a->step(with.finish_gradients(), overflow);
       continue;
     }
     set_gradients(without, step);
-    a->step(with, fine);
-    b->step(without, {});
+    a->step(with.finish_gradients(), fine);
+    b->step(without.finish_gradients(), {});
   }
   CHECK(largest_difference(with, without) == 0);
 }

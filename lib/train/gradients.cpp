@@ -1,0 +1,62 @@
+#include "train/gradients.h"
+
+#include "comm/communicator.h"
+#include "train/parameter_store.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+namespace trainopt {
+
+void Gradients::begin(ParameterStore& store, GradientMemory memory) {
+  reset();
+  store_ = &store;
+  memory_ = std::move(memory);
+  cleared_ = false;
+  defined_.clear();
+  for (const auto& gradient : memory_.tensors)
+    if (gradient.defined()) defined_.push_back(gradient);
+}
+
+const NamedTensors& Gradients::parameters() const { return store_->parameters(); }
+
+void Gradients::check_finite(at::Tensor& not_finite) { unscale(at::ones_like(not_finite), not_finite); }
+
+void Gradients::unscale(const at::Tensor& factor, at::Tensor& not_finite) {
+  at::_amp_foreach_non_finite_check_and_unscale_(defined(), not_finite, factor);
+}
+
+void Gradients::scale(const at::Tensor& factor) { at::_foreach_mul_(memory(), factor); }
+
+at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2)); }
+
+at::Tensor Gradients::norm() {
+  const at::Tensor of_groups = norms();
+  if (memory_.shares.empty()) return at::linalg_vector_norm(of_groups);
+  at::Tensor square = of_groups.square().sum();
+  memory_.communicator->all_reduce(square)->wait();
+  return square.sqrt();
+}
+
+void Gradients::agree(at::Tensor& flag) const {
+  if (memory_.communicator == nullptr) return;
+  memory_.communicator->all_reduce(flag)->wait();
+  flag.clamp_max_(1);
+}
+
+void Gradients::clear() {
+  if (!cleared_) store_->clear_gradients();
+  reset();
+  memory_ = {};
+  defined_.clear();
+}
+
+at::Tensor clip(Gradients& gradients, std::optional<double> max_norm) {
+  if (!max_norm) return {};
+  const at::NoGradGuard no_grad;
+  const at::Tensor norm = gradients.norm();
+  gradients.scale((*max_norm / (norm + 1e-6)).clamp_max(1.0));
+  return norm;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,57 @@
+#include "train/rank_agreement.h"
+
+#include "base/units.h"
+#include "model/model.h"
+
+#include <algorithm>
+
+namespace trainopt {
+
+void RankAgreement::agree(const Wishes& mine) {
+  const std::array<double, 3> numbers{static_cast<double>(mine.stop_signal), mine.save ? 1.0 : 0.0,
+                                      mine.out_of_time ? 1.0 : 0.0};
+  const auto all = communicator_.gather(numbers);
+  agreed_ = {.stop_signal = 0, .save = false, .out_of_time = all[2] != 0};
+  for (size_t at = 0; at < all.size(); at += numbers.size()) {
+    if (agreed_.stop_signal == 0) agreed_.stop_signal = static_cast<int>(all[at]);
+    agreed_.save |= all[at + 1] != 0;
+  }
+}
+
+void RankAgreement::share_buffers(const Model& model) {
+  if (communicator_.ranks() == 1) return;
+  for (const auto& [name, buffer] : model.buffers()) communicator_.broadcast(buffer, 0)->wait();
+  drop_traffic();
+}
+
+double RankAgreement::add_traffic(PendingRecord& record) {
+  if (communicator_.ranks() == 1) return 0;
+  Traffic traffic = communicator_.take_traffic();
+  constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib,
+                                                 Metric::all_gather_mib, Metric::broadcast_mib};
+  for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(traffic.bytes[i]));
+  record.set(Metric::comm_exposed_ms, traffic.waited_ms);
+  for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
+  return traffic.wire_bytes(communicator_.ranks());
+}
+
+StepRecord RankAgreement::over_ranks(const StepRecord& row) {
+  if (communicator_.ranks() == 1) return row;
+  const auto number = [&](Metric metric) { return row[metric].value_or(0); };
+  const std::array<double, 6> mine{number(Metric::loss),         number(Metric::grad_norm),
+                                   number(Metric::nonfinite),    number(Metric::step_ms),
+                                   number(Metric::data_wait_ms), number(Metric::comm_exposed_ms)};
+  const auto all = communicator_.gather(mine);
+  StepRecord merged = row;
+  merged[Metric::loss] = 0;
+  for (size_t at = 0; at < all.size(); at += mine.size()) {
+    // As float, in the ranks' order: what one rank would have added up in its micro-batches.
+    merged[Metric::loss] = static_cast<float>(*merged[Metric::loss]) + static_cast<float>(all[at]);
+    if (merged[Metric::grad_norm]) merged[Metric::grad_norm] = all[1];
+    if (merged[Metric::nonfinite]) merged[Metric::nonfinite] = std::max(*merged[Metric::nonfinite], all[at + 2]);
+    merged.ranks.push_back({.step_ms = all[at + 3], .data_wait_ms = all[at + 4], .comm_exposed_ms = all[at + 5]});
+  }
+  return merged;
+}
+
+}  // namespace trainopt

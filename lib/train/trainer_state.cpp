@@ -1,0 +1,131 @@
+#include "train/trainer.h"
+
+#include "train/checkpoint_writer.h"
+
+#include <ATen/ATen.h>
+
+#include <spdlog/spdlog.h>
+
+// The state of a training: what a checkpoint holds of it, and how it goes on from there.
+namespace trainopt {
+namespace {
+
+/// Of the state of the model's random numbers: each rank has its own.
+std::string random_name(int64_t rank) { return rank == 0 ? "random.model" : fmt::format("random.model.{}", rank); }
+
+}  // namespace
+
+void Trainer::open_batches() {
+  if (batches_) bad_samples_ = bad_samples();
+  batches_.reset();  // its memory first
+  batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
+}
+
+std::vector<RefusedSample> Trainer::bad_samples() const {
+  return batches_ ? batches_->bad_samples() : bad_samples_;  // a source knows those from before
+}
+
+void Trainer::begin_resumed() {
+  if (checkpoints_ && !saved_at_) {  // the first checkpoint of a fork: from here on it can be resumed itself
+    save_checkpoint();
+    checkpoints_->finish();
+  }
+  if (evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();  // a stop had come between
+}
+
+void Trainer::save_checkpoint() {
+  listener_.at("saving a checkpoint", outcome_.steps);
+  outcome_.wall_s = wall_s_before_ + seconds_since(started_);
+  ArchiveWriter archive(communicator_->position());
+  save(archive);
+  listener_.save(archive);
+  checkpoints_->save(archive, outcome_.steps);
+  saved_at_ = outcome_.steps;
+  ranks_.drop_traffic();
+  boundary_ = Clock::now();
+}
+
+void Trainer::save_model(ArchiveWriter& archive) const {
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
+  parameters_->save(archive, "model.", parameters);
+  for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
+}
+
+NamedTensors Trainer::weights() const { return parameters_->whole(*model_); }
+
+void Trainer::save(ArchiveWriter& archive) const {
+  save_model(archive);
+  parameters_->save_pending(archive);
+  optimizer_->save(archive);
+  precision_->save(archive);
+  average_->save(archive);
+  archive.own_tensor(random_name(communicator_->rank()), training_.generator->get_state());
+  archive.value("ranks", communicator_->ranks());
+  archive.value("step", outcome_.steps);
+  archive.value("samples", outcome_.samples);
+  archive.value("seed", plan_.seed);
+  archive.value("wall_s", outcome_.wall_s);
+  archive.value("skipped_steps", outcome_.skipped_steps);
+  archive.value("micro_split", outcome_.micro_split);
+  archive.value("schedule_steps", plan_.schedule_steps);
+  archive.list("bad_samples", to_json(bad_samples()));
+  archive.value("data", to_json(plan_.data.identity()));
+  archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
+  archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
+}
+
+void Trainer::load(const ArchiveReader& archive) {
+  plan_.data.require_identity(identity_from(archive.value("data")));
+  ArchiveWriter expected = ArchiveWriter::of_shapes();
+  save(expected);
+  // A loss scale that is new starts as if the run did, one that is gone is forgotten; everything else must be there.
+  const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
+  at::Tensor random_state = training_.generator->get_state();
+  const std::string random = random_name(communicator_->rank());
+  // A CPU's and a GPU's differ, and another number of ranks has others.
+  const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() &&
+                              archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
+  std::vector<std::string> apart{"random."};
+  if (!same_precision) apart.push_back("precision.");
+  archive.require_like(expected, apart);
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
+  parameters_->load(archive, "model.", parameters);
+  parameters_->updated();
+  parameters_->load_pending(archive);
+  for (auto [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
+  optimizer_->load(archive);
+  if (same_precision)
+    precision_->load(archive);
+  else
+    spdlog::warn("the checkpoint was trained in another precision: {}",
+                 archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
+  average_->load(archive);
+  outcome_.steps = archive.integer("step");
+  if (same_generator) {
+    archive.tensor(random, random_state);
+    training_.generator->set_state(random_state);
+  } else {
+    spdlog::warn(
+        "the checkpoint was trained on another kind of device or number of ranks: what the model itself draws "
+        "(dropout) starts anew");
+    training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps + communicator_->rank()));
+  }
+  outcome_.resumed_from = outcome_.steps;
+  outcome_.samples = archive.integer("samples");
+  if (plan_.scheduler.name != ScheduleKind::constant && archive.integer("schedule_steps") != plan_.schedule_steps)
+    spdlog::warn(
+        "the learning rate goes to 0 at step {} now, at {} in the checkpoint: it jumps here; scheduler.total_steps "
+        "would fix it",
+        plan_.schedule_steps, archive.integer("schedule_steps"));
+  for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
+  outcome_.skipped_steps = archive.integer("skipped_steps");
+  outcome_.micro_split = archive.integer("micro_split");
+  outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();
+  if (const Json& evaluation = archive.value("evaluation"); !evaluation.is_null())
+    outcome_.evaluation = evaluation_from(evaluation);
+  if (const Json& at = archive.value("evaluated_at"); !at.is_null()) evaluated_at_ = at.get<int64_t>();
+}
+
+}  // namespace trainopt
