@@ -3,6 +3,8 @@
 
 #include "train/step_trace.h"
 
+#include <optional>
+
 namespace trainopt {
 
 class Optimizer;
@@ -25,7 +27,7 @@ class ObservedStep {
 
  private:
   StepTrace& trace_;
-  StepObserver observer_;
+  std::optional<StepObserver> observer_;  ///< from the end of the constructor on
 };
 
 }  // namespace trainopt
