@@ -72,7 +72,7 @@ auto call_with(const Number& number, Call call, First&... first) {
 /// and apply(); where an optimization may contradict other parts of a recipe, its check() too. `pass` is one of the
 /// three readers below.
 template <class Pass>
-void in_order(const Recipe& recipe, int64_t ranks, Pass pass) {
+void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
   const auto& parallel = recipe.parallel;
@@ -120,7 +120,7 @@ void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
 
 Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, const Without& without) {
   Plan plan = plain_plan(recipe, machine, position);
-  in_order(recipe, position.ranks, [&](const Info& info, const auto& option, auto apply, auto...) {
+  for_each_optimization(recipe, position.ranks, [&](const Info& info, const auto& option, auto apply, auto...) {
     if (!is_on(option)) return;
     if (without.contains(info.name))
       plan.notes.push_back(fmt::format("{} is left out on request", info.name));
@@ -138,7 +138,7 @@ std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
   OptionChecks checks{.deterministic = recipe.deterministic,
                       .sync_batch_norm = recipe.parallel.sync_batch_norm,
                       .stale_updates = recipe.parallel.async_updates.staleness > 0};
-  in_order(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
+  for_each_optimization(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
     if (is_on(option)) (call_with(option, check, checks), ...);
   });
   return checks.problems;
@@ -146,7 +146,7 @@ std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
 
 std::vector<CatalogueEntry> catalogue() {
   std::vector<CatalogueEntry> all;
-  in_order(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {
+  for_each_optimization(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {
     all.push_back({info, key_of_switch(info.name), turned_on_by(option)});
   });
   return all;

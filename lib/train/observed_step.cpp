@@ -23,8 +23,7 @@ CachingAllocator::Figures allocator_figures() {
 
 }  // namespace
 
-ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters)
-    : trace_(trace), observer_(trace.operations) {
+ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters) : trace_(trace) {
   const auto gradients = parameters.gradients();
   trace_.gradients_at_start =
       std::count_if(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) { return gradient.defined(); });
@@ -32,6 +31,7 @@ ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters)
   trace_.backend = current_backend_settings();
   trace_.page_faults = page_faults();
   trace_.allocator = allocator_figures();
+  observer_.emplace(trace_.operations);
 }
 
 std::unique_ptr<ObservedStep> ObservedStep::if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,

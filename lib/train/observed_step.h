@@ -4,6 +4,7 @@
 #include "train/step_trace.h"
 
 #include <memory>
+#include <optional>
 
 namespace trainopt {
 
@@ -31,7 +32,7 @@ class ObservedStep {
 
  private:
   StepTrace& trace_;
-  StepObserver observer_;
+  std::optional<StepObserver> observer_;  ///< from the end of the constructor on
 };
 
 }  // namespace trainopt
