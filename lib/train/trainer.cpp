@@ -32,7 +32,6 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
   listener_.at("building the model", 0);
   if (persistence.resume) plan_.model.config.weights.reset();  // those to begin with are not needed any more
   model_ = plan_.build_model();
-  // Draws of the model itself (dropout), apart from every other trainer's in this process.
   training_ = {.training = true,
                .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,
@@ -113,12 +112,11 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
   Taken taken{.record = PendingRecord(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
   taken.record.add(Metric::device_ms, taken.device_time);
-  const auto stream = Stream::current(plan_.device);
   try {
     for (bool last = false; !last;) {
       listener_.at("waiting for data", outcome_.steps);
       const Batch batch = batches_->next();
-      if (batch.is_first) taken.device_time->start.record(stream);  // waiting for data is not device time
+      if (batch.is_first) taken.device_time->start.record(Stream::current(plan_.device));  // not the wait for data
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
       for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {

@@ -119,7 +119,7 @@ class Trainer {
   std::vector<RefusedSample> bad_samples_;  ///< of sources before batches_
   Schedule schedule_;
   AsyncReader async_reader_;
-  ForwardContext training_;
+  ForwardContext training_;  ///< with the source of what the model itself draws (dropout)
   StepBody body_;
   at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;  ///< not finite the first time, running again
