@@ -42,7 +42,7 @@ Receipt receipt(const Observations& seen) {
 
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("graphs are recorded on NVIDIA GPUs; this plan runs on the CPU");
-  if (plan.machine.position.ranks > 1)
+  if (plan.position.ranks > 1)
     return Outcome::none("what several ranks exchange within a step is not recorded yet");
   if (!has_effect(plan, "fused_optimizer"))
     return Outcome::none(

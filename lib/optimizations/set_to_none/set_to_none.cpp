@@ -5,11 +5,11 @@
 namespace trainopt::set_to_none {
 
 Outcome apply(Plan& plan) {
-  if (plan.machine.position.ranks > 1 && plan.parallel.sharding_strategy != ShardingStrategy::none)
+  if (plan.position.ranks > 1 && plan.parallel.sharding_strategy != ShardingStrategy::none)
     return Outcome::none(
         fmt::format("with parallel.sharding_strategy: {} a rank keeps its gradients in buffers of its own",
                     word_of(plan.parallel.sharding_strategy)));
-  if (plan.machine.position.ranks > 1 && plan.parallel.async_updates.staleness > 0)
+  if (plan.position.ranks > 1 && plan.parallel.async_updates.staleness > 0)
     return Outcome::none("with parallel.async_updates gradients are kept for the step after");
   plan.clear_gradients = ClearGradients::drop;
   return Outcome::applied("gradients are dropped after each update", [](const Observations& seen) {
