@@ -106,7 +106,7 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   const auto room = [&](int64_t rows, int64_t channels) {
     rooms.emplace_back(static_cast<size_t>(kPlaces * (rows * channels + kPanel)));
     return Transformed<float>{
-        .at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
+        .at = rooms.back().data(), .place = rows * channels + kPanel, .rows = rows, .channels = channels};
   };
   rooms.reserve(8);
   const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out),
