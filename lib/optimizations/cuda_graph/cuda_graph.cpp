@@ -42,8 +42,7 @@ Receipt receipt(const Observations& seen) {
 
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("graphs are recorded on NVIDIA GPUs; this plan runs on the CPU");
-  if (plan.position.ranks > 1)
-    return Outcome::none("what several ranks exchange within a step is not recorded yet");
+  if (plan.position.ranks > 1) return Outcome::none("what several ranks exchange within a step is not recorded yet");
   if (!has_effect(plan, "fused_optimizer"))
     return Outcome::none(
         "without fused_optimizer the learning rate is the host's, which a recording would never ask again");
