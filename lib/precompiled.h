@@ -1,7 +1,7 @@
 // What nearly every file that computes needs, parsed once. Not included by hand: each file still includes what it uses.
 #include <ATen/ATen.h>
 #include <ATen/core/Generator.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <ATen/core/grad_mode.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

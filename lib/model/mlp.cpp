@@ -6,19 +6,19 @@ namespace trainopt {
 namespace {
 
 /// As torch's dropout, but from the trainer's own generator.
-at::Tensor dropout(const at::Tensor& input, double share, const std::optional<at::Generator>& generator) {
-  const at::Tensor kept = at::empty_like(input).bernoulli_(1 - share, generator);
-  return at::mul(input, kept).div_(1 - share);  // scaled last: a mask of 16 bits would round 1 / (1 - share)
+at::Tensor dropout(const at::Tensor& input, double rate, const std::optional<at::Generator>& generator) {
+  const at::Tensor kept = at::empty_like(input).bernoulli_(1 - rate, generator);
+  return at::mul(input, kept).div_(1 - rate);  // scaled last: a mask of 16 bits would round 1 / (1 - rate)
 }
 
 class HiddenLayer : public Unit {
  public:
-  HiddenLayer(Builder& builder, const std::string& name, int64_t in, int64_t out, double dropout_share)
-      : name_(name), linear_(builder, name, in, out), dropout_share_(dropout_share) {}
+  HiddenLayer(Builder& builder, const std::string& name, int64_t in, int64_t out, double dropout_rate)
+      : name_(name), linear_(builder, name, in, out), dropout_rate_(dropout_rate) {}
   std::string name() const override { return name_; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const at::Tensor hidden = linear_.forward(input.flatten(1)).relu_();  // linear's backward does not need its output
-    return context.training && dropout_share_ > 0 ? dropout(hidden, dropout_share_, context.generator) : hidden;
+    return context.training && dropout_rate_ > 0 ? dropout(hidden, dropout_rate_, context.generator) : hidden;
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     return linear_.trace({c10::multiply_integers(input)}, flops);
@@ -27,7 +27,7 @@ class HiddenLayer : public Unit {
  private:
   std::string name_;
   Linear linear_;
-  double dropout_share_;
+  double dropout_rate_;
 };
 
 class OutputLayer : public Unit {

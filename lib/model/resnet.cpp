@@ -33,7 +33,7 @@ class Stem : public Unit {
   std::shared_ptr<const Operations> operations_;
 };
 
-/// The projection of the skipped path, where its shape differs from the block's.
+/// The projection of a shortcut whose shape differs from the block's output.
 struct Downsample {
   Downsample(Builder& builder, const std::string& name, int64_t in, int64_t out, int64_t stride)
       : conv(builder, name + ".downsample.0", {in, out, 1, stride}), norm(builder, name + ".downsample.1", out) {}
@@ -48,10 +48,10 @@ class Block : public Unit {
 
  protected:
   const BatchNormOperations& norm() const { return *operations_->batch_norm; }
-  at::Tensor skipped(const at::Tensor& input, const ForwardContext& context) const {
+  at::Tensor shortcut(const at::Tensor& input, const ForwardContext& context) const {
     return downsample_ ? norm().batch_norm(downsample_->conv.forward(input), downsample_->norm, context) : input;
   }
-  void trace_skipped(const SampleShape& input, double& flops) const {
+  void trace_shortcut(const SampleShape& input, double& flops) const {
     if (downsample_) downsample_->conv.trace(input, flops);
   }
 
@@ -74,10 +74,10 @@ class BasicBlock : public Block {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     at::Tensor x = norm().batch_norm_relu(conv1_.forward(input), bn1_, context);
     x = conv2_.forward(x);
-    return norm().batch_norm_add_relu(x, bn2_, skipped(input, context), context);
+    return norm().batch_norm_add_relu(x, bn2_, shortcut(input, context), context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
-    trace_skipped(input, flops);
+    trace_shortcut(input, flops);
     return conv2_.trace(conv1_.trace(input, flops), flops);
   }
 
@@ -105,10 +105,10 @@ class Bottleneck : public Block {
     at::Tensor x = norm().batch_norm_relu(conv1_.forward(input), bn1_, context);
     x = norm().batch_norm_relu(conv2_.forward(x), bn2_, context);
     x = conv3_.forward(x);
-    return norm().batch_norm_add_relu(x, bn3_, skipped(input, context), context);
+    return norm().batch_norm_add_relu(x, bn3_, shortcut(input, context), context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
-    trace_skipped(input, flops);
+    trace_shortcut(input, flops);
     return conv3_.trace(conv2_.trace(conv1_.trace(input, flops), flops), flops);
   }
 

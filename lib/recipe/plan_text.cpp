@@ -179,20 +179,23 @@ std::vector<Fact> facts(const Plan& plan) {
           {"not finite", nonfinite, "on_nonfinite", nonfinite}};
 }
 
-struct SlotText {
-  std::string name, what;
-  bool shown = true;  ///< in the printed plan: what a model computes with only where it is not plain
-};
-std::vector<SlotText> slot_texts(const Plan& plan) {
-  return {{plan.convolution.name(), plan.convolution.describe(), !plan.convolution.is_plain()},
-          {plan.batch_norm.name(), plan.batch_norm.describe(), !plan.batch_norm.is_plain()},
-          {plan.head.name(), plan.head.describe(), !plan.head.is_plain()},
-          {plan.task.name(), plan.task.describe()},
-          {plan.precision.name(), plan.precision.describe()},
-          {plan.parameters.name(), plan.parameters.describe()},
-          {plan.optimizer.name(), plan.optimizer.describe()},
-          {plan.runner.name(), plan.runner.describe()},
-          {plan.average.name(), plan.average.describe()}};
+/// Of the slots of what the model computes with, those that are not plain; all of the trainer's.
+std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  const auto add = [&](const auto& slot) { texts.emplace_back(slot.name(), slot.describe()); };
+  const auto add_unless_plain = [&](const auto& slot) {
+    if (!slot.is_plain()) add(slot);
+  };
+  add_unless_plain(plan.convolution);
+  add_unless_plain(plan.batch_norm);
+  add_unless_plain(plan.head);
+  add(plan.task);
+  add(plan.precision);
+  add(plan.parameters);
+  add(plan.optimizer);
+  add(plan.runner);
+  add(plan.average);
+  return texts;
 }
 
 /// What the ways of dividing the model among the ranks would cost; empty with one rank.
@@ -235,8 +238,7 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("plan of {}\n", plan.name);
   for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
   text += "parts of the step\n";
-  for (const auto& [name, what, shown] : slot_texts(plan))
-    if (shown) line(name, what);
+  for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
   for (const auto& entry : plan.switches)
     line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
@@ -248,7 +250,7 @@ std::string plan_text(const Plan& plan) {
 Json plan_json(const Plan& plan) {
   Json json = {{"schema_version", 1}, {"name", plan.name}};
   for (const Fact& fact : facts(plan)) add(json, fact);
-  for (const auto& [name, what, shown] : slot_texts(plan)) json["slots"][name] = what;
+  for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
   for (const auto& [strategy, costs] : sharding_alternatives(plan))
     json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
                                                         {"parameter_bytes", costs.parameter_bytes},

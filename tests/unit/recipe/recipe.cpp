@@ -2,6 +2,7 @@
 #include "config/known_spellings.h"
 #include "data/transform_form.h"
 #include "recipe/make_plan.h"
+#include "recipe/plan_text.h"
 #include "recipe/recipe_io.h"
 #include "recipe/validate.h"
 #include "support/catch.h"
@@ -160,4 +161,16 @@ TEST_CASE("the length of a run is the first limit reached") {
   recipe.train = {.epochs = 3, .max_steps = 7};
   recipe.scheduler = {.name = ScheduleKind::linear, .total_steps = 50};
   CHECK(make_plan(recipe, Machine{}).schedule_steps == 50);
+}
+
+TEST_CASE("a plan lists what the model computes with where that is not plain") {
+  Recipe recipe = load_text("device: cpu\n").recipe;
+  const auto slots = [&] { return plan_json(make_plan(recipe, Machine{})).at("slots"); };
+  const auto plain = slots();
+  CHECK_FALSE((plain.contains("convolution") || plain.contains("batch-norm") || plain.contains("head")));
+  recipe.optimizations.fused_kernels = recipe.optimizations.winograd = true;
+  const auto filled = slots();
+  CHECK_THAT(filled.at("convolution").get<std::string>(), ContainsSubstring("(winograd)"));
+  CHECK_THAT(filled.at("batch-norm").get<std::string>(), ContainsSubstring("(fused_kernels)"));
+  CHECK_THAT(filled.at("head").get<std::string>(), ContainsSubstring("(fused_kernels)"));
 }
