@@ -36,7 +36,7 @@ struct RecordsSoFar {
   static RecordsSoFar of(const ArchiveReader& archive);
 };
 
-/// Until open(), and on other ranks than the first, nothing is kept: only `progress` is called.
+/// Until open(), and on ranks other than the first, events are ignored and only `progress` is called.
 class RunReport : public RunListener {
  public:
   /// `progress` is called by at(), with the same arguments.

@@ -12,7 +12,7 @@
 
 namespace trainopt {
 
-/// Rank 0 finds it out; all ranks do the same.
+/// Rank 0 determines it for all ranks.
 struct RunStart {
   RunFolder folder;                                 ///< `from`: only on rank 0
   std::optional<std::filesystem::path> checkpoint;  ///< to resume from

@@ -68,7 +68,7 @@ Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
   return {};
 }
 
-/// Rank 0's part: judges, and lets the others know. Those that have come read it before this throws.
+/// Rank 0 decides and writes its answer. Where it refuses, it throws once the ranks that have come have read why.
 std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
   auto facts = wait_for_all(store, where);
   const Admission admission = judge(facts, where);
@@ -86,7 +86,7 @@ std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
   throw UserError(admission.why_not, admission.code);
 }
 
-/// What rank 0 has answered.
+/// Rank 0's answer.
 Json wait_for_answer(c10d::Store& store, const MeetingPoint& where) {
   try {
     const double patience_s = where.timeout_s + kSilentS;  // rank 0 may have come as much later

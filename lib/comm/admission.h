@@ -1,4 +1,4 @@
-// Ranks arrive, say what they are, and rank 0 decides for all whether they make a job.
+// How ranks join a job: each writes its facts to the store, and rank 0 decides for all whether they fit together.
 #pragma once
 
 #include "base/json.h"
@@ -10,7 +10,7 @@
 
 namespace trainopt {
 
-/// What a rank says of itself when it arrives.
+/// What a rank writes of itself when it joins.
 struct RankFacts {
   std::string recipe;  ///< the resolved text
   std::string build;   ///< program and libtorch
@@ -26,7 +26,7 @@ struct RankFacts {
 /// recipe, build or number of ranks.
 std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine);
 
-/// The cores that this rank may keep busy: those it has alone, or its share of those it has in common.
+/// The cores that this rank may use: its own, or its share of those that it has in common with other ranks.
 int64_t share_of_cores(const std::vector<Json>& facts, int64_t rank);
 bool on_one_machine(const std::vector<Json>& facts);
 

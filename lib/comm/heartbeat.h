@@ -1,4 +1,5 @@
-// Each rank says twice a second, in the job's store, that it lives and where it is; the others tell by it who is gone.
+// Each rank writes to the job's store twice a second that it is alive and where it is. By that the other ranks find
+// those that are gone.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -13,15 +14,16 @@
 
 namespace trainopt {
 
-inline constexpr double kSilentS = 3;     ///< without a beat a rank is gone; a process that only waits still beats
-inline constexpr double kFarewellS = 10;  ///< that rank 0 waits for the others to read why the job ends
+inline constexpr double kSilentS = 3;     ///< without a beat: the rank is gone. A process that only waits still beats
+inline constexpr double kFarewellS = 10;  ///< rank 0 waits so long for the others to read why the job ends
 inline constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
 /// What the store knows of a rank.
 struct Beat {
   int64_t rank = 0, count = -1, steps = 0;
   std::string stage;
-  bool left = false, asks = false;  ///< has ended in order; asks why the job failed
+  bool left = false;  ///< it has ended in order
+  bool asks = false;  ///< it asks why the job failed
 };
 /// Of all ranks, by rank.
 std::vector<Beat> read_beats(c10d::Store& store, int64_t ranks);
@@ -35,7 +37,7 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// A literal. Wait-free, of one thread.
+  /// Must be a string literal. Wait-free; called by one thread.
   void at(const char* stage, int64_t steps) noexcept;
 
  private:

@@ -30,7 +30,8 @@ class Job {
   /// they all may use.
   int64_t cores() const { return cores_; }
 
-  /// Where this rank is, for the others to read if it falls silent. A literal. Wait-free, of one thread.
+  /// Where this rank is, for the others to read if it falls silent. Must be a string literal. Wait-free; called by one
+  /// thread.
   void at(const char* stage, int64_t steps) noexcept { heartbeat_->at(stage, steps); }
   /// The first rank to call it is the one whose failure the job ends with. Whether this is it.
   bool report_failure(ExitCode code, const std::string& message);

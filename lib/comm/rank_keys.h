@@ -1,4 +1,4 @@
-// The names under which ranks keep what they say in the job's store.
+// Keys of the job's store, and ranks in messages.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 
 namespace trainopt {
 
-/// "beat/3": what rank 3 keeps under that name.
+/// "beat/3": the value that rank 3 writes under that name.
 inline std::string rank_key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
 /// "ranks 1, 2", "rank 3".
