@@ -47,8 +47,8 @@ function(trainopt_test name)
     trainopt_use_torch(${target})
   endif()
   add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT} LABELS
-    "${TRAINOPT_TEST_LABEL}")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT}
+    LABELS "${TRAINOPT_TEST_LABEL}")
   if(TRAINOPT_TEST_LABEL)
     add_dependencies(${TRAINOPT_TEST_LABEL}_tests ${target})
   endif()

@@ -23,6 +23,10 @@ optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
 """
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: slow, and guards nothing that can be lost; scripts/test --full runs it")
+
+
 def records(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

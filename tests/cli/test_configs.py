@@ -154,15 +154,17 @@ def test_sweep(trainopt):
     assert (trainopt.folder / "sweep/sweep.csv").read_text() == done.stdout
 
 
-def test_ladder(trainopt):
-    """All rungs, with a model and images so small that it takes seconds."""
+@pytest.mark.parametrize("budget", ["0", pytest.param("500ms", marks=pytest.mark.full)])
+def test_ladder(trainopt, budget):
+    """All rungs, with a model and images so small that it takes seconds; with a budget each is compared with the one
+    before it."""
     done = subprocess.run(
         [
             CHECKOUT / "scripts/ladder.sh",
             "--steps",
             "2",
             "--budget",
-            "500ms",
+            budget,
             "--run-root",
             "ladder",
             "model={name: mlp, hidden: [8]}",

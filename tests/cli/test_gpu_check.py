@@ -55,6 +55,7 @@ def checked(results):
     return json.loads((results / "check.json").read_text())
 
 
+@pytest.mark.full  # for minutes; each part has a quicker test of its own below, or is the ladder of test_configs.py
 def test_every_part_on_a_cpu(build, tmp_path):
     results = tmp_path / "results"
     done = script(OURS, "run", results, "--cpu", "--build", build, "--ways", ",".join(WAYS))

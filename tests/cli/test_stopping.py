@@ -87,7 +87,7 @@ def test_the_watchdog_ends_a_run_without_progress(trainopt):
 
 def test_the_watchdog_counts_steps_as_everyone(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    trainopt("run", "tiny.yaml", "watchdog.timeout=3s", "--quiet", "--inject", "hang@5", "--run-dir", "out")
+    trainopt("run", "tiny.yaml", "watchdog.timeout=4s", "--quiet", "--inject", "hang@5", "--run-dir", "out")
     got = summary(trainopt.folder / "out")
     assert got["steps"] == 4 and ("after step 4" in got["reason"] or "in step 5" in got["reason"])
 
