@@ -109,6 +109,23 @@ constexpr int row_lanes_of(int64_t classes, int width) {
   return lanes;
 }
 
+/// Calls use(first class, its pack) for all packs of one thread, which begins at class `begin_at` and goes on in
+/// strides of `step`; before that begin(packs) with those that are ahead.
+template <class T, int kWidth, class Begin, class Use>
+__device__ void sweep_row(const T* logits, int64_t classes, int64_t begin_at, int step, const Begin& begin,
+                          const Use& use) {
+  for (int64_t first = begin_at; first < classes; first += step * kPacksAhead) {
+    Pack<T, kWidth> ahead[kPacksAhead];
+    for (int k = 0; k < kPacksAhead; ++k) {
+      const int64_t c = first + k * step;
+      ahead[k] = load<kWidth>(logits + (c < classes ? c : first));  // behind the end: the first again, not used
+    }
+    begin(ahead);
+    for (int k = 0; k < kPacksAhead; ++k)
+      if (first + k * step < classes) use(first + k * step, ahead[k]);
+  }
+}
+
 /// Loss and gradient of a row for `lanes` threads, which sweep over it twice: the second time it comes from the caches.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int lanes) {
@@ -116,22 +133,12 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + thread / lanes,
                 inside = row < o.rows ? row : o.rows - 1;
   const T* logits = static_cast<const T*>(o.logits) + inside * o.classes;
-  // Calls use(first class, its pack) for all packs of this thread.
-  const auto sweep_row = [&](const auto& begin, const auto& use) {
-    for (int64_t first = lane * kWidth; first < o.classes; first += step * kPacksAhead) {
-      Pack<T, kWidth> ahead[kPacksAhead];
-      for (int k = 0; k < kPacksAhead; ++k) {
-        const int64_t c = first + k * step;
-        ahead[k] = load<kWidth>(logits + (c < o.classes ? c : first));  // behind the end: the first again, not used
-      }
-      begin(ahead);
-      for (int k = 0; k < kPacksAhead; ++k)
-        if (first + k * step < o.classes) use(first + k * step, ahead[k]);
-    }
+  const auto sweep = [&](const auto& begin, const auto& use) {
+    sweep_row<T, kWidth>(logits, o.classes, lane * kWidth, step, begin, use);
   };
 
   Softmax own{-FLT_MAX, 0, 0, 0};
-  sweep_row(
+  sweep(
       [&](const Pack<T, kWidth>(&ahead)[kPacksAhead]) {
         float largest = own.largest;
         for (int k = 0; k < kPacksAhead; ++k)
@@ -164,14 +171,14 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
   const float factor = o.gradient_scale / all.sum, offset = is_class ? -of_all * o.gradient_scale : kNan,
               of_right = of_target * o.gradient_scale;
   T* gradient = static_cast<T*>(o.gradient) + row * o.classes;
-  sweep_row([](const auto&) {},
-            [&](int64_t c, const Pack<T, kWidth>& pack) {
-              Floats<kWidth> g;
-              for (int i = 0; i < kWidth; ++i)
-                g.values[i] =
-                    fmaf(expf(wide(pack.values[i]) - all.largest), factor, offset) - (c + i == target ? of_right : 0);
-              store(gradient + c, g);
-            });
+  sweep([](const auto&) {},
+        [&](int64_t c, const Pack<T, kWidth>& pack) {
+          Floats<kWidth> g;
+          for (int i = 0; i < kWidth; ++i)
+            g.values[i] =
+                fmaf(expf(wide(pack.values[i]) - all.largest), factor, offset) - (c + i == target ? of_right : 0);
+          store(gradient + c, g);
+        });
   if (lane != 0) return;
   const float loss =
       of_target * (all.largest - wide(logits[is_class ? target : 0])) + logf(all.sum);  // (1 − s) + s of the logarithm
