@@ -11,23 +11,6 @@ MAX_FUNCTION = 60  # lines in lib/ and app/, from its first to its closing brace
 MAX_SUBJECT = 72
 SUBJECTS_SINCE = "efbfeff"  # the rule about subjects began after this commit
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
-# Longer than MAX_LINES_OF_SOURCE for now.
-LONG_FILES = {
-    "app/commands/run.cpp",
-    "lib/comm/job.cpp",
-    "lib/config/tree.cpp",
-    "lib/optimizations/fused_kernels/cpu/norm_kernels.cpp",
-    "lib/optimizations/fused_kernels/cuda/bodies.cuh",
-    "lib/train/trainer.cpp",
-}
-# Longer than MAX_FUNCTION for now.
-LONG_FUNCTIONS = {
-    ("app/commands/run.cpp", "train"),
-    ("app/main.cpp", "run"),
-    ("lib/base/safetensors.cpp", "SafetensorsFile::parse"),
-    ("lib/compare/ablation.cpp", "ablate"),
-    ("lib/optimizations/fused_kernels/cuda/head_kernels.cuh", "cross_entropy"),
-}
 TYPE = re.compile(r"\b(struct|class|enum|union)\b[^()]*$")
 MEMBER = re.compile(r"\)\s*(noexcept\s*)?:.*\w$", re.DOTALL)  # `A(int b) : b_{b}`: what comes before the brace
 SCOPE = re.compile(r'\s*((inline|export)\s+)*namespace\b|\s*extern\s*"')
@@ -99,10 +82,10 @@ def check_lengths(path, text):
     yield from check_columns(path, lines)
     ours = path.startswith(("lib/", "app/")) and Path(path).suffix in SOURCES
     limit = MAX_LINES_OF_SOURCE if ours else MAX_LINES
-    if len(lines) > limit and not is_recorded(path) and path not in LONG_FILES:
+    if len(lines) > limit and not is_recorded(path):
         yield len(lines), f"{len(lines)} lines, at most {limit}"
     for first, length, name in functions(text) if ours else ():
-        if length > MAX_FUNCTION and (path, name) not in LONG_FUNCTIONS:
+        if length > MAX_FUNCTION:
             yield first, f"{name} has {length} lines, at most {MAX_FUNCTION}"
 
 
