@@ -31,9 +31,10 @@ LADDER = [
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipe_plans(digits, recipe):
-    """Which loads and checks it first."""
+def test_recipe_checks_and_plans(digits, recipe):
     program = Program(digits)
+    checked = program("check", recipe)
+    assert checked.code == 0, checked
     planned = program("plan", recipe, "--json", "--assume", "gpus=8,arch=sm_90,memory_gib=80")
     assert planned.code == 0, planned
     assert planned.json()["recipe"]["name"] == yaml.safe_load(recipe.read_text())["name"]
