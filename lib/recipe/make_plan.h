@@ -30,15 +30,4 @@ struct CatalogueEntry {
 /// Every optimization, in the order in which they are applied.
 std::vector<CatalogueEntry> catalogue();
 
-/// What the optimizations that are on contradict in the rest of the recipe.
-std::vector<RecipeProblem> check_optimizations(const Recipe& recipe);
-
-struct CatalogueEntry {
-  Info info;
-  std::string key;    ///< of the recipe: "data.num_workers"
-  std::string value;  ///< that turns it on in a plain recipe: "true", "1"
-};
-/// Every optimization, in the order in which they are applied.
-std::vector<CatalogueEntry> catalogue();
-
 }  // namespace trainopt
