@@ -31,7 +31,7 @@ class NoUpdates : public Optimizer {
   int64_t state_bytes() const override { return 0; }
 
  private:
-  void update(ParameterStore&, const at::Tensor&) override {}
+  void update(Gradients&, const at::Tensor&) override {}
 };
 
 }  // namespace trainopt
