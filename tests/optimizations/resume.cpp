@@ -143,7 +143,9 @@ TEST_CASE("stopped and resumed with each switch of the catalogue") {
   at::set_num_threads(1);
   for (const CatalogueEntry& entry : catalogue()) DYNAMIC_SECTION(entry.info.name) {
       // Of both networks the smaller on which the switch has an effect.
-      Recipe recipe = turned_on(small_recipe(DatasetKind::fake_cifar10), entry);
+      Recipe small = small_recipe(DatasetKind::fake_cifar10);
+      small.data.size = 96;  // data.batch_size's own entry is larger than the default
+      Recipe recipe = turned_on(small, entry);
       Recipe convolutions = recipe;
       convolutions.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
       if (!has_effect(recipe, entry.info.name) && has_effect(convolutions, entry.info.name)) recipe = convolutions;
