@@ -282,7 +282,7 @@ TEST_CASE("what the launchers set is read") {
        "",
        ""},
   };
-  for (const auto& [what, variables, launcher, place, master, job] : cases) {
+  for (const auto& [what, variables, launcher, position, master, job] : cases) {
     INFO(what);
     Launch launch;
     try {
