@@ -37,7 +37,7 @@ class Teller : public RunListener {
  public:
   const CheckpointWriter* writer = nullptr;
 
-  void step_done(const Row&) override {}
+  void step_done(const StepRecord&) override {}
   void evaluated(int64_t, const EvaluationResult&) override {}
   void at(const char* stage, int64_t step) override {
     if (const auto saved = writer->saved_step(); saved != told_) say(fmt::format("saved {}", *(told_ = saved)));
