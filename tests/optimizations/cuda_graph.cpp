@@ -2,7 +2,7 @@
 // decides between the steps.
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
-#include "optimizations/fused_optimizer/update_kernels.h"
+#include "kernels/update/update.h"
 #include "optimizations/tape_graph.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"

@@ -269,10 +269,10 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       for (size_t i = 0; i < with.weights.size(); ++i) CHECK(with.weights[i].second.equal(without.weights[i].second));
       REQUIRE(with.evaluation.has_value());
       CHECK(with.evaluation->loss == without.evaluation->loss);
-      CHECK(casts_of_parameters(with.seen) == 0);
-      CHECK(update_of(with.seen).copies > 0);
-      CHECK(casts_of_parameters(without.seen) ==
-            update_of(with.seen).copies * recipe.train.gradient_accumulation_steps.value_or(1));
+      CHECK(fused_optimizer::casts_of_parameters(with.seen) == 0);
+      CHECK(fused_optimizer::update_of(with.seen).copies > 0);
+      CHECK(fused_optimizer::casts_of_parameters(without.seen) ==
+            fused_optimizer::update_of(with.seen).copies * recipe.train.gradient_accumulation_steps.value_or(1));
       CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
       CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
     }

@@ -10,7 +10,7 @@ Outcome planned(const char* machine) {
   Recipe recipe;
   recipe.device = "cuda";
   recipe.optimizations.tf32 = true;
-  const Plan plan = make_plan(recipe, assume(Machine{}, machine));
+  const Plan plan = make_plan(recipe, assume(Machine{}, machine).machine);
   REQUIRE(plan.switches.size() == 1);
   CHECK(plan.backend.allow_tf32 == plan.switches.front().outcome.has_effect);
   return plan.switches.front().outcome;

@@ -130,7 +130,7 @@ TEST_CASE("another model, other data: refused with what differs") {
 TEST_CASE("an evaluation that a stop cut short is made up for") {
   Plan plan = small_plan(8);
   DataPlan held_out = plan.data;
-  held_out.config.shuffle = held_out.config.drop_last = false;
+  held_out.shuffle = held_out.drop_last = false;
   plan.evaluation = EvaluationPlan{.every_n_steps = 4, .at_end = true, .data = held_out};
   const TemporaryFolder folder;
   CheckpointWriter writer({.root = folder / "checkpoints"});
