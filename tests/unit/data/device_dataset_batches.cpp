@@ -165,7 +165,7 @@ TEST_CASE("bad samples have the substitutes that a loader gives them, and are re
   data.bad_samples.budget = 2;
   data.device_dataset = std::make_shared<DeviceDataset>();
   auto spent = make_batches(data, dataset, {});
-  CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.bad_samples.budget allows (2); 3 so far"));
+  CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.max_bad_samples allows (2); 3 so far"));
   CHECK(spent->bad_samples().size() == 3);
   data.bad_samples.substitute = false;
   CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data) == "cannot use the sample probe 3: made to be bad");

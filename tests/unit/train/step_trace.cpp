@@ -51,10 +51,11 @@ TEST_CASE("operations are traced with types, shapes, layouts and grad mode, and 
   CHECK(trace.calls("aten::convolution_backward") == 1);
   CHECK(multiplications_by_type(trace) == std::map<std::string, int64_t>{{"float32", 2}});
 
-  const TracedOperation* cast = trace.find("aten::_to_copy");
-  REQUIRE(cast);
-  CHECK_FALSE(cast->grad_mode);
-  CHECK(cast->number(1) == static_cast<int64_t>(at::kBFloat16));
+  // libtorch's own backward may copy too: only this one is of the parameter.
+  CHECK(trace.calls([](const TracedOperation& operation) {
+    return operation.name == "aten::_to_copy" && operation.tensor(0) && operation.tensor(0)->is_parameter &&
+           operation.number(1) == static_cast<int64_t>(at::kBFloat16) && !operation.grad_mode;
+  }) == 1);
   CHECK(trace.find("aten::never") == nullptr);
 }
 
