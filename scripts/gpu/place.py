@@ -60,7 +60,10 @@ def commit() -> str:
 
 
 def python_of(torch: Path) -> str:
-    """The interpreter of <environment>/lib/python3.x/site-packages/torch."""
+    """An interpreter that imports this torch: the running one, or that of <environment>/lib/python3.x/site-packages."""
+    found = importlib.util.find_spec("torch")
+    if found and Path(found.origin).parent.resolve() == torch.resolve():
+        return sys.executable
     own = torch.parents[3] / "bin/python3"
     return str(own) if own.exists() else sys.executable
 
@@ -77,6 +80,7 @@ def build_here(*targets: str) -> Path:
 
 
 def built(build: Path) -> Place:
+    cached(build, "TRAINOPT_SITE_PACKAGES")  # refuses what is no build folder
     return Place(
         build / "app/trainopt",
         build / "tests/gpu/test_gpu",
