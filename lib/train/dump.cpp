@@ -67,7 +67,9 @@ class DumpingPrecision : public Precision {
 
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss); }
-  void update(const at::Tensor& overflow, const at::Tensor& held_back) override { inner_->update(overflow, held_back); }
+  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    inner_->update(overflow, rolled_back);
+  }
   at::Tensor loss_scale() const override { return inner_->loss_scale(); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }
   void load(const ArchiveReader& archive) override { inner_->load(archive); }
@@ -96,7 +98,11 @@ class DumpingRunner : public StepRunner {
       : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
-  bool forget(bool for_good) override { return inner_->forget(for_good); }
+  bool forget(bool for_good) override {  // a step that broke off runs again, and gathers anew
+    gathered_->outputs.clear();
+    gathered_->tensors.clear();
+    return inner_->forget(for_good);
+  }
   void report(StepTrace& trace) const override { inner_->report(trace); }
 
   at::Tensor update_step(const StepBody& body) override {

@@ -1,6 +1,8 @@
 // Running out of memory in a step: smaller micro-batches, the same global batch, the same samples.
 #include "support/catch.h"
 #include "support/resuming.h"
+#include "support/temporary_folder.h"
+#include "train/dump.h"
 #include "train/inject.h"
 #include "train/micro_batches.h"
 
@@ -42,6 +44,20 @@ TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
   for (const auto& [name, buffer] : trainer.model().buffers())
     if (name.ends_with("num_batches_tracked"))
       CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);  // two steps of two, two of four
+}
+
+TEST_CASE("a dump of a step that ran out of memory has the outputs of the attempt that counted") {
+  Plan plan = small_plan(4);
+  plan.logging.dump = {.steps = {3}, .what = {DumpKind::outputs}};
+  add_dump(plan);
+  inject(plan, {parse_injection("oom@3")});
+  const TemporaryFolder folder;
+  Rows rows;
+  Trainer(plan, folder.path(), rows, never_stopped()).run();
+  const NamedTensors dumped = load_tensors(folder / "dump/step-00000003.safetensors");
+  REQUIRE(dumped.size() == 1);
+  CHECK(dumped.front().first == "outputs");
+  CHECK(dumped.front().second.size(0) == plan.data.batch_size);
 }
 
 TEST_CASE("with one sample at a time there is nothing left to halve") {
