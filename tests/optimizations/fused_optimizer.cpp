@@ -1,6 +1,6 @@
 // The fused updates against their obvious twins: the loop over parameters, and passes over gradients that are done at
 // once. Their kernels are tested in tests/kernels.
-#include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"

@@ -50,13 +50,13 @@ class ScaledAutocast : public Autocast {
     return overflow;
   }
 
-  void update(const at::Tensor& overflow, const at::Tensor& held_back) override {
-    const at::Tensor scale = held_back.defined() ? scale_.clone() : scale_,
-                     growth_tracker = held_back.defined() ? growth_tracker_.clone() : growth_tracker_;
+  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    const at::Tensor scale = rolled_back.defined() ? scale_.clone() : scale_,
+                     growth_tracker = rolled_back.defined() ? growth_tracker_.clone() : growth_tracker_;
     at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_);
-    if (!held_back.defined()) return;
-    scale_.copy_(at::where(held_back > 0, scale, scale_));
-    growth_tracker_.copy_(at::where(held_back > 0, growth_tracker, growth_tracker_));
+    if (!rolled_back.defined()) return;
+    scale_.copy_(at::where(rolled_back > 0, scale, scale_));
+    growth_tracker_.copy_(at::where(rolled_back > 0, growth_tracker, growth_tracker_));
   }
 
   at::Tensor loss_scale() const override { return used_; }

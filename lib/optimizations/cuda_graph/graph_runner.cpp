@@ -28,6 +28,7 @@ GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
   Key key{std::bit_cast<int64_t>(micro.weight), micro.is_last};
   for (const auto field : kBatchFields) {
     const at::Tensor& tensor = micro.*field;
+    key.push_back(tensor.defined());
     if (!tensor.defined()) continue;
     key.push_back(static_cast<int64_t>(tensor.scalar_type()));
     key.push_back(tensor.dim());

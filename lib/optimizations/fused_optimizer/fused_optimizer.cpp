@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "model/model.h"
-#include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "optimizations/option_checks.h"
 #include "train/parameter_store.h"

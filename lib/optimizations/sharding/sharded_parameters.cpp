@@ -48,7 +48,7 @@ class ShardedParameters : public ParameterStore {
         const auto range = group->unit.own_range(piece);
         if (range.count == 0) continue;
         parameters_.emplace_back(piece.name, group->unit.own().narrow(0, range.in_own, range.count));
-        places_.push_back({group.get(), &piece, range});
+        parts_.push_back({group.get(), &piece, range});
       }
     if (parameters_.empty())
       throw UserError(
@@ -69,7 +69,7 @@ class ShardedParameters : public ParameterStore {
   }
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
-    for (const auto& place : places_)
+    for (const auto& place : parts_)
       all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
     return all;
   }
@@ -94,8 +94,8 @@ class ShardedParameters : public ParameterStore {
   }
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < places_.size(); ++i) {
-      const auto& [group, piece, range] = places_[i];
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const auto& [group, piece, range] = parts_[i];
       at::Tensor laid_out = at::empty_strided(piece->sizes, piece->strides, at::kFloat);
       archive.tensor(prefix + piece->name, laid_out);
       tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
@@ -153,7 +153,7 @@ class ShardedParameters : public ParameterStore {
     FlatUnit unit;
     GradientShares gradients;
   };
-  struct Place {
+  struct ParameterPart {
     Group* group;
     const FlatPiece* piece;
     FlatUnit::Range range;
@@ -197,8 +197,8 @@ class ShardedParameters : public ParameterStore {
       if (!shapes_only) {
         const at::NoGradGuard no_grad;
         at::Tensor own = at::zeros({group->unit.share()}, tensors.front().options().requires_grad(false));
-        for (; place < places_.size() && places_[place].group == group.get(); ++place)
-          own.narrow(0, places_[place].range.in_own, places_[place].range.count).copy_(tensors[place]);
+        for (; place < parts_.size() && parts_[place].group == group.get(); ++place)
+          own.narrow(0, parts_[place].range.in_own, parts_[place].range.count).copy_(tensors[place]);
         whole = group->unit.whole_of(own);
       }
       for (const auto& piece : group->unit.pieces())
@@ -210,7 +210,7 @@ class ShardedParameters : public ParameterStore {
   ShardingStrategy strategy_;
   std::vector<std::unique_ptr<Group>> groups_;  // in the order of forward
   NamedTensors parameters_;                     // this rank's pieces, flat
-  std::vector<Place> places_;                   // of each
+  std::vector<ParameterPart> parts_;            // of each
 };
 
 }  // namespace

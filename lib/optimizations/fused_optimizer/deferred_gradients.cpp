@@ -1,4 +1,4 @@
-#include "optimizations/fused_optimizer/deferred_passes.h"
+#include "optimizations/fused_optimizer/deferred_gradients.h"
 
 #include "optimizations/fused_optimizer/receipt.h"
 
