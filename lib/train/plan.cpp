@@ -33,16 +33,18 @@ Operations Plan::build_operations(const BuildContext& context) const {
       .convolution = convolution.build(context), .batch_norm = batch_norm.build(context), .head = head.build(context)};
 }
 
-std::unique_ptr<Model> Plan::build_model() const {
-  auto built = std::make_unique<Model>(make_model(model.config, model.input, device, seed));
+std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
+  ModelConfig config = model.config;
+  if (is_resumed) config.weights.reset();
+  auto built = std::make_unique<Model>(make_model(config, model.input, device, seed));
   if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
   return built;
 }
 
-std::unique_ptr<BatchSource> Plan::open_batches(const DataPlan& from, const StepRange& steps,
+std::unique_ptr<BatchSource> Plan::open_batches(const DataPlan& from, const StepRange& range,
                                                 std::vector<RefusedSample> refused) const {
   auto batches = make_batches(
-      from, loader, {.device = device, .format = tensor_format, .steps = steps, .refused = std::move(refused)});
+      from, loader, {.device = device, .format = tensor_format, .steps = range, .refused = std::move(refused)});
   return from.around ? from.around(std::move(batches)) : std::move(batches);
 }
 

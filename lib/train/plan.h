@@ -89,10 +89,10 @@ struct Plan {
   bool learning_rate_on_device = false;  ///< where every update reads it, without asking the host
 
   /// The model in the plan's format, computing with plain operations, on `device`. Initial weights are those of `seed`,
-  /// or of config.weights.
-  std::unique_ptr<Model> build_model() const;
+  /// or of config.weights unless a checkpoint's follow.
+  std::unique_ptr<Model> build_model(bool is_resumed = false) const;
   /// Batches of `from` (data, or evaluation's) on `device`. `refused`: bad samples met before.
-  std::unique_ptr<BatchSource> open_batches(const DataPlan& from, const StepRange& steps = {},
+  std::unique_ptr<BatchSource> open_batches(const DataPlan& from, const StepRange& range = {},
                                             std::vector<RefusedSample> refused = {}) const;
 
   // Slots of what the model computes with

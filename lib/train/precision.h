@@ -36,9 +36,9 @@ class Precision {
   /// Undoes the loss scale. Returns a float on the device, 1 if a gradient of any rank is not finite and 0 otherwise;
   /// undefined if this precision does not check.
   virtual at::Tensor unscale(Gradients& gradients) = 0;
-  /// After the optimizer. Nothing of this precision's state changes where `held_back` (a float on the device, may be
+  /// After the optimizer. Nothing of this precision's state changes where `rolled_back` (a float on the device, may be
   /// undefined) is 1: the step will be taken back.
-  virtual void update(const at::Tensor& overflow, const at::Tensor& held_back) = 0;
+  virtual void update(const at::Tensor& overflow, const at::Tensor& rolled_back) = 0;
   /// The factor the loss was multiplied by in this step (0-dim, on the device); undefined without one.
   virtual at::Tensor loss_scale() const { return {}; }
   virtual void save(ArchiveWriter&) const {}

@@ -30,8 +30,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
       async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
-  if (persistence.resume) plan_.model.config.weights.reset();  // those to begin with are not needed any more
-  model_ = plan_.build_model();
+  model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
   training_ = {.training = true,
                .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,

@@ -47,7 +47,9 @@ class SumOfMeans : public Precision {
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss * factor_); }
   at::Tensor unscale(Gradients& gradients) override { return inner_->unscale(gradients); }
-  void update(const at::Tensor& overflow, const at::Tensor& held_back) override { inner_->update(overflow, held_back); }
+  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    inner_->update(overflow, rolled_back);
+  }
   at::Tensor loss_scale() const override { return inner_->loss_scale(); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }
   void load(const ArchiveReader& archive) override { inner_->load(archive); }
