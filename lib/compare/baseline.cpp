@@ -1,0 +1,68 @@
+#include "compare/baseline.h"
+
+#include "base/counted.h"
+#include "compare/comparison_text.h"
+#include "compare/turn_taker.h"
+#include "statistics/spread.h"
+#include "statistics/verdict.h"
+
+#include <vector>
+
+namespace trainopt {
+namespace {
+
+NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptions& options, Clock::time_point until,
+                       const Observer& observer) {
+  TurnTaker turns(*a.arm, *twin.arm, turn_steps(a, twin, options.turn_s), ~options.seed);
+  SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
+  std::vector<double> differences;
+  while (verdict.blocks() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
+    differences.push_back(turns.next().log_ratio());
+    verdict.add(differences.back());
+  }
+  if (differences.empty()) return {};
+  verdict.finish();
+  return {.ratio = verdict.ratio(),
+          .interval = verdict.interval(),
+          .block_sd_pct = 100 * standard_deviation(differences),
+          .blocks = verdict.blocks()};
+}
+
+}  // namespace
+
+WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
+  Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));  // the second step is observed for the receipts
+  const int64_t step_samples = arm->facts().step_samples;
+  return {std::move(name), std::move(arm), std::move(first), step_samples};
+}
+
+Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,
+                       Clock::time_point noise_until, const Observer& observer) {
+  Baseline baseline{.a = std::move(a), .twin_folder = {}, .twin_first_steps = {}, .noise = {}};
+  if (!make_twin) return baseline;
+  const WarmArm twin = warm_up("twin", make_twin(), options);
+  baseline.twin_folder = twin.arm->folder();
+  baseline.twin_first_steps = twin.first_steps;
+  if (options.noise_blocks == 0) return baseline;
+  baseline.noise = noise_floor(baseline.a, twin, options, noise_until, observer);
+  if (baseline.noise->blocks < 2) {  // nothing scatters alone
+    baseline.noise.reset();
+    return baseline;
+  }
+  observer.report(fmt::format("A against itself: {}, one block scatters by {:.1f} %",
+                              percent_faster(baseline.noise->ratio, baseline.noise->interval),
+                              baseline.noise->block_sd_pct));
+  return baseline;
+}
+
+Numerics numbers(const Baseline& baseline, const WarmArm& b) {
+  if (baseline.a.step_samples == b.step_samples)
+    return compare_numbers({baseline.a.first_steps, baseline.a.arm->folder()}, {b.first_steps, b.arm->folder()},
+                           {baseline.twin_first_steps, baseline.twin_folder});
+  Numerics none;
+  none.not_comparable = fmt::format("a step is {} in A and {} in B", counted(baseline.a.step_samples, "sample"),
+                                    counted(b.step_samples, "sample"));
+  return none;
+}
+
+}  // namespace trainopt
