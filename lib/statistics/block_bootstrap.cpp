@@ -42,12 +42,34 @@ size_t correlated_lags(const std::vector<double>& covariances, size_t run, doubl
   return last;
 }
 
+struct Spectrum {
+  double of_one = 0;               ///< the variance of one value
+  double variance = 0, slope = 0;  ///< g(0) and G of Politis and White, with their flat-top window
+};
+
+Spectrum spectrum(std::span<const double> series) {
+  const auto n = static_cast<double>(series.size());
+  TRAINOPT_CHECK(n > 1);
+  const auto run = static_cast<size_t>(std::max(5.0, std::ceil(std::sqrt(std::log10(n)))));
+  const size_t most_lags = std::min(series.size() - 1, static_cast<size_t>(std::ceil(std::sqrt(n))) + run);
+  const std::vector<double> covariances = autocovariances(series, most_lags);
+  if (covariances[0] <= 0) return {};
+  const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), most_lags);
+  Spectrum result{.of_one = covariances[0], .variance = covariances[0], .slope = 0};
+  for (size_t lag = 1; lag <= window; ++lag) {
+    const double weight = std::min(1.0, 2 * (1 - static_cast<double>(lag) / static_cast<double>(window)));
+    result.slope += 2 * weight * static_cast<double>(lag) * covariances[lag];
+    result.variance += 2 * weight * covariances[lag];
+  }
+  return result;
+}
+
 /// The bootstrap's spread is too small in short series, and every cause depends on the share of the series that a block
 /// is. With the best length, blocks that are cut off lose the share sqrt(block) of the variance (the bias G / length of
 /// Politis and White, where length³ = (G/g(0))²·n); the mean is that of the same series: the share `block`; and the
 /// variance is as uncertain as one of 1/block values.
 double widening(double block, double tail) {
-  const double student = student_quantile(tail, std::max(1 / block, 3.0)) / student_quantile(tail, INFINITY);
+  const double student = student_quantile(tail, std::max(1 / block, 3.0)) / normal_quantile(tail);
   return student / std::sqrt((1 - std::sqrt(block)) * (1 - block));
 }
 
@@ -56,7 +78,7 @@ class StationaryBootstrap {
  public:
   StationaryBootstrap(std::span<const Piece> pieces, double level)
       : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
-    TRAINOPT_CHECK(count_ >= kFewestPieces && level > 0 && level < 1);
+    TRAINOPT_CHECK(count_ > 1 && level > 0 && level < 1);
     for (size_t i = 0; i < 2 * count_; ++i) {
       const Piece& piece = pieces[i % count_];
       TRAINOPT_CHECK(piece.samples > 0 && piece.seconds > 0);
@@ -68,8 +90,13 @@ class StationaryBootstrap {
     for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const double length = mean_block_length(linear);
     log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
+    enough_ = count_ >= kFewestPieces &&
+              static_cast<double>(count_) >= kFewestCorrelationTimes * correlation_time(linear);
     widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
+
+  /// Whether the series is long enough to know its own noise.
+  bool enough() const { return enough_; }
 
   /// Throughput of a series of the same number of pieces, made of blocks of geometric length that start anywhere.
   double draw(PhiloxStream& random) const {
@@ -89,6 +116,7 @@ class StationaryBootstrap {
   size_t count_;
   std::vector<Piece> prefix_;
   double throughput_, log_continue_, widening_;
+  bool enough_ = false;
 };
 
 Interval percentiles(std::vector<double>& draws, double level) {
@@ -106,21 +134,15 @@ Interval percentiles(std::vector<double>& draws, double level) {
 
 double mean_block_length(std::span<const double> series) {
   const auto n = static_cast<double>(series.size());
-  TRAINOPT_CHECK(n > 1);
-  const auto run = static_cast<size_t>(std::max(5.0, std::ceil(std::sqrt(std::log10(n)))));
-  const size_t most_lags = std::min(series.size() - 1, static_cast<size_t>(std::ceil(std::sqrt(n))) + run);
-  const std::vector<double> covariances = autocovariances(series, most_lags);
-  if (covariances[0] <= 0) return 1;
-  const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), most_lags);
-  double slope = 0, variance = covariances[0];  // G and g(0) of the paper, with its flat-top window
-  for (size_t lag = 1; lag <= window; ++lag) {
-    const double weight = std::min(1.0, 2 * (1 - static_cast<double>(lag) / static_cast<double>(window)));
-    slope += 2 * weight * static_cast<double>(lag) * covariances[lag];
-    variance += 2 * weight * covariances[lag];
-  }
-  if (variance <= 0) return 1;
-  const double length = std::cbrt(slope * slope / (variance * variance) * n);
+  const Spectrum s = spectrum(series);
+  if (s.variance <= 0) return 1;
+  const double length = std::cbrt(s.slope * s.slope / (s.variance * s.variance) * n);
   return std::clamp(length, 1.0, std::ceil(std::min(3 * std::sqrt(n), n / 3)));
+}
+
+double correlation_time(std::span<const double> series) {
+  const Spectrum s = spectrum(series);
+  return s.of_one > 0 ? std::max(1.0, s.variance / s.of_one) : 1;
 }
 
 double throughput(std::span<const Piece> pieces) {
@@ -129,16 +151,21 @@ double throughput(std::span<const Piece> pieces) {
   return sum.samples / sum.seconds;
 }
 
-Interval throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed) {
+std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed) {
+  if (pieces.size() < 2) return std::nullopt;
   const StationaryBootstrap bootstrap(pieces, level);
+  if (!bootstrap.enough()) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap.draw(random);
   return percentiles(draws, level);
 }
 
-Interval throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed) {
+std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
+                                                  uint64_t seed) {
+  if (a.size() < 2 || b.size() < 2) return std::nullopt;
   const StationaryBootstrap bootstrap_a(a, level), bootstrap_b(b, level);
+  if (!bootstrap_a.enough() || !bootstrap_b.enough()) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput ratio"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap_b.draw(random) / bootstrap_a.draw(random);

@@ -4,6 +4,7 @@
 #include "statistics/interval.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace trainopt {
@@ -14,21 +15,27 @@ struct Piece {
   double seconds = 0;  ///< > 0
 };
 
-/// With fewer pieces there is no telling noise from throughput.
-inline constexpr size_t kFewestPieces = 8;
+/// With fewer pieces, or fewer correlation times, there is no telling noise from throughput.
+inline constexpr size_t kFewestPieces = 60;
+inline constexpr double kFewestCorrelationTimes = 15;
 
 /// The mean block length (≥ 1) of the stationary bootstrap that gives the mean of `series` the best variance: D. N.
 /// Politis and H. White, "Automatic block-length selection for the dependent bootstrap", Econometric Reviews 23 (2004),
 /// with the correction of A. Patton, D. N. Politis and H. White, ibid. 28 (2009). About 1 for independent values.
 double mean_block_length(std::span<const double> series);
 
+/// How many neighbouring values of `series` say together as much as one that depends on no other: 1 + 2·Σ of the
+/// autocorrelations, by the same window; at least 1. (1 + phi)/(1 − phi) for AR(1).
+double correlation_time(std::span<const double> series);
+
 /// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap
 /// (D. N. Politis and J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they
-/// ran, at least kFewestPieces, of about equal length. Approximate: README.md has its measured coverage.
-Interval throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
+/// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: fewer than kFewestPieces, or
+/// fewer than kFewestCorrelationTimes of them.
+std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
 
 /// The same for B's throughput over A's, of two runs or parts of a run that were not paired.
-Interval throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed);
+std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed);
 
 /// Σ samples / Σ seconds.
 double throughput(std::span<const Piece> pieces);

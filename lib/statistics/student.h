@@ -1,11 +1,15 @@
-// Student's t, for what is approximate anyway.
+// Student's t and the normal distribution.
 #pragma once
 
 namespace trainopt {
 
-/// The value that Student's t with `degrees` degrees of freedom (≥ 2; infinite: the normal distribution) exceeds with
-/// probability `tail` in (0, 1/2]: Cornish and Fisher's expansion (Abramowitz and Stegun 26.7.5), within 4 % from 4
-/// degrees and down to a tail of 0.001.
+/// P(T > t) of Student's t with `degrees` > 0 degrees of freedom, by the continued fraction of the incomplete beta
+/// function (Abramowitz and Stegun 26.5.8, 26.7.1).
+double student_tail(double t, double degrees);
+
+/// The value that Student's t exceeds with probability `tail` in (0, 1/2].
 double student_quantile(double tail, double degrees);
+/// The same of the normal distribution.
+double normal_quantile(double tail);
 
 }  // namespace trainopt

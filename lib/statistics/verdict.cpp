@@ -1,21 +1,46 @@
 #include "statistics/verdict.h"
 
 #include "base/error.h"
-#include "statistics/paired.h"
+#include "statistics/signed_rank.h"
 #include "statistics/student.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace trainopt {
 namespace {
 
-/// Share of what is left of the error budget that each look takes. At 95 % the first look gets 0.01, enough to decide
-/// with 8 blocks (all of one sign have probability 2/256), and the sixth, at 60 blocks, still 0.0033.
-constexpr double kShare = 0.2;
+/// The share of the error budget that looks 0, 1, … may have spent. Little early, where few turns decide only what is
+/// plain; half is left after the sixth look (60 measurements) for those who need more.
+double spent_share(int look) {
+  constexpr double kFirst[] = {0, 0.02, 0.04, 0.08, 0.2, 0.5};
+  constexpr int kLast = 5;
+  return look <= kLast ? kFirst[look] : 1 - (1 - kFirst[kLast]) * std::pow(0.7, look - kLast);
+}
 
-double left_before(int look) { return std::pow(1 - kShare, look); }
+/// Stalls that come so often are to be seen with this probability.
+constexpr double kMissed = 0.1;
+/// How often the slowest turn of the faster arm counts again, where the other arm has none like it.
+constexpr double kSlowestAgain = 2;
+
+/// The end of the interval of ratios: `accepted` is in it, `rejected` is not.
+template <class Rejects>
+double end_between(double accepted, double rejected, Rejects&& rejects) {
+  for (int i = 0; i < 40; ++i) {
+    const double middle = std::sqrt(accepted * rejected);
+    (rejects(middle) ? rejected : accepted) = middle;
+  }
+  return accepted;
+}
+
+/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is none.
+template <class Rejects>
+std::optional<double> find_end(double accepted, double step, Rejects&& rejects) {
+  double before = accepted;
+  for (double ratio = accepted * step; ratio > 1e-6 && ratio < 1e6; before = ratio, step *= step, ratio *= step)
+    if (rejects(ratio)) return end_between(before, ratio, rejects);
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -41,61 +66,127 @@ Verdict judge(Interval ratio, double min_effect) {
   return Verdict::inconclusive;
 }
 
-int64_t blocks_at_look(int look) {
-  int64_t blocks = 8;
-  for (int i = 0; i < look; ++i) blocks += blocks / 2;
-  return blocks;
+int64_t measurements_at_look(int look) {
+  int64_t count = 8;
+  for (int i = 0; i < look; ++i) count += count / 2;
+  return count;
 }
 
-SequentialVerdict::SequentialVerdict(SequentialOptions options) : options_(options) {
-  TRAINOPT_CHECK(options.level > 0 && options.level < 1 && options.min_effect >= 0);
+double stalls_missed(int64_t turns) {
+  TRAINOPT_CHECK(turns > 0);
+  return -static_cast<double>(turns) / std::log(kMissed);
 }
 
-void SequentialVerdict::add(double log_ratio) {
-  TRAINOPT_CHECK(!finished_ && std::isfinite(log_ratio));
-  differences_.push_back(log_ratio);
-  if (blocks() == blocks_at_look(looks_)) {
-    look((1 - options_.level) * left_before(looks_) * kShare);
-    ++looks_;
-  }
+SequentialVerdict::SequentialVerdict(SequentialOptions options)
+    : options_(options), test_(1 - options.level, options.seed) {
+  TRAINOPT_CHECK(options.level > 0 && options.level < 1 && options.min_effect >= 0 && options.longest_stall >= 0);
+}
+
+void SequentialVerdict::add(const Measurement& measurement) {
+  const auto& [times, longest, turns] = measurement;
+  TRAINOPT_CHECK(!finished_ && turns > 0 && std::isfinite(times.a) && std::isfinite(times.b) && times.a > 0 &&
+                 times.b > 0);
+  pairs_.push_back(times);
+  longest_turn_ = {std::max(longest_turn_.a, longest.a), std::max(longest_turn_.b, longest.b)};
+  turns_ += turns;
+  if (measurements() == measurements_at_look(looks_)) look((1 - options_.level) * spent_share(looks_++), true);
 }
 
 void SequentialVerdict::finish() {
   TRAINOPT_CHECK(!finished_);
   finished_ = true;
-  look((1 - options_.level) * left_before(looks_));
+  if (!pairs_.empty()) look(1 - options_.level, false);
+}
+
+PairedTimes SequentialVerdict::allowance(bool charge_unseen_stalls) const {
+  PairedTimes total;
+  for (const PairedTimes& pair : pairs_) total = {total.a + pair.a, total.b + pair.b};
+  const auto count = static_cast<double>(pairs_.size()), turns = static_cast<double>(turns_);
+  // A turn's time in the unit of the totals, which have one entry a measurement.
+  const double of_a_turn = count / turns;
+  const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
+  PairedTimes charge{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
+                     kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
+  if (charge_unseen_stalls && turns_ < kTurnsToSeeStalls) {
+    const double unseen = options_.longest_stall / stalls_missed(turns_);  // turns' time lost a turn
+    charge = {charge.a + unseen * total.a, charge.b + unseen * total.b};
+  }
+  return charge;
+}
+
+void SequentialVerdict::look(double spent, bool charge_unseen_stalls) {
+  test_.look(pairs_, spent, allowance(charge_unseen_stalls));
+  looked_.emplace_back(pairs_.size(), spent - spent_);
+  spent_ = spent;
+}
+
+bool SequentialVerdict::decided() const {
+  if (!options_.precision) return verdict() != Verdict::inconclusive;
+  const auto range = interval();
+  return range && range->high <= ratio() * (1 + *options_.precision) && range->low >= ratio() / (1 + *options_.precision);
+}
+
+Verdict SequentialVerdict::verdict() const {
+  if (verdict_looks_ == test_.looks()) return verdict_;
+  verdict_looks_ = test_.looks();
+  const double bound = 1 + options_.min_effect;
+  if (test_.rejects_as_too_low(1 / bound) && test_.rejects_as_too_high(bound))
+    verdict_ = Verdict::no_effect;
+  else if (test_.rejects_as_too_low(1))
+    verdict_ = Verdict::pays;
+  else
+    verdict_ = test_.rejects_as_too_high(1) ? Verdict::costs : Verdict::inconclusive;
+  return verdict_;
 }
 
 double SequentialVerdict::ratio() const {
-  TRAINOPT_CHECK(!differences_.empty());
-  const double mean =
-      std::accumulate(differences_.begin(), differences_.end(), 0.0) / static_cast<double>(differences_.size());
-  const double ratio = std::exp(mean);
-  return interval_ ? std::clamp(ratio, interval_->low, interval_->high) : ratio;
+  TRAINOPT_CHECK(!pairs_.empty());
+  const double ratio = total_ratio(pairs_);
+  const auto range = interval();
+  return range ? std::clamp(ratio, range->low, range->high) : ratio;
 }
 
-void SequentialVerdict::look(double error) {
-  const auto of_mean = paired_interval(differences_, 1 - error, options_.seed);
-  if (!of_mean) return;
-  const Interval now{std::exp(of_mean->low), std::exp(of_mean->high)};
-  if (!interval_) {
-    interval_ = now;
-    return;
+std::optional<Interval> SequentialVerdict::interval() const {
+  if (interval_looks_ == test_.looks()) return interval_;
+  interval_looks_ = test_.looks();
+  const auto too_low = [&](double ratio) { return test_.rejects_as_too_low(ratio); };
+  const auto too_high = [&](double ratio) { return test_.rejects_as_too_high(ratio); };
+  // A ratio that no look has rejected: the present one, or, where looks exclude each other, what is left of them.
+  double inside = total_ratio(pairs_);
+  if (interval_) inside = std::clamp(inside, interval_->low, interval_->high);
+  if (too_low(inside) || too_high(inside)) return interval_;  // one look is wrong, within the budget: the older stands
+  const auto low = find_end(inside, 1 / 1.01, too_low), high = find_end(inside, 1.01, too_high);
+  if (low && high) interval_ = Interval{*low, *high};
+  return interval_;
+}
+
+std::optional<Interval> SequentialVerdict::usual_interval() const {
+  std::vector<double> logs;
+  for (const PairedTimes& pair : pairs_) logs.push_back(std::log(pair.a / pair.b));
+  std::optional<Interval> all;
+  for (const auto& [count, error] : looked_) {
+    const auto centre = signed_rank_interval(std::span(logs).first(count), 1 - error);
+    if (!centre) continue;
+    const Interval ratio{std::exp(centre->low), std::exp(centre->high)};
+    const Interval both = all ? Interval{std::max(all->low, ratio.low), std::min(all->high, ratio.high)} : ratio;
+    if (both.low <= both.high) all = both;
   }
-  const Interval both{std::max(interval_->low, now.low), std::min(interval_->high, now.high)};
-  // Two looks that exclude each other: one of them is wrong, within the budget. The older stands, as whoever acted on
-  // it expects.
-  if (both.low <= both.high) interval_ = both;
+  return all;
 }
 
-int64_t blocks_needed(double sd, const SequentialOptions& options) {
+int64_t measurements_needed(double sd, const SequentialOptions& options) {
   TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0);
+  double spent = 0;
   for (int look = 0;; ++look) {
-    const int64_t blocks = blocks_at_look(look);
-    const auto degrees = static_cast<double>(blocks - 1);
-    const double error = (1 - options.level) * left_before(look) * kShare;
-    const double reach = student_quantile(error / 2, degrees) + student_quantile(0.1, degrees);
-    if (reach * sd / std::sqrt(static_cast<double>(blocks)) <= std::log1p(options.min_effect)) return blocks;
+    const int64_t count = measurements_at_look(look);
+    const auto degrees = static_cast<double>(count - 1);
+    const double error = (1 - options.level) * spent_share(look);
+    // Between what this look adds to the budget, and all of it: looks repeat one another in part.
+    const double at_look = (error - spent + error) / 2;
+    spent = error;
+    if (at_look <= 0) continue;
+    const double reach = student_quantile(at_look / 2, degrees) + student_quantile(0.1, degrees);
+    if (reach * sd / std::sqrt(static_cast<double>(count)) <= std::log1p(options.min_effect)) return count;
   }
 }
 

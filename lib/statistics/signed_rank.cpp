@@ -1,0 +1,58 @@
+#include "statistics/signed_rank.h"
+
+#include "base/error.h"
+#include "statistics/student.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace trainopt {
+namespace {
+
+/// Above this the normal distribution is near enough.
+constexpr size_t kMostExact = 40;
+
+/// The largest w with P(W < w) ≤ tail, W the sum of the ranks 1 … n that a fair coin chose: how many of the pair means
+/// may be left out on each side.
+int64_t ranks_outside(size_t n, double tail) {
+  const size_t most = n * (n + 1) / 2;
+  if (n > kMostExact) {
+    const auto count = static_cast<double>(n);
+    const double sd = std::sqrt(count * (count + 1) * (2 * count + 1) / 24);
+    return static_cast<int64_t>(std::floor(static_cast<double>(most) / 2 - normal_quantile(tail) * sd));
+  }
+  std::vector<double> probability(most + 1);
+  probability[0] = 1;
+  for (size_t rank = 1; rank <= n; ++rank)
+    for (size_t sum = most + 1; sum-- > 0;)
+      probability[sum] = (probability[sum] + (sum >= rank ? probability[sum - rank] : 0)) / 2;
+  double below = 0;
+  for (size_t sum = 0; sum <= most; ++sum) {
+    below += probability[sum];
+    if (below > tail * (1 + 1e-9)) return static_cast<int64_t>(sum);
+  }
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace
+
+std::optional<Interval> signed_rank_interval(std::span<const double> differences, double level) {
+  TRAINOPT_CHECK(level > 0 && level <= 1);
+  if (level == 1 || differences.empty()) return std::nullopt;
+  const int64_t outside = ranks_outside(differences.size(), (1 - level) / 2);
+  if (outside < 1) return std::nullopt;
+  std::vector<double> means;
+  means.reserve(differences.size() * (differences.size() + 1) / 2);
+  for (size_t i = 0; i < differences.size(); ++i)
+    for (size_t j = i; j < differences.size(); ++j) means.push_back((differences[i] + differences[j]) / 2);
+  if (2 * outside > static_cast<int64_t>(means.size())) return std::nullopt;
+  const auto low = means.begin() + (outside - 1), high = means.end() - outside;
+  std::nth_element(means.begin(), low, means.end());
+  Interval interval{.low = *low};
+  std::nth_element(low, high, means.end());
+  interval.high = *high;
+  return interval;
+}
+
+}  // namespace trainopt
