@@ -40,6 +40,10 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
       command.add_option("--min-effect", min_effect, "Less than this is no effect")
           ->capture_default_str()
           ->type_name("SHARE"),
+      command
+          .add_option("--precision", precision,
+                      "Go on until the ends of the interval are so close to the ratio, not only until it is decided")
+          ->type_name("SHARE"),
       command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE"),
       command
           .add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")
@@ -50,7 +54,7 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
               "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")
           ->capture_default_str()
           ->type_name("TIME"),
-      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, decided or not")
+      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, or pairs of processes, decided or not")
           ->check(CLI::Range(1, 1'000'000))
           ->type_name("N"),
   };
@@ -62,6 +66,7 @@ CompareOptions MeasureOptions::options() const {
   if (options.level < 0.5 || options.level > 0.9999)
     throw UserError(fmt::format("--level is between 50% and 99.99%: {}", level));
   options.min_effect = share("--min-effect", min_effect);
+  if (precision) options.precision = share("--precision", *precision);
   options.repeats = repeats;
   options.seed = coins.value_or(std::random_device()());
   options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);  // longer ones would leave room for no block

@@ -12,6 +12,7 @@ namespace trainopt {
 
 struct MeasureOptions {
   std::string level = "95%", min_effect = "1%", turn = "250ms", budget;
+  std::optional<std::string> precision;
   std::optional<int64_t> repeats;
   std::optional<uint64_t> coins;
 

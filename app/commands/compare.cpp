@@ -5,10 +5,10 @@
 #include "app/signals.h"
 #include "base/files.h"
 #include "compare/bundle.h"
+#include "compare/compare_arms.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
-#include "compare/make_arm.h"
 
 #include <spdlog/spdlog.h>
 
@@ -76,8 +76,7 @@ void show(const fs::path& folder, const CompareArguments& arguments, bool color)
 
 int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
   const auto options = arguments.measure.options();
-  const auto result =
-      compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level, options.min_effect);
+  const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level);
   if (arguments.json)
     print_json(to_json(result));
   else
@@ -112,19 +111,20 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
                               },
                           .stop = &stop_signal()};
 
-  std::function<std::shared_ptr<Arm>()> make_twin;
-  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, host); };
-  const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, host), options), make_twin, options,
-                                          began + (until - began) / 4, observer);
-  if (observer.stopped()) {
-    remove_first_steps(folder);
+  std::optional<Comparison> measured = compare_arms({.name_a = a.name,
+                                                     .name_b = b.name,
+                                                     .a = in_a,
+                                                     .b = in_b,
+                                                     .host = host,
+                                                     .with_numbers = !arguments.no_numbers},
+                                                    options, until, machine, observer);
+  remove_first_steps(folder);
+  if (!measured) {
     spdlog::warn("stopped before A and B met");
     return 128 + stop_signal();
   }
-  Comparison result =
-      compare(baseline, warm_up(b.name, make_arm(in_b, machine, host), options), options, until, observer);
+  Comparison& result = *measured;
   result.seconds = seconds_since(began);
-  remove_first_steps(folder);
   print(result, arguments, colored_output(output));  // first: a disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
   if (!arguments.json && !arguments.markdown)

@@ -4,6 +4,7 @@
 #include "compare/ablation_bench.h"
 #include "compare/attribution.h"
 #include "compare/ceilings.h"
+#include "compare/comparison_warnings.h"
 #include "compare/make_arm.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
@@ -16,6 +17,7 @@ namespace trainopt {
 namespace {
 
 constexpr double kLeastCellSeconds = 5;  // with less, a cell is not begun
+constexpr size_t kPairCells = 3;         // the budget has room for so many pairs of switches
 
 /// Switches without which `name` cannot be on, or whose going takes it along: found by trying, so that no rule is
 /// written twice.
@@ -51,8 +53,7 @@ Costs costs(const ArmResult& with, const ArmResult& without) {
   return more;
 }
 
-/// The arm made second starts on a machine that the first has changed. Alone the switch is in the second arm, within
-/// the stack in the first: the mean of both cells is free of that.
+/// Over both cells of a switch.
 std::optional<double> mean(const std::optional<double>& alone, const std::optional<double>& in_stack) {
   return alone && in_stack ? std::optional((*alone + *in_stack) / 2) : std::nullopt;
 }
@@ -102,20 +103,18 @@ class AblationCells {
       : result_(result), all_(all), bench_(request, all, machine, observer) {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
-    cells_left_ = 1 + 2 * rows_.size() + kCeilings.size();
+    const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
+    cells_left_ = 1 + 2 * rows_.size() + kCeilings.size() + std::min(pairs, kPairCells);
   }
 
   void measure_total() {
-    // Everything else is a part of it.
-    const double seconds = std::min(2 * next_share(bench_, cells_left_--), bench_.seconds_left());
-    const Cell total = bench_.measure({}, all_, {}, seconds);
+    const Cell total = bench_.measure({}, all_, {}, next_share(bench_, cells_left_--));
     result_.total = total.gain;
-    result_.noise = bench_.noise();
     if (!total.comparison) return;
     const Comparison& c = *total.comparison;
     result_.plain_samples_per_s = c.a.samples_per_s;
     result_.full_samples_per_s = c.b.samples_per_s;
-    result_.warnings = c.warnings;
+    result_.warnings = conditions_of(c);
     add_numbers(result_, c);
     for (auto& row : result_.switches)
       if (c.b.facts.receipts.contains(row.name)) row.receipt = c.b.facts.receipts.at(row.name);
@@ -141,13 +140,14 @@ class AblationCells {
       return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1)));
     });
     for (SwitchRow* row : rows_) {
-      SwitchSet without = all_;
+      // What cannot be on without this switch is off in both arms, so that its gain is not counted here too.
+      SwitchSet with = all_, without = all_;
       without.erase(row->name);
       if (!bench_.possible(without))
-        for (const auto& other : row->needs) without.erase(other);
-      const Cell cell = bench_.measure(all_, without, {}, next_share(bench_, cells_left_--));
+        for (const auto& other : row->needs) with.erase(other), without.erase(other);
+      const Cell cell = bench_.measure(with, without, {}, next_share(bench_, cells_left_--));
       row->in_stack = cell.gain.inverse();
-      if (cell.comparison) add_costs(*row, alone_costs_[row->name], *cell.comparison);
+      if (cell.comparison) in_stack_costs_[row->name] = *cell.comparison;
     }
   }
 
@@ -171,8 +171,19 @@ class AblationCells {
       const Cell cell =
           bench_.measure({}, {one->name, other->name}, {}, next_share(bench_, std::min<size_t>(3, pairs.size() - i)));
       if (!cell.gain.ratio) continue;
-      for (auto [row, with] : {std::pair(one, other), std::pair(other, one)}) {
-        const Interaction found = interaction(cell.gain, one->alone, other->alone, with->name);
+      result_.pairs.push_back({one->name, other->name, cell.gain});
+    }
+  }
+
+  /// What follows from the cells once all are judged.
+  void conclude() {
+    for (SwitchRow* row : rows_) {
+      if (const auto found = in_stack_costs_.find(row->name); found != in_stack_costs_.end())
+        add_costs(*row, alone_costs_[row->name], found->second);
+      for (const PairCell& pair : result_.pairs) {
+        if (pair.one != row->name && pair.other != row->name) continue;
+        const SwitchRow& other = row_of(pair.one == row->name ? pair.other : pair.one);
+        const Interaction found = interaction(pair.gain, row->alone, other.alone, other.name);
         if (!row->interaction || std::abs(std::log(found.ratio)) > std::abs(std::log(row->interaction->ratio)))
           row->interaction = found;
       }
@@ -180,12 +191,18 @@ class AblationCells {
   }
 
  private:
+  const SwitchRow& row_of(const std::string& name) const {
+    return *std::find_if(result_.switches.begin(), result_.switches.end(),
+                         [&](const SwitchRow& row) { return row.name == name; });
+  }
+
   Ablation& result_;
   const SwitchSet& all_;
   AblationBench bench_;
   std::vector<SwitchRow*> rows_;  ///< of switches that do something here
   size_t cells_left_ = 0;
   std::map<std::string, Costs> alone_costs_;
+  std::map<std::string, Comparison> in_stack_costs_;
 };
 
 /// A row for each switch of the recipe; those that do something here are the answer. Throws UserError if none does.
@@ -212,10 +229,38 @@ SwitchSet add_rows(const Recipe& recipe, const Machine& machine, Ablation& resul
 Gain Gain::inverse() const {
   Gain other = *this;
   if (ratio) other.ratio = 1 / *ratio;
+  for (double& log_ratio : other.pairs) log_ratio = -log_ratio;
   if (interval) other.interval = Interval{1 / interval->high, 1 / interval->low};
   if (verdict == Verdict::pays) other.verdict = Verdict::costs;
   if (verdict == Verdict::costs) other.verdict = Verdict::pays;
   return other;
+}
+
+void judge_gains(Ablation& ablation) {
+  std::vector<Gain*> gains{&ablation.total};
+  for (auto& row : ablation.switches) gains.insert(gains.end(), {&row.alone, &row.in_stack});
+  for (auto& row : ablation.ceilings) gains.push_back(&row.gain);
+  for (auto& pair : ablation.pairs) gains.push_back(&pair.gain);
+  std::vector<CellPairs> pairs;
+  for (const Gain* gain : gains) pairs.push_back(gain->pairs);
+  const CellsResult judged = judge_cells(pairs, ablation.level, ablation.min_effect);
+  size_t measured = 0, taken = 0;
+  for (size_t i = 0; i < gains.size(); ++i) {
+    if (pairs[i].empty()) continue;
+    const CellResult& cell = judged.cells[i];
+    gains[i]->ratio = cell.ratio;
+    gains[i]->interval = cell.interval;
+    gains[i]->verdict = cell.verdict;
+    gains[i]->standard_error = cell.standard_error;
+    ++measured;
+    taken += pairs[i].size();
+  }
+  ablation.pair_sd = judged.pair_sd;
+  ablation.pairs_needed = judged.pairs_needed;
+  if (judged.pairs_needed && taken > 0)
+    ablation.budget_needed_s = ablation.seconds / static_cast<double>(taken) * static_cast<double>(measured) *
+                               static_cast<double>(*judged.pairs_needed);
+  attribute(ablation, judged.reach);
 }
 
 Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer) {
@@ -232,9 +277,10 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   cells.measure_in_stack();
   cells.measure_ceilings();
   cells.measure_pairs();
-  attribute(result);
   remove_first_steps(request.folder);
   result.seconds = seconds_since(began);
+  judge_gains(result);
+  cells.conclude();
   return result;
 }
 

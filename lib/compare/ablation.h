@@ -4,6 +4,7 @@
 #include "compare/arm_plan.h"
 #include "compare/comparison.h"
 #include "config/load.h"
+#include "statistics/cells.h"
 
 #include <set>
 #include <string>
@@ -13,11 +14,13 @@ namespace trainopt {
 
 /// A measured ratio of throughputs, or why there is none.
 struct Gain {
-  std::optional<double> ratio;  ///< above 1: faster with the switch
-  std::optional<Interval> interval;
+  std::optional<double> ratio;       ///< above 1: faster with the switch
+  std::optional<Interval> interval;  ///< all intervals of an ablation hold at once
   Verdict verdict = Verdict::inconclusive;
   int64_t blocks = 0;
-  std::string reason;  ///< why it was not measured: refused, out of memory, no time left
+  CellPairs pairs;            ///< the log ratio of each pair of processes; empty where arms share one
+  double standard_error = 0;  ///< of the logarithm of the ratio; 0: not known
+  std::string reason;         ///< why it was not measured: refused, out of memory, no time left
 
   Gain inverse() const;
 };
@@ -29,19 +32,31 @@ inline constexpr const char* kStopped = "stopped";
 struct Interaction {
   std::string with;
   double ratio = 1;  ///< gain of both over the product of the gains alone; above 1: they help each other
-  std::optional<Interval> interval;  ///< from those of the three gains, which hold together with 1 − 3·(1 − level)
+  std::optional<Interval> interval;  ///< from those of the three gains
+};
+
+/// The gain of part of an ablation's total.
+struct Share {
+  double ratio = 1;
+  std::optional<Interval> interval;
+};
+
+/// Two switches together over neither.
+struct PairCell {
+  std::string one, other;
+  Gain gain;
 };
 
 struct SwitchRow {
   std::string name, requested;
   std::string no_effect;           ///< why it does nothing here; empty if it does something. Then nothing was measured
-  std::vector<std::string> needs;  ///< switches that had to be on with it (alone) and off with it (left out)
+  std::vector<std::string> needs;  ///< switches that had to be on with it (alone), or off with it (in the stack)
   Gain alone, in_stack;
   std::optional<Interaction> interaction;  ///< the strongest that was measured
-  std::optional<double> share;      ///< attributed part of the total, as a ratio; all of them multiply to the total
-  std::optional<double> one_off_s;  ///< time to the first step with it less without: the mean of two pairs of starts
+  std::optional<Share> share;       ///< the part of the total that is this switch's (attribution.h)
+  std::optional<double> one_off_s;  ///< time to the first step with it less without: the mean over pairs of starts
   std::optional<int64_t> break_even_step;  ///< after which the one-off cost is won back; null: never, or not known
-  std::optional<double> memory_mib;        ///< peak of the process with it less without, the mean of two pairs
+  std::optional<double> memory_mib;        ///< peak of the process with it less without, the mean over pairs
   std::optional<bool> numbers_agree;       ///< alone against plain; null: not comparable
   std::string numbers;                     ///< what differs
   Json receipt;                            ///< of the full stack: {requested, observed, effective, reason}
@@ -59,8 +74,11 @@ struct Ablation {
   std::string numbers;                ///< what differs, or why not comparable
   std::vector<SwitchRow> switches;
   std::vector<CeilingRow> ceilings;
-  std::optional<NoiseFloor> noise;
-  double residue = 1;  ///< total over the product of the shares before it was spread
+  std::vector<PairCell> pairs;
+  std::optional<double> pair_sd;        ///< scatter of one pair's log ratio; null: not known
+  std::optional<int64_t> pairs_needed;  ///< in each cell, to decide about min_effect everywhere
+  std::optional<double> budget_needed_s;  ///< how long they would take
+  std::optional<Share> rest;              ///< the total over the product of the shares
   double plain_samples_per_s = 0, full_samples_per_s = 0;
   double level = 0.95, min_effect = 0.01, seconds = 0;
   std::vector<std::string> warnings;
@@ -73,8 +91,12 @@ struct AblationRequest {
   Clock::time_point until;
 };
 
+/// Intervals and verdicts of all gains together (statistics/cells.h), and what a decision about all of them would take.
+void judge_gains(Ablation& ablation);
+
 /// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that
-/// seem to interact. What fails is a row with its reason. Throws only if the recipe itself cannot be measured.
+/// seem to interact. Every cell has at least two pairs of processes, and all cells are judged together. What fails is a
+/// row with its reason. Throws only if the recipe itself cannot be measured.
 Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
 
 }  // namespace trainopt

@@ -1,11 +1,15 @@
 #include "compare/ablation_bench.h"
 
+#include "base/counted.h"
 #include "base/files.h"
 #include "base/philox.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/make_arm.h"
+#include "compare/process_pairs.h"
 #include "recipe/recipe_io.h"
+
+#include <cmath>
 
 namespace trainopt {
 
@@ -45,24 +49,37 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
           .batch_seed = {}};
 }
 
-Baseline AblationBench::baseline_of(const SwitchSet& on, Clock::time_point until) {
-  const ArmSpec arm = spec(on, {});
-  std::function<std::shared_ptr<Arm>()> make_twin;
-  if (on.empty() && twin_folder_.empty())
-    make_twin = [&] { return make_arm(twin_of(arm), machine_, ArmHost::own_process); };
-  Baseline baseline =
-      make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), request_.options), make_twin,
-                    request_.options, until, quiet_);
-  if (make_twin) {
-    twin_folder_ = baseline.twin_folder;
-    twin_first_steps_ = baseline.twin_first_steps;
-    noise_ = baseline.noise;
-  } else if (on.empty()) {
-    baseline.twin_folder = twin_folder_;
-    baseline.twin_first_steps = twin_first_steps_;
-    baseline.noise = noise_;
+void AblationBench::make_twin_once(const ArmSpec& plain) {
+  if (!twin_.twin_folder.empty()) return;
+  const WarmArm twin =
+      warm_up("twin", make_arm(twin_of(plain), machine_, ArmHost::own_process), request_.options);
+  twin_.twin_folder = twin.arm->folder();
+  twin_.twin_first_steps = twin.first_steps;
+}
+
+Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a,
+                                       const std::string& name_b, bool a_is_plain, double seconds) {
+  const auto until = after(seconds);
+  CompareOptions options = request_.options;
+  // Cells that toss the same coins would err together.
+  options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
+  std::optional<Numerics> numerics;
+  PairOptions pairs{.make_a = fresh_arms(name_a, a, machine_, options),
+                    .make_b = fresh_arms(name_b, b, machine_, options),
+                    .first_pair = {},
+                    .fewest_pairs = 2,
+                    .may_decide = false};
+  if (a_is_plain) {
+    make_twin_once(a);
+    pairs.first_pair = [&](const WarmArm& first_a, const WarmArm& first_b) {
+      Baseline baseline = twin_;
+      baseline.a = first_a;
+      numerics = numbers(baseline, first_b);
+    };
   }
-  return baseline;
+  Comparison comparison = compare_processes(pairs, options, until, quiet_);
+  comparison.numerics = std::move(numerics);
+  return comparison;
 }
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
@@ -71,30 +88,24 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
     return cell;
   }
-  const std::string name =
-      b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without)) : name_of(b);
+  const std::string name_a = name_of(a),
+                    name_b = b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without))
+                                       : name_of(b);
   try {
-    const auto until = after(seconds);
-    const Baseline baseline = baseline_of(a, after(seconds / 4));
-    const ArmSpec arm = spec(b, b_without);
-    CompareOptions options = request_.options;
-    options.seed =
-        mix_key(options.seed, static_cast<uint64_t>(arms_));  // cells that toss the same coins would err together
-    cell.comparison = compare(baseline, warm_up(name, make_arm(arm, machine_, ArmHost::own_process), options), options,
-                              until, quiet_);
-    remove_first_steps(baseline.a.arm->folder());
-    remove_first_steps(arm.folder);
-    write_file(arm.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");
-    cell.gain = {.ratio = cell.comparison->ratio,
-                 .interval = cell.comparison->interval,
-                 .verdict = cell.comparison->verdict,
-                 .blocks = static_cast<int64_t>(cell.comparison->blocks.size()),
-                 .reason = {}};
-    observer_.report(fmt::format("{} against {}: {}", name, name_of(a),
-                                 percent_faster(cell.comparison->ratio, cell.comparison->interval)));
+    const ArmSpec arm_a = spec(a, {}), arm_b = spec(b, b_without);
+    cell.comparison = compare_cell(arm_a, arm_b, name_a, name_b, a.empty(), seconds);
+    remove_first_steps(arm_a.folder);
+    remove_first_steps(arm_b.folder);
+    write_file(arm_b.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");
+    cell.gain.ratio = cell.comparison->ratio;
+    cell.gain.blocks = static_cast<int64_t>(cell.comparison->blocks.size());
+    for (const Measurement& pair : measurements_of(cell.comparison->blocks, true))
+      cell.gain.pairs.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
+    observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(cell.comparison->ratio),
+                                 counted(cell.comparison->pairs(), "pair")));
   } catch (const UserError& error) {  // named recovery: a cell that fails is a row with its reason
     cell.gain.reason = error.what();
-    observer_.report(fmt::format("{} against {}: {}", name, name_of(a), error.what()));
+    observer_.report(fmt::format("{} against {}: {}", name_b, name_a, error.what()));
   }
   return cell;
 }

@@ -24,16 +24,17 @@ class AblationBench {
   /// Whether the set can be planned here.
   bool possible(const SwitchSet& on) const;
 
-  /// B's throughput over A's, both made new, so that they begin with the same batch. `seconds`: for this cell.
+  /// B's throughput over A's, over at least two pairs of processes and as many as end within `seconds`. The gain has its
+  /// pairs; judge_gains() gives it interval and verdict.
   Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
   double seconds_left() const;
-  /// Of the plain job against its twin; null before a cell with it.
-  const std::optional<NoiseFloor>& noise() const { return noise_; }
 
  private:
   std::string name_of(const SwitchSet& on) const;
   ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
-  Baseline baseline_of(const SwitchSet& on, Clock::time_point until);
+  Comparison compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a, const std::string& name_b,
+                          bool a_is_plain, double seconds);
+  void make_twin_once(const ArmSpec& plain);
 
   const AblationRequest& request_;
   SwitchSet all_;
@@ -41,9 +42,7 @@ class AblationBench {
   const Observer& observer_;
   Observer quiet_;  ///< for the comparison within a cell: it stops as the other does and says nothing
   // The plain job's twin is made once; its first steps serve every cell with the plain job.
-  std::filesystem::path twin_folder_;
-  Turn twin_first_steps_;
-  std::optional<NoiseFloor> noise_;
+  Baseline twin_;
   int arms_ = 0;
 };
 

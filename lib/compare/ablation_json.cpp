@@ -12,11 +12,16 @@ Json gain_json(const Gain& gain) {
           {"interval", or_null(gain.interval)},
           {"verdict", gain.ratio ? Json(text(gain.verdict)) : Json()},
           {"blocks", gain.blocks},
+          {"pairs", gain.pairs.size()},
           {"reason", gain.reason}};
 }
 
 Json interaction_json(const Interaction& interaction) {
   return {{"with", interaction.with}, {"ratio", interaction.ratio}, {"interval", or_null(interaction.interval)}};
+}
+
+Json share_json(const std::optional<Share>& share) {
+  return share ? Json{{"ratio", share->ratio}, {"interval", or_null(share->interval)}} : Json();
 }
 
 Json switch_json(const SwitchRow& row) {
@@ -27,7 +32,7 @@ Json switch_json(const SwitchRow& row) {
           {"alone", gain_json(row.alone)},
           {"in_stack", gain_json(row.in_stack)},
           {"interaction", row.interaction ? interaction_json(*row.interaction) : Json()},
-          {"share", or_null(row.share)},
+          {"share", share_json(row.share)},
           {"one_off_s", or_null(row.one_off_s)},
           {"break_even_step", or_null(row.break_even_step)},
           {"memory_mib", or_null(row.memory_mib)},
@@ -39,7 +44,7 @@ Json switch_json(const SwitchRow& row) {
 }  // namespace
 
 Json to_json(const Ablation& a) {
-  Json json = {{"schema_version", 1},
+  Json json = {{"schema_version", 2},
                {"name", a.name},
                {"total", gain_json(a.total)},
                {"numbers_agree", or_null(a.numbers_agree)},
@@ -50,11 +55,19 @@ Json to_json(const Ablation& a) {
                {"plain_samples_per_s", a.plain_samples_per_s},
                {"full_samples_per_s", a.full_samples_per_s},
                {"share_rule", kShareRule},
-               {"residue", a.residue}};
+               {"rest", share_json(a.rest)},
+               {"pair_sd_pct", a.pair_sd ? Json(100 * *a.pair_sd) : Json()},
+               {"pairs_needed", or_null(a.pairs_needed)},
+               {"budget_needed_s", or_null(a.budget_needed_s)}};
   json["switches"] = Json::array();
   for (const auto& row : a.switches) json["switches"].push_back(switch_json(row));
   json["ceilings"] = ceilings_json(a.ceilings);
-  json["noise_floor"] = a.noise ? to_json(*a.noise) : Json();
+  json["pairs"] = Json::array();
+  for (const auto& pair : a.pairs) {
+    Json entry = {{"switches", {pair.one, pair.other}}};
+    entry.update(gain_json(pair.gain));
+    json["pairs"].push_back(std::move(entry));
+  }
   json["warnings"] = a.warnings;
   return json;
 }

@@ -1,5 +1,6 @@
 #include "compare/ablation_report.h"
 
+#include "base/counted.h"
 #include "base/units.h"
 #include "compare/attribution.h"
 #include "compare/comparison_text.h"
@@ -25,15 +26,19 @@ bool failed(const Gain& gain) {
   return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped;
 }
 
-/// "+12.1 % ±0.8", the larger side of the interval; with a "?" where it is undecided.
+std::string with_range(double ratio, const std::optional<Interval>& interval) {
+  if (!interval) return percent_faster(ratio);
+  return fmt::format("{} ({:+.1f} … {:+.1f})", percent_faster(ratio), 100 * (interval->low - 1),
+                     100 * (interval->high - 1));
+}
+
+/// "+12.1 % (+9.4 … +15.2)"; with a "?" where it is undecided.
 Table::Cell gain_cell(const Gain& gain) {
   if (!gain.ratio && !failed(gain)) return {gain.reason.empty() ? "–" : gain.reason, kDim};
   if (!gain.ratio) return {"failed", kRed};
-  std::string text = percent_faster(*gain.ratio);
-  if (gain.interval)
-    text +=
-        fmt::format(" ±{:.1f}", 100 * std::max(gain.interval->high - *gain.ratio, *gain.ratio - gain.interval->low));
-  if (gain.verdict == Verdict::inconclusive) text += " ?";
+  std::string text = with_range(*gain.ratio, gain.interval);
+  if (gain.verdict == Verdict::inconclusive) text += gain.pairs.size() == 1 ? " one pair" : " ?";
+  if (gain.verdict == Verdict::no_effect) text += " =";
   return {text, color_of(gain.verdict)};
 }
 
@@ -55,7 +60,7 @@ Table::Row table_row(const SwitchRow& row) {
   return {{row.name},
           gain_cell(row.alone),
           gain_cell(row.in_stack),
-          optional(row.share, [](double share) { return percent_faster(share); }),
+          optional(row.share, [](const Share& share) { return with_range(share.ratio, share.interval); }),
           optional(row.interaction, interaction_text),
           optional(row.one_off_s, [](double seconds) { return fmt::format("{:+.1f} s", seconds); }),
           optional(row.break_even_step, [](int64_t step) { return fmt::format("step {}", step); }),
@@ -65,27 +70,23 @@ Table::Row table_row(const SwitchRow& row) {
           numbers_cell(row.numbers_agree)};
 }
 
-Table::Row total_row(const Ablation& a) {
-  return {{"everything"},
-          gain_cell(a.total),
-          {""},
-          a.total.ratio ? Table::Cell{percent_faster(*a.total.ratio)} : Table::Cell{"–"},
-          {""},
-          {""},
-          {""},
-          {""},
-          numbers_cell(a.numbers_agree)};
+/// `share`: in the column of the shares.
+Table::Row summary_row(const char* name, Table::Cell gain, Table::Cell share, Table::Cell numbers) {
+  return {{name}, std::move(gain), {""}, std::move(share), {""}, {""}, {""}, {""}, std::move(numbers)};
 }
 
 /// The switches with the largest share first; those without one last.
 Table table_of(const Ablation& a) {
   std::vector<const SwitchRow*> order;
   for (const auto& row : a.switches) order.push_back(&row);
+  const auto size = [](const SwitchRow* row) { return row->share ? row->share->ratio : 0; };
   std::stable_sort(order.begin(), order.end(),
-                   [](const SwitchRow* x, const SwitchRow* y) { return x->share.value_or(0) > y->share.value_or(0); });
+                   [&](const SwitchRow* x, const SwitchRow* y) { return size(x) > size(y); });
   Table table(kHeads, 1);
   for (const SwitchRow* row : order) table.add(table_row(*row));
-  table.add(total_row(a));
+  if (a.rest) table.add(summary_row("the rest", {""}, {with_range(a.rest->ratio, a.rest->interval)}, {""}));
+  const Table::Cell all = a.total.ratio ? Table::Cell{percent_faster(*a.total.ratio)} : Table::Cell{"–"};
+  table.add(summary_row("everything", gain_cell(a.total), all, numbers_cell(a.numbers_agree)));
   return table;
 }
 
@@ -110,6 +111,26 @@ std::string ceiling_line(const CeilingRow& row) {
                      row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
 }
 
+/// "90m" or "6h", rounded up, as --budget takes it.
+std::string budget_words(double seconds) {
+  const double minutes = std::ceil(seconds / 60);
+  return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", std::ceil(minutes / 60));
+}
+
+bool is_undecided(const Gain& gain) { return gain.ratio && gain.verdict == Verdict::inconclusive; }
+
+/// Where cells are undecided, how pairs scatter and what would decide them; else empty.
+std::string undecided_words(const Ablation& a) {
+  const bool any = is_undecided(a.total) || std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) {
+                     return is_undecided(row.alone) || is_undecided(row.in_stack);
+                   });
+  if (!any || !a.pair_sd || !a.pairs_needed || !a.budget_needed_s) return {};
+  return fmt::format(
+      "some cells are undecided: two processes with one recipe differ by {:.1f} % here (standard deviation over a pair); "
+      "to decide about {:g} % in every cell takes about {} each, --budget {}",
+      100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_words(*a.budget_needed_s));
+}
+
 /// What the table has no room for.
 std::vector<std::string> remarks(const Ablation& a) {
   std::vector<std::string> all;
@@ -118,7 +139,8 @@ std::vector<std::string> remarks(const Ablation& a) {
     if (failed(row.alone)) all.push_back(fmt::format("{} alone: {}", row.name, row.alone.reason));
     if (failed(row.in_stack)) all.push_back(fmt::format("{} in the stack: {}", row.name, row.in_stack.reason));
     if (!row.needs.empty())
-      all.push_back(fmt::format("{} goes with {}: alone it was measured over it, and they were left out together",
+      all.push_back(fmt::format("{0} goes with {1}: where one of them cannot be without the other, the other was on in "
+                                "both arms, or off in both",
                                 row.name, fmt::join(row.needs, ", ")));
     if (!row.receipt.is_null() && row.no_effect.empty() && !row.receipt.at("effective"))
       all.push_back(
@@ -130,12 +152,10 @@ std::vector<std::string> remarks(const Ablation& a) {
         return row.alone.reason == kNoTimeLeft || row.in_stack.reason == kNoTimeLeft;
       }))
     all.push_back("the budget of time ended before everything was measured: give more with --budget");
+  if (const std::string words = undecided_words(a); !words.empty()) all.push_back(words);
   if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
   if (a.numbers_agree && !*a.numbers_agree)
     all.push_back(fmt::format("everything together changes the numbers: {}", a.numbers));
-  if (a.noise)
-    all.push_back(fmt::format("noise floor: the plain job against itself is {}; one block scatters by {:.1f} %",
-                              percent_faster(a.noise->ratio, a.noise->interval), a.noise->block_sd_pct));
   for (const auto& warning : a.warnings) all.push_back("warning: " + warning);
   return all;
 }
@@ -147,8 +167,8 @@ std::string head(const Ablation& a) {
 
 std::string legend(const Ablation& a) {
   return fmt::format(
-      "alone: over the plain job; in the stack: over everything else; ± is the {:g} % interval of that one cell, ? "
-      "undecided; with: the strongest interaction with another switch.\nshare: {}",
+      "alone: over the plain job; in the stack: over everything else; (low … high): all intervals hold at once with {:g} "
+      "%; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: {}",
       100 * a.level, kShareRule);
 }
 
@@ -170,17 +190,19 @@ std::string ablation_markdown(const Ablation& a) {
 
 std::string ablation_csv(const Ablation& a) {
   std::string out =
-      "switch,requested,alone,alone_low,alone_high,in_stack,in_stack_low,in_stack_high,share,interaction_with,"
+      "switch,requested,alone,alone_low,alone_high,in_stack,in_stack_low,in_stack_high,share,share_low,share_high,interaction_with,"
       "interaction,one_off_s,break_even_step,memory_mib,numbers_agree\n";
   const auto number = [](const auto& value) {
     return value ? fmt::format("{:.6g}", static_cast<double>(*value)) : std::string();
   };
-  const auto bounds = [](const Gain& gain) {
-    return gain.interval ? fmt::format("{:.6g},{:.6g}", gain.interval->low, gain.interval->high) : std::string(",");
+  const auto bounds = [](const std::optional<Interval>& interval) {
+    return interval ? fmt::format("{:.6g},{:.6g}", interval->low, interval->high) : std::string(",");
   };
   for (const auto& row : a.switches)
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.name, row.requested, number(row.alone.ratio),
-                       bounds(row.alone), number(row.in_stack.ratio), bounds(row.in_stack), number(row.share),
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.name, row.requested, number(row.alone.ratio),
+                       bounds(row.alone.interval), number(row.in_stack.ratio), bounds(row.in_stack.interval),
+                       row.share ? fmt::format("{:.6g}", row.share->ratio) : "",
+                       bounds(row.share ? row.share->interval : std::nullopt),
                        row.interaction ? row.interaction->with : "",
                        row.interaction ? fmt::format("{:.6g}", row.interaction->ratio) : "", number(row.one_off_s),
                        number(row.break_even_step), number(row.memory_mib),

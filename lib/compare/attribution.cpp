@@ -1,33 +1,53 @@
 #include "compare/attribution.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 namespace trainopt {
+namespace {
+
+/// The logarithm of a ratio and the square of its standard error; a negative square: not known.
+struct Logarithm {
+  double value = 0, variance = 0;
+};
+
+Logarithm log_of(const Gain& gain) {
+  return {std::log(*gain.ratio), gain.standard_error > 0 ? gain.standard_error * gain.standard_error : -1};
+}
+
+/// `weight`·(x + y).
+Logarithm sum(double weight, const Logarithm& x, const Logarithm& y) {
+  const bool known = x.variance >= 0 && y.variance >= 0;
+  return {weight * (x.value + y.value), known ? weight * weight * (x.variance + y.variance) : -1};
+}
+
+Share share_of(const Logarithm& log, double reach) {
+  Share share{.ratio = std::exp(log.value), .interval = {}};
+  const double half = reach * std::sqrt(std::max(log.variance, 0.0));
+  if (log.variance >= 0 && half > 0) share.interval = Interval{std::exp(log.value - half), std::exp(log.value + half)};
+  return share;
+}
+
+}  // namespace
 
 const char* const kShareRule =
-    "a switch's share is the geometric mean of its gain alone and its gain within the stack, which is its Shapley "
-    "value if switches interact in pairs only; what the shares then "
-    "miss of the total is spread over them in proportion to their size";
+    "a switch's share is the geometric mean of its gain alone and its gain in the stack, which is its Shapley value if "
+    "switches interact in pairs only; the rest is what all shares together miss of the total";
 
-void attribute(Ablation& ablation) {
+void attribute(Ablation& ablation, double reach) {
   if (!ablation.total.ratio) return;
-  double sum = 0, size = 0;
-  std::vector<std::pair<SwitchRow*, double>> measured;
+  Logarithm rest = log_of(ablation.total);
   for (auto& row : ablation.switches) {
     if (!row.alone.ratio && !row.in_stack.ratio) continue;
-    const double alone = std::log(row.alone.ratio.value_or(row.in_stack.ratio.value_or(1))),
-                 in_stack = std::log(row.in_stack.ratio.value_or(row.alone.ratio.value_or(1)));
-    measured.emplace_back(&row, (alone + in_stack) / 2);
-    sum += measured.back().second;
-    size += std::abs(measured.back().second);
+    const Gain& alone = row.alone.ratio ? row.alone : row.in_stack;
+    const Gain& in_stack = row.in_stack.ratio ? row.in_stack : row.alone;
+    const bool both = row.alone.ratio && row.in_stack.ratio;
+    const Logarithm share = both ? sum(0.5, log_of(alone), log_of(in_stack)) : log_of(alone);
+    row.share = share_of(share, reach);
+    rest = sum(1, rest, {-share.value, share.variance});
   }
-  const double residue = std::log(*ablation.total.ratio) - sum;
-  ablation.residue = std::exp(residue);
-  for (auto& [row, share] : measured)
-    row->share =
-        std::exp(share + residue * (size > 0 ? std::abs(share) / size : 1 / static_cast<double>(measured.size())));
+  ablation.rest = share_of(rest, reach);
 }
 
 }  // namespace trainopt

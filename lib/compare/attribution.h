@@ -7,7 +7,7 @@ namespace trainopt {
 
 /// The rule of the shares, in a sentence.
 extern const char* const kShareRule;
-/// Fills in `share` of every measured switch, and the residue.
-void attribute(Ablation& ablation);
+/// Fills in `share` of every measured switch, and the rest. `reach`: of the gains' intervals, in standard errors.
+void attribute(Ablation& ablation, double reach);
 
 }  // namespace trainopt

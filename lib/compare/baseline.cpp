@@ -16,16 +16,17 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
   TurnTaker turns(*a.arm, *twin.arm, turn_steps(a, twin, options.turn_s), ~options.seed);
   SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
   std::vector<double> differences;
-  while (verdict.blocks() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
-    differences.push_back(turns.next().log_ratio());
-    verdict.add(differences.back());
+  while (verdict.measurements() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
+    const Block block = turns.next();
+    differences.push_back(block.log_ratio());
+    verdict.add(measurement_of({&block, 1}));
   }
   if (differences.empty()) return {};
   verdict.finish();
   return {.ratio = verdict.ratio(),
           .interval = verdict.interval(),
           .block_sd_pct = 100 * standard_deviation(differences),
-          .blocks = verdict.blocks()};
+          .blocks = verdict.measurements()};
 }
 
 }  // namespace

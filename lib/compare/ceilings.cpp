@@ -6,9 +6,11 @@
 namespace trainopt {
 
 std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
-                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
+                                         const CompareOptions& asked, Clock::time_point until, const Machine& machine,
                                          const Observer& observer) {
   std::vector<CeilingRow> rows;
+  CompareOptions options = asked;
+  options.level = 1 - (1 - asked.level) / static_cast<double>(kCeilings.size());  // all hold at once
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
@@ -28,6 +30,8 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
               .interval = c.interval,
               .verdict = c.verdict,
               .blocks = static_cast<int64_t>(c.blocks.size()),
+              .pairs = {},
+              .standard_error = 0,
               .reason = {}};
     } catch (const std::exception& error) {  // named recovery: the run itself has ended well
       const std::string what = error.what();

@@ -2,17 +2,16 @@
 
 #include "base/counted.h"
 #include "compare/comparison_text.h"
+#include "compare/comparison_warnings.h"
 #include "compare/turn_taker.h"
-#include "metrics/conditions.h"
 #include "metrics/summary.h"
-#include "statistics/spread.h"
+#include "statistics/paired.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt {
 namespace {
-
-constexpr double kBusyPct = 10;  // of the allowed cores: others that take more are worth a word
 
 /// A has met its twin before; B now sees the batches that A saw meanwhile, so that blocks are over the same ones.
 void catch_up(const WarmArm& a, const WarmArm& b) {
@@ -21,10 +20,59 @@ void catch_up(const WarmArm& a, const WarmArm& b) {
   if (behind > 0) b.arm->turn(behind);
 }
 
-ArmResult result_of(const WarmArm& warm, const std::vector<Block>& blocks, bool of_a) {
+/// In A B B A the second turn is B's after A's, the third B's after B's; in B A A B the arms change places. A drift adds
+/// the same to both, and the coin removes it.
+std::optional<CarryOver> carry_over(const Comparison& c) {
+  std::vector<double> differences;
+  for (const Block& block : c.blocks) {
+    const double second_over_third = std::log(block.turns[1].seconds / block.turns[2].seconds);
+    differences.push_back(block.order == Order::abba ? second_over_third : -second_over_third);
+  }
+  const auto of_mean = paired_interval(differences, c.level, c.seed);
+  if (!of_mean) return std::nullopt;
+  double mean = 0;
+  for (const double difference : differences) mean += difference / static_cast<double>(differences.size());
+  // An arm follows the other in 5 of 8 turns and itself in 3 of 8.
+  return CarryOver{.ratio = std::exp(-mean / 4),
+                   .interval = Interval{std::exp(-of_mean->high / 4), std::exp(-of_mean->low / 4)}};
+}
+
+}  // namespace
+
+double longest_stall(double turn_s) {
+  // So long a write of the page cache may take, or a pause of the clock; where turns are short, nine of them.
+  constexpr double kStallSeconds = 2.25, kStallTurns = 9;
+  return std::min(kStallTurns, kStallSeconds / turn_s);
+}
+
+Comparison empty_comparison(const CompareOptions& options) {
+  Comparison empty;
+  empty.level = options.level;
+  empty.min_effect = options.min_effect;
+  empty.seed = options.seed;
+  return empty;
+}
+
+SequentialVerdict sequential_verdict(const Comparison& c, std::optional<double> precision) {
+  return SequentialVerdict({.level = c.level,
+                            .min_effect = c.min_effect,
+                            .precision = precision,
+                            .longest_stall = c.longest_stall,
+                            .seed = c.seed});
+}
+
+std::string why_to_end(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
+                       Clock::time_point until, const Observer& observer) {
+  if (observer.stopped()) return "stopped";
+  if (options.repeats) return verdict.measurements() >= *options.repeats ? "repeats" : "";
+  if (verdict.decided()) return "decided";
+  return one_more > until ? "budget" : "";
+}
+
+ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& blocks, bool of_a) {
   ArmResult result;
-  result.name = warm.name;
-  result.facts = warm.arm->facts();
+  result.name = std::move(name);
+  result.facts = std::move(facts);
   double seconds = 0, waited = 0;
   int64_t samples = 0;
   std::vector<double> step_ms;
@@ -45,89 +93,54 @@ ArmResult result_of(const WarmArm& warm, const std::vector<Block>& blocks, bool 
   return result;
 }
 
-std::vector<std::string> warnings_of(const Comparison& c, const CompareOptions& options) {
-  std::vector<std::string> all;
-  double busy = 0, known = 0;
-  int64_t throttle = 0;
-  for (const Block& block : c.blocks) {
-    const double seconds = block.seconds(true) + block.seconds(false);
-    if (block.other_load_pct) busy += *block.other_load_pct * seconds, known += seconds;
-    for (const Turn& turn : block.turns) throttle |= turn.throttle.value_or(0);
-  }
-  if (busy > kBusyPct * known)
-    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
-  if (throttle != 0)
-    all.push_back(fmt::format("the GPU's clock was held down in some turns: {}", throttle_reasons(throttle)));
-  if (c.noise && c.noise->interval && !c.noise->interval->contains(1) &&
-      judge(*c.noise->interval, options.min_effect) != Verdict::no_effect)
-    all.push_back(fmt::format("A against itself already seemed to differ ({}): take a small effect with care",
-                              percent_faster(*c.noise->interval)));
-  if (c.verdict == Verdict::inconclusive && c.blocks.size() >= 2) {
-    std::vector<double> differences;
-    for (const Block& block : c.blocks) differences.push_back(block.log_ratio());
-    const auto needed =
-        blocks_needed(standard_deviation(differences), {.level = options.level, .min_effect = options.min_effect});
-    if (needed > static_cast<int64_t>(c.blocks.size()))
-      all.push_back(
-          fmt::format("to decide about {:.1f} % either way on this machine takes about {} blocks; there were {}",
-                      100 * options.min_effect, needed, c.blocks.size()));
-  }
-  return all;
+void report_progress(const Comparison& c, const SequentialVerdict& verdict, const Observer& observer) {
+  observer.report(fmt::format("{}: {}, {}", counted(verdict.measurements(), c.own_processes ? "pair" : "block"),
+                              percent_faster(verdict.ratio(), verdict.interval()),
+                              verdict.decided() ? text(verdict.verdict()) : "undecided"));
 }
-
-void report_progress(const SequentialVerdict& verdict, const Observer& observer) {
-  observer.report(fmt::format("{}: {}, {}", counted(verdict.blocks(), "block"),
-                              percent_faster(verdict.ratio(), verdict.interval()), text(verdict.verdict())));
-}
-
-}  // namespace
 
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
                    const Observer& observer) {
-  Comparison result;
-  result.level = options.level;
-  result.min_effect = options.min_effect;
-  result.seed = options.seed;
+  const WarmArm& a = baseline.a;
+  const auto comparison_began = Clock::now();
+  Comparison result = empty_comparison(options);
   result.noise = baseline.noise;
-  result.own_processes = b.arm->has_own_process();
   if (!baseline.twin_folder.empty()) result.numerics = numbers(baseline, b);
 
-  catch_up(baseline.a, b);
-  TurnTaker turns(*baseline.a.arm, *b.arm, turn_steps(baseline.a, b, options.turn_s), options.seed);
-  SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
+  catch_up(a, b);
+  const TurnSteps steps = turn_steps(a, b, options.turn_s);
+  result.longest_stall = longest_stall(turn_seconds(a, b, steps));
+  TurnTaker turns(*a.arm, *b.arm, steps, options.seed);
+  SequentialVerdict verdict = sequential_verdict(result, options.precision);
   double block_s = 0;  // the longest so far: a block that would not end in time is not begun
-  while (result.ended.empty()) {
+  for (int looks = 0; result.ended.empty();) {
     const auto began = Clock::now();
     result.blocks.push_back(turns.next());
+    verdict.add(measurement_of(std::span(result.blocks).last(1)));
     block_s = std::max(block_s, seconds_since(began));
-    const auto before = verdict.interval();
-    verdict.add(result.blocks.back().log_ratio());
-    if (verdict.interval() != before) report_progress(verdict, observer);
-    if (observer.stopped())
-      result.ended = "stopped";
-    else if (options.repeats)
-      result.ended = verdict.blocks() >= *options.repeats ? "repeats" : "";
-    else if (verdict.decided())
-      result.ended = "decided";
-    else if (after(block_s) > until)
-      result.ended = "budget";
+    result.ended = why_to_end(verdict, options, after(block_s), until, observer);
+    if (verdict.looks() > looks) report_progress(result, verdict, observer);
+    looks = verdict.looks();
   }
-  result.a = result_of(baseline.a, result.blocks, true);
-  result.b = result_of(b, result.blocks, false);
+  result.a = result_of(a.name, a.arm->facts(), result.blocks, true);
+  result.b = result_of(b.name, b.arm->facts(), result.blocks, false);
   judge_blocks(result);
-  result.warnings = warnings_of(result, options);
+  result.seconds = seconds_since(comparison_began);
+  result.warnings = warnings_of(result);
   return result;
 }
 
-void judge_blocks(Comparison& comparison) {
-  SequentialVerdict verdict({.level = comparison.level, .min_effect = comparison.min_effect, .seed = comparison.seed});
-  for (const Block& block : comparison.blocks) verdict.add(block.log_ratio());
+void judge_blocks(Comparison& c) {
+  SequentialVerdict verdict = sequential_verdict(c, {});
+  for (const Measurement& measurement : measurements_of(c.blocks, c.own_processes)) verdict.add(measurement);
   // What is left of the error budget is spent where time or blocks ran out; a decision came at a look, and whoever
   // stopped may have looked.
-  if (comparison.ended == "budget" || comparison.ended == "repeats") verdict.finish();
-  comparison.verdict = verdict.verdict();
-  comparison.ratio = verdict.ratio();
-  comparison.interval = verdict.interval();
+  if (c.ended == "budget" || c.ended == "repeats") verdict.finish();
+  c.verdict = verdict.verdict();
+  c.ratio = verdict.ratio();
+  c.interval = verdict.interval();
+  c.usual = verdict.usual_interval();
+  c.carry_over = carry_over(c);
 }
 
 }  // namespace trainopt

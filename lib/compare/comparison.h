@@ -18,29 +18,56 @@ struct ArmResult {
   std::optional<double> step_ms_p50;
 };
 
-struct Comparison {
-  Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;  ///< B's throughput over A's
-  std::optional<Interval>
-      interval;  ///< of it, valid at every moment the sampling might have ended; null: too few blocks
-  double level = 0.95, min_effect = 0.01;
-  uint64_t seed = 0;  ///< of the coins
-  std::vector<Block> blocks;
-  std::optional<NoiseFloor> noise;
-  std::optional<Numerics> numerics;  ///< null where they were not asked for
-  ArmResult a, b;
-  bool own_processes = false;
-  double seconds = 0;  ///< of the whole comparison
-  std::string ended;   ///< why sampling ended: decided, budget, repeats, stopped
-  std::vector<std::string> warnings;
+/// How much slower a turn is after the other arm's turn than after one of its own, as that changes the ratio: each arm
+/// follows the other in 62.5 % of its turns, so it bears a part of what the other leaves behind (heat, a cold cache).
+struct CarryOver {
+  double ratio = 1;  ///< the measured ratio over what it would be without
+  std::optional<Interval> interval;
 };
 
-/// Lets A and B take turns until the verdict is decided, `until` has come, or the observer stops it. Throws what the
-/// arms throw.
+struct Comparison {
+  Verdict verdict = Verdict::inconclusive;
+  double ratio = 1;                  ///< B's throughput over A's, of total times
+  std::optional<Interval> interval;  ///< of it, valid at every moment the sampling might have ended; null: too few blocks
+  std::optional<Interval> usual;     ///< the same in a usual block, whatever slow turns cost
+  std::optional<CarryOver> carry_over;  ///< null: too few blocks
+  double level = 0.95, min_effect = 0.01;
+  double longest_stall = 9;  ///< in turns, that must not go unseen before the sampling ends
+  uint64_t seed = 0;         ///< of the coins
+  std::vector<Block> blocks;
+  std::optional<NoiseFloor> noise;   ///< null in pairs of processes, which scatter by themselves
+  std::optional<Numerics> numerics;  ///< null where they were not asked for
+  ArmResult a, b;
+  bool own_processes = false;  ///< then the pairs of processes are what is counted, not the blocks
+  double seconds = 0;          ///< of the whole comparison
+  std::string ended;           ///< why sampling ended: decided, budget, repeats, stopped
+  std::vector<std::string> warnings;
+
+  /// Turns of each arm.
+  int64_t turns() const { return 2 * static_cast<int64_t>(blocks.size()); }
+  /// Pairs of processes; 1 without.
+  int64_t pairs() const { return blocks.empty() ? 0 : blocks.back().pair + 1; }
+};
+
+/// Lets A and B take turns in this process until the verdict is decided, `until` has come, or the observer stops it.
+/// Throws what the arms throw.
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
                    const Observer& observer);
 
-/// Verdict, ratio and interval from the blocks, by the rule by which they were first judged.
+/// The longest stall that must not go unseen, in turns of `turn_s` seconds.
+double longest_stall(double turn_s);
+/// A comparison with nothing in it, but for what the options say.
+Comparison empty_comparison(const CompareOptions& options);
+/// What the sampling is judged by while it goes on.
+SequentialVerdict sequential_verdict(const Comparison& comparison, std::optional<double> precision);
+/// Why to end, or empty; `one_more`: when one more measurement would end.
+std::string why_to_end(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
+                       Clock::time_point until, const Observer& observer);
+/// What the blocks say of an arm with these facts.
+ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& blocks, bool of_a);
+void report_progress(const Comparison& comparison, const SequentialVerdict& verdict, const Observer& observer);
+
+/// Verdict, ratio, intervals and carry-over from the blocks, by the rule by which they were first judged.
 void judge_blocks(Comparison& comparison);
 
 }  // namespace trainopt

@@ -1,6 +1,7 @@
 #include "compare/comparison_json.h"
 
 #include "base/error.h"
+#include "compare/comparison_warnings.h"
 #include "compare/json_values.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace trainopt {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
+constexpr int kJudgedOtherwise = 1;  // the schema whose turns were judged by another rule: read, and judged anew
 
 Json arm_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
@@ -52,6 +54,7 @@ Numerics numerics_from(const Json& json) {
 
 Comparison read(const Json& json) {
   Comparison c;
+  const bool judged_otherwise = json.at("schema_version") == kJudgedOtherwise;
   c.level = json.at("level");
   c.min_effect = json.at("min_effect");
   c.ended = json.at("ended");
@@ -65,9 +68,10 @@ Comparison read(const Json& json) {
                          .interval = optional_at<Interval>(noise, "interval"),
                          .block_sd_pct = noise.at("block_sd_pct"),
                          .blocks = noise.at("blocks")};
-  if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
+  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise) c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
+  if (!judged_otherwise) c.longest_stall = json.at("longest_stall_turns");
   const auto sound = [](const Block& block) {
     return block.seconds(true) > 0 && block.seconds(false) > 0 && block.samples(true) > 0 && block.samples(false) > 0;
   };
@@ -76,6 +80,11 @@ Comparison read(const Json& json) {
     throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share",
                     ExitCode::data);
   judge_blocks(c);
+  if (judged_otherwise) {
+    c.warnings.push_back(fmt::format("an earlier version measured this and said {}; its turns are judged by today's rule",
+                                     json.at("verdict").get<std::string>()));
+    return c;
+  }
   if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio ||
       text(c.verdict) != json.at("verdict").get<std::string>())
     throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}",
@@ -98,9 +107,13 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"verdict", text(c.verdict)},
                {"ratio", c.ratio},
                {"interval", or_null(c.interval)},
+               {"usual_interval", or_null(c.usual)},
                {"level", c.level},
                {"min_effect", c.min_effect},
                {"blocks", c.blocks.size()},
+               {"pairs", c.own_processes ? Json(c.pairs()) : Json()},
+               {"longest_stall_turns", c.longest_stall},
+               {"unseen", unseen_stalls(c)},
                {"paired", true},
                {"ended", c.ended},
                {"seconds", c.seconds},
@@ -108,6 +121,8 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"own_processes", c.own_processes},
                {"warnings", c.warnings}};
   json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
+  json["carry_over"] = c.carry_over ? Json{{"ratio", c.carry_over->ratio}, {"interval", or_null(c.carry_over->interval)}}
+                                    : Json();
   json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
   json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
   if (!with_samples) return json;
@@ -118,7 +133,7 @@ Json to_json(const Comparison& c, bool with_samples) {
 
 Comparison comparison_from(const Json& json) {
   try {
-    if (json.at("schema_version") != kSchemaVersion)
+    if (json.at("schema_version") != kSchemaVersion && json.at("schema_version") != kJudgedOtherwise)
       throw UserError(fmt::format("it has schema_version {}, this build reads {}", json.at("schema_version").dump(),
                                   kSchemaVersion),
                       ExitCode::data);

@@ -2,33 +2,42 @@
 
 #include "base/counted.h"
 #include "base/units.h"
+#include "compare/comparison_warnings.h"
 #include "compare/table.h"
 #include "metrics/format.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt {
 namespace {
 
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
+/// Whether there are so few pairs of processes that no interval can have the level.
+bool too_few_pairs(const Comparison& c) { return c.own_processes && !c.interval; }
+
+std::string inconclusive_text(const Comparison& c) {
+  if (too_few_pairs(c))
+    return fmt::format("inconclusive ({}): B against A is {}; processes with one recipe differ too, so it takes more pairs",
+                       c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
+  if (!c.interval)
+    return fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
+  return fmt::format("inconclusive: B against A is {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
+                     percent_faster(*c.interval));
+}
+
+/// What was measured stands beside the end of the interval that is sure: a comparison that stops as soon as it is
+/// decided tends to stop at a lucky moment.
 std::string headline(const Comparison& c) {
-  const std::string interval =
-      c.interval ? fmt::format(", {} interval {}", level_text(c.level), percent_faster(*c.interval)) : std::string();
-  switch (c.verdict) {
-    case Verdict::pays:
-      return fmt::format("pays: B is {:.1f} % faster{}", 100 * (c.ratio - 1), interval);
-    case Verdict::costs:
-      return fmt::format("costs: B is {:.1f} % slower{}", 100 * (1 - c.ratio), interval);
-    case Verdict::no_effect:
-      return fmt::format("no effect: B against A is {}, within ±{:g} %{}", percent_faster(c.ratio), 100 * c.min_effect,
-                         interval);
-    case Verdict::inconclusive:
-      break;
-  }
-  return c.interval
-             ? fmt::format("inconclusive: B against A is {}{}", percent_faster(c.ratio), interval)
-             : fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
+  if (c.verdict == Verdict::inconclusive || !c.interval) return inconclusive_text(c);
+  const std::string measured = fmt::format("measured {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
+                                           percent_faster(*c.interval));
+  if (c.verdict == Verdict::no_effect)
+    return fmt::format("no effect: B is within ±{:g} % of A; {}", 100 * c.min_effect, measured);
+  return c.verdict == Verdict::pays
+             ? fmt::format("pays: B is at least {:.1f} % faster; {}", 100 * (c.interval->low - 1), measured)
+             : fmt::format("costs: B is at least {:.1f} % slower; {}", 100 * (1 - c.interval->high), measured);
 }
 
 std::string_view ending(const std::string& ended) {
@@ -43,8 +52,10 @@ std::string measured_text(const Comparison& c) {
   const bool same = turns[0].steps == turns[1].steps;
   const int64_t of_a = c.blocks.front().is_a(0) ? turns[0].steps : turns[1].steps,
                 of_b = c.blocks.front().is_a(0) ? turns[1].steps : turns[0].steps;
+  const std::string blocks = counted(static_cast<int64_t>(c.blocks.size()), "block");
   return fmt::format(
-      "{} of 4 turns of {}, {}, {} in all", counted(static_cast<int64_t>(c.blocks.size()), "block"),
+      "{} of 4 turns of {}, {}, {} in all",
+      c.own_processes ? fmt::format("{} of processes, {}", counted(c.pairs(), "pair"), blocks) : blocks,
       same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")),
       ending(c.ended), human_seconds(c.seconds));
 }
@@ -62,6 +73,16 @@ std::string numbers_text(const Numerics& n) {
       "×{:.3f}, updates' length ×{:.3f}",
       100 * n.loss.value, 100 * n.loss.tolerance, 1 - n.gradient_direction.value, 1 - n.gradient_direction.tolerance,
       n.gradient_norm_ratio, n.update_norm_ratio);
+}
+
+/// Where slow turns are what keeps the interval wide, what they leave untouched; else empty.
+std::string usual_text(const Comparison& c) {
+  if (!c.usual || !c.interval) return {};
+  constexpr double kMuchNarrower = 0.7;
+  const bool tails = std::log(c.usual->high / c.usual->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
+  if (!tails) return {};
+  return fmt::format("B against A is {}; turns that took long cost A {:.1f} % and B {:.1f} % of their time",
+                     percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
 }
 
 std::string arm_text(const ArmResult& arm) {
@@ -120,6 +141,8 @@ std::string comparison_text(const Comparison& c, bool color) {
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
+  line("not seen", unseen_stalls(c));
+  if (const std::string usual = usual_text(c); !usual.empty()) line("usual block", usual);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
     line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
@@ -140,6 +163,8 @@ std::string comparison_markdown(const Comparison& c) {
                {human_seconds(arm->facts.time_to_first_step_s)}});
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
+  text += fmt::format(" Not seen: {}.", unseen_stalls(c));
+  if (const std::string usual = usual_text(c); !usual.empty()) text += fmt::format(" Usual block: {}.", usual);
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
   for (const auto& warning : c.warnings) text += fmt::format(" Warning: {}.", warning);
@@ -148,7 +173,7 @@ std::string comparison_markdown(const Comparison& c) {
 
 std::string comparison_csv(const Comparison& c) {
   std::string text =
-      "block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
+      "pair,block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
   const auto optional = [](const auto& value) {
     return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string();
   };
@@ -156,7 +181,7 @@ std::string comparison_csv(const Comparison& c) {
     const Block& block = c.blocks[number];
     for (size_t i = 0; i < block.turns.size(); ++i) {
       const Turn& t = block.turns[i];
-      text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", number + 1,
+      text += fmt::format("{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", block.pair + 1, number + 1,
                           block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
                           t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle),
                           optional(block.other_load_pct));

@@ -11,8 +11,8 @@ namespace trainopt {
 namespace {
 
 constexpr const char* kNotPaired =
-    "the runs were not paired: what else changed on the machine between them is in this interval's place, not in its "
-    "width; trainopt compare on their recipes pairs them";
+    "the runs did not take turns, so whatever else changed on the machine between them is part of this ratio, and no "
+    "interval knows of it; for a verdict run trainopt compare on their recipes";
 
 Json parse(const std::string& text, const std::filesystem::path& path) {
   try {
@@ -55,24 +55,24 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
   return run;
 }
 
-RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level, double min_effect) {
+RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level) {
   RunsComparison result;
   result.runs = {std::move(a), std::move(b)};
   result.level = level;
-  result.min_effect = min_effect;
   const auto& [of_a, of_b] = result.runs;
   result.ratio = throughput(of_b.steps) / throughput(of_a.steps);
-  if (of_a.steps.size() < kFewestPieces || of_b.steps.size() < kFewestPieces) return result;
   result.interval = throughput_ratio_interval(of_a.steps, of_b.steps, level, 0);
-  result.verdict = judge(*result.interval, min_effect);
   return result;
 }
 
 std::string runs_text(const RunsComparison& c) {
-  std::string out = fmt::format("A  {}\nB  {}\n\n{}: B's throughput against A's is {}", c.runs[0].name, c.runs[1].name,
-                                text(c.verdict), percent_faster(c.ratio));
-  out += c.interval ? fmt::format(", {:g} % interval {}\n", 100 * c.level, percent_faster(*c.interval))
-                    : fmt::format("; a run has fewer than {} measured steps, too few for an interval\n", kFewestPieces);
+  std::string out = fmt::format("A  {}\nB  {}\n\nno verdict: B's throughput against A's is {}", c.runs[0].name,
+                                c.runs[1].name, percent_faster(c.ratio));
+  out += c.interval ? fmt::format(", {:g} % interval of the steps' scatter {}\n", 100 * c.level,
+                                  percent_faster(*c.interval))
+                    : fmt::format("; a run has fewer than {} measured steps, or they depend too much on each other, for "
+                                  "an interval\n",
+                                  EnoughPieces{}.pieces);
   for (const auto& [letter, run] : {std::pair('A', &c.runs[0]), std::pair('B', &c.runs[1])})
     out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)),
                        run->steps.size(),
@@ -81,10 +81,9 @@ std::string runs_text(const RunsComparison& c) {
 }
 
 Json to_json(const RunsComparison& c) {
-  Json json = {
-      {"schema_version", 1}, {"verdict", text(c.verdict)}, {"ratio", c.ratio}, {"interval", or_null(c.interval)},
-      {"level", c.level},    {"min_effect", c.min_effect}, {"blocks", Json()}, {"paired", false},
-      {"numerics", Json()},  {"warnings", {kNotPaired}}};
+  Json json = {{"schema_version", 2}, {"verdict", Json()},  {"ratio", c.ratio}, {"interval", or_null(c.interval)},
+               {"level", c.level},    {"blocks", Json()},   {"paired", false},  {"numerics", Json()},
+               {"warnings", {kNotPaired}}};
   for (const auto& [letter, run] : {std::pair("a", &c.runs[0]), std::pair("b", &c.runs[1])})
     json["arms"][letter] = {{"name", run->name},
                             {"samples_per_s", throughput(run->steps)},

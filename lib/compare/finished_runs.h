@@ -1,10 +1,9 @@
-// Two runs that have ended, judged by their records. They were not paired: whatever changed on the machine between them
+// Two runs that have ended, side by side by their records. They were not paired: whatever changed on the machine between them
 // counts as a difference.
 #pragma once
 
 #include "base/json.h"
 #include "statistics/block_bootstrap.h"
-#include "statistics/verdict.h"
 
 #include <array>
 #include <filesystem>
@@ -24,12 +23,11 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {
   std::array<FinishedRun, 2> runs;  ///< A and B
-  Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;                  ///< B's throughput over A's
-  std::optional<Interval> interval;  ///< null: too few steps
-  double level = 0.95, min_effect = 0.01;
+  double ratio = 1;                 ///< B's throughput over A's. No verdict: what else changed is in it
+  std::optional<Interval> interval;  ///< of the steps' scatter alone; null: too few steps
+  double level = 0.95;
 };
-RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level, double min_effect);
+RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level);
 
 std::string runs_text(const RunsComparison& comparison);
 Json to_json(const RunsComparison& comparison);

@@ -2,6 +2,7 @@
 
 #include "compare/json_values.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace trainopt {
@@ -23,6 +24,33 @@ int64_t Block::samples(bool of_a) const {
 double Block::log_ratio() const {
   return std::log(static_cast<double>(samples(false)) / seconds(false)) -
          std::log(static_cast<double>(samples(true)) / seconds(true));
+}
+
+Measurement measurement_of(std::span<const Block> blocks) {
+  double seconds_a = 0, seconds_b = 0, samples_a = 0, samples_b = 0;
+  Measurement all{.seconds_per_sample = {}, .longest_turn = {}, .turns = 0};
+  for (const Block& block : blocks) {
+    seconds_a += block.seconds(true);
+    seconds_b += block.seconds(false);
+    samples_a += static_cast<double>(block.samples(true));
+    samples_b += static_cast<double>(block.samples(false));
+    all.turns += static_cast<int64_t>(block.turns.size() / 2);
+    for (size_t i = 0; i < block.turns.size(); ++i) {
+      double& longest = block.is_a(i) ? all.longest_turn.a : all.longest_turn.b;
+      longest = std::max(longest, block.turns[i].seconds / static_cast<double>(block.turns[i].samples));
+    }
+  }
+  all.seconds_per_sample = {seconds_a / samples_a, seconds_b / samples_b};
+  return all;
+}
+
+std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_pair) {
+  std::vector<Measurement> all;
+  for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
+    while (end < blocks.size() && (end == begin || (by_pair && blocks[end].pair == blocks[begin].pair))) ++end;
+    all.push_back(measurement_of(blocks.subspan(begin, end - begin)));
+  }
+  return all;
 }
 
 Json to_json(const Turn& turn) {
@@ -59,6 +87,7 @@ Json to_json(const Block& block) {
     turns.push_back(std::move(turn));
   }
   return {{"order", block.order == Order::abba ? "abba" : "baab"},
+          {"pair", block.pair},
           {"other_load_pct", or_null(block.other_load_pct)},
           {"turns", std::move(turns)}};
 }
@@ -66,6 +95,7 @@ Json to_json(const Block& block) {
 Block block_from(const Json& json) {
   Block block;
   block.order = json.at("order") == "abba" ? Order::abba : Order::baab;
+  block.pair = json.value("pair", int64_t{0});  // schema 1 had one pair
   block.other_load_pct = optional_at<double>(json, "other_load_pct");
   for (size_t i = 0; i < block.turns.size(); ++i) block.turns[i] = turn_from(json.at("turns").at(i));
   return block;

@@ -3,10 +3,12 @@
 
 #include "base/json.h"
 #include "statistics/block_order.h"
+#include "statistics/verdict.h"
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trainopt {
@@ -25,6 +27,7 @@ struct Turn {
 /// Four turns: A B B A, or B A A B.
 struct Block {
   Order order = Order::abba;
+  int64_t pair = 0;           ///< which pair of processes took them; 0 where there is one pair alone
   std::array<Turn, 4> turns;  ///< in the order of time
   std::optional<double>
       other_load_pct;  ///< CPU time of other processes meanwhile on the cores that the comparison may use; counted in
@@ -38,6 +41,11 @@ struct Block {
   /// log of B's throughput over A's.
   double log_ratio() const;
 };
+
+/// Blocks that one coin made exchangeable, as the verdict takes them: a block, or all of a pair's. Not empty.
+Measurement measurement_of(std::span<const Block> blocks);
+/// What the verdict takes: each block, or with `by_pair` each pair's blocks, which follow each other.
+std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_pair);
 
 Json to_json(const Turn& turn);
 Turn turn_from(const Json& json);

@@ -27,10 +27,13 @@ TurnSteps turn_steps(const WarmArm& a, const WarmArm& b, double turn_s) {
   if (unit.a > 64 || unit.b > 64)
     unit = of_a < of_b ? TurnSteps{std::max<int64_t>(1, (of_b + of_a / 2) / of_a), 1}
                        : TurnSteps{1, std::max<int64_t>(1, (of_a + of_b / 2) / of_b)};
-  const double seconds = std::min(step_seconds(a.first_steps) * static_cast<double>(unit.a),
-                                  step_seconds(b.first_steps) * static_cast<double>(unit.b));
-  const auto units = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turn_s / std::max(seconds, 1e-6))));
+  const auto units = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turn_s / turn_seconds(a, b, unit))));
   return {unit.a * units, unit.b * units};
+}
+
+double turn_seconds(const WarmArm& a, const WarmArm& b, TurnSteps steps) {
+  return std::max(1e-6, std::min(step_seconds(a.first_steps) * static_cast<double>(steps.a),
+                                 step_seconds(b.first_steps) * static_cast<double>(steps.b)));
 }
 
 TurnTaker::TurnTaker(Arm& a, Arm& b, TurnSteps steps, uint64_t seed)

@@ -16,6 +16,9 @@ struct TurnSteps {
 /// have no small common multiple, nearly as many samples.
 TurnSteps turn_steps(const WarmArm& a, const WarmArm& b, double turn_s);
 
+/// About how long the quicker arm's turn lasts, by its first steps.
+double turn_seconds(const WarmArm& a, const WarmArm& b, TurnSteps steps);
+
 /// Takes blocks of turns, and notes what else the machine did meanwhile.
 class TurnTaker {
  public:

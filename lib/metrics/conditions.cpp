@@ -10,13 +10,15 @@ namespace trainopt {
 namespace {
 
 constexpr double kMostOtherPct = 10, kMostDrift = 0.02, kDriftLevel = 0.99;
+constexpr EnoughPieces kEnoughForDrift{.pieces = 8, .correlation_times = 0};  // a warning, not a result
 
 std::optional<std::string> drift(std::span<const Piece> pieces) {
   const size_t third = pieces.size() / 3;
-  if (third < kFewestPieces) return std::nullopt;
+  if (third == 0) return std::nullopt;
   const auto first = pieces.first(third), last = pieces.last(third);
   const double change = throughput(last) / throughput(first) - 1;
-  if (std::abs(change) <= kMostDrift || throughput_ratio_interval(first, last, kDriftLevel, 0).contains(1))
+  if (std::abs(change) <= kMostDrift) return std::nullopt;
+  if (const auto ratio = throughput_ratio_interval(first, last, kDriftLevel, 0, kEnoughForDrift); !ratio || ratio->contains(1))
     return std::nullopt;
   return fmt::format(
       "the throughput {} by {:.0f} % from the first to the last third of the measured steps: its mean depends on how "

@@ -123,7 +123,7 @@ Summary::Statistics Summary::statistics() const {
   if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
   std::vector<Piece> pieces = head_series.pieces();
   for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
-  if (pieces.size() >= kFewestPieces) result.samples_per_s_interval = throughput_interval(pieces, kLevel, 0);
+  result.samples_per_s_interval = throughput_interval(pieces, kLevel, 0);
   result.warnings = conditions.warnings(pieces);
   result.straggler = stragglers.found();
   if (result.straggler) result.warnings.push_back(result.straggler->text());

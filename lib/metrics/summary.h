@@ -65,7 +65,7 @@ class Summary {
   struct Statistics {
     Sums sums;
     std::optional<double> mean, p50, p95, p99, samples_per_s;
-    std::optional<Interval> samples_per_s_interval;  ///< null: fewer than kFewestPieces steps
+    std::optional<Interval> samples_per_s_interval;  ///< null: too few steps to know their own noise
     std::optional<Straggler> straggler;
     std::vector<std::string> warnings;
   };

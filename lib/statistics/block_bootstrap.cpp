@@ -90,13 +90,14 @@ class StationaryBootstrap {
     for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const double length = mean_block_length(linear);
     log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
-    enough_ = count_ >= kFewestPieces &&
-              static_cast<double>(count_) >= kFewestCorrelationTimes * correlation_time(linear);
+    correlation_times_ = static_cast<double>(count_) / correlation_time(linear);
     widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
 
   /// Whether the series is long enough to know its own noise.
-  bool enough() const { return enough_; }
+  bool has(const EnoughPieces& enough) const {
+    return count_ >= enough.pieces && correlation_times_ >= enough.correlation_times;
+  }
 
   /// Throughput of a series of the same number of pieces, made of blocks of geometric length that start anywhere.
   double draw(PhiloxStream& random) const {
@@ -116,7 +117,7 @@ class StationaryBootstrap {
   size_t count_;
   std::vector<Piece> prefix_;
   double throughput_, log_continue_, widening_;
-  bool enough_ = false;
+  double correlation_times_ = 0;
 };
 
 Interval percentiles(std::vector<double>& draws, double level) {
@@ -151,10 +152,11 @@ double throughput(std::span<const Piece> pieces) {
   return sum.samples / sum.seconds;
 }
 
-std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed) {
+std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed,
+                                            EnoughPieces enough) {
   if (pieces.size() < 2) return std::nullopt;
   const StationaryBootstrap bootstrap(pieces, level);
-  if (!bootstrap.enough()) return std::nullopt;
+  if (!bootstrap.has(enough)) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap.draw(random);
@@ -162,10 +164,10 @@ std::optional<Interval> throughput_interval(std::span<const Piece> pieces, doubl
 }
 
 std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
-                                                  uint64_t seed) {
+                                                  uint64_t seed, EnoughPieces enough) {
   if (a.size() < 2 || b.size() < 2) return std::nullopt;
   const StationaryBootstrap bootstrap_a(a, level), bootstrap_b(b, level);
-  if (!bootstrap_a.enough() || !bootstrap_b.enough()) return std::nullopt;
+  if (!bootstrap_a.has(enough) || !bootstrap_b.has(enough)) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput ratio"));
   std::vector<double> draws(kResamples);
   for (double& value : draws) value = bootstrap_b.draw(random) / bootstrap_a.draw(random);

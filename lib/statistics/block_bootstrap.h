@@ -15,9 +15,11 @@ struct Piece {
   double seconds = 0;  ///< > 0
 };
 
-/// With fewer pieces, or fewer correlation times, there is no telling noise from throughput.
-inline constexpr size_t kFewestPieces = 60;
-inline constexpr double kFewestCorrelationTimes = 15;
+/// With fewer pieces, or fewer correlation times, a series does not know its own noise.
+struct EnoughPieces {
+  size_t pieces = 60;
+  double correlation_times = 15;
+};
 
 /// The mean block length (≥ 1) of the stationary bootstrap that gives the mean of `series` the best variance: D. N.
 /// Politis and H. White, "Automatic block-length selection for the dependent bootstrap", Econometric Reviews 23 (2004),
@@ -30,12 +32,14 @@ double correlation_time(std::span<const double> series);
 
 /// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap
 /// (D. N. Politis and J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they
-/// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: fewer than kFewestPieces, or
-/// fewer than kFewestCorrelationTimes of them.
-std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
+/// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: not `enough`, or
+/// fewer than two.
+std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed,
+                                            EnoughPieces enough = {});
 
 /// The same for B's throughput over A's, of two runs or parts of a run that were not paired.
-std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed);
+std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
+                                                  uint64_t seed, EnoughPieces enough = {});
 
 /// Σ samples / Σ seconds.
 double throughput(std::span<const Piece> pieces);

@@ -69,17 +69,17 @@ CellsResult judge_cells(std::span<const CellPairs> cells, double level, double m
     result.cells[i].ratio = std::exp(mean_of(cells[i]));
     if (cells[i].size() < 2) continue;
     judged.push_back(i);
-    const double error = standard_error(cells[i], pooled);
+    const double error = result.cells[i].standard_error = standard_error(cells[i], pooled);
     p_values.push_back(error > 0 ? 2 * student_tail(std::abs(mean_of(cells[i])) / error, pooled.degrees) : 0);
   }
   if (judged.empty()) return result;
   result.pair_sd = std::sqrt(pooled.variance);
   const std::vector<bool> differs = rejected_by_holm(p_values, 1 - level);
-  const double reach = student_quantile((1 - level) / 2 / static_cast<double>(judged.size()), pooled.degrees);
+  const double reach = result.reach = student_quantile((1 - level) / 2 / static_cast<double>(judged.size()), pooled.degrees);
   for (size_t k = 0; k < judged.size(); ++k) {
     const CellPairs& pairs = cells[judged[k]];
     CellResult& cell = result.cells[judged[k]];
-    const double centre = mean_of(pairs), half = reach * standard_error(pairs, pooled);
+    const double centre = mean_of(pairs), half = reach * cell.standard_error;
     Interval logs{centre - half, centre + half};
     if (differs[k]) (centre > 0 ? logs.low : logs.high) = centre > 0 ? std::max(logs.low, 0.0) : std::min(logs.high, 0.0);
     cell.interval = Interval{std::exp(logs.low), std::exp(logs.high)};

@@ -15,12 +15,14 @@ using CellPairs = std::vector<double>;
 
 struct CellResult {
   double ratio = 1;                  ///< the geometric mean over the pairs
+  double standard_error = 0;         ///< of its logarithm
   std::optional<Interval> interval;  ///< of the ratio; null: fewer than two pairs, or nothing to learn the scatter from
   Verdict verdict = Verdict::inconclusive;
 };
 
 struct CellsResult {
   std::vector<CellResult> cells;        ///< one for each cell, in their order
+  double reach = 0;                     ///< an interval is the logarithm ± so many standard errors
   std::optional<double> pair_sd;        ///< scatter of one pair's log ratio, pooled over the cells; null: not known
   std::optional<int64_t> pairs_needed;  ///< in each cell, so that every interval reaches less than min_effect from its
                                         ///< ratio

@@ -49,7 +49,8 @@ size_t SignFlipTest::column(size_t pair) const {
   return 1 + PhiloxStream(key_, pair).next_below((uint64_t{1} << bits_) - 1);
 }
 
-void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance) {
+void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance,
+                        PairedTimes charge) {
   TRAINOPT_CHECK(pairs.size() >= taken_ && spent >= 0 && spent < 1);
   for (; taken_ < pairs.size(); ++taken_) {
     const auto [a, b] = pairs[taken_];
@@ -59,13 +60,17 @@ void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, Paired
   }
   // What is added makes up for the rounding of 1 − level alone.
   const double patterns = static_cast<double>(sums_a_.size());
-  Look look{.a = sums_a_, .b = sums_b_, .allowance = allowance, .allowed = static_cast<int64_t>(std::floor(spent / 2 * patterns + 1e-9))};
+  Look look{.a = sums_a_,
+            .b = sums_b_,
+            .allowance = allowance,
+            .charge = charge,
+            .allowed = static_cast<int64_t>(std::floor(spent / 2 * patterns + 1e-9))};
   walsh_hadamard(look.a);
   walsh_hadamard(look.b);
   looks_.push_back(std::move(look));
 }
 
-bool SignFlipTest::rejects(double ratio, double sign) const {
+bool SignFlipTest::rejects(double ratio, double sign, bool charge_last) const {
   std::vector<uint32_t> left(sums_a_.size());  // patterns not yet rejected
   std::iota(left.begin(), left.end(), 0u);
   std::vector<double> sums(left.size()), ordered;
@@ -73,8 +78,10 @@ bool SignFlipTest::rejects(double ratio, double sign) const {
     const auto may_go = look.allowed - static_cast<int64_t>(sums_a_.size() - left.size());
     if (may_go <= 0) continue;
     for (const uint32_t word : left) sums[word] = sign * (look.a[word] - ratio * look.b[word]);
-    const double observed = sign > 0 ? look.a[0] - ratio * (look.b[0] + look.allowance.b)
-                                     : ratio * look.b[0] - (look.a[0] + look.allowance.a);
+    const bool charged = charge_last || &look != &looks_.back();
+    const double more_a = look.allowance.a + (charged ? look.charge.a : 0),
+                 more_b = look.allowance.b + (charged ? look.charge.b : 0);
+    const double observed = sign > 0 ? look.a[0] - ratio * (look.b[0] + more_b) : ratio * look.b[0] - (look.a[0] + more_a);
     ordered.clear();
     for (const uint32_t word : left) ordered.push_back(sums[word]);
     const auto first_kept = ordered.begin() + may_go;

@@ -34,23 +34,24 @@ class SignFlipTest {
 
   /// Looks at all pairs so far; `spent` is the error that may have been spent by then, no less than before. `pairs`
   /// begins with the pairs of the look before. `allowance`: time added to the total of the arm that seems faster, so
-  /// that it must be faster by more.
-  void look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance = {});
+  /// that it must be faster by more. `charge`: the same, and left out for the last look where that is asked for.
+  void look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance = {}, PairedTimes charge = {});
 
-  /// Whether some look says that the true ratio is greater than `ratio`, or less.
-  bool rejects_as_too_low(double ratio) const { return rejects(ratio, 1); }
-  bool rejects_as_too_high(double ratio) const { return rejects(ratio, -1); }
+  /// Whether some look says that the true ratio is greater than `ratio`, or less. `charge_last`: whether the last look's
+  /// charge counts; the charges of those before it always do.
+  bool rejects_as_too_low(double ratio, bool charge_last = true) const { return rejects(ratio, 1, charge_last); }
+  bool rejects_as_too_high(double ratio, bool charge_last = true) const { return rejects(ratio, -1, charge_last); }
   int64_t looks() const { return static_cast<int64_t>(looks_.size()); }
 
  private:
   /// Σ ±a and Σ ±b of each pattern.
   struct Look {
     std::vector<double> a, b;
-    PairedTimes allowance;
+    PairedTimes allowance, charge;
     int64_t allowed = 0;  ///< patterns that may be rejected on each side by now
   };
 
-  bool rejects(double ratio, double sign) const;
+  bool rejects(double ratio, double sign, bool charge_last) const;
   size_t column(size_t pair) const;
 
   size_t bits_;

@@ -89,54 +89,56 @@ void SequentialVerdict::add(const Measurement& measurement) {
   pairs_.push_back(times);
   longest_turn_ = {std::max(longest_turn_.a, longest.a), std::max(longest_turn_.b, longest.b)};
   turns_ += turns;
-  if (measurements() == measurements_at_look(looks_)) look((1 - options_.level) * spent_share(looks_++), true);
+  if (measurements() == measurements_at_look(looks_)) look((1 - options_.level) * spent_share(looks_++));
 }
 
 void SequentialVerdict::finish() {
   TRAINOPT_CHECK(!finished_);
   finished_ = true;
-  if (!pairs_.empty()) look(1 - options_.level, false);
+  if (!pairs_.empty()) look(1 - options_.level);
 }
 
-PairedTimes SequentialVerdict::allowance(bool charge_unseen_stalls) const {
+void SequentialVerdict::look(double spent) {
   PairedTimes total;
   for (const PairedTimes& pair : pairs_) total = {total.a + pair.a, total.b + pair.b};
   const auto count = static_cast<double>(pairs_.size()), turns = static_cast<double>(turns_);
   // A turn's time in the unit of the totals, which have one entry a measurement.
   const double of_a_turn = count / turns;
   const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
-  PairedTimes charge{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
-                     kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
-  if (charge_unseen_stalls && turns_ < kTurnsToSeeStalls) {
-    const double unseen = options_.longest_stall / stalls_missed(turns_);  // turns' time lost a turn
-    charge = {charge.a + unseen * total.a, charge.b + unseen * total.b};
+  const PairedTimes slowest_again{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
+                                  kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
+  PairedTimes unseen;
+  if (turns_ < kTurnsToSeeStalls) {
+    const double lost = options_.longest_stall / stalls_missed(turns_);  // turns' time a turn
+    unseen = {lost * total.a, lost * total.b};
   }
-  return charge;
-}
-
-void SequentialVerdict::look(double spent, bool charge_unseen_stalls) {
-  test_.look(pairs_, spent, allowance(charge_unseen_stalls));
+  test_.look(pairs_, spent, slowest_again, unseen);
   looked_.emplace_back(pairs_.size(), spent - spent_);
   spent_ = spent;
 }
 
-bool SequentialVerdict::decided() const {
-  if (!options_.precision) return verdict() != Verdict::inconclusive;
-  const auto range = interval();
-  return range && range->high <= ratio() * (1 + *options_.precision) && range->low >= ratio() / (1 + *options_.precision);
+Verdict SequentialVerdict::judge_looks(bool charge_last) const {
+  const double bound = 1 + options_.min_effect;
+  if (test_.rejects_as_too_low(1 / bound, charge_last) && test_.rejects_as_too_high(bound, charge_last))
+    return Verdict::no_effect;
+  if (test_.rejects_as_too_low(1, charge_last)) return Verdict::pays;
+  return test_.rejects_as_too_high(1, charge_last) ? Verdict::costs : Verdict::inconclusive;
 }
 
 Verdict SequentialVerdict::verdict() const {
-  if (verdict_looks_ == test_.looks()) return verdict_;
+  if (verdict_looks_ != test_.looks()) verdict_ = judge_looks(false);
   verdict_looks_ = test_.looks();
-  const double bound = 1 + options_.min_effect;
-  if (test_.rejects_as_too_low(1 / bound) && test_.rejects_as_too_high(bound))
-    verdict_ = Verdict::no_effect;
-  else if (test_.rejects_as_too_low(1))
-    verdict_ = Verdict::pays;
-  else
-    verdict_ = test_.rejects_as_too_high(1) ? Verdict::costs : Verdict::inconclusive;
   return verdict_;
+}
+
+bool SequentialVerdict::decided() const {
+  if (decided_looks_ == test_.looks()) return decided_;
+  decided_looks_ = test_.looks();
+  if (!options_.precision) return decided_ = judge_looks(true) != Verdict::inconclusive;
+  const auto range = interval();
+  const double bound = 1 + *options_.precision;
+  return decided_ = turns_ >= kTurnsToSeeStalls && range && range->high <= ratio() * bound &&
+                    range->low >= ratio() / bound;
 }
 
 double SequentialVerdict::ratio() const {
@@ -149,11 +151,11 @@ double SequentialVerdict::ratio() const {
 std::optional<Interval> SequentialVerdict::interval() const {
   if (interval_looks_ == test_.looks()) return interval_;
   interval_looks_ = test_.looks();
-  const auto too_low = [&](double ratio) { return test_.rejects_as_too_low(ratio); };
-  const auto too_high = [&](double ratio) { return test_.rejects_as_too_high(ratio); };
+  const auto too_low = [&](double ratio) { return test_.rejects_as_too_low(ratio, false); };
+  const auto too_high = [&](double ratio) { return test_.rejects_as_too_high(ratio, false); };
   // A ratio that no look has rejected: the present one, or, where looks exclude each other, what is left of them.
   double inside = total_ratio(pairs_);
-  if (interval_) inside = std::clamp(inside, interval_->low, interval_->high);
+  if (interval_ && (too_low(inside) || too_high(inside))) inside = std::clamp(inside, interval_->low, interval_->high);
   if (too_low(inside) || too_high(inside)) return interval_;  // one look is wrong, within the budget: the older stands
   const auto low = find_end(inside, 1 / 1.01, too_low), high = find_end(inside, 1.01, too_high);
   if (low && high) interval_ = Interval{*low, *high};

@@ -53,10 +53,11 @@ double stalls_missed(int64_t turns);
 /// the ratios that no look has rejected (SignFlipTest), so all of them hold the true ratio at once with probability
 /// `level`, and a decision can be refined (pays, then no effect), never withdrawn.
 ///
-/// Stalls that come in one arm alone are the exception: a mean over few turns does not know them. Two allowances make
-/// the faster arm prove more. Until kTurnsToSeeStalls, it is charged with stalls of `longest_stall` turns as often as
-/// they might have gone unseen (not in finish(): who reports such a result says what stalls_missed()). And where
-/// its slowest turn was slower than the other arm's slowest, it is charged twice more with that difference.
+/// Stalls that come in one arm alone are the exception: a mean over few turns does not know them. So two allowances
+/// make the faster arm prove more. Where its slowest turn was slower than the other arm's slowest, it is charged twice
+/// more with that difference. And until kTurnsToSeeStalls, nothing is decided that stalls of `longest_stall` turns could
+/// undo if they came as often as they might have gone unseen. When time runs out before, the second is dropped, and who
+/// reports the result says what may have been missed (stalls_missed()).
 class SequentialVerdict {
  public:
   explicit SequentialVerdict(SequentialOptions options);
@@ -67,11 +68,13 @@ class SequentialVerdict {
   /// of what the measurements look like; nothing may be added afterwards.
   void finish();
 
-  /// Whether there is no need to go on.
+  /// Whether there is no need to go on: a word that unseen stalls would hardly undo, or the precision asked for.
   bool decided() const;
+  /// What interval() says.
   Verdict verdict() const;
   int64_t measurements() const { return static_cast<int64_t>(pairs_.size()); }
   int64_t turns() const { return turns_; }  ///< of each arm
+  int looks() const { return static_cast<int>(test_.looks()); }
   /// B's throughput over A's, within interval(). Needs a measurement.
   double ratio() const;
   /// Of the ratio, valid at every look. nullopt: no look yet, or too few measurements for the level.
@@ -82,11 +85,14 @@ class SequentialVerdict {
   /// The error budget that was spent so far, of 1 − level.
   double spent() const { return spent_; }
   /// Whether interval() leaves out `ratio`; far cheaper than interval().
-  bool rejects(double ratio) const { return test_.rejects_as_too_low(ratio) || test_.rejects_as_too_high(ratio); }
+  bool rejects(double ratio) const {
+    return test_.rejects_as_too_low(ratio, false) || test_.rejects_as_too_high(ratio, false);
+  }
 
  private:
-  void look(double spent, bool charge_unseen_stalls);
-  PairedTimes allowance(bool charge_unseen_stalls) const;
+  void look(double spent);
+  /// By the looks so far; `charge_last`: with the charge for stalls that the last one may have missed.
+  Verdict judge_looks(bool charge_last) const;
 
   SequentialOptions options_;
   SignFlipTest test_;
@@ -100,8 +106,9 @@ class SequentialVerdict {
   std::vector<std::pair<size_t, double>> looked_;
   // Found when they are asked for, from so many looks.
   mutable Verdict verdict_ = Verdict::inconclusive;
+  mutable bool decided_ = false;
   mutable std::optional<Interval> interval_;
-  mutable int64_t verdict_looks_ = 0, interval_looks_ = 0;
+  mutable int64_t verdict_looks_ = 0, decided_looks_ = 0, interval_looks_ = 0;
 };
 
 /// About how many measurements SequentialVerdict takes where the log ratio of one has the standard deviation `sd`: the

@@ -1,0 +1,51 @@
+#include "compare/compare_arms.h"
+
+#include "compare/process_pairs.h"
+
+namespace trainopt {
+namespace {
+
+std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareOptions& options,
+                                       Clock::time_point until, const Machine& machine, const Observer& observer) {
+  std::function<std::shared_ptr<Arm>()> make_twin;
+  if (arms.with_numbers) make_twin = [&] { return make_arm(twin_of(arms.a), machine, arms.host); };
+  const auto quarter = Clock::now() + (until - Clock::now()) / 4;
+  const Baseline baseline = make_baseline(warm_up(arms.name_a, make_arm(arms.a, machine, arms.host), options),
+                                          make_twin, options, quarter, observer);
+  if (observer.stopped()) return std::nullopt;
+  return compare(baseline, warm_up(arms.name_b, make_arm(arms.b, machine, arms.host), options), options, until,
+                 observer);
+}
+
+/// The twin has its first steps before the pairs begin, so that no more than two arms live at a time.
+std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const CompareOptions& options,
+                                        Clock::time_point until, const Machine& machine, const Observer& observer) {
+  Baseline baseline;
+  std::optional<Numerics> numerics;
+  PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, machine, options),
+                    .make_b = fresh_arms(arms.name_b, arms.b, machine, options),
+                    .first_pair = {}};
+  if (arms.with_numbers) {
+    const WarmArm twin = warm_up("twin", make_arm(twin_of(arms.a), machine, arms.host), options);
+    baseline.twin_folder = twin.arm->folder();
+    baseline.twin_first_steps = twin.first_steps;
+    pairs.first_pair = [&](const WarmArm& a, const WarmArm& b) {
+      baseline.a = a;
+      numerics = numbers(baseline, b);
+      baseline.a = {};
+    };
+  }
+  if (observer.stopped()) return std::nullopt;
+  Comparison comparison = compare_processes(pairs, options, until, observer);
+  comparison.numerics = std::move(numerics);
+  return comparison;
+}
+
+}  // namespace
+
+std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
+                                       Clock::time_point until, const Machine& machine, const Observer& observer) {
+  return (arms.host == ArmHost::own_process ? compare_apart : compare_here)(arms, options, until, machine, observer);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,119 @@
+#include "compare/comparison_warnings.h"
+
+#include "base/counted.h"
+#include "base/units.h"
+#include "compare/comparison_text.h"
+#include "metrics/conditions.h"
+#include "metrics/format.h"
+#include "metrics/summary.h"
+#include "statistics/spread.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainopt {
+namespace {
+
+constexpr double kBusyPct = 10;     // of the allowed cores: others that take more are worth a word
+constexpr double kLongTurn = 1.25;  // times the median
+
+void add_noise(const Comparison& c, std::vector<std::string>& all) {
+  if (c.noise && c.noise->interval && !c.noise->interval->contains(1) &&
+      judge(*c.noise->interval, c.min_effect) != Verdict::no_effect)
+    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with a small effect",
+                              percent_faster(*c.noise->interval)));
+}
+
+/// Long turns that decide: the usual block says one thing and all the time another.
+void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
+  if (!c.usual || !c.interval) return;
+  const Verdict usual = judge(*c.usual, c.min_effect);
+  const bool disjoint = c.usual->high < c.interval->low || c.interval->high < c.usual->low;
+  if (!disjoint && (usual == c.verdict || usual == Verdict::inconclusive || usual == Verdict::no_effect)) return;
+  all.push_back(fmt::format(
+      "a usual block and the total time disagree: in a usual block B is {}, over all of the time {}; turns that took "
+      "long cost A {:.1f} % and B {:.1f} % of their time",
+      percent_faster(*c.usual), percent_faster(c.ratio), 100 * long_turn_share(c, true),
+      100 * long_turn_share(c, false)));
+}
+
+void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
+  if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
+  if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
+  all.push_back(fmt::format("a turn's time depends on which arm had the turn before; that changes the ratio by about {} "
+                            "({}); longer turns (--turn) make it smaller",
+                            percent_faster(c.carry_over->ratio), percent_faster(*c.carry_over->interval)));
+}
+
+void add_too_few(const Comparison& c, std::vector<std::string>& all) {
+  if (c.verdict != Verdict::inconclusive) {
+    if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
+      all.push_back(fmt::format("only {} of each arm: {} would probably not have been seen", counted(c.turns(), "turn"),
+                                unseen_stalls(c)));
+    return;
+  }
+  std::vector<double> differences;
+  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
+    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
+  if (differences.size() < 2) return;
+  const auto needed =
+      measurements_needed(standard_deviation(differences), {.level = c.level, .min_effect = c.min_effect});
+  const auto had = static_cast<int64_t>(differences.size());
+  if (needed <= had) return;
+  const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);
+  all.push_back(fmt::format("to decide about {:.1f} % either way takes about {} here ({}); there were {}",
+                            100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"),
+                            human_seconds(seconds), had));
+}
+
+}  // namespace
+
+double long_turn_share(const Comparison& c, bool of_a) {
+  std::vector<double> times;
+  for (const Block& block : c.blocks)
+    for (size_t i = 0; i < block.turns.size(); ++i)
+      if (block.is_a(i) == of_a) times.push_back(block.turns[i].seconds);
+  if (times.empty()) return 0;
+  const double median = percentile(times, 0.5);
+  double total = 0, beyond = 0;
+  for (const double time : times) {
+    total += time;
+    if (time > kLongTurn * median) beyond += time - median;
+  }
+  return beyond / total;
+}
+
+std::string unseen_stalls(const Comparison& c) {
+  double seconds = 0;
+  for (const Block& block : c.blocks) seconds += block.seconds(true) + block.seconds(false);
+  const double every = stalls_missed(c.turns()), turn_s = seconds / static_cast<double>(2 * c.turns());
+  return fmt::format("stalls that come less often than once in {:.0f} turns ({} of training)", every,
+                     human_seconds(every * turn_s));
+}
+
+std::vector<std::string> conditions_of(const Comparison& c) {
+  std::vector<std::string> all;
+  double busy = 0, known = 0;
+  int64_t throttle = 0;
+  for (const Block& block : c.blocks) {
+    const double seconds = block.seconds(true) + block.seconds(false);
+    if (block.other_load_pct) busy += *block.other_load_pct * seconds, known += seconds;
+    for (const Turn& turn : block.turns) throttle |= turn.throttle.value_or(0);
+  }
+  if (busy > kBusyPct * known)
+    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
+  if (throttle != 0)
+    all.push_back(fmt::format("the GPU's clock was held down in some turns: {}", throttle_reasons(throttle)));
+  return all;
+}
+
+std::vector<std::string> warnings_of(const Comparison& comparison) {
+  std::vector<std::string> all = conditions_of(comparison);
+  add_noise(comparison, all);
+  add_long_turns(comparison, all);
+  add_carry_over(comparison, all);
+  add_too_few(comparison, all);
+  return all;
+}
+
+}  // namespace trainopt
