@@ -111,7 +111,7 @@ std::string ceiling_line(const CeilingRow& row) {
                      row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
 }
 
-/// "90m" or "6h", rounded up, as --budget takes it.
+/// "90m" or "6h", rounded up.
 std::string budget_words(double seconds) {
   const double minutes = std::ceil(seconds / 60);
   return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", std::ceil(minutes / 60));

@@ -45,6 +45,12 @@ void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
                             percent_faster(c.carry_over->ratio), percent_faster(*c.carry_over->interval)));
 }
 
+std::string long_time(double seconds) {
+  constexpr double kDay = 86400;
+  if (seconds < 2 * kDay) return human_seconds(seconds);
+  return seconds < 365 * kDay ? fmt::format("{:.0f} days", seconds / kDay) : "more than a year";
+}
+
 void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   if (c.verdict != Verdict::inconclusive) {
     if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
@@ -63,7 +69,7 @@ void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);
   all.push_back(fmt::format("to decide about {:.1f} % either way takes about {} here ({}); there were {}",
                             100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"),
-                            human_seconds(seconds), had));
+                            long_time(seconds), had));
 }
 
 }  // namespace

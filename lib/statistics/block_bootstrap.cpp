@@ -90,7 +90,10 @@ class StationaryBootstrap {
     for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const double length = mean_block_length(linear);
     log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
-    correlation_times_ = static_cast<double>(count_) / correlation_time(linear);
+    // What rounding alone leaves of equal steps has a correlation that means nothing.
+    const bool equal = std::all_of(linear.begin(), linear.end(),
+                                   [&](double value) { return std::abs(value) < 1e-9 * pieces[0].samples; });
+    correlation_times_ = static_cast<double>(count_) / (equal ? 1 : correlation_time(linear));
     widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
 

@@ -1,7 +1,10 @@
-// Two measurements of the measuring itself, for bench_verdict.py; each prints one JSON object.
-//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED    B is A with a sleep of SHARE of A's step in every
-//   step: what compare finds verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED               one arm's turns between
-//   another's against its turns in a row
+// Measurements of the measuring itself, for bench_verdict.py; each prints one JSON object.
+//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED   B is A with a sleep of SHARE of A's step in every step
+//   verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED              one arm's turns between another's, and in a row
+//   verdict_arms recorded FOLDER RATIO BLOCKS TRIALS              the turns of a job against itself, dealt to two arms
+//                                                                 again and again, B's made RATIO times as fast
+#include "base/philox.h"
+#include "compare/bundle.h"
 #include "compare/comparison.h"
 #include "compare/comparison_json.h"
 #include "compare/local_arm.h"
@@ -22,9 +25,10 @@ class SleepyRunner : public StepRunner {
  public:
   SleepyRunner(std::unique_ptr<StepRunner> inner, double seconds) : inner_(std::move(inner)), seconds_(seconds) {}
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
-  void update_step(const StepBody& body) override {
-    inner_->update_step(body);
+  at::Tensor update_step(const StepBody& body) override {
+    at::Tensor norm = inner_->update_step(body);
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    return norm;
   }
 
  private:
@@ -98,6 +102,38 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
           {"step_ms", 1e3 * step_s}};
 }
 
+/// Each trial begins at another of the recorded turns, keeps their order in time (the last is followed by the first) and
+/// tosses coins of its own.
+Json recorded(const std::filesystem::path& folder, double ratio, int64_t blocks, int64_t trials) {
+  std::vector<double> turns;
+  for (const Block& block : read_bundle(folder).blocks)
+    for (const Turn& turn : block.turns) turns.push_back(turn.seconds / static_cast<double>(turn.samples));
+  int64_t pays = 0, costs = 0, missed = 0;
+  std::vector<double> taken;
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    const auto seed = static_cast<uint64_t>(trial);
+    size_t next = PhiloxStream(mix_key(seed, "recorded")).next_below(turns.size());
+    SequentialVerdict verdict({.seed = seed});
+    for (int64_t number = 0; number < blocks && !verdict.decided(); ++number) {
+      Block block;
+      block.order = block_order(seed, number);
+      for (size_t i = 0; i < block.turns.size(); ++i, next = (next + 1) % turns.size()) {
+        block.turns[i].samples = 1;
+        block.turns[i].seconds = turns[next] / (block.is_a(i) ? 1 : ratio);
+      }
+      verdict.add(measurement_of({&block, 1}));
+    }
+    if (!verdict.decided()) verdict.finish();
+    pays += verdict.verdict() == Verdict::pays;
+    costs += verdict.verdict() == Verdict::costs;
+    missed += verdict.rejects(ratio);
+    taken.push_back(4.0 * static_cast<double>(verdict.measurements()));
+  }
+  const auto share = [&](int64_t count) { return static_cast<double>(count) / static_cast<double>(trials); };
+  return {{"recorded_turns", turns.size()}, {"pays", share(pays)},   {"costs", share(costs)},
+          {"missed", share(missed)},        {"trials", trials},      {"median_turns", percentile(taken, 0.5)}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -108,6 +144,8 @@ int main(int argc, char** argv) {
           known_effect(argv[2], argv[3], std::stod(argv[4]), std::stod(argv[5]), std::stoull(argv[6])).dump().c_str());
     else if (what == "turn_cost" && argc == 6)
       std::puts(turn_cost(argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5])).dump().c_str());
+    else if (what == "recorded" && argc == 6)
+      std::puts(recorded(argv[2], std::stod(argv[3]), std::stoll(argv[4]), std::stoll(argv[5])).dump().c_str());
     else
       return std::fprintf(stderr, "see the head of verdict_arms.cpp for its arguments\n"), 2;
   } catch (const std::exception& error) {

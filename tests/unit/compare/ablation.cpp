@@ -8,6 +8,8 @@
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
+#include <cmath>
+
 using namespace trainopt;
 
 namespace {
@@ -16,6 +18,8 @@ Gain gain(double ratio) {
   Gain measured;
   measured.ratio = ratio;
   measured.interval = Interval{ratio * 0.99, ratio * 1.01};
+  measured.pairs = {std::log(ratio) + 0.001, std::log(ratio) - 0.001};
+  measured.standard_error = 0.001;
   measured.verdict = judge(*measured.interval, 0.01);
   return measured;
 }
@@ -30,26 +34,55 @@ SwitchRow row(const char* name, Gain alone, Gain in_stack) {
 
 }  // namespace
 
-TEST_CASE("shares multiply to the total, and are Shapley values where switches interact in pairs") {
+TEST_CASE("shares are Shapley values where switches interact in pairs, and the rest says what they miss") {
   // log gains: a 0.2, b 0.1, c -0.05; a and b help each other by 0.06. Shapley: each interaction is halved.
   Ablation ablation;
   ablation.switches = {row("a", gain(std::exp(0.2)), gain(std::exp(0.26))),
                        row("b", gain(std::exp(0.1)), gain(std::exp(0.16))),
                        row("c", gain(std::exp(-0.05)), gain(std::exp(-0.05))), row("d", {}, {})};
   ablation.total = gain(std::exp(0.31));
-  attribute(ablation);
-  CHECK(*ablation.switches[0].share == Approx(std::exp(0.23)));
-  CHECK(*ablation.switches[1].share == Approx(std::exp(0.13)));
-  CHECK(*ablation.switches[2].share == Approx(std::exp(-0.05)));
+  attribute(ablation, 2);
+  CHECK(ablation.switches[0].share->ratio == Approx(std::exp(0.23)));
+  CHECK(ablation.switches[1].share->ratio == Approx(std::exp(0.13)));
+  CHECK(ablation.switches[2].share->ratio == Approx(std::exp(-0.05)));
   CHECK_FALSE(ablation.switches[3].share.has_value());
-  CHECK(ablation.residue == Approx(1));
+  CHECK(ablation.rest->ratio == Approx(1));
+  // The mean of two cells: half of the root of the squares' sum. The rest: the total's and all three shares'.
+  CHECK(ablation.switches[0].share->interval->high == Approx(std::exp(0.23 + 2 * 0.001 * std::sqrt(2) / 2)));
+  CHECK(ablation.rest->interval->high == Approx(std::exp(2 * 0.001 * std::sqrt(1 + 3 * 0.5))));
 
-  ablation.total = gain(std::exp(0.40));  // a rest that no pair explains
-  attribute(ablation);
-  double product = 1;
-  for (const auto& entry : ablation.switches) product *= entry.share.value_or(1);
-  CHECK(product == Approx(std::exp(0.40)));
-  CHECK(ablation.residue == Approx(std::exp(0.09)));
+  ablation.total = gain(std::exp(0.40));  // more than pairs explain
+  attribute(ablation, 2);
+  CHECK(ablation.switches[0].share->ratio == Approx(std::exp(0.23)));
+  CHECK(ablation.rest->ratio == Approx(std::exp(0.09)));
+}
+
+TEST_CASE("all cells of an ablation are judged together") {
+  Ablation ablation;
+  const auto pairs = [](double first, double second) {
+    Gain measured;
+    measured.ratio = std::exp((first + second) / 2);
+    measured.pairs = {first, second};
+    return measured;
+  };
+  ablation.switches = {row("amp", pairs(0.30, 0.31), pairs(0.29, 0.30)),
+                       row("fused", pairs(0.02, 0.00), pairs(-0.01, 0.015)), row("lonely", pairs(0, 0), {})};
+  ablation.switches[2].alone.pairs = {0.5};
+  ablation.total = pairs(0.31, 0.33);
+  ablation.seconds = 100;
+  judge_gains(ablation);
+  CHECK(ablation.total.verdict == Verdict::pays);
+  CHECK(ablation.switches[0].alone.verdict == Verdict::pays);
+  CHECK(ablation.switches[1].alone.verdict == Verdict::inconclusive);
+  CHECK(ablation.switches[1].alone.interval->contains(1));
+  CHECK(ablation.switches[2].alone.verdict == Verdict::inconclusive);  // one pair knows nothing of processes
+  CHECK_FALSE(ablation.switches[2].alone.interval.has_value());
+  CHECK(*ablation.pairs_needed > 2);
+  // 11 pairs took 100 s; six cells would take as many pairs each as are needed.
+  CHECK(*ablation.budget_needed_s == Approx(100.0 / 11 * 6 * static_cast<double>(*ablation.pairs_needed)));
+  const std::string text = ablation_text(ablation, false);
+  CHECK(text.find("one pair") != std::string::npos);
+  CHECK(text.find("two processes with one recipe differ by") != std::string::npos);
 }
 
 TEST_CASE("leaving out is the gain turned round") {
@@ -90,7 +123,7 @@ TEST_CASE("every form of the report has every switch, and what failed has its re
   ablation.switches[2].no_effect = "TF32 is a format of NVIDIA GPUs";
   ablation.total = gain(1.45);
   ablation.ceilings = {{Ceiling::data, gain(1.07)}};
-  attribute(ablation);
+  attribute(ablation, 2);
   for (const std::string& text :
        {ablation_text(ablation, false), ablation_markdown(ablation), ablation_csv(ablation), to_json(ablation).dump()})
     for (const char* name : {"amp", "batch_size", "tf32"}) CHECK(text.find(name) != std::string::npos);

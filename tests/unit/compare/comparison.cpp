@@ -108,6 +108,68 @@ TEST_CASE("a switch that did nothing in one arm alone is shown") {
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
 
+TEST_CASE("what pays by hand: the ratio is that of total times, with the sure end of its interval first") {
+  const Comparison c = contest(3, 1.04);
+  double of_a = 0, of_b = 0;
+  for (const Block& block : c.blocks) of_a += block.seconds(true), of_b += block.seconds(false);
+  CHECK(c.ratio == Approx(of_a / of_b));
+  CHECK(c.turns() >= kTurnsToSeeStalls);
+  const std::string text = comparison_text(c, false);
+  CHECK(text.find(fmt::format("pays: B is at least {:.1f} % faster; measured {}", 100 * (c.interval->low - 1),
+                              percent_faster(c.ratio))) != std::string::npos);
+  CHECK(text.find("stalls that come less often than once in 52 turns") != std::string::npos);
+}
+
+TEST_CASE("an effect that no rare stall would undo is decided sooner") {
+  const Comparison c = contest(1, 2.0);
+  CHECK(c.ended == "decided");
+  CHECK(c.verdict == Verdict::pays);
+  CHECK(c.turns() < kTurnsToSeeStalls);
+}
+
+TEST_CASE("--precision goes on after the decision") {
+  CompareOptions options;
+  options.precision = 0.002;
+  const Comparison exact = contest(1, 1.04, options), usual = contest(1, 1.04);
+  CHECK(exact.blocks.size() > usual.blocks.size());
+  CHECK(exact.interval->high / exact.ratio <= 1.002);
+  CHECK(exact.ratio / exact.interval->low <= 1.002);
+}
+
+TEST_CASE("one arm that stalls now and then has no verdict by its usual turns, and the reader is warned") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0.005);
+  CompareOptions options;
+  options.repeats = 80;
+  options.turn_s = 1e-9;
+  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), options);
+  const auto stalling = std::make_shared<ScriptedArm>(machine, 0.1 / 1.06);
+  const auto b = warm_up("b", stalling, options);
+  stalling->stalls_every = 25;
+  stalling->stall = 1 + 25 * 0.06;  // as much as it gains in between
+  const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
+  CHECK(c.verdict != Verdict::pays);
+  CHECK(c.ratio == Approx(1).epsilon(0.02));
+  CHECK(c.usual->low > 1.04);
+  const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
+  CHECK(all.find("a usual block and the total time disagree") != std::string::npos);
+  CHECK(comparison_text(c, false).find("usual block   B against A is +") != std::string::npos);
+}
+
+TEST_CASE("what one arm leaves behind for the other is reported") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
+  CompareOptions options;
+  options.repeats = 40;
+  const auto cool = std::make_shared<ScriptedArm>(machine, 0.1), hot = std::make_shared<ScriptedArm>(machine, 0.1);
+  hot->heat = 0.1;  // whoever comes next is slower by that
+  const Comparison c = compare(make_baseline(warm_up("a", cool, options), {}, options, kNever, {}),
+                               warm_up("b", hot, options), options, kNever, {});
+  // A follows B in five of eight turns, B itself in three: a quarter of the heat is charged to A.
+  CHECK(std::log(c.carry_over->ratio) == Approx(std::log1p(0.1) / 4).epsilon(0.1));
+  CHECK(std::log(c.ratio) == Approx(std::log1p(0.1) / 4).epsilon(0.3));
+  CHECK(fmt::format("{}", fmt::join(c.warnings, "\n")).find("which arm had the turn before") != std::string::npos);
+  CHECK(contest(1, 1.0).carry_over->interval->contains(1));
+}
+
 TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped") {
   const Comparison spent = contest(1, 1.0, {}, 0.3, 0, Clock::now());
   CHECK(spent.ended == "budget");

@@ -13,10 +13,12 @@ struct SimulatedMachine {
   explicit SimulatedMachine(uint64_t seed, double turn_noise = 0.01) : random(seed), noise(turn_noise) {}
   double factor() {
     ++turns;
-    return std::exp(noise * std::normal_distribution<double>()(random) + drift * static_cast<double>(turns));
+    return std::exp(noise * std::normal_distribution<double>()(random) + drift * static_cast<double>(turns)) *
+           (1 + heat);
   }
   std::mt19937_64 random;
   double noise, drift = 0;
+  double heat = 0;  ///< what the turn before left behind: a share of the next one's time
   int64_t turns = 0;
 };
 
@@ -32,7 +34,9 @@ class ScriptedArm : public Arm {
     turn.steps = steps;
     turn.samples = steps * step_samples_;
     steps_ += steps;
-    const double step = step_s_ * machine_->factor();
+    ++taken;
+    const double step = step_s_ * machine_->factor() * (stalls_every && taken % *stalls_every == 0 ? stall : 1);
+    machine_->heat = heat;
     turn.seconds = step * static_cast<double>(steps);
     turn.step_ms.assign(static_cast<size_t>(steps), 1e3 * step);
     turn.losses.assign(static_cast<size_t>(steps), 2.3);
@@ -53,7 +57,9 @@ class ScriptedArm : public Arm {
 
   std::optional<int64_t> fails_after;
   std::optional<int64_t> throttle;
-  int64_t turns = 0;
+  int64_t turns = 0, taken = 0;
+  std::optional<int64_t> stalls_every;  ///< turns
+  double stall = 1, heat = 0;           ///< factor on a turn that stalls; what it leaves for the next turn of either arm
 
  private:
   std::shared_ptr<SimulatedMachine> machine_;
