@@ -54,7 +54,9 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
               "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")
           ->capture_default_str()
           ->type_name("TIME"),
-      command.add_option("--repeats", repeats, "Exactly so many blocks of four turns, or pairs of processes, decided or not")
+      command
+          .add_option("--repeats", repeats,
+                      "Exactly so many blocks of four turns, or pairs of processes, decided or not")
           ->check(CLI::Range(1, 1'000'000))
           ->type_name("N"),
   };

@@ -111,13 +111,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
                               },
                           .stop = &stop_signal()};
 
-  std::optional<Comparison> measured = compare_arms({.name_a = a.name,
-                                                     .name_b = b.name,
-                                                     .a = in_a,
-                                                     .b = in_b,
-                                                     .host = host,
-                                                     .with_numbers = !arguments.no_numbers},
-                                                    options, until, machine, observer);
+  std::optional<Comparison> measured = compare_arms(
+      {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
+      options, until, machine, observer);
   remove_first_steps(folder);
   if (!measured) {
     spdlog::warn("stopped before A and B met");

@@ -53,7 +53,7 @@ struct SwitchRow {
   std::vector<std::string> needs;  ///< switches that had to be on with it (alone), or off with it (in the stack)
   Gain alone, in_stack;
   std::optional<Interaction> interaction;  ///< the strongest that was measured
-  std::optional<Share> share;       ///< the part of the total that is this switch's (attribution.h)
+  std::optional<Share> share;              ///< the part of the total that is this switch's (attribution.h)
   std::optional<double> one_off_s;  ///< time to the first step with it less without: the mean over pairs of starts
   std::optional<int64_t> break_even_step;  ///< after which the one-off cost is won back; null: never, or not known
   std::optional<double> memory_mib;        ///< peak of the process with it less without, the mean over pairs
@@ -75,8 +75,8 @@ struct Ablation {
   std::vector<SwitchRow> switches;
   std::vector<CeilingRow> ceilings;
   std::vector<PairCell> pairs;
-  std::optional<double> pair_sd;        ///< scatter of one pair's log ratio; null: not known
-  std::optional<int64_t> pairs_needed;  ///< in each cell, to decide about min_effect everywhere
+  std::optional<double> pair_sd;          ///< scatter of one pair's log ratio; null: not known
+  std::optional<int64_t> pairs_needed;    ///< in each cell, to decide about min_effect everywhere
   std::optional<double> budget_needed_s;  ///< how long they would take
   std::optional<Share> rest;              ///< the total over the product of the shares
   double plain_samples_per_s = 0, full_samples_per_s = 0;

@@ -51,8 +51,7 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 
 void AblationBench::make_twin_once(const ArmSpec& plain) {
   if (!twin_.twin_folder.empty()) return;
-  const WarmArm twin =
-      warm_up("twin", make_arm(twin_of(plain), machine_, ArmHost::own_process), request_.options);
+  const WarmArm twin = warm_up("twin", make_arm(twin_of(plain), machine_, ArmHost::own_process), request_.options);
   twin_.twin_folder = twin.arm->folder();
   twin_.twin_first_steps = twin.first_steps;
 }

@@ -24,8 +24,8 @@ class AblationBench {
   /// Whether the set can be planned here.
   bool possible(const SwitchSet& on) const;
 
-  /// B's throughput over A's, over at least two pairs of processes and as many as end within `seconds`. The gain has its
-  /// pairs; judge_gains() gives it interval and verdict.
+  /// B's throughput over A's, over at least two pairs of processes and as many as end within `seconds`. The gain has
+  /// its pairs; judge_gains() gives it interval and verdict.
   Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
   double seconds_left() const;
 

@@ -126,7 +126,8 @@ std::string undecided_words(const Ablation& a) {
                    });
   if (!any || !a.pair_sd || !a.pairs_needed || !a.budget_needed_s) return {};
   return fmt::format(
-      "some cells are undecided: two processes with one recipe differ by {:.1f} % here (standard deviation over a pair); "
+      "some cells are undecided: two processes with one recipe differ by {:.1f} % here (standard deviation over a "
+      "pair); "
       "to decide about {:g} % in every cell takes about {} each, --budget {}",
       100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_words(*a.budget_needed_s));
 }
@@ -139,9 +140,10 @@ std::vector<std::string> remarks(const Ablation& a) {
     if (failed(row.alone)) all.push_back(fmt::format("{} alone: {}", row.name, row.alone.reason));
     if (failed(row.in_stack)) all.push_back(fmt::format("{} in the stack: {}", row.name, row.in_stack.reason));
     if (!row.needs.empty())
-      all.push_back(fmt::format("{0} goes with {1}: where one of them cannot be without the other, the other was on in "
-                                "both arms, or off in both",
-                                row.name, fmt::join(row.needs, ", ")));
+      all.push_back(
+          fmt::format("{0} goes with {1}: where one of them cannot be without the other, the other was on in "
+                      "both arms, or off in both",
+                      row.name, fmt::join(row.needs, ", ")));
     if (!row.receipt.is_null() && row.no_effect.empty() && !row.receipt.at("effective"))
       all.push_back(
           fmt::format("{} was on and had no effect: {}", row.name, row.receipt.at("reason").get<std::string>()));
@@ -167,7 +169,8 @@ std::string head(const Ablation& a) {
 
 std::string legend(const Ablation& a) {
   return fmt::format(
-      "alone: over the plain job; in the stack: over everything else; (low … high): all intervals hold at once with {:g} "
+      "alone: over the plain job; in the stack: over everything else; (low … high): all intervals hold at once with "
+      "{:g} "
       "%; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: {}",
       100 * a.level, kShareRule);
 }
@@ -190,7 +193,8 @@ std::string ablation_markdown(const Ablation& a) {
 
 std::string ablation_csv(const Ablation& a) {
   std::string out =
-      "switch,requested,alone,alone_low,alone_high,in_stack,in_stack_low,in_stack_high,share,share_low,share_high,interaction_with,"
+      "switch,requested,alone,alone_low,alone_high,in_stack,in_stack_low,in_stack_high,share,share_low,share_high,"
+      "interaction_with,"
       "interaction,one_off_s,break_even_step,memory_mib,numbers_agree\n";
   const auto number = [](const auto& value) {
     return value ? fmt::format("{:.6g}", static_cast<double>(*value)) : std::string();

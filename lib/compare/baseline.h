@@ -15,14 +15,14 @@
 namespace trainopt {
 
 struct CompareOptions {
-  double level = 0.95;             ///< 1 − the chance of a wrong "pays" or "costs"
-  double min_effect = 0.01;        ///< what is smaller is no effect
+  double level = 0.95;              ///< 1 − the chance of a wrong "pays" or "costs"
+  double min_effect = 0.01;         ///< what is smaller is no effect
   std::optional<double> precision;  ///< goes on until the interval's ends are so close to the ratio
   std::optional<int64_t> repeats;   ///< exactly so many blocks, or pairs of processes, decided or not
-  int64_t warmup_steps = 10;       ///< of each arm, left out
-  int64_t noise_blocks = 8;        ///< of A against its reseeded twin, before B; 0: the twin only lends the tolerances
-  double turn_s = 0.25;            ///< a turn takes at least so long, and at least a step
-  uint64_t seed = 0;               ///< of the coins
+  int64_t warmup_steps = 10;        ///< of each arm, left out
+  int64_t noise_blocks = 8;         ///< of A against its reseeded twin, before B; 0: the twin only lends the tolerances
+  double turn_s = 0.25;             ///< a turn takes at least so long, and at least a step
+  uint64_t seed = 0;                ///< of the coins
 };
 
 struct Observer {

@@ -20,8 +20,8 @@ void catch_up(const WarmArm& a, const WarmArm& b) {
   if (behind > 0) b.arm->turn(behind);
 }
 
-/// In A B B A the second turn is B's after A's, the third B's after B's; in B A A B the arms change places. A drift adds
-/// the same to both, and the coin removes it.
+/// In A B B A the second turn is B's after A's, the third B's after B's; in B A A B the arms change places. A drift
+/// adds the same to both, and the coin removes it.
 std::optional<CarryOver> carry_over(const Comparison& c) {
   std::vector<double> differences;
   for (const Block& block : c.blocks) {

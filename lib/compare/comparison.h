@@ -27,9 +27,10 @@ struct CarryOver {
 
 struct Comparison {
   Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;                  ///< B's throughput over A's, of total times
-  std::optional<Interval> interval;  ///< of it, valid at every moment the sampling might have ended; null: too few blocks
-  std::optional<Interval> usual;     ///< the same in a usual block, whatever slow turns cost
+  double ratio = 1;  ///< B's throughput over A's, of total times
+  std::optional<Interval>
+      interval;                   ///< of it, valid at every moment the sampling might have ended; null: too few blocks
+  std::optional<Interval> usual;  ///< the same in a usual block, whatever slow turns cost
   std::optional<CarryOver> carry_over;  ///< null: too few blocks
   double level = 0.95, min_effect = 0.01;
   double longest_stall = 9;  ///< in turns, that must not go unseen before the sampling ends

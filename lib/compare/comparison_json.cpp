@@ -68,7 +68,8 @@ Comparison read(const Json& json) {
                          .interval = optional_at<Interval>(noise, "interval"),
                          .block_sd_pct = noise.at("block_sd_pct"),
                          .blocks = noise.at("blocks")};
-  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise) c.numerics = numerics_from(numerics);
+  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise)
+    c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
   if (!judged_otherwise) c.longest_stall = json.at("longest_stall_turns");
@@ -81,8 +82,9 @@ Comparison read(const Json& json) {
                     ExitCode::data);
   judge_blocks(c);
   if (judged_otherwise) {
-    c.warnings.push_back(fmt::format("an earlier version measured this and said {}; its turns are judged by today's rule",
-                                     json.at("verdict").get<std::string>()));
+    c.warnings.push_back(
+        fmt::format("an earlier version measured this and said {}; its turns are judged by today's rule",
+                    json.at("verdict").get<std::string>()));
     return c;
   }
   if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio ||
@@ -121,8 +123,8 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"own_processes", c.own_processes},
                {"warnings", c.warnings}};
   json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
-  json["carry_over"] = c.carry_over ? Json{{"ratio", c.carry_over->ratio}, {"interval", or_null(c.carry_over->interval)}}
-                                    : Json();
+  json["carry_over"] =
+      c.carry_over ? Json{{"ratio", c.carry_over->ratio}, {"interval", or_null(c.carry_over->interval)}} : Json();
   json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
   json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
   if (!with_samples) return json;

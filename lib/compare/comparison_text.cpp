@@ -19,8 +19,9 @@ bool too_few_pairs(const Comparison& c) { return c.own_processes && !c.interval;
 
 std::string inconclusive_text(const Comparison& c) {
   if (too_few_pairs(c))
-    return fmt::format("inconclusive ({}): B against A is {}; processes with one recipe differ too, so it takes more pairs",
-                       c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
+    return fmt::format(
+        "inconclusive ({}): B against A is {}; processes with one recipe differ too, so it takes more pairs",
+        c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
   if (!c.interval)
     return fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
   return fmt::format("inconclusive: B against A is {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
@@ -79,7 +80,8 @@ std::string numbers_text(const Numerics& n) {
 std::string usual_text(const Comparison& c) {
   if (!c.usual || !c.interval) return {};
   constexpr double kMuchNarrower = 0.7;
-  const bool tails = std::log(c.usual->high / c.usual->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
+  const bool tails =
+      std::log(c.usual->high / c.usual->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
   if (!tails) return {};
   return fmt::format("B against A is {}; turns that took long cost A {:.1f} % and B {:.1f} % of their time",
                      percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
@@ -173,7 +175,8 @@ std::string comparison_markdown(const Comparison& c) {
 
 std::string comparison_csv(const Comparison& c) {
   std::string text =
-      "pair,block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct\n";
+      "pair,block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_"
+      "pct\n";
   const auto optional = [](const auto& value) {
     return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string();
   };

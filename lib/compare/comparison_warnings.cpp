@@ -40,9 +40,10 @@ void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
 void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
   if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
   if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
-  all.push_back(fmt::format("a turn's time depends on which arm had the turn before; that changes the ratio by about {} "
-                            "({}); longer turns (--turn) make it smaller",
-                            percent_faster(c.carry_over->ratio), percent_faster(*c.carry_over->interval)));
+  all.push_back(
+      fmt::format("a turn's time depends on which arm had the turn before; that changes the ratio by about {} "
+                  "({}); longer turns (--turn) make it smaller",
+                  percent_faster(c.carry_over->ratio), percent_faster(*c.carry_over->interval)));
 }
 
 std::string long_time(double seconds) {
@@ -68,8 +69,8 @@ void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   if (needed <= had) return;
   const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);
   all.push_back(fmt::format("to decide about {:.1f} % either way takes about {} here ({}); there were {}",
-                            100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"),
-                            long_time(seconds), had));
+                            100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"), long_time(seconds),
+                            had));
 }
 
 }  // namespace

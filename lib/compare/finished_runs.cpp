@@ -68,11 +68,12 @@ RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level) {
 std::string runs_text(const RunsComparison& c) {
   std::string out = fmt::format("A  {}\nB  {}\n\nno verdict: B's throughput against A's is {}", c.runs[0].name,
                                 c.runs[1].name, percent_faster(c.ratio));
-  out += c.interval ? fmt::format(", {:g} % interval of the steps' scatter {}\n", 100 * c.level,
-                                  percent_faster(*c.interval))
-                    : fmt::format("; a run has fewer than {} measured steps, or they depend too much on each other, for "
-                                  "an interval\n",
-                                  EnoughPieces{}.pieces);
+  out += c.interval
+             ? fmt::format(", {:g} % interval of the steps' scatter {}\n", 100 * c.level, percent_faster(*c.interval))
+             : fmt::format(
+                   "; a run has fewer than {} measured steps, or they depend too much on each other, for "
+                   "an interval\n",
+                   EnoughPieces{}.pieces);
   for (const auto& [letter, run] : {std::pair('A', &c.runs[0]), std::pair('B', &c.runs[1])})
     out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)),
                        run->steps.size(),
@@ -81,8 +82,8 @@ std::string runs_text(const RunsComparison& c) {
 }
 
 Json to_json(const RunsComparison& c) {
-  Json json = {{"schema_version", 2}, {"verdict", Json()},  {"ratio", c.ratio}, {"interval", or_null(c.interval)},
-               {"level", c.level},    {"blocks", Json()},   {"paired", false},  {"numerics", Json()},
+  Json json = {{"schema_version", 2},     {"verdict", Json()}, {"ratio", c.ratio}, {"interval", or_null(c.interval)},
+               {"level", c.level},        {"blocks", Json()},  {"paired", false},  {"numerics", Json()},
                {"warnings", {kNotPaired}}};
   for (const auto& [letter, run] : {std::pair("a", &c.runs[0]), std::pair("b", &c.runs[1])})
     json["arms"][letter] = {{"name", run->name},

@@ -1,5 +1,5 @@
-// Two runs that have ended, side by side by their records. They were not paired: whatever changed on the machine between them
-// counts as a difference.
+// Two runs that have ended, side by side by their records. They were not paired: whatever changed on the machine
+// between them counts as a difference.
 #pragma once
 
 #include "base/json.h"
@@ -22,8 +22,8 @@ struct FinishedRun {
 FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {
-  std::array<FinishedRun, 2> runs;  ///< A and B
-  double ratio = 1;                 ///< B's throughput over A's. No verdict: what else changed is in it
+  std::array<FinishedRun, 2> runs;   ///< A and B
+  double ratio = 1;                  ///< B's throughput over A's. No verdict: what else changed is in it
   std::optional<Interval> interval;  ///< of the steps' scatter alone; null: too few steps
   double level = 0.95;
 };

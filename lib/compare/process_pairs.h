@@ -1,6 +1,6 @@
 // Arms in processes of their own, made again and again. What a process was dealt when it started and keeps for life
-// (the pages its tensors lie in, the addresses of its code) makes two processes with one recipe differ by up to some per
-// cent. Only other processes can tell that from an effect.
+// (the pages its tensors lie in, the addresses of its code) makes two processes with one recipe differ by up to some
+// per cent. Only other processes can tell that from an effect.
 #pragma once
 
 #include "compare/arm_plan.h"

@@ -18,7 +18,8 @@ std::optional<std::string> drift(std::span<const Piece> pieces) {
   const auto first = pieces.first(third), last = pieces.last(third);
   const double change = throughput(last) / throughput(first) - 1;
   if (std::abs(change) <= kMostDrift) return std::nullopt;
-  if (const auto ratio = throughput_ratio_interval(first, last, kDriftLevel, 0, kEnoughForDrift); !ratio || ratio->contains(1))
+  if (const auto ratio = throughput_ratio_interval(first, last, kDriftLevel, 0, kEnoughForDrift);
+      !ratio || ratio->contains(1))
     return std::nullopt;
   return fmt::format(
       "the throughput {} by {:.0f} % from the first to the last third of the measured steps: its mean depends on how "

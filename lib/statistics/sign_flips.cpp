@@ -49,8 +49,7 @@ size_t SignFlipTest::column(size_t pair) const {
   return 1 + PhiloxStream(key_, pair).next_below((uint64_t{1} << bits_) - 1);
 }
 
-void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance,
-                        PairedTimes charge) {
+void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance, PairedTimes charge) {
   TRAINOPT_CHECK(pairs.size() >= taken_ && spent >= 0 && spent < 1);
   for (; taken_ < pairs.size(); ++taken_) {
     const auto [a, b] = pairs[taken_];
@@ -81,7 +80,8 @@ bool SignFlipTest::rejects(double ratio, double sign, bool charge_last) const {
     const bool charged = charge_last || &look != &looks_.back();
     const double more_a = look.allowance.a + (charged ? look.charge.a : 0),
                  more_b = look.allowance.b + (charged ? look.charge.b : 0);
-    const double observed = sign > 0 ? look.a[0] - ratio * (look.b[0] + more_b) : ratio * look.b[0] - (look.a[0] + more_a);
+    const double observed =
+        sign > 0 ? look.a[0] - ratio * (look.b[0] + more_b) : ratio * look.b[0] - (look.a[0] + more_a);
     ordered.clear();
     for (const uint32_t word : left) ordered.push_back(sums[word]);
     const auto first_kept = ordered.begin() + may_go;

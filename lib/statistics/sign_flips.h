@@ -17,9 +17,9 @@ double total_ratio(std::span<const PairedTimes> pairs);
 
 /// A group-sequential randomization test of the ratio of times, A's over B's.
 ///
-/// If ρ is the true ratio and a coin decided which arm went first, then a − ρ·b is as likely to have the other sign, all
-/// else equal, whatever the machine did meanwhile (drift, dependence, outliers, clocks that jump). So the observed sum
-/// of a − ρ·b is one of the sums under all patterns of signs, each as likely as the others. Patterns are those of a
+/// If ρ is the true ratio and a coin decided which arm went first, then a − ρ·b is as likely to have the other sign,
+/// all else equal, whatever the machine did meanwhile (drift, dependence, outliers, clocks that jump). So the observed
+/// sum of a − ρ·b is one of the sums under all patterns of signs, each as likely as the others. Patterns are those of a
 /// group of 2^bits(), which keeps the test exact (J. A. Hartigan, "Using subsample values as typical values", JASA 64,
 /// 1969). At each look the patterns with the largest sums that have not been rejected before are rejected, up to the
 /// share of the error that may be spent by then (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for
@@ -37,8 +37,8 @@ class SignFlipTest {
   /// that it must be faster by more. `charge`: the same, and left out for the last look where that is asked for.
   void look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance = {}, PairedTimes charge = {});
 
-  /// Whether some look says that the true ratio is greater than `ratio`, or less. `charge_last`: whether the last look's
-  /// charge counts; the charges of those before it always do.
+  /// Whether some look says that the true ratio is greater than `ratio`, or less. `charge_last`: whether the last
+  /// look's charge counts; the charges of those before it always do.
   bool rejects_as_too_low(double ratio, bool charge_last = true) const { return rejects(ratio, 1, charge_last); }
   bool rejects_as_too_high(double ratio, bool charge_last = true) const { return rejects(ratio, -1, charge_last); }
   int64_t looks() const { return static_cast<int64_t>(looks_.size()); }
@@ -56,7 +56,7 @@ class SignFlipTest {
 
   size_t bits_;
   uint64_t key_;
-  size_t taken_ = 0;                ///< pairs that are in the sums
+  size_t taken_ = 0;                     ///< pairs that are in the sums
   std::vector<double> sums_a_, sums_b_;  ///< of the pairs of each column
   std::vector<Look> looks_;
 };

@@ -33,7 +33,8 @@ double end_between(double accepted, double rejected, Rejects&& rejects) {
   return accepted;
 }
 
-/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is none.
+/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is
+/// none.
 template <class Rejects>
 std::optional<double> find_end(double accepted, double step, Rejects&& rejects) {
   double before = accepted;
@@ -137,8 +138,8 @@ bool SequentialVerdict::decided() const {
   if (!options_.precision) return decided_ = judge_looks(true) != Verdict::inconclusive;
   const auto range = interval();
   const double bound = 1 + *options_.precision;
-  return decided_ = turns_ >= kTurnsToSeeStalls && range && range->high <= ratio() * bound &&
-                    range->low >= ratio() / bound;
+  return decided_ =
+             turns_ >= kTurnsToSeeStalls && range && range->high <= ratio() * bound && range->low >= ratio() / bound;
 }
 
 double SequentialVerdict::ratio() const {

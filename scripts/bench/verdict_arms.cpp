@@ -1,6 +1,6 @@
 // Measurements of the measuring itself, for bench_verdict.py; each prints one JSON object.
-//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED   B is A with a sleep of SHARE of A's step in every step
-//   verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED              one arm's turns between another's, and in a row
+//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED   B is A with a sleep of SHARE of A's step in every
+//   step verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED              one arm's turns between another's, and in a row
 //   verdict_arms recorded FOLDER RATIO BLOCKS TRIALS              the turns of a job against itself, dealt to two arms
 //                                                                 again and again, B's made RATIO times as fast
 #include "base/philox.h"
@@ -102,8 +102,8 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
           {"step_ms", 1e3 * step_s}};
 }
 
-/// Each trial begins at another of the recorded turns, keeps their order in time (the last is followed by the first) and
-/// tosses coins of its own.
+/// Each trial begins at another of the recorded turns, keeps their order in time (the last is followed by the first)
+/// and tosses coins of its own.
 Json recorded(const std::filesystem::path& folder, double ratio, int64_t blocks, int64_t trials) {
   std::vector<double> turns;
   for (const Block& block : read_bundle(folder).blocks)
@@ -130,8 +130,8 @@ Json recorded(const std::filesystem::path& folder, double ratio, int64_t blocks,
     taken.push_back(4.0 * static_cast<double>(verdict.measurements()));
   }
   const auto share = [&](int64_t count) { return static_cast<double>(count) / static_cast<double>(trials); };
-  return {{"recorded_turns", turns.size()}, {"pays", share(pays)},   {"costs", share(costs)},
-          {"missed", share(missed)},        {"trials", trials},      {"median_turns", percentile(taken, 0.5)}};
+  return {{"recorded_turns", turns.size()}, {"pays", share(pays)}, {"costs", share(costs)},
+          {"missed", share(missed)},        {"trials", trials},    {"median_turns", percentile(taken, 0.5)}};
 }
 
 }  // namespace

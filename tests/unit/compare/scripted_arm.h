@@ -59,7 +59,7 @@ class ScriptedArm : public Arm {
   std::optional<int64_t> throttle;
   int64_t turns = 0, taken = 0;
   std::optional<int64_t> stalls_every;  ///< turns
-  double stall = 1, heat = 0;           ///< factor on a turn that stalls; what it leaves for the next turn of either arm
+  double stall = 1, heat = 0;  ///< factor on a turn that stalls; what it leaves for the next turn of either arm
 
  private:
   std::shared_ptr<SimulatedMachine> machine_;
