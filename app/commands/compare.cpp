@@ -112,10 +112,11 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
                               },
                           .stop = &stop_signal()};
 
+  const Yardstick held_against = yardstick(a.recipe, b.recipe);
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a), machine, host); };
+  if (!arguments.no_numbers) make_twin = [&] { return make_arm(twin_of(in_a, held_against), machine, host); };
   const Baseline baseline = make_baseline(warm_up(a.name, make_arm(in_a, machine, host), options), make_twin, options,
-                                          began + (until - began) / 4, observer);
+                                          began + (until - began) / 4, observer, held_against);
   if (observer.stopped()) {
     remove_first_steps(folder);
     spdlog::warn("stopped before A and B met");
@@ -172,7 +173,7 @@ Command add_compare(CLI::App& app) {
       command->add_flag("--own-processes", arguments->own_processes,
                         "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
-                                        "Without the reseeded twin: no noise floor, and numbers are not compared"));
+                                        "Without A's twin: no noise floor, and numbers are not compared"));
   command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,

@@ -45,23 +45,22 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
           .batch_seed = {}};
 }
 
-Baseline AblationBench::baseline_of(const SwitchSet& on, Clock::time_point until) {
+Baseline AblationBench::baseline_of(const SwitchSet& on, const SwitchSet& b, Clock::time_point until) {
   const ArmSpec arm = spec(on, {});
+  const Yardstick held_against = yardstick(arm.recipe, recipe(b));
+  CompareOptions options = request_.options;
+  if (noise_) options.noise_blocks = 0;  // the first twin has measured it
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (on.empty() && twin_folder_.empty())
-    make_twin = [&] { return make_arm(twin_of(arm), machine_, ArmHost::own_process); };
-  Baseline baseline =
-      make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), request_.options), make_twin,
-                    request_.options, until, quiet_);
-  if (make_twin) {
-    twin_folder_ = baseline.twin_folder;
-    twin_first_steps_ = baseline.twin_first_steps;
-    noise_ = baseline.noise;
-  } else if (on.empty()) {
-    baseline.twin_folder = twin_folder_;
-    baseline.twin_first_steps = twin_first_steps_;
-    baseline.noise = noise_;
-  }
+  if (on.empty() && !twins_.contains(held_against))
+    make_twin = [&] { return make_arm(twin_of(arm, held_against), machine_, ArmHost::own_process); };
+  Baseline baseline = make_baseline(warm_up(name_of(on), make_arm(arm, machine_, ArmHost::own_process), options),
+                                    make_twin, options, until, quiet_, held_against);
+  if (!on.empty()) return baseline;
+  if (make_twin) twins_[held_against] = {baseline.twin_folder, baseline.twin_first_steps};
+  if (!noise_) noise_ = baseline.noise;
+  baseline.twin_folder = twins_[held_against].folder;
+  baseline.twin_first_steps = twins_[held_against].first_steps;
+  baseline.noise = noise_;
   return baseline;
 }
 
@@ -75,7 +74,7 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
       b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without)) : name_of(b);
   try {
     const auto until = after(seconds);
-    const Baseline baseline = baseline_of(a, after(seconds / 4));
+    const Baseline baseline = baseline_of(a, b, after(seconds / 4));
     const ArmSpec arm = spec(b, b_without);
     CompareOptions options = request_.options;
     options.seed =

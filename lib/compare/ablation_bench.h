@@ -3,6 +3,8 @@
 
 #include "compare/ablation.h"
 
+#include <map>
+
 namespace trainopt {
 
 /// Switches that are on; all others of the recipe are at their defaults.
@@ -33,16 +35,20 @@ class AblationBench {
  private:
   std::string name_of(const SwitchSet& on) const;
   ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
-  Baseline baseline_of(const SwitchSet& on, Clock::time_point until);
+  /// A's side of a cell whose other arm has `b` on.
+  Baseline baseline_of(const SwitchSet& on, const SwitchSet& b, Clock::time_point until);
 
   const AblationRequest& request_;
   SwitchSet all_;
   Machine machine_;
   const Observer& observer_;
   Observer quiet_;  ///< for the comparison within a cell: it stops as the other does and says nothing
-  // The plain job's twin is made once; its first steps serve every cell with the plain job.
-  std::filesystem::path twin_folder_;
-  Turn twin_first_steps_;
+  // The plain job's twins are made once each; their first steps serve every cell with the plain job.
+  struct Twin {
+    std::filesystem::path folder;
+    Turn first_steps;
+  };
+  std::map<Yardstick, Twin> twins_;
   std::optional<NoiseFloor> noise_;
   int arms_ = 0;
 };

@@ -58,10 +58,12 @@ std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
   return fmt::format(
-      "agree: loss curves {:.2g} % apart (another seed: {:.2g} %), gradients' cosine {:.5f} ({:.2f}), their length "
-      "×{:.3f}, updates' length ×{:.3f}",
-      100 * n.loss.value, 100 * n.loss.tolerance, 1 - n.gradient_direction.value, 1 - n.gradient_direction.tolerance,
-      n.gradient_norm_ratio, n.update_norm_ratio);
+      "agree as far as {}: first gradients' cosine {:.5f} (down to {:.2f}), their length ×{:.3f}; updates' cosine "
+      "{:.5f} ({:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (up to {:.2g} %){}",
+      n.yardstick == Yardstick::perturbed ? "rounding lets them" : "another seed's do", 1 - n.gradient_direction.value,
+      1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
+      1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
+      n.gradients.tensors > 0 ? fmt::format("; {} one by one", counted(n.gradients.tensors, "tensor")) : "");
 }
 
 std::string arm_text(const ArmResult& arm) {
@@ -123,6 +125,8 @@ std::string comparison_text(const Comparison& c, bool color) {
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
     line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
+  if (c.numerics && c.numerics->not_comparable.empty())
+    line("not seen", fmt::format("{}", fmt::join(c.numerics->not_seen(), "; ")));
   for (const auto& switched : switch_lines(c)) line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
   return text;
@@ -142,6 +146,8 @@ std::string comparison_markdown(const Comparison& c) {
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
+  if (c.numerics && c.numerics->not_comparable.empty())
+    text += fmt::format(" Not seen by this: {}.", fmt::join(c.numerics->not_seen(), "; "));
   for (const auto& warning : c.warnings) text += fmt::format(" Warning: {}.", warning);
   return text + "\n";
 }

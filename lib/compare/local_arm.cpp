@@ -73,7 +73,7 @@ void LocalArm::step_done(const StepRecord& row) {
 Turn LocalArm::turn(int64_t steps) {
   const bool first = trainer_->outcome().steps == 0;
   NamedTensors before;
-  if (first) before = copy_of_weights();
+  if (first) before = copy_of_state();
   turn_ = {};
   clock_sum_ = 0;
   clock_count_ = 0;
@@ -103,15 +103,25 @@ ArmFacts LocalArm::facts() {
   return facts;
 }
 
-NamedTensors LocalArm::copy_of_weights() const {
+NamedTensors LocalArm::copy_of_state() const {
   NamedTensors copies;
   for (const auto& [name, tensor] : trainer_->model().parameters()) copies.emplace_back(name, tensor.detach().clone());
+  for (const auto& [name, tensor] : trainer_->model().buffers())
+    copies.emplace_back(std::string(kBufferPrefix) + name, tensor.clone());
   return copies;
 }
 
 void LocalArm::write_update(const NamedTensors& before) const {
-  NamedTensors update = copy_of_weights();
-  for (size_t i = 0; i < update.size(); ++i) update[i].second.sub_(before[i].second);
+  NamedTensors update = copy_of_state();
+  std::vector<double> along;
+  for (size_t i = 0; i < update.size(); ++i) {
+    const auto& [name, first] = before[i];
+    update[i].second.sub_(first);
+    if (name.starts_with(kBufferPrefix)) continue;
+    const double length = first.norm().item<double>();
+    along.push_back(length > 0 ? (update[i].second * first).sum().item<double>() / length : 0);
+  }
+  update.emplace_back(kAlongWeights, at::tensor(along, at::kFloat));
   save_tensors(update_file(folder_), update);
 }
 

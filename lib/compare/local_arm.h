@@ -27,7 +27,7 @@ class LocalArm : public Arm, public RunListener {
   void evaluated(int64_t, const EvaluationResult&) override {}
 
  private:
-  NamedTensors copy_of_weights() const;
+  NamedTensors copy_of_state() const;
   void write_update(const NamedTensors& before) const;
 
   std::filesystem::path folder_;
@@ -41,9 +41,13 @@ class LocalArm : public Arm, public RunListener {
   int64_t clock_count_ = 0;
 };
 
-/// The file of the first turn's update in an arm's folder: parameters after less before, under their names.
+/// The file of the first turn's update in an arm's folder: parameters and buffers after less before. Parameters have
+/// their names, buffers "buffers.<name>". kAlongWeights has a number for each parameter: how far it went along its
+/// first value, where gradients hardly push it and weight decay does.
 std::filesystem::path update_file(const std::filesystem::path& arm_folder);
 /// The file of the first step's gradients, under "gradients.<name>".
 std::filesystem::path gradients_file(const std::filesystem::path& arm_folder);
+inline constexpr std::string_view kBufferPrefix = "buffers.", kGradientPrefix = "gradients.",
+                                  kAlongWeights = "along the first values";
 
 }  // namespace trainopt
