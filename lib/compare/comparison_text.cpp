@@ -63,7 +63,9 @@ std::string numbers_text(const Numerics& n) {
       n.yardstick == Yardstick::perturbed ? "rounding lets them" : "another seed's do", 1 - n.gradient_direction.value,
       1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
       1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
-      n.gradients.tensors > 0 ? fmt::format("; {} one by one", counted(n.gradients.tensors, "tensor")) : "");
+      n.gradients.tensors > 0 ? fmt::format("; {} and {} one by one", counted(n.gradients.tensors, "gradient"),
+                                            counted(n.updates.tensors, "update"))
+                              : "");
 }
 
 std::string arm_text(const ArmResult& arm) {

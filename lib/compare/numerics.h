@@ -37,7 +37,7 @@ struct Numerics {
   Distance loss;                                ///< mean |loss_B − loss_A| over them, over the mean loss of A
   Distance worst_loss;                          ///< the largest, over the same
   Distance gradient_direction, gradient_norm;   ///< of the first step's gradients as one vector
-  Distance update_direction, update_norm;       ///< of the parameters' change over all these steps as one vector
+  Distance update_direction, update_norm;       ///< of the parameters' change over the first kUpdateSteps as one vector
   TensorAgreement gradients, updates, buffers;  ///< of the same, and of the buffers' change, tensor by tensor
   double gradient_norm_ratio = 1, update_norm_ratio = 1;  ///< B's over A's
   std::vector<double> losses_a, losses_b, losses_twin;

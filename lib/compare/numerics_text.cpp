@@ -1,9 +1,11 @@
 // What numerics say in words.
 #include "base/counted.h"
+#include "compare/local_arm.h"
 #include "compare/numerics.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace trainopt {
@@ -44,7 +46,8 @@ std::vector<std::string> Numerics::disagreements() const {
     all.push_back("the first gradient as a whole " +
                   how_far(gradient_direction, gradient_norm, gradient_norm_ratio, noise));
   if (updates.within() && !(update_direction.within() && update_norm.within()))
-    all.push_back(fmt::format("the update of the first {} as a whole {}", counted(steps, "step"),
+    all.push_back(fmt::format("the update of the first {} as a whole {}",
+                              counted(std::min(steps, kUpdateSteps), "step"),
                               how_far(update_direction, update_norm, update_norm_ratio, noise)));
   if (!loss.within() || !worst_loss.within()) {
     const bool mean = !loss.within();
