@@ -70,8 +70,19 @@ OptimizerConfig adamw() {
   return config;
 }
 
-Job rounding_job(std::string name, const OptimizerConfig& optimizer) {
-  const auto plan = [=](uint64_t seed) { return small_resnet_plan(optimizer, seed); };
+/// A network of linear layers.
+Plan linear_plan(const OptimizerConfig& optimizer, uint64_t seed, double dropout) {
+  const Plan small = small_plan(1, seed);
+  Plan plan(small.machine, small.device, optimizer);
+  plan.seed = seed;
+  plan.data = small.data;
+  plan.model = small.model;
+  plan.model.config.hidden = {32};
+  plan.model.config.dropout = dropout;
+  return plan;
+}
+
+Job rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
   const auto twin = [=](uint64_t seed) {
     Plan perturbed = plan(seed);
     begin_perturbed(perturbed);
@@ -79,7 +90,20 @@ Job rounding_job(std::string name, const OptimizerConfig& optimizer) {
   };
   return {std::move(name), Yardstick::perturbed, plan, twin};
 }
-std::vector<Job> rounding_jobs() { return {rounding_job("SGD", sgd(0.1)), rounding_job("AdamW", adamw())}; }
+std::vector<Job> rounding_jobs() {
+  return {rounding_job("SGD", [](uint64_t seed) { return small_resnet_plan(sgd(0.1), seed); }),
+          rounding_job("AdamW", [](uint64_t seed) { return small_resnet_plan(adamw(), seed); })};
+}
+/// So few samples and units that each ReLU that rounding turns on or off is seen.
+std::vector<Job> linear_jobs() {
+  return {rounding_job("SGD, linear layers", [](uint64_t seed) { return linear_plan(sgd(0), seed, 0); }),
+          rounding_job("AdamW, linear layers", [](uint64_t seed) { return linear_plan(adamw(), seed, 0); })};
+}
+std::vector<Change> linear_right_changes() {
+  std::vector<Change> changes = right_changes();
+  std::erase_if(changes, [](const Change& change) { return change.name != "amp" && change.name != "fused_optimizer"; });
+  return changes;
+}
 
 /// The small residual network on random crops.
 Job crop_job(std::string name, const OptimizerConfig& optimizer) {
@@ -92,18 +116,8 @@ Job crop_job(std::string name, const OptimizerConfig& optimizer) {
   return {std::move(name), Yardstick::reseeded, [=](uint64_t seed) { return plan_of(seed, seed, seed); },
           [=](uint64_t seed) { return plan_of(seed, seed + 1, seed + 500); }};
 }
-/// A network of linear layers with dropout.
 Job dropout_job(std::string name, const OptimizerConfig& optimizer) {
-  const auto plan = [=](uint64_t seed) {
-    const Plan small = small_plan(1, seed);
-    Plan job(small.machine, small.device, optimizer);
-    job.seed = seed;
-    job.data = small.data;
-    job.model = small.model;
-    job.model.config.hidden = {32};
-    job.model.config.dropout = 0.5;
-    return job;
-  };
+  const auto plan = [=](uint64_t seed) { return linear_plan(optimizer, seed, 0.5); };
   const auto twin = [=](uint64_t seed) {
     Plan reseeded = plan(seed);
     reseeded.data.seed += 1;
@@ -187,6 +201,7 @@ TEST_CASE("planted faults are caught, switches that only round otherwise are not
     caught.push_back(disagreeing(job, faults(), kSeeds));
   }
   check_caught(caught, faults().size(), kSeeds);
+  for (const Job& job : linear_jobs()) CHECK(sum(disagreeing(job, linear_right_changes(), 8)) == 0);
 }
 
 TEST_CASE("another stream of crops or dropout agrees beside another seed's batches, twice the gradient does not") {
@@ -213,6 +228,11 @@ TEST_CASE("how often planted faults are caught", "[.rates]") {
   print("smaller ones, caught of 20", columns, small_faults(), small);
   print("right, called wrong of 20", columns, right_changes(), right);
   check_caught(caught, faults().size(), kSeeds);
+  for (const Job& job : linear_jobs()) {
+    const Rates linear = disagreeing(job, linear_right_changes(), kSeeds);
+    CHECK(sum(linear) == 0);
+    print("right, called wrong of 20", {job.name}, linear_right_changes(), {linear});
+  }
 }
 
 TEST_CASE("how often another stream is called wrong, and coarse faults beside it are caught", "[.rates]") {
