@@ -33,11 +33,13 @@ Command add_arm(CLI::App& app) {
   const auto socket = std::make_shared<int>(-1);
   const auto folder = std::make_shared<std::string>();
   const auto without = std::make_shared<std::string>();
+  const auto perturbed = std::make_shared<bool>(false);
   const auto batch_seed = std::make_shared<std::optional<int64_t>>();
   command->add_option("--socket", *socket)->required();
   command->add_option("--folder", *folder)->required();
   command->add_option("--without-cost", *without);
   command->add_option("--batch-seed", *batch_seed);
+  command->add_flag("--perturbed", *perturbed);
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     const auto began = Clock::now();
@@ -49,7 +51,8 @@ Command add_arm(CLI::App& app) {
       return arm_of({.recipe = recipes->load(*command).recipe,
                      .folder = *folder,
                      .without = ceiling_of(*without),
-                     .batch_seed = *batch_seed},
+                     .batch_seed = *batch_seed,
+                     .perturbed = *perturbed},
                     began);
     };
     serve_arm(*socket, make, [](const std::exception& error) {

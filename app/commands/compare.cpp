@@ -168,7 +168,7 @@ Command add_compare(CLI::App& app) {
       command->add_flag("--own-processes", arguments->own_processes,
                         "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
-                                        "Without the reseeded twin: no noise floor, and numbers are not compared"));
+                                        "Without A's twin: no noise floor, and numbers are not compared"));
   command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,

@@ -49,11 +49,15 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
           .batch_seed = {}};
 }
 
-void AblationBench::make_twin_once(const ArmSpec& plain) {
-  if (!twin_.twin_folder.empty()) return;
-  const WarmArm twin = warm_up("twin", make_arm(twin_of(plain), machine_, ArmHost::own_process), request_.options);
-  twin_.twin_folder = twin.arm->folder();
-  twin_.twin_first_steps = twin.first_steps;
+const Baseline& AblationBench::twin_of_plain(const ArmSpec& plain, Yardstick kind) {
+  Baseline& of_twin = twins_[kind];
+  if (!of_twin.twin_folder.empty()) return of_twin;
+  const WarmArm twin =
+      warm_up("twin", make_arm(twin_of(plain, kind), machine_, ArmHost::own_process), request_.options);
+  of_twin.twin_folder = twin.arm->folder();
+  of_twin.yardstick = kind;
+  of_twin.twin_first_steps = twin.first_steps;
+  return of_twin;
 }
 
 Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a,
@@ -69,9 +73,9 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
                     .fewest_pairs = 2,
                     .may_decide = false};
   if (a_is_plain) {
-    make_twin_once(a);
+    const Baseline& twin = twin_of_plain(a, yardstick(a.recipe, b.recipe));
     pairs.first_pair = [&](const WarmArm& first_a, const WarmArm& first_b) {
-      Baseline baseline = twin_;
+      Baseline baseline = twin;
       baseline.a = first_a;
       numerics = numbers(baseline, first_b);
     };

@@ -3,6 +3,8 @@
 
 #include "compare/ablation.h"
 
+#include <map>
+
 namespace trainopt {
 
 /// Switches that are on; all others of the recipe are at their defaults.
@@ -34,15 +36,15 @@ class AblationBench {
   ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
   Comparison compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a, const std::string& name_b,
                           bool a_is_plain, double seconds);
-  void make_twin_once(const ArmSpec& plain);
+  /// The twin of the plain job: made when it is first needed, one of each kind.
+  const Baseline& twin_of_plain(const ArmSpec& plain, Yardstick kind);
 
   const AblationRequest& request_;
   SwitchSet all_;
   Machine machine_;
   const Observer& observer_;
   Observer quiet_;  ///< for the comparison within a cell: it stops as the other does and says nothing
-  // The plain job's twin is made once; its first steps serve every cell with the plain job.
-  Baseline twin_;
+  std::map<Yardstick, Baseline> twins_;  ///< without A; their first steps serve every cell with the plain job
   int arms_ = 0;
 };
 

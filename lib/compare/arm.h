@@ -28,7 +28,7 @@ class Arm {
  public:
   virtual ~Arm() = default;
   /// Takes the next steps of the training, and waits for them. The first turn also leaves the first step's gradients
-  /// and the update of all its steps in folder(). Throws what the training throws; UserError(peer) if its process is
+  /// and the update of the first few in folder(). Throws what the training throws; UserError(peer) if its process is
   /// gone.
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;

@@ -1,6 +1,7 @@
 #include "compare/arm_plan.h"
 
 #include "compare/ceiling_parts.h"
+#include "compare/perturbed_weights.h"
 #include "recipe/make_plan.h"
 
 namespace trainopt {
@@ -27,6 +28,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   plan.evaluation.reset();
   plan.checkpoint.at_end = false;
   if (spec.batch_seed) plan.data.seed = static_cast<uint64_t>(*spec.batch_seed);
+  if (spec.perturbed) begin_perturbed(plan);
   if (spec.without == Ceiling::data)
     plan.data.around = [](std::unique_ptr<BatchSource> batches) {
       return std::make_unique<ReplayedBatches>(std::move(batches));

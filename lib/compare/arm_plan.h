@@ -26,6 +26,7 @@ struct ArmSpec {
   std::filesystem::path folder;       ///< for its recipe.yaml, its records and the tensors of its first steps
   std::optional<Ceiling> without;     ///< the cost that is taken out
   std::optional<int64_t> batch_seed;  ///< other batches from the same initial weights
+  bool perturbed = false;             ///< the same batches from weights that are a little off (perturbed_weights.h)
 };
 
 /// The recipe's plan without an end, without evaluation and without checkpoints. Throws UserError as make_plan() does.

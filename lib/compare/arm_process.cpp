@@ -21,6 +21,7 @@ std::vector<std::string> command_line(const std::filesystem::path& program, cons
                                  std::to_string(kArmSocket), "--folder", spec.folder.string()};
   if (spec.without) words.insert(words.end(), {"--without-cost", std::string(word_of(*spec.without))});
   if (spec.batch_seed) words.insert(words.end(), {"--batch-seed", std::to_string(*spec.batch_seed)});
+  if (spec.perturbed) words.push_back("--perturbed");
   words.push_back((spec.folder / "recipe.yaml").string());
   return words;
 }

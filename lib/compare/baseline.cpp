@@ -38,8 +38,8 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
 }
 
 Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,
-                       Clock::time_point noise_until, const Observer& observer) {
-  Baseline baseline{.a = std::move(a), .twin_folder = {}, .twin_first_steps = {}, .noise = {}};
+                       Clock::time_point noise_until, const Observer& observer, Yardstick yardstick) {
+  Baseline baseline{.a = std::move(a), .twin_folder = {}, .yardstick = yardstick, .twin_first_steps = {}, .noise = {}};
   if (!make_twin) return baseline;
   const WarmArm twin = warm_up("twin", make_twin(), options);
   baseline.twin_folder = twin.arm->folder();
@@ -59,7 +59,7 @@ Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& m
 Numerics numbers(const Baseline& baseline, const WarmArm& b) {
   if (baseline.a.step_samples == b.step_samples)
     return compare_numbers({baseline.a.first_steps, baseline.a.arm->folder()}, {b.first_steps, b.arm->folder()},
-                           {baseline.twin_first_steps, baseline.twin_folder});
+                           {baseline.twin_first_steps, baseline.twin_folder}, baseline.yardstick);
   Numerics none;
   none.not_comparable = fmt::format("a step is {} in A and {} in B", counted(baseline.a.step_samples, "sample"),
                                     counted(b.step_samples, "sample"));

@@ -7,11 +7,12 @@ namespace {
 
 std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, const Machine& machine, const Observer& observer) {
+  const Yardstick kind = yardstick(arms.a.recipe, arms.b.recipe);
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (arms.with_numbers) make_twin = [&] { return make_arm(twin_of(arms.a), machine, arms.host); };
+  if (arms.with_numbers) make_twin = [&] { return make_arm(twin_of(arms.a, kind), machine, arms.host); };
   const auto quarter = Clock::now() + (until - Clock::now()) / 4;
   const Baseline baseline = make_baseline(warm_up(arms.name_a, make_arm(arms.a, machine, arms.host), options),
-                                          make_twin, options, quarter, observer);
+                                          make_twin, options, quarter, observer, kind);
   if (observer.stopped()) return std::nullopt;
   return compare(baseline, warm_up(arms.name_b, make_arm(arms.b, machine, arms.host), options), options, until,
                  observer);
@@ -26,7 +27,8 @@ std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const Compare
                     .make_b = fresh_arms(arms.name_b, arms.b, machine, options),
                     .first_pair = {}};
   if (arms.with_numbers) {
-    const WarmArm twin = warm_up("twin", make_arm(twin_of(arms.a), machine, arms.host), options);
+    baseline.yardstick = yardstick(arms.a.recipe, arms.b.recipe);
+    const WarmArm twin = warm_up("twin", make_arm(twin_of(arms.a, baseline.yardstick), machine, arms.host), options);
     baseline.twin_folder = twin.arm->folder();
     baseline.twin_first_steps = twin.first_steps;
     pairs.first_pair = [&](const WarmArm& a, const WarmArm& b) {

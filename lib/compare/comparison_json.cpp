@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "compare/comparison_warnings.h"
 #include "compare/json_values.h"
+#include "compare/numerics_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,28 +31,6 @@ ArmResult arm_from(const Json& json) {
           .step_ms_p50 = optional_at<double>(json, "step_ms_p50")};
 }
 
-Distance distance_from(const Json& json) { return {json.at("value"), json.at("tolerance")}; }
-
-Numerics numerics_from(const Json& json) {
-  Numerics n;
-  if (!json.at("comparable")) {
-    n.not_comparable = json.at("reason");
-    return n;
-  }
-  n.steps = json.at("steps");
-  n.loss = distance_from(json.at("loss_distance"));
-  n.gradient_direction = distance_from(json.at("gradient_direction"));
-  n.gradient_norm = distance_from(json.at("gradient_norm"));
-  n.update_norm = distance_from(json.at("update_norm"));
-  n.gradient_norm_ratio = json.at("gradient_norm_ratio");
-  n.update_norm_ratio = json.at("update_norm_ratio");
-  const Json& losses = json.at("losses");
-  n.losses_a = losses.at("a").get<std::vector<double>>();
-  n.losses_b = losses.at("b").get<std::vector<double>>();
-  n.losses_reseeded = losses.at("reseeded").get<std::vector<double>>();
-  return n;
-}
-
 Comparison read(const Json& json) {
   Comparison c;
   const bool judged_otherwise = json.at("schema_version") == kJudgedOtherwise;
@@ -68,8 +47,7 @@ Comparison read(const Json& json) {
                          .interval = optional_at<Interval>(noise, "interval"),
                          .block_sd_pct = noise.at("block_sd_pct"),
                          .blocks = noise.at("blocks")};
-  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise)
-    c.numerics = numerics_from(numerics);
+  if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
   if (!judged_otherwise) c.longest_stall = json.at("longest_stall_turns");

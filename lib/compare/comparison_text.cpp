@@ -70,10 +70,14 @@ std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
   return fmt::format(
-      "agree: loss curves {:.2g} % apart (another seed: {:.2g} %), gradients' cosine {:.5f} ({:.2f}), their length "
-      "×{:.3f}, updates' length ×{:.3f}",
-      100 * n.loss.value, 100 * n.loss.tolerance, 1 - n.gradient_direction.value, 1 - n.gradient_direction.tolerance,
-      n.gradient_norm_ratio, n.update_norm_ratio);
+      "agree as far as {}: first gradients' cosine {:.5f} (down to {:.2f}), their length ×{:.3f}; updates' cosine "
+      "{:.5f} ({:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (up to {:.2g} %){}",
+      n.yardstick == Yardstick::perturbed ? "rounding lets them" : "another seed's do", 1 - n.gradient_direction.value,
+      1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
+      1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
+      n.gradients.tensors > 0 ? fmt::format("; {} and {} one by one", counted(n.gradients.tensors, "gradient"),
+                                            counted(n.updates.tensors, "update"))
+                              : "");
 }
 
 /// Where slow turns are what keeps the interval wide, what they leave untouched; else empty.
@@ -85,6 +89,14 @@ std::string usual_text(const Comparison& c) {
   if (!tails) return {};
   return fmt::format("B against A is {}; turns that took long cost A {:.1f} % and B {:.1f} % of their time",
                      percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
+}
+
+/// Of the speed and of the numbers.
+std::string not_seen_text(const Comparison& c) {
+  std::vector<std::string> all{unseen_stalls(c)};
+  if (c.numerics && c.numerics->not_comparable.empty())
+    for (const auto& words : c.numerics->not_seen()) all.push_back(words);
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 std::string arm_text(const ArmResult& arm) {
@@ -143,11 +155,11 @@ std::string comparison_text(const Comparison& c, bool color) {
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
-  line("not seen", unseen_stalls(c));
   if (const std::string usual = usual_text(c); !usual.empty()) line("usual block", usual);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
     line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
+  line("not seen", not_seen_text(c));
   for (const auto& switched : switch_lines(c)) line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
   return text;
@@ -165,10 +177,10 @@ std::string comparison_markdown(const Comparison& c) {
                {human_seconds(arm->facts.time_to_first_step_s)}});
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
-  text += fmt::format(" Not seen: {}.", unseen_stalls(c));
   if (const std::string usual = usual_text(c); !usual.empty()) text += fmt::format(" Usual block: {}.", usual);
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
+  text += fmt::format(" Not seen: {}.", not_seen_text(c));
   for (const auto& warning : c.warnings) text += fmt::format(" Warning: {}.", warning);
   return text + "\n";
 }

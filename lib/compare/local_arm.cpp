@@ -72,22 +72,25 @@ void LocalArm::step_done(const StepRecord& row) {
 
 Turn LocalArm::turn(int64_t steps) {
   const bool first = trainer_->outcome().steps == 0;
-  NamedTensors before;
-  if (first) before = copy_of_weights();
+  NamedTensors before, update;
+  if (first) before = copy_of_state();
   turn_ = {};
   clock_sum_ = 0;
   clock_count_ = 0;
   if (telemetry_) telemetry_->resume();
   const double cpu_before = process_cpu_seconds();
   const auto began = Clock::now();
-  for (int64_t i = 0; i < steps; ++i) trainer_->step();
+  for (int64_t i = 1; i <= steps; ++i) {
+    trainer_->step();
+    if (first && i == std::min(steps, kUpdateSteps)) update = update_since(std::move(before));
+  }
   trainer_->pause();
   if (telemetry_) telemetry_->pause();
   turn_.seconds = seconds_since(began);
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
-  if (first) write_update(before);
+  if (first) save_tensors(update_file(folder_), update);
   return turn_;
 }
 
@@ -103,16 +106,28 @@ ArmFacts LocalArm::facts() {
   return facts;
 }
 
-NamedTensors LocalArm::copy_of_weights() const {
+NamedTensors LocalArm::copy_of_state() const {
   NamedTensors copies;
   for (const auto& [name, tensor] : trainer_->model().parameters()) copies.emplace_back(name, tensor.detach().clone());
+  for (const auto& [name, tensor] : trainer_->model().buffers())
+    copies.emplace_back(std::string(kBufferPrefix) + name, tensor.clone());
   return copies;
 }
 
-void LocalArm::write_update(const NamedTensors& before) const {
-  NamedTensors update = copy_of_weights();
-  for (size_t i = 0; i < update.size(); ++i) update[i].second.sub_(before[i].second);
-  save_tensors(update_file(folder_), update);
+NamedTensors LocalArm::update_since(NamedTensors before) const {
+  std::vector<double> along;
+  const NamedTensors now = copy_of_state();
+  for (size_t i = 0; i < now.size(); ++i) {
+    at::Tensor& first = before[i].second;
+    const at::Tensor update = now[i].second - first;
+    if (!now[i].first.starts_with(kBufferPrefix)) {
+      const double length = first.norm().item<double>();
+      along.push_back(length > 0 ? (update * first).sum().item<double>() / length : 0);
+    }
+    first = update;
+  }
+  before.emplace_back(kAlongWeights, at::tensor(along, at::kFloat));
+  return before;
 }
 
 }  // namespace trainopt

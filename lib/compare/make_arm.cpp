@@ -15,10 +15,13 @@ std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, ArmHo
   return std::make_shared<LocalArm>(arm_plan(spec, machine), spec.folder, began);
 }
 
-ArmSpec twin_of(const ArmSpec& spec) {
+ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {
   ArmSpec twin = spec;
-  twin.batch_seed = spec.recipe.seed + 1;
-  twin.folder += "-reseeded";
+  if (yardstick == Yardstick::reseeded)
+    twin.batch_seed = spec.recipe.seed + 1;
+  else
+    twin.perturbed = true;
+  twin.folder += fmt::format("-{}", word_of(yardstick));
   return twin;
 }
 

@@ -3,6 +3,7 @@
 
 #include "compare/arm.h"
 #include "compare/arm_plan.h"
+#include "compare/numerics_yardstick.h"
 
 namespace trainopt {
 
@@ -12,8 +13,8 @@ enum class ArmHost { this_process, own_process };
 /// sentence.
 std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, ArmHost host);
 
-/// The same recipe with other batches from the same weights, in the folder beside `spec.folder`.
-ArmSpec twin_of(const ArmSpec& spec);
+/// The twin that is the yardstick, in the folder beside `spec.folder`.
+ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick);
 
 /// Removes the tensors of an arm's first steps, or of all arms' whose folders are in this one: each is as large as the
 /// model.

@@ -1,9 +1,8 @@
 #include "compare/numerics.h"
 
-#include "base/counted.h"
 #include "compare/local_arm.h"
-
-#include <ATen/ATen.h>
+#include "compare/numerics_tensors.h"
+#include "compare/numerics_tolerance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,125 +10,136 @@
 namespace trainopt {
 namespace {
 
-// A training that is right may differ from A by as much as other batches make it differ; one reseeding is one draw of
-// that, so norms get three times its distance. The least tolerances are for data on which another seed changes little
-// or nothing (synthetic, a full batch): a step in bfloat16 (8 bits: 0.4 % a rounding) stays well within them, a
-// gradient that is twice too large (log 2 = 0.69) far outside.
-constexpr double kNormFactor = 3;
-constexpr double kLeastNorm = 0.05, kMostNorm = 0.5;
+// Beside the perturbed twin. Losses are means over a batch, so rounding moves them less than tensors.
+constexpr double kRoundingFactor = 4;
 constexpr double kLeastLoss = 0.01;
-constexpr double kLeastDirection = 0.02, kMostDirection = 0.5;
 
-struct Products {
-  double aa = 0, bb = 0, ab = 0;
+// Beside the reseeded twin, for whole vectors. One reseeding is one draw of what other batches change, so norms get
+// three times its distance and directions and losses half as much again. Least and most: the first is what another crop
+// stream changes where another seed happens to change little, the second is short of a gradient that is twice too long
+// (log 2 = 0.69), and of one that points the other way.
+constexpr double kNormFactor = 3, kDrawFactor = 1.5;
+constexpr double kLeastNorm = 0.2, kMostNorm = 0.5;
+constexpr double kLeastDirection = 0.02, kMostDirection = 1.2;
 
-  double cosine() const { return bb > 0 ? ab / std::sqrt(aa * bb) : 0; }
-  double norm_ratio() const { return std::sqrt(bb / aa); }
+/// What the files of two arms hold. Null: other names or shapes.
+struct ArmPair {
+  std::vector<TensorPair> gradients, updates, buffers;
+  TensorPair along_weights;
 };
-
-/// Over all tensors of two files as one long vector. nullopt: other names or shapes.
-std::optional<Products> products(const std::filesystem::path& file_a, const std::filesystem::path& file_b) {
-  const NamedTensors a = load_tensors(file_a), b = load_tensors(file_b);
-  if (a.size() != b.size()) return std::nullopt;
-  Products all;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].first != b[i].first || a[i].second.sizes() != b[i].second.sizes()) return std::nullopt;
-    const at::Tensor left = a[i].second.to(at::kDouble).flatten(), right = b[i].second.to(at::kDouble).flatten();
-    all.aa += left.dot(left).item<double>();
-    all.bb += right.dot(right).item<double>();
-    all.ab += left.dot(right).item<double>();
+std::optional<ArmPair> pair_arms(const std::filesystem::path& a, const std::filesystem::path& b) {
+  auto updates = pair_tensors(load_tensors(update_file(a)), load_tensors(update_file(b)));
+  if (!updates) return std::nullopt;
+  auto gradients = pair_tensors(load_tensors(gradients_file(a)), load_tensors(gradients_file(b)), true);
+  if (!gradients) return std::nullopt;
+  for (TensorPair& pair : *gradients) pair.name = pair.name.substr(kGradientPrefix.size());
+  ArmPair arms{.gradients = std::move(*gradients), .updates = {}, .buffers = {}, .along_weights = {}};
+  for (TensorPair& pair : *updates) {
+    if (pair.name == kAlongWeights) {
+      arms.along_weights = std::move(pair);
+      continue;
+    }
+    const bool is_buffer = pair.name.starts_with(kBufferPrefix);
+    if (is_buffer) pair.name = pair.name.substr(kBufferPrefix.size());
+    (is_buffer ? arms.buffers : arms.updates).push_back(std::move(pair));
   }
-  return all;
+  return arms;
 }
 
-double loss_distance(const std::vector<double>& a, const std::vector<double>& b) {
+/// Over the first steps of two arms: mean and largest distance of their losses, over the mean loss of A.
+struct LossDistances {
+  double mean = 0, worst = 0;
+};
+LossDistances loss_distances(const std::vector<double>& a, const std::vector<double>& b) {
   const size_t steps = std::min(a.size(), b.size());
-  double difference = 0, size = 0;
+  double sum = 0, worst = 0, size = 0;
   for (size_t i = 0; i < steps; ++i) {
-    difference += std::abs(a[i] - b[i]);
+    sum += std::abs(a[i] - b[i]);
+    worst = std::max(worst, std::abs(a[i] - b[i]));
     size += std::abs(a[i]);
   }
-  return size > 0 ? difference / size : 0;
+  if (size == 0) return {};
+  return {.mean = sum / size, .worst = worst * static_cast<double>(steps) / size};
 }
 
-/// Of an arm that changes nothing at all: a number, so that it can be written down.
-constexpr double kNothing = 1e3;
-double log_distance(double ratio) { return ratio > 0 ? std::abs(std::log(ratio)) : kNothing; }
-
-Distance norm_distance(double ratio, double ratio_reseeded) {
-  return {log_distance(ratio), std::clamp(kNormFactor * log_distance(ratio_reseeded), kLeastNorm, kMostNorm)};
+void judge_by_rounding(Numerics& result, const ArmPair& b, const ArmPair& twin) {
+  const TensorDistance gradient = rounding_distance(together(b.gradients), together(twin.gradients), 0),
+                       update = rounding_distance(together(b.updates), together(twin.updates), 0);
+  result.gradient_direction = gradient.direction;
+  result.gradient_norm = gradient.norm;
+  result.update_direction = update.direction;
+  result.update_norm = update.norm;
+  result.gradients = rounding_agreement(b.gradients, twin.gradients);
+  std::vector<TensorPair> updates = b.updates, twin_updates = twin.updates;
+  updates.push_back(b.along_weights);
+  twin_updates.push_back(twin.along_weights);
+  result.updates = rounding_agreement(updates, twin_updates);
+  result.buffers = rounding_agreement(b.buffers, twin.buffers);
 }
 
-Json distance_json(const Distance& d) {
-  return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}};
+void judge_by_reseeding(Numerics& result, const ArmPair& b, const ArmPair& twin) {
+  const auto direction = [](const TensorPair& of_b, const TensorPair& of_twin) {
+    return Distance{1 - of_b.cosine(),
+                    std::clamp(kDrawFactor * (1 - of_twin.cosine()), kLeastDirection, kMostDirection)};
+  };
+  const auto norm = [](const TensorPair& of_b, const TensorPair& of_twin) {
+    return Distance{of_b.stretch(), std::clamp(kNormFactor * of_twin.stretch(), kLeastNorm, kMostNorm)};
+  };
+  const TensorPair gradient = together(b.gradients), gradient_twin = together(twin.gradients),
+                   update = together(b.updates), update_twin = together(twin.updates);
+  result.gradient_direction = direction(gradient, gradient_twin);
+  result.gradient_norm = norm(gradient, gradient_twin);
+  result.update_direction = direction(update, update_twin);
+  result.update_norm = norm(update, update_twin);
+}
+
+bool sound(const std::vector<TensorPair>& pairs) {
+  const TensorPair all = together(pairs);
+  return all.is_finite() && all.aa > 0;
 }
 
 }  // namespace
 
-Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSteps& reseeded) {
+Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSteps& twin, Yardstick yardstick) {
   Numerics result;
+  result.yardstick = yardstick;
   result.losses_a = a.turn.losses;
   result.losses_b = b.turn.losses;
-  result.losses_reseeded = reseeded.turn.losses;
+  result.losses_twin = twin.turn.losses;
   result.steps = static_cast<int64_t>(std::min(result.losses_a.size(), result.losses_b.size()));
-  const auto gradients = products(gradients_file(a.folder), gradients_file(b.folder));
-  const auto updates = products(update_file(a.folder), update_file(b.folder));
-  if (!gradients || !updates) {
+  const auto arms = pair_arms(a.folder, b.folder);
+  if (!arms) {
     result.not_comparable = "the arms train different models";
     return result;
   }
-  const auto gradients_reseeded = products(gradients_file(a.folder), gradients_file(reseeded.folder));
-  const auto updates_reseeded = products(update_file(a.folder), update_file(reseeded.folder));
-  TRAINOPT_CHECK(gradients_reseeded && updates_reseeded);
-  for (const Products& of : {*gradients, *updates, *gradients_reseeded, *updates_reseeded})
-    if (!std::isfinite(of.aa) || !std::isfinite(of.bb) || of.aa == 0) {
+  const auto twins = pair_arms(a.folder, twin.folder);
+  TRAINOPT_CHECK(twins);
+  for (const ArmPair* pair : {&*arms, &*twins})
+    if (!sound(pair->gradients) || !sound(pair->updates)) {
       result.not_comparable =
           "a first step overflowed and was skipped (float16 looks for its loss scale), or changed nothing";
       return result;
     }
-  result.loss = {loss_distance(result.losses_a, result.losses_b),
-                 std::max(kLeastLoss, loss_distance(result.losses_a, result.losses_reseeded))};
-  result.gradient_direction = {1 - gradients->cosine(),
-                               std::clamp(1 - gradients_reseeded->cosine(), kLeastDirection, kMostDirection)};
-  result.gradient_norm_ratio = gradients->norm_ratio();
-  result.gradient_norm = norm_distance(result.gradient_norm_ratio, gradients_reseeded->norm_ratio());
-  result.update_norm_ratio = updates->norm_ratio();
-  result.update_norm = norm_distance(result.update_norm_ratio, updates_reseeded->norm_ratio());
+  result.gradient_norm_ratio = together(arms->gradients).norm_ratio();
+  result.update_norm_ratio = together(arms->updates).norm_ratio();
+  const LossDistances of_b = loss_distances(result.losses_a, result.losses_b),
+                      of_twin = loss_distances(result.losses_a, result.losses_twin);
+  const bool rounding = yardstick == Yardstick::perturbed;
+  const double factor = rounding ? kRoundingFactor : kDrawFactor;
+  result.loss = {of_b.mean, std::max(kLeastLoss, factor * of_twin.mean)};
+  result.worst_loss = {of_b.worst, std::max(kLeastLoss, factor * of_twin.worst)};
+  if (rounding)
+    judge_by_rounding(result, *arms, *twins);
+  else
+    judge_by_reseeding(result, *arms, *twins);
   return result;
 }
 
-std::vector<std::string> Numerics::disagreements() const {
-  std::vector<std::string> all;
-  if (!loss.within())
-    all.push_back(fmt::format("the loss curves are {:.2g} % apart over the first {}, those of another seed {:.2g} %",
-                              100 * loss.value, counted(steps, "step"), 100 * loss.tolerance));
-  if (!gradient_direction.within())
-    all.push_back(fmt::format("the first gradients have a cosine of {:.4f}, another seed's {:.4f}",
-                              1 - gradient_direction.value, 1 - gradient_direction.tolerance));
-  if (!gradient_norm.within())
-    all.push_back(fmt::format("B's first gradient is {:.3g} times as long as A's; up to {:.3g} either way is noise",
-                              gradient_norm_ratio, std::exp(gradient_norm.tolerance)));
-  if (!update_norm.within())
-    all.push_back(
-        fmt::format("B's first {} change the weights {:.3g} times as much as A's; up to {:.3g} either way is noise",
-                    counted(steps, "step"), update_norm_ratio, std::exp(update_norm.tolerance)));
-  return all;
-}
-
-Json to_json(const Numerics& n) {
-  if (!n.not_comparable.empty()) return {{"comparable", false}, {"agree", Json()}, {"reason", n.not_comparable}};
-  return {{"comparable", true},
-          {"agree", n.agree()},
-          {"steps", n.steps},
-          {"loss_distance", distance_json(n.loss)},
-          {"gradient_cosine", 1 - n.gradient_direction.value},
-          {"gradient_direction", distance_json(n.gradient_direction)},
-          {"gradient_norm_ratio", n.gradient_norm_ratio},
-          {"gradient_norm", distance_json(n.gradient_norm)},
-          {"update_norm_ratio", n.update_norm_ratio},
-          {"update_norm", distance_json(n.update_norm)},
-          {"disagreements", n.disagreements()},
-          {"losses", {{"a", n.losses_a}, {"b", n.losses_b}, {"reseeded", n.losses_reseeded}}}};
+bool Numerics::agree() const {
+  for (const Distance* distance :
+       {&loss, &worst_loss, &gradient_direction, &gradient_norm, &update_direction, &update_norm})
+    if (!distance->within()) return false;
+  return gradients.within() && updates.within() && buffers.within();
 }
 
 }  // namespace trainopt

@@ -29,6 +29,9 @@ struct Info {
   Exactness exactness;
   double tolerance = 0;         ///< with same_math: of each loss of a short training, relative
   bool in_every_recipe = true;  ///< false: the folder's page names options of the recipe with which it does not hold
+  /// It draws other random numbers (dropout, crops) or divides a step into other micro-batches. `compare` then holds
+  /// its numbers against those of another seed; without this, against those of weights that are rounded.
+  bool other_draws = false;
 };
 
 }  // namespace trainopt

@@ -31,7 +31,7 @@ TEST_CASE("two arms of one plan see the same batches and lose the same, turn by 
     CHECK(of_a.data_wait_s <= of_a.seconds);
   }
   CHECK(std::filesystem::exists(gradients_file(folder / "a")));
-  CHECK(load_tensors(update_file(folder / "a")).size() == 4);
+  CHECK(load_tensors(update_file(folder / "a")).size() == 5);  // four parameters, and along their first values
   CHECK(a.facts().step_samples == 8);
   CHECK(a.facts().time_to_first_step_s > 0);
 }

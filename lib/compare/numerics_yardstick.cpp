@@ -1,0 +1,46 @@
+#include "compare/numerics_yardstick.h"
+
+#include "config/load.h"
+#include "data/transform_form.h"
+#include "recipe/make_plan.h"
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+// The samples of a step, their order, what is done to them at random, how they are cut, and dropout. Options that only
+// say how fast they come are not here, nor is what makes another model or another update: that differs on purpose, and
+// is to be seen.
+constexpr std::array kDrawsFollowFrom = {"seed",
+                                         "model.dropout",
+                                         "data.dataset",
+                                         "data.path",
+                                         "data.size",
+                                         "data.image_size",
+                                         "data.batch_size",
+                                         "data.global_batch_size",
+                                         "data.shuffle",
+                                         "data.drop_last",
+                                         "data.decode",
+                                         "data.transforms",
+                                         "train.gradient_accumulation_steps"};
+
+const Json& at_key(const Json& recipe, std::string key) {
+  std::replace(key.begin(), key.end(), '.', '/');
+  return recipe.at(Json::json_pointer("/" + key));
+}
+
+}  // namespace
+
+Yardstick yardstick(const Recipe& a, const Recipe& b) {
+  std::vector<std::string> keys(kDrawsFollowFrom.begin(), kDrawsFollowFrom.end());
+  for (const CatalogueEntry& entry : catalogue())
+    if (entry.info.other_draws) keys.push_back(entry.key);
+  const Json of_a = to_json(a), of_b = to_json(b);
+  const bool other_draws =
+      std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return at_key(of_a, key) != at_key(of_b, key); });
+  return other_draws ? Yardstick::reseeded : Yardstick::perturbed;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,46 @@
+#include "compare/perturbed_weights.h"
+
+#include "base/philox.h"
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt {
+namespace {
+
+constexpr uint64_t kSigns = 0x7065727475726264;  // keeps these draws apart from those of initial weights
+
+/// 1 ± kPerturbation for each of `count` numbers, on the CPU. 128 signs come from one block of draws.
+at::Tensor factors(int64_t count, uint64_t key) {
+  at::Tensor all = at::empty({count}, at::kFloat);
+  float* const out = all.mutable_data_ptr<float>();
+  PhiloxBlock bits{};
+  for (int64_t i = 0; i < count; ++i) {
+    const auto place = static_cast<uint64_t>(i);
+    if (place % 128 == 0) bits = philox(key, 0, place / 128);
+    const bool up = bits[place % 128 / 32] >> (place % 32) & 1;
+    out[i] = static_cast<float>(up ? 1 + kPerturbation : 1 - kPerturbation);
+  }
+  return all;
+}
+
+}  // namespace
+
+void perturb_weights(Model& model, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (auto& [name, parameter] : model.parameters())
+    parameter.mul_(factors(parameter.numel(), mix_key(mix_key(seed, kSigns), name))
+                       .view(parameter.sizes())
+                       .to(parameter.device()));
+}
+
+void begin_perturbed(Plan& plan) {
+  // The convolution slot is built first of all, so no part has looked at the weights yet: some keep copies of them.
+  plan.convolution.wrap("perturbed twin", "from perturbed weights",
+                        [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
+                          perturb_weights(*context.model, context.plan.seed);
+                          return inner;
+                        });
+}
+
+}  // namespace trainopt

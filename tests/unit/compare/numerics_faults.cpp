@@ -1,0 +1,249 @@
+// Faults planted into trainings, and changes that are none: how often compare_numbers() tells them apart.
+#include "compare/local_arm.h"
+#include "compare/numerics.h"
+#include "compare/perturbed_weights.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+#include "unit/compare/planted_faults.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <map>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+constexpr int64_t kSteps = 10;
+
+/// Small tensors: a second thread would only wait, and on a busy machine for long.
+class OneThread {
+ public:
+  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+/// A job whose changes are looked for: the plan of a seed, and its twin.
+struct Job {
+  std::string name;
+  Yardstick yardstick;
+  std::function<Plan(uint64_t seed)> plan, twin;
+};
+
+/// How many of `seeds` trainings disagree with the job once `change` is made.
+using Rates = std::map<std::string, int>;
+Rates disagreeing(const Job& job, const std::vector<Change>& changes, uint64_t seeds) {
+  const OneThread one_thread;
+  Rates rates;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const TemporaryFolder folder;
+    const auto first_turn = [&](const Plan& plan, const char* name) {
+      return LocalArm(plan, folder / name).turn(kSteps);
+    };
+    const Turn of_a = first_turn(job.plan(seed), "a"), of_twin = first_turn(job.twin(seed), "twin");
+    for (const Change& change : changes) {
+      Plan plan = job.plan(seed);
+      change.make(plan);
+      const Turn of_b = first_turn(plan, "b");
+      const Numerics numerics =
+          compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"}, job.yardstick);
+      UNSCOPED_INFO(job.name << ", seed " << seed << ", " << change.name << ": "
+                             << fmt::format("{}", fmt::join(numerics.disagreements(), "; ")));
+      CHECK(numerics.not_comparable.empty());
+      rates[change.name] += !numerics.agree();
+    }
+  }
+  return rates;
+}
+
+OptimizerConfig sgd(double decay) { return SgdConfig{.lr = 0.01, .momentum = 0.9, .weight_decay = decay}; }
+OptimizerConfig adamw() {
+  AdamWConfig config;
+  config.lr = 0.002;
+  config.weight_decay = 0.1;
+  return config;
+}
+
+/// A network of linear layers.
+Plan linear_plan(const OptimizerConfig& optimizer, uint64_t seed, double dropout) {
+  const Plan small = small_plan(1, seed);
+  Plan plan(small.machine, small.device, optimizer);
+  plan.seed = seed;
+  plan.data = small.data;
+  plan.model = small.model;
+  plan.model.config.hidden = {32};
+  plan.model.config.dropout = dropout;
+  return plan;
+}
+
+Job rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
+  const auto twin = [=](uint64_t seed) {
+    Plan perturbed = plan(seed);
+    begin_perturbed(perturbed);
+    return perturbed;
+  };
+  return {std::move(name), Yardstick::perturbed, plan, twin};
+}
+std::vector<Job> rounding_jobs() {
+  return {rounding_job("SGD", [](uint64_t seed) { return small_resnet_plan(sgd(0.1), seed); }),
+          rounding_job("AdamW", [](uint64_t seed) { return small_resnet_plan(adamw(), seed); })};
+}
+/// So few samples and units that each ReLU that rounding turns on or off is seen.
+std::vector<Job> linear_jobs() {
+  return {rounding_job("SGD, linear layers", [](uint64_t seed) { return linear_plan(sgd(0), seed, 0); }),
+          rounding_job("AdamW, linear layers", [](uint64_t seed) { return linear_plan(adamw(), seed, 0); })};
+}
+std::vector<Change> linear_right_changes() {
+  std::vector<Change> changes = right_changes();
+  std::erase_if(changes, [](const Change& change) { return change.name != "amp" && change.name != "fused_optimizer"; });
+  return changes;
+}
+
+/// The small residual network on random crops.
+Job crop_job(std::string name, const OptimizerConfig& optimizer) {
+  const auto plan_of = [=](uint64_t seed, uint64_t data_seed, uint64_t stream) {
+    Plan plan = small_resnet_plan(optimizer, seed);
+    plan.data.seed = data_seed;
+    crops(stream).make(plan);
+    return plan;
+  };
+  return {std::move(name), Yardstick::reseeded, [=](uint64_t seed) { return plan_of(seed, seed, seed); },
+          [=](uint64_t seed) { return plan_of(seed, seed + 1, seed + 500); }};
+}
+Job dropout_job(std::string name, const OptimizerConfig& optimizer) {
+  const auto plan = [=](uint64_t seed) { return linear_plan(optimizer, seed, 0.5); };
+  const auto twin = [=](uint64_t seed) {
+    Plan reseeded = plan(seed);
+    reseeded.data.seed += 1;
+    return reseeded;
+  };
+  return {std::move(name), Yardstick::reseeded, plan, twin};
+}
+
+Change another_crop_stream(uint64_t apart) {
+  return {"another crop stream", [apart](Plan& plan) {
+            plan.data.around = nullptr;
+            crops(plan.seed + apart).make(plan);
+          }};
+}
+/// `streams` is made with each of them.
+std::vector<Change> with_streams(const Change& streams, std::vector<Change> changes) {
+  for (Change& change : changes)
+    change.make = [streams, make = change.make](Plan& plan) {
+      streams.make(plan);
+      make(plan);
+    };
+  return changes;
+}
+/// What only whole vectors show.
+std::vector<Change> coarse_faults() {
+  return {scaled_gradients(2), scaled_gradients(0.5), scaled_gradients(-1), scaled_rate(2)};
+}
+std::vector<std::pair<Job, Change>> stream_jobs() {
+  const Change crop = another_crop_stream(1000), dropout = other_dropout();
+  return {{crop_job("SGD, crops", sgd(0.001)), crop},
+          {crop_job("AdamW, crops", adamw()), crop},
+          {dropout_job("SGD, dropout", sgd(0.001)), dropout},
+          {dropout_job("AdamW, dropout", adamw()), dropout}};
+}
+std::vector<Change> stream_only(const Change& streams) {
+  return {streams, {streams.name + ", with amp", [streams](Plan& plan) {
+                      streams.make(plan);
+                      amp::apply(plan, {});
+                    }}};
+}
+
+int sum(const Rates& rates) {
+  int all = 0;
+  for (const auto& [name, count] : rates) all += count;
+  return all;
+}
+
+/// At least 85 % of all faults, and 60 % of each, over both optimizers.
+void check_caught(const std::vector<Rates>& of_jobs, size_t faults, uint64_t seeds) {
+  Rates all;
+  for (const Rates& rates : of_jobs)
+    for (const auto& [name, count] : rates) all[name] += count;
+  const double trials = static_cast<double>(of_jobs.size() * seeds);
+  CHECK(sum(all) >= 0.85 * trials * static_cast<double>(faults));
+  for (const auto& [name, count] : all) {
+    INFO(name);
+    CHECK(count >= 0.6 * trials);
+  }
+}
+
+void print(const std::string& title, const std::vector<std::string>& columns, const std::vector<Change>& changes,
+           const std::vector<Rates>& rates) {
+  std::printf("\n| %s |", title.c_str());
+  for (const auto& column : columns) std::printf(" %s |", column.c_str());
+  std::printf("\n|---|");
+  for (size_t i = 0; i < columns.size(); ++i) std::printf("--:|");
+  for (const Change& change : changes) {
+    std::printf("\n| %s |", change.name.c_str());
+    for (const Rates& of : rates) std::printf(" %d |", of.at(change.name));
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+TEST_CASE("planted faults are caught, switches that only round otherwise are not") {
+  constexpr uint64_t kSeeds = 2;
+  std::vector<Rates> caught;
+  for (const Job& job : rounding_jobs()) {
+    CHECK(sum(disagreeing(job, right_changes(), kSeeds)) == 0);
+    caught.push_back(disagreeing(job, faults(), kSeeds));
+  }
+  check_caught(caught, faults().size(), kSeeds);
+  for (const Job& job : linear_jobs()) CHECK(sum(disagreeing(job, linear_right_changes(), 8)) == 0);
+}
+
+TEST_CASE("another stream of crops or dropout agrees beside another seed's batches, twice the gradient does not") {
+  constexpr uint64_t kSeeds = 2;
+  for (const auto& [job, streams] : stream_jobs()) {
+    CHECK(sum(disagreeing(job, stream_only(streams), kSeeds)) == 0);
+    const auto coarse = with_streams(streams, coarse_faults());
+    CHECK(sum(disagreeing(job, coarse, kSeeds)) >= 0.85 * static_cast<double>(kSeeds * coarse.size()));
+  }
+}
+
+TEST_CASE("how often planted faults are caught", "[.rates]") {
+  constexpr uint64_t kSeeds = 20;
+  std::vector<Rates> right, caught, small;
+  std::vector<std::string> columns;
+  for (const Job& job : rounding_jobs()) {
+    columns.push_back(job.name);
+    right.push_back(disagreeing(job, right_changes(), kSeeds));
+    CHECK(sum(right.back()) == 0);
+    caught.push_back(disagreeing(job, faults(), kSeeds));
+    small.push_back(disagreeing(job, small_faults(), kSeeds));
+  }
+  print("fault, caught of 20", columns, faults(), caught);
+  print("smaller ones, caught of 20", columns, small_faults(), small);
+  print("right, called wrong of 20", columns, right_changes(), right);
+  check_caught(caught, faults().size(), kSeeds);
+  for (const Job& job : linear_jobs()) {
+    const Rates linear = disagreeing(job, linear_right_changes(), kSeeds);
+    CHECK(sum(linear) == 0);
+    print("right, called wrong of 20", {job.name}, linear_right_changes(), {linear});
+  }
+}
+
+TEST_CASE("how often another stream is called wrong, and coarse faults beside it are caught", "[.rates]") {
+  constexpr uint64_t kSeeds = 20;
+  for (const auto& [job, streams] : stream_jobs()) {
+    const Rates right = disagreeing(job, stream_only(streams), kSeeds);
+    const auto coarse = with_streams(streams, coarse_faults());
+    const Rates caught = disagreeing(job, coarse, kSeeds);
+    print("right, called wrong of 20", {job.name}, stream_only(streams), {right});
+    print("fault, caught of 20", {job.name}, coarse, {caught});
+    for (const auto& [name, count] : right) CHECK(count <= 1);
+    CHECK(sum(caught) >= 0.85 * static_cast<double>(kSeeds * coarse.size()));
+  }
+}

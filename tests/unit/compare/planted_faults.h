@@ -1,0 +1,234 @@
+// Changes of a training: faults that must be called wrong, switches that must not.
+#pragma once
+
+#include "base/philox.h"
+#include "optimizations/amp/amp.h"
+#include "optimizations/channels_last/channels_last.h"
+#include "optimizations/fused_kernels/fused_kernels.h"
+#include "optimizations/fused_optimizer/fused_optimizer.h"
+#include "optimizations/tf32/tf32.h"
+#include "optimizations/winograd/winograd.h"
+#include "support/small_resnet.h"
+
+#include <ATen/ATen.h>
+
+namespace trainopt::test {
+
+struct Change {
+  std::string name;
+  std::function<void(Plan&)> make;
+};
+
+/// Precision whose gradients are bent once they are complete.
+class BentGradients : public Precision {
+ public:
+  using Bend = std::function<void(const std::string& name, at::Tensor& gradient)>;
+  BentGradients(std::unique_ptr<Precision> inner, Bend bend) : inner_(std::move(inner)), bend_(std::move(bend)) {}
+  AutocastGuard autocast() override { return inner_->autocast(); }
+  void backward(const at::Tensor& loss) override { inner_->backward(loss); }
+  at::Tensor unscale(Gradients& gradients) override {
+    const at::Tensor overflow = inner_->unscale(gradients);
+    for (size_t i = 0; i < gradients.tensors().size(); ++i) {
+      at::Tensor gradient = gradients.tensors()[i];
+      bend_(gradients.parameters()[i].first, gradient);
+    }
+    return overflow;
+  }
+  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    inner_->update(overflow, rolled_back);
+  }
+
+ private:
+  std::unique_ptr<Precision> inner_;
+  Bend bend_;
+};
+
+inline Change bent(std::string name, BentGradients::Bend bend) {
+  return {std::move(name), [bend](Plan& plan) {
+            plan.precision.wrap("fault", "", [bend](const BuildContext&, std::unique_ptr<Precision> inner) {
+              return std::make_unique<BentGradients>(std::move(inner), bend);
+            });
+          }};
+}
+
+/// Does something to the model at its making and after every update.
+class AfterUpdate : public Optimizer {
+ public:
+  using Then = std::function<void(Model&)>;
+  AfterUpdate(std::unique_ptr<Optimizer> inner, Model& model, Then then)
+      : inner_(std::move(inner)), model_(model), then_(std::move(then)) {
+    then_(model_);
+  }
+  void set_learning_rate(double learning_rate) override { inner_->set_learning_rate(learning_rate); }
+  void save(ArchiveWriter& archive) const override { inner_->save(archive); }
+  void load(const ArchiveReader& archive) override { inner_->load(archive); }
+  int64_t state_bytes() const override { return inner_->state_bytes(); }
+
+ private:
+  void update(Gradients& gradients, const at::Tensor& skip_update) override {
+    inner_->step(gradients, skip_update);
+    const at::NoGradGuard no_grad;
+    then_(model_);
+  }
+
+  std::unique_ptr<Optimizer> inner_;
+  Model& model_;
+  Then then_;
+};
+
+inline Change after_update(std::string name, AfterUpdate::Then then) {
+  return {std::move(name), [then](Plan& plan) {
+            plan.optimizer.wrap("fault", "", [then](const BuildContext& context, std::unique_ptr<Optimizer> inner) {
+              const at::NoGradGuard no_grad;
+              return std::make_unique<AfterUpdate>(std::move(inner), *context.model, then);
+            });
+          }};
+}
+
+/// Batches that are changed on their way; what is changed is a copy.
+class ChangedBatches : public BatchSource {
+ public:
+  using Edit = std::function<void(Batch&)>;
+  ChangedBatches(std::unique_ptr<BatchSource> inner, Edit edit) : inner_(std::move(inner)), edit_(std::move(edit)) {}
+  Batch next() override {
+    Batch batch = inner_->next();
+    batch.input = batch.input.clone();
+    batch.target = batch.target.clone();
+    edit_(batch);
+    return batch;
+  }
+  void start() override { inner_->start(); }
+  void pause() override { inner_->pause(); }
+  BatchSourceStats take_stats() override { return inner_->take_stats(); }
+  const BatchSchedule& schedule() const override { return inner_->schedule(); }
+
+ private:
+  std::unique_ptr<BatchSource> inner_;
+  Edit edit_;
+};
+
+inline Change edited(std::string name, ChangedBatches::Edit edit) {
+  return {std::move(name), [edit](Plan& plan) {
+            plan.data.around = [edit, around = plan.data.around](std::unique_ptr<BatchSource> batches) {
+              if (around) batches = around(std::move(batches));
+              return std::make_unique<ChangedBatches>(std::move(batches), edit);
+            };
+          }};
+}
+
+/// Changes the options of either optimizer alike: `edit(lr, momentum or first beta, decay)`.
+inline Change tuned(std::string name, std::function<void(double&, double&, double&)> edit) {
+  return {std::move(name), [edit](Plan& plan) {
+            if (auto* sgd = std::get_if<SgdConfig>(&plan.optimizer_config))
+              edit(sgd->lr, sgd->momentum, sgd->weight_decay);
+            else if (auto* adamw = std::get_if<AdamWConfig>(&plan.optimizer_config))
+              edit(adamw->lr, adamw->betas[0], adamw->weight_decay);
+          }};
+}
+
+inline Change scaled_gradients(double factor) {
+  return bent(fmt::format("gradients × {}", factor), [factor](const std::string&, at::Tensor& g) { g.mul_(factor); });
+}
+inline Change scaled_rate(double factor) {
+  return tuned(fmt::format("rate {:+.0f} %", 100 * (factor - 1)),
+               [factor](double& lr, double&, double&) { lr *= factor; });
+}
+
+/// What must be caught.
+inline std::vector<Change> faults() {
+  return {
+      bent("the stem's gradient is zero",
+           [](const std::string& name, at::Tensor& g) {
+             if (name == "conv1.weight") g.zero_();
+           }),
+      bent("all batch-norm and bias gradients are zero",
+           [](const std::string&, at::Tensor& g) {
+             if (g.dim() == 1) g.zero_();
+           }),
+      bent("one block's gradient is negated",
+           [](const std::string& name, at::Tensor& g) {
+             if (name.starts_with("layer2.0.")) g.neg_();
+           }),
+      scaled_gradients(1.1),
+      scaled_gradients(0.9),
+      bent("one tensor's gradient × 1.1",
+           [](const std::string& name, at::Tensor& g) {
+             if (name == "layer1.0.conv2.weight") g.mul_(1.1);
+           }),
+      after_update("bfloat16 weights without a master copy",
+                   [](Model& model) {
+                     for (auto& [name, parameter] : model.parameters()) parameter.copy_(parameter.to(at::kBFloat16));
+                   }),
+      tuned("weight decay is ignored", [](double&, double&, double& decay) { decay = 0; }),
+      scaled_rate(1.1),
+      tuned("momentum 10 % off", [](double&, double& momentum, double&) { momentum *= 0.9; }),
+      edited("one label of a batch is wrong",
+             [](Batch& batch) { batch.target[0] = (batch.target[0].item<int64_t>() + 1) % 10; }),
+      edited("one sample of a batch is there twice",
+             [](Batch& batch) {
+               batch.input[0].copy_(batch.input[1]);
+               batch.target[0].copy_(batch.target[1]);
+             }),
+      after_update("running statistics stand still",
+                   [](Model& model) {
+                     for (auto& [name, buffer] : model.buffers())
+                       if (name.ends_with("running_mean"))
+                         buffer.zero_();
+                       else if (name.ends_with("running_var"))
+                         buffer.fill_(1);
+                   }),
+  };
+}
+
+/// What is smaller than what is said to be seen: for the table only.
+inline std::vector<Change> small_faults() {
+  return {scaled_rate(1.01), scaled_rate(1.02),      scaled_rate(1.03),
+          scaled_rate(1.05), scaled_gradients(1.02), scaled_gradients(1.05)};
+}
+
+/// Another stream of what the model draws (dropout).
+inline Change other_dropout() {
+  return {"another dropout stream", [](Plan& plan) {
+            plan.task.wrap("test", "", [](const BuildContext& context, std::unique_ptr<Task> inner) {
+              at::Generator generator = *context.generator;  // a handle
+              generator.set_current_seed(context.plan.seed + 1000);
+              return inner;
+            });
+          }};
+}
+
+/// Random crops with a padding of an eighth and flips, as training on CIFAR-10 has them, of a stream of their own.
+inline Change crops(uint64_t stream) {
+  const auto draws = std::make_shared<PhiloxStream>(stream);
+  return edited("another crop stream", [draws](Batch& batch) {
+    const int64_t side = batch.input.size(2), padding = side / 8;
+    const at::Tensor padded = at::constant_pad_nd(batch.input, {padding, padding, padding, padding});
+    for (int64_t i = 0; i < batch.items; ++i) {
+      const auto offset = [&] {
+        return static_cast<int64_t>(draws->next_below(static_cast<uint64_t>(2 * padding + 1)));
+      };
+      at::Tensor crop = padded[i].narrow(1, offset(), side).narrow(2, offset(), side);
+      if (draws->next_below(2) == 1) crop = crop.flip(2);
+      batch.input[i].copy_(crop);
+    }
+  });
+}
+
+/// What must agree.
+inline std::vector<Change> right_changes() {
+  const auto all = [](Plan& plan) {
+    channels_last::apply(plan);
+    fused_kernels::apply(plan);
+    amp::apply(plan, {});
+    fused_optimizer::apply(plan);
+  };
+  return {{"amp", [](Plan& plan) { amp::apply(plan, {}); }},
+          {"channels_last", [](Plan& plan) { channels_last::apply(plan); }},
+          {"fused_kernels", [](Plan& plan) { fused_kernels::apply(plan); }},
+          {"fused_optimizer", [](Plan& plan) { fused_optimizer::apply(plan); }},
+          {"winograd", [](Plan& plan) { winograd::apply(plan); }},
+          {"tf32", [](Plan& plan) { tf32::apply(plan); }},
+          {"all of these at once", all}};
+}
+
+}  // namespace trainopt::test
