@@ -90,8 +90,8 @@ class StationaryBootstrap {
     for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const double length = mean_block_length(linear);
     log_continue_ = length > 1 ? std::log1p(-1 / length) : -INFINITY;
-    enough_ = count_ >= kFewestPieces &&
-              static_cast<double>(count_) >= kFewestCorrelationTimes * correlation_time(linear);
+    enough_ =
+        count_ >= kFewestPieces && static_cast<double>(count_) >= kFewestCorrelationTimes * correlation_time(linear);
     widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
 

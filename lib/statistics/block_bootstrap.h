@@ -35,7 +35,8 @@ double correlation_time(std::span<const double> series);
 std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
 
 /// The same for B's throughput over A's, of two runs or parts of a run that were not paired.
-std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level, uint64_t seed);
+std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
+                                                  uint64_t seed);
 
 /// Σ samples / Σ seconds.
 double throughput(std::span<const Piece> pieces);

@@ -81,14 +81,15 @@ CellsResult judge_cells(std::span<const CellPairs> cells, double level, double m
     CellResult& cell = result.cells[judged[k]];
     const double centre = mean_of(pairs), half = reach * standard_error(pairs, pooled);
     Interval logs{centre - half, centre + half};
-    if (differs[k]) (centre > 0 ? logs.low : logs.high) = centre > 0 ? std::max(logs.low, 0.0) : std::min(logs.high, 0.0);
+    if (differs[k])
+      (centre > 0 ? logs.low : logs.high) = centre > 0 ? std::max(logs.low, 0.0) : std::min(logs.high, 0.0);
     cell.interval = Interval{std::exp(logs.low), std::exp(logs.high)};
     cell.verdict = judge(*cell.interval, min_effect);
-    if (differs[k] && cell.verdict == Verdict::inconclusive)
-      cell.verdict = centre > 0 ? Verdict::pays : Verdict::costs;
+    if (differs[k] && cell.verdict == Verdict::inconclusive) cell.verdict = centre > 0 ? Verdict::pays : Verdict::costs;
   }
   const double wanted = std::log1p(min_effect);
-  result.pairs_needed = std::max<int64_t>(2, static_cast<int64_t>(std::ceil(reach * reach * pooled.variance / (wanted * wanted))));
+  result.pairs_needed =
+      std::max<int64_t>(2, static_cast<int64_t>(std::ceil(reach * reach * pooled.variance / (wanted * wanted))));
   return result;
 }
 
