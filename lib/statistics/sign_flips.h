@@ -17,9 +17,9 @@ double total_ratio(std::span<const PairedTimes> pairs);
 
 /// A group-sequential randomization test of the ratio of times, A's over B's.
 ///
-/// If ρ is the true ratio and a coin decided which arm went first, then a − ρ·b is as likely to have the other sign, all
-/// else equal, whatever the machine did meanwhile (drift, dependence, outliers, clocks that jump). So the observed sum
-/// of a − ρ·b is one of the sums under all patterns of signs, each as likely as the others. Patterns are those of a
+/// If ρ is the true ratio and a coin decided which arm went first, then a − ρ·b is as likely to have the other sign,
+/// all else equal, whatever the machine did meanwhile (drift, dependence, outliers, clocks that jump). So the observed
+/// sum of a − ρ·b is one of the sums under all patterns of signs, each as likely as the others. Patterns are those of a
 /// group of 2^bits(), which keeps the test exact (J. A. Hartigan, "Using subsample values as typical values", JASA 64,
 /// 1969). At each look the patterns with the largest sums that have not been rejected before are rejected, up to the
 /// share of the error that may be spent by then (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for
@@ -33,8 +33,8 @@ class SignFlipTest {
   SignFlipTest(double error, uint64_t seed);
 
   /// Looks at all pairs so far; `spent` is the error that may have been spent by then, no less than before. `pairs`
-  /// begins with the pairs of the look before. `allowance`: time added to the total of the arm that seems faster, so
-  /// that it must be faster by more.
+  /// begins with the pairs of the look before. `allowance`: time added to the total of the arm that seems faster, over
+  /// all its pairs in proportion, so that it must be faster by so much more.
   void look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance = {});
 
   /// Whether some look says that the true ratio is greater than `ratio`, or less.
@@ -50,14 +50,27 @@ class SignFlipTest {
     int64_t allowed = 0;  ///< patterns that may be rejected on each side by now
   };
 
+  /// A ratio on its way through the looks.
+  struct Walk {
+    double ratio = 1, sign = 1;
+    size_t looks = 0;  ///< that it has passed
+    bool rejected = false;
+    std::vector<uint32_t> left;  ///< patterns that were not rejected before the last of them
+  };
+
   bool rejects(double ratio, double sign) const;
+  void go_on(Walk& walk) const;
+  bool observed_goes(const Look& look, const Walk& walk) const;
+  void remove_largest(const Look& look, Walk& walk) const;
+  int64_t gone(const Walk& walk) const { return static_cast<int64_t>(sums_a_.size() - walk.left.size()); }
   size_t column(size_t pair) const;
 
   size_t bits_;
   uint64_t key_;
-  size_t taken_ = 0;                ///< pairs that are in the sums
+  size_t taken_ = 0;                     ///< pairs that are in the sums
   std::vector<double> sums_a_, sums_b_;  ///< of the pairs of each column
   std::vector<Look> looks_;
+  mutable std::vector<Walk> walks_;
 };
 
 }  // namespace trainopt
