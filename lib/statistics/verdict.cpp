@@ -23,6 +23,11 @@ constexpr double kMissed = 0.1;
 /// How often the slowest turn of the faster arm counts again, where the other arm has none like it.
 constexpr double kSlowestAgain = 2;
 
+/// The time that stalls may cost which have gone unseen in so many turns of an arm, in turns' time a turn.
+double unseen_stalls(const SequentialOptions& options, int64_t turns) {
+  return turns < kTurnsToSeeStalls ? options.longest_stall / stalls_missed(turns) : 0;
+}
+
 /// The end of the interval of ratios: `accepted` is in it, `rejected` is not.
 template <class Rejects>
 double end_between(double accepted, double rejected, Rejects&& rejects) {
@@ -33,7 +38,8 @@ double end_between(double accepted, double rejected, Rejects&& rejects) {
   return accepted;
 }
 
-/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is none.
+/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is
+/// none.
 template <class Rejects>
 std::optional<double> find_end(double accepted, double step, Rejects&& rejects) {
   double before = accepted;
@@ -105,13 +111,10 @@ PairedTimes SequentialVerdict::allowance(bool charge_unseen_stalls) const {
   // A turn's time in the unit of the totals, which have one entry a measurement.
   const double of_a_turn = count / turns;
   const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
-  PairedTimes charge{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
-                     kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
-  if (charge_unseen_stalls && turns_ < kTurnsToSeeStalls) {
-    const double unseen = options_.longest_stall / stalls_missed(turns_);  // turns' time lost a turn
-    charge = {charge.a + unseen * total.a, charge.b + unseen * total.b};
-  }
-  return charge;
+  const PairedTimes charge{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
+                           kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
+  const double unseen = charge_unseen_stalls ? unseen_stalls(options_, turns_) : 0;
+  return {charge.a + unseen * total.a, charge.b + unseen * total.b};
 }
 
 void SequentialVerdict::look(double spent, bool charge_unseen_stalls) {
@@ -123,7 +126,8 @@ void SequentialVerdict::look(double spent, bool charge_unseen_stalls) {
 bool SequentialVerdict::decided() const {
   if (!options_.precision) return verdict() != Verdict::inconclusive;
   const auto range = interval();
-  return range && range->high <= ratio() * (1 + *options_.precision) && range->low >= ratio() / (1 + *options_.precision);
+  return range && range->high <= ratio() * (1 + *options_.precision) &&
+         range->low >= ratio() / (1 + *options_.precision);
 }
 
 Verdict SequentialVerdict::verdict() const {
@@ -174,8 +178,8 @@ std::optional<Interval> SequentialVerdict::usual_interval() const {
   return all;
 }
 
-int64_t measurements_needed(double sd, const SequentialOptions& options) {
-  TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0);
+int64_t measurements_needed(double sd, const SequentialOptions& options, int64_t turns) {
+  TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0 && turns > 0);
   double spent = 0;
   for (int look = 0;; ++look) {
     const int64_t count = measurements_at_look(look);
@@ -184,9 +188,10 @@ int64_t measurements_needed(double sd, const SequentialOptions& options) {
     // Between what this look adds to the budget, and all of it: looks repeat one another in part.
     const double at_look = (error - spent + error) / 2;
     spent = error;
-    if (at_look <= 0) continue;
+    const double unseen = unseen_stalls(options, count * turns);
+    if (at_look <= 0 || unseen >= options.min_effect) continue;
     const double reach = student_quantile(at_look / 2, degrees) + student_quantile(0.1, degrees);
-    if (reach * sd / std::sqrt(static_cast<double>(count)) <= std::log1p(options.min_effect)) return count;
+    if (reach * sd / std::sqrt(static_cast<double>(count)) <= std::log1p(options.min_effect - unseen)) return count;
   }
 }
 

@@ -30,11 +30,11 @@ struct Measurement {
 };
 
 struct SequentialOptions {
-  double level = 0.95;               ///< 1 − the chance that any verdict or interval, at any look, is wrong
-  double min_effect = 0.01;          ///< ratios within 1/(1 + this) … 1 + this are no effect
-  std::optional<double> precision;   ///< goes on until the interval's ends are so close to the ratio (0.01: 1 %)
-  double longest_stall = 9;          ///< how many turns' time a stall may cost that must not go unseen
-  uint64_t seed = 0;                 ///< of SignFlipTest
+  double level = 0.95;              ///< 1 − the chance that any verdict or interval, at any look, is wrong
+  double min_effect = 0.01;         ///< ratios within 1/(1 + this) … 1 + this are no effect
+  std::optional<double> precision;  ///< goes on until the interval's ends are so close to the ratio (0.01: 1 %)
+  double longest_stall = 9;         ///< how many turns' time a stall may cost that must not go unseen
+  uint64_t seed = 0;                ///< of SignFlipTest
 };
 
 /// The number of measurements at look `look` (from 0): 8, 12, 18, 27, 40, 60, 90, 135, …
@@ -105,7 +105,9 @@ class SequentialVerdict {
 };
 
 /// About how many measurements SequentialVerdict takes where the log ratio of one has the standard deviation `sd`: the
-/// first look with a chance of 80 % to find no effect where there is none, and of 90 % to see one of `min_effect` (> 0).
-int64_t measurements_needed(double sd, const SequentialOptions& options);
+/// first look with a chance of 80 % to find no effect where there is none, and of 90 % to see one of `min_effect` (>
+/// 0). `turns` of each arm are in a measurement: with few of them, unseen stalls keep a small effect open
+/// (longest_stall).
+int64_t measurements_needed(double sd, const SequentialOptions& options, int64_t turns = 2);
 
 }  // namespace trainopt
