@@ -32,8 +32,9 @@ size_t cells_of(const Ablation& ablation) { return static_cast<size_t>(2 * ablat
 double true_log_ratio(const Ablation& ablation, size_t cell) {
   const size_t of_switches = 2 * static_cast<size_t>(ablation.switches);
   if (!ablation.effects || cell >= of_switches || cell % 4 >= 2) return 0;
-  const auto last = static_cast<double>(ablation.switches / 2 - 1);
-  return std::log1p(0.02 + 0.18 * static_cast<double>(cell / 4) / last);
+  const int64_t last = ablation.switches / 2 - 1;
+  const size_t place = cell / 4;
+  return std::log1p(0.02 + 0.18 * static_cast<double>(place) / static_cast<double>(last));
 }
 
 /// The log ratios of the blocks of one pair of processes.
@@ -120,7 +121,7 @@ TEST_CASE("the cells of an ablation: any false word, and all intervals at once",
     Ablation ablation;
   };
   for (const int64_t switches : {4, 8})
-    for (const auto& [name, ablation] :
+    for (const Row& tried :
          {Row{"no effects", {.switches = switches}},
           Row{"no effects, processes differ by 1 %", {.switches = switches, .process_sd = 0.01}},
           Row{"no effects, a burst of +30 % in one pair of 40", {.switches = switches, .burst = std::log(1.3)}},
@@ -128,8 +129,9 @@ TEST_CASE("the cells of an ablation: any false word, and all intervals at once",
           Row{"half with effects of 2 to 20 %", {.switches = switches, .effects = true}},
           Row{"half with effects of 2 to 20 %, processes differ by 1 %",
               {.switches = switches, .process_sd = 0.01, .effects = true}}}) {
+      const auto& [name, ablation] = tried;
       const CellRates rates =
-          measure(ablation, count, [&](uint64_t seed) { return simulate_cells(ablation, 2, seed); });
+          measure(ablation, count, [&](uint64_t seed) { return simulate_cells(tried.ablation, 2, seed); });
       INFO(row(name, ablation, rates));
       // Two pairs cannot tell that a cell is noisier than the others: a limit of the method.
       const double most = ablation.noisy_cell > 1 ? 0.12 : 0.05;

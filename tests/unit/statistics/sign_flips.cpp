@@ -43,11 +43,13 @@ bool rejects(const std::vector<PairedTimes>& pairs, const std::vector<LookAt>& l
   const auto share = static_cast<double>(patterns);
   std::vector<bool> gone(patterns);
   double already = 0;
-  for (const auto& [count, spent, allowance] : looks) {
+  for (const LookAt& look : looks) {
+    const size_t count = look.pairs;
+    const double may_go = look.spent / 2 * share + 1e-6;
     // a − ρ·b speaks against a ρ that is too low.
     PairedTimes total, longer{1, 1};
     for (size_t i = 0; i < count; ++i) total = {total.a + pairs[i].a, total.b + pairs[i].b};
-    (too_low ? longer.b : longer.a) += too_low ? allowance.b / total.b : allowance.a / total.a;
+    (too_low ? longer.b : longer.a) += too_low ? look.allowance.b / total.b : look.allowance.a / total.a;
     const auto sum_of = [&](size_t pattern, PairedTimes factor) {
       double sum = 0;
       for (size_t i = 0; i < count; ++i)
@@ -61,9 +63,9 @@ bool rejects(const std::vector<PairedTimes>& pairs, const std::vector<LookAt>& l
       by_sum[sum_of(pattern, {1, 1})].push_back(pattern);
       as_large += sum_of(pattern, longer) >= sum_of(0, longer);
     }
-    if (already + static_cast<double>(as_large) <= spent / 2 * share + 1e-6 && spent / 2 * share > already) return true;
+    if (already + static_cast<double>(as_large) <= may_go && already + 1 <= may_go) return true;
     for (const auto& [sum, same] : by_sum) {
-      if (already + static_cast<double>(same.size()) > spent / 2 * share + 1e-6) break;
+      if (already + static_cast<double>(same.size()) > may_go) break;
       already += static_cast<double>(same.size());
       for (const size_t pattern : same) gone[pattern] = true;
     }

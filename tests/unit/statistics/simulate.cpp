@@ -15,7 +15,7 @@ constexpr double kStallsIn = 0.02;  ///< the share of turns
 double lognormal(double sd, PhiloxStream& random) { return std::exp(sd * random.next_normal()); }
 
 /// Turns that do not depend on the turns before.
-Noise independent(std::string name, std::function<double(int64_t, Arm, PhiloxStream&)> turn) {
+Noise independent(std::string name, const Machine& turn) {
   return {.name = std::move(name), .start = [turn](int64_t, PhiloxStream&) { return turn; }};
 }
 
