@@ -63,8 +63,9 @@ void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
     differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
   if (differences.size() < 2) return;
-  const auto needed =
-      measurements_needed(standard_deviation(differences), {.level = c.level, .min_effect = c.min_effect});
+  const auto needed = measurements_needed(
+      standard_deviation(differences), {.level = c.level, .min_effect = c.min_effect, .longest_stall = c.longest_stall},
+      c.turns() / static_cast<int64_t>(differences.size()));
   const auto had = static_cast<int64_t>(differences.size());
   if (needed <= had) return;
   const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);

@@ -14,6 +14,8 @@ namespace {
 constexpr double kFewestBits = 12, kMostBits = 16;
 /// So many patterns beyond each end make a decision steady from one seed to another.
 constexpr double kTail = 64;
+/// The first ratios that were asked for, which are asked for at every look, go on where they stopped.
+constexpr size_t kWalks = 8;
 
 /// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard
 /// transform.
@@ -69,30 +71,57 @@ void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, Paired
   looks_.push_back(std::move(look));
 }
 
-bool SignFlipTest::rejects(double ratio, double sign, bool charge_last) const {
-  std::vector<uint32_t> left(sums_a_.size());  // patterns not yet rejected
-  std::iota(left.begin(), left.end(), 0u);
-  std::vector<double> sums(left.size()), ordered;
-  for (const Look& look : looks_) {
-    const auto may_go = look.allowed - static_cast<int64_t>(sums_a_.size() - left.size());
-    if (may_go <= 0) continue;
-    for (const uint32_t word : left) sums[word] = sign * (look.a[word] - ratio * look.b[word]);
-    const bool charged = charge_last || &look != &looks_.back();
-    const double more_a = look.allowance.a + (charged ? look.charge.a : 0),
-                 more_b = look.allowance.b + (charged ? look.charge.b : 0);
-    const double observed =
-        sign > 0 ? look.a[0] - ratio * (look.b[0] + more_b) : ratio * look.b[0] - (look.a[0] + more_a);
-    ordered.clear();
-    for (const uint32_t word : left) ordered.push_back(sums[word]);
-    const auto first_kept = ordered.begin() + may_go;
-    if (first_kept >= ordered.end()) return false;
-    std::nth_element(ordered.begin(), first_kept, ordered.end(), std::greater<>());
-    const double bound = *first_kept;
-    // The observed pattern may be gone already, where an allowance held it up.
-    if (observed > bound) return true;
-    std::erase_if(left, [&](uint32_t word) { return sums[word] > bound; });
+/// The patterns that may be rejected by then go, those with the largest sums first.
+void SignFlipTest::remove_largest(const Look& look, Walk& walk) const {
+  const int64_t may_go = look.allowed - gone(walk);
+  if (may_go <= 0) return;
+  std::vector<double> sums;
+  sums.reserve(walk.left.size());
+  for (const uint32_t word : walk.left) sums.push_back(walk.sign * (look.a[word] - walk.ratio * look.b[word]));
+  std::vector<double> ordered = sums;
+  const auto first_kept = ordered.begin() + may_go;
+  std::nth_element(ordered.begin(), first_kept, ordered.end(), std::greater<>());
+  size_t kept = 0;
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (sums[i] <= *first_kept) walk.left[kept++] = walk.left[i];
+  walk.left.resize(kept);
+}
+
+/// Whether the observed pattern, with what its faster arm is charged, is still among those that may be rejected.
+bool SignFlipTest::observed_goes(const Look& look, const Walk& walk, bool charged) const {
+  const int64_t may_go = look.allowed - gone(walk);
+  if (may_go <= 0) return false;
+  // The charge counts for every pair in proportion: the arm must be faster by so much more. Whoever is rejected with it
+  // is rejected, or gone already, without it too; so the patterns go without it, and the error stays what it is.
+  const double more_a = look.allowance.a + (charged ? look.charge.a : 0),
+               more_b = look.allowance.b + (charged ? look.charge.b : 0);
+  const double a = walk.sign * (walk.sign < 0 ? 1 + more_a / look.a[0] : 1),
+               b = walk.sign * walk.ratio * (walk.sign > 0 ? 1 + more_b / look.b[0] : 1);
+  // Sums that differ by rounding alone are equal.
+  const double observed = a * look.a[0] - b * look.b[0] - 1e-12 * (std::abs(a) * look.a[0] + std::abs(b) * look.b[0]);
+  const auto as_large = std::count_if(walk.left.begin(), walk.left.end(),
+                                      [&](uint32_t word) { return a * look.a[word] - b * look.b[word] >= observed; });
+  return as_large <= may_go;
+}
+
+/// Goes on through the looks that are new to it.
+bool SignFlipTest::result(Walk& walk, bool charge_last) const {
+  for (; walk.looks < looks_.size() && !walk.rejected; ++walk.looks) {
+    if (walk.looks > 0) remove_largest(looks_[walk.looks - 1], walk);
+    walk.rejected = observed_goes(looks_[walk.looks], walk, true);
   }
-  return false;
+  if (walk.rejected || charge_last || looks_.empty()) return walk.rejected;
+  return observed_goes(looks_.back(), walk, false);
+}
+
+bool SignFlipTest::rejects(double ratio, double sign, bool charge_last) const {
+  for (Walk& walk : walks_)
+    if (walk.ratio == ratio && walk.sign == sign) return result(walk, charge_last);
+  Walk walk{.ratio = ratio, .sign = sign, .left = std::vector<uint32_t>(sums_a_.size())};
+  std::iota(walk.left.begin(), walk.left.end(), 0u);
+  const bool rejected = result(walk, charge_last);
+  if (walks_.size() < kWalks) walks_.push_back(std::move(walk));
+  return rejected;
 }
 
 }  // namespace trainopt

@@ -33,8 +33,9 @@ class SignFlipTest {
   SignFlipTest(double error, uint64_t seed);
 
   /// Looks at all pairs so far; `spent` is the error that may have been spent by then, no less than before. `pairs`
-  /// begins with the pairs of the look before. `allowance`: time added to the total of the arm that seems faster, so
-  /// that it must be faster by more. `charge`: the same, and left out for the last look where that is asked for.
+  /// begins with the pairs of the look before. `allowance`: time added to the total of the arm that seems faster, over
+  /// all its pairs in proportion, so that it must be faster by so much more. `charge`: more of it, which the last look
+  /// may be asked to leave out.
   void look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance = {}, PairedTimes charge = {});
 
   /// Whether some look says that the true ratio is greater than `ratio`, or less. `charge_last`: whether the last
@@ -51,7 +52,19 @@ class SignFlipTest {
     int64_t allowed = 0;  ///< patterns that may be rejected on each side by now
   };
 
+  /// A ratio on its way through the looks, all of them charged.
+  struct Walk {
+    double ratio = 1, sign = 1;
+    size_t looks = 0;  ///< that it has passed
+    bool rejected = false;
+    std::vector<uint32_t> left;  ///< patterns that were not rejected before the last of them
+  };
+
   bool rejects(double ratio, double sign, bool charge_last) const;
+  bool result(Walk& walk, bool charge_last) const;
+  bool observed_goes(const Look& look, const Walk& walk, bool charged) const;
+  void remove_largest(const Look& look, Walk& walk) const;
+  int64_t gone(const Walk& walk) const { return static_cast<int64_t>(sums_a_.size() - walk.left.size()); }
   size_t column(size_t pair) const;
 
   size_t bits_;
@@ -59,6 +72,7 @@ class SignFlipTest {
   size_t taken_ = 0;                     ///< pairs that are in the sums
   std::vector<double> sums_a_, sums_b_;  ///< of the pairs of each column
   std::vector<Look> looks_;
+  mutable std::vector<Walk> walks_;
 };
 
 }  // namespace trainopt

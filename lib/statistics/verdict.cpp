@@ -23,6 +23,11 @@ constexpr double kMissed = 0.1;
 /// How often the slowest turn of the faster arm counts again, where the other arm has none like it.
 constexpr double kSlowestAgain = 2;
 
+/// The time that stalls may cost which have gone unseen in so many turns of an arm, in turns' time a turn.
+double unseen_stalls(const SequentialOptions& options, int64_t turns) {
+  return turns < kTurnsToSeeStalls ? options.longest_stall / stalls_missed(turns) : 0;
+}
+
 /// The end of the interval of ratios: `accepted` is in it, `rejected` is not.
 template <class Rejects>
 double end_between(double accepted, double rejected, Rejects&& rejects) {
@@ -108,12 +113,8 @@ void SequentialVerdict::look(double spent) {
   const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
   const PairedTimes slowest_again{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
                                   kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
-  PairedTimes unseen;
-  if (turns_ < kTurnsToSeeStalls) {
-    const double lost = options_.longest_stall / stalls_missed(turns_);  // turns' time a turn
-    unseen = {lost * total.a, lost * total.b};
-  }
-  test_.look(pairs_, spent, slowest_again, unseen);
+  const double unseen = unseen_stalls(options_, turns_);
+  test_.look(pairs_, spent, slowest_again, {unseen * total.a, unseen * total.b});
   looked_.emplace_back(pairs_.size(), spent - spent_);
   spent_ = spent;
 }
@@ -177,8 +178,8 @@ std::optional<Interval> SequentialVerdict::usual_interval() const {
   return all;
 }
 
-int64_t measurements_needed(double sd, const SequentialOptions& options) {
-  TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0);
+int64_t measurements_needed(double sd, const SequentialOptions& options, int64_t turns) {
+  TRAINOPT_CHECK(sd >= 0 && options.min_effect > 0 && turns > 0);
   double spent = 0;
   for (int look = 0;; ++look) {
     const int64_t count = measurements_at_look(look);
@@ -187,9 +188,10 @@ int64_t measurements_needed(double sd, const SequentialOptions& options) {
     // Between what this look adds to the budget, and all of it: looks repeat one another in part.
     const double at_look = (error - spent + error) / 2;
     spent = error;
-    if (at_look <= 0) continue;
+    const double unseen = unseen_stalls(options, count * turns);
+    if (at_look <= 0 || unseen >= options.min_effect) continue;
     const double reach = student_quantile(at_look / 2, degrees) + student_quantile(0.1, degrees);
-    if (reach * sd / std::sqrt(static_cast<double>(count)) <= std::log1p(options.min_effect)) return count;
+    if (reach * sd / std::sqrt(static_cast<double>(count)) <= std::log1p(options.min_effect - unseen)) return count;
   }
 }
 

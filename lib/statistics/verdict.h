@@ -113,7 +113,8 @@ class SequentialVerdict {
 
 /// About how many measurements SequentialVerdict takes where the log ratio of one has the standard deviation `sd`: the
 /// first look with a chance of 80 % to find no effect where there is none, and of 90 % to see one of `min_effect` (>
-/// 0).
-int64_t measurements_needed(double sd, const SequentialOptions& options);
+/// 0). `turns` of each arm are in a measurement: with few of them, unseen stalls keep a small effect open
+/// (longest_stall).
+int64_t measurements_needed(double sd, const SequentialOptions& options, int64_t turns = 2);
 
 }  // namespace trainopt

@@ -1,11 +1,11 @@
 #include "statistics/verdict.h"
 
 #include "base/error.h"
-#include "base/philox.h"
-#include "statistics/paired.h"
 #include "simulate.h"
+#include "statistics/signed_rank.h"
 #include "support/catch.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace trainopt;
@@ -13,11 +13,51 @@ using namespace trainopt::test;
 
 namespace {
 
-std::vector<double> normal_differences(double ratio, double sd, int64_t blocks, uint64_t seed) {
-  PhiloxStream random(mix_key(seed, "differences"));
-  std::vector<double> values(static_cast<size_t>(blocks));
-  for (double& value : values) value = std::log(ratio) + sd * random.next_normal();
-  return values;
+/// What looks 0, 1, … may have spent of 5 %.
+constexpr double kSpent[] = {0, 0.001, 0.002, 0.004, 0.01, 0.025, 0.0325};
+
+/// A measurement of two turns an arm that took equally long.
+Measurement even(double a, double b) { return {.seconds_per_sample = {a, b}, .longest_turn = {a, b}, .turns = 2}; }
+
+/// Normal log ratios around that of `ratio`, from turns that differ no more than that.
+std::vector<Measurement> normal(double ratio, double sd, int64_t count, uint64_t seed) {
+  PhiloxStream random(mix_key(seed, "measurements"));
+  std::vector<Measurement> result;
+  for (int64_t i = 0; i < count; ++i) {
+    const double half = (std::log(ratio) + sd * random.next_normal()) / 2;
+    result.push_back(even(std::exp(half), std::exp(-half)));
+  }
+  return result;
+}
+
+/// What the slowest turn of one arm, where the other has none like it, costs it: twice its excess, which is half as
+/// much in the unit of a measurement of two turns.
+PairedTimes slowest_again(const std::vector<Measurement>& measurements, int64_t count) {
+  PairedTimes total, longest;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto& [times, turns, _] = measurements[static_cast<size_t>(i)];
+    total = {total.a + times.a, total.b + times.b};
+    longest = {std::max(longest.a, turns.a), std::max(longest.b, turns.b)};
+  }
+  const auto n = static_cast<double>(count);
+  const double beyond = longest.a - total.a / n - (longest.b - total.b / n);
+  return {std::max(beyond, 0.0), std::max(-beyond, 0.0)};
+}
+
+std::vector<PairedTimes> times(const std::vector<Measurement>& measurements, int64_t count) {
+  std::vector<PairedTimes> pairs;
+  for (int64_t i = 0; i < count; ++i) pairs.push_back(measurements[static_cast<size_t>(i)].seconds_per_sample);
+  return pairs;
+}
+
+/// How many measurements it takes until the verdict is decided, without a last look. 0: all are not enough.
+int64_t decided_after(const std::vector<Measurement>& measurements, const SequentialOptions& options) {
+  SequentialVerdict sequential(options);
+  for (const Measurement& measurement : measurements) {
+    sequential.add(measurement);
+    if (sequential.decided()) return sequential.measurements();
+  }
+  return 0;
 }
 
 }  // namespace
@@ -38,37 +78,90 @@ TEST_CASE("what an interval says") {
   CHECK(text(Verdict::inconclusive) == "inconclusive");
 }
 
-TEST_CASE("looks happen at their blocks only, with their shares of the budget") {
+TEST_CASE("looks happen at their measurements only, with their shares of the budget") {
   const int64_t looks[] = {8, 12, 18, 27, 40, 60, 90, 135};
-  for (int i = 0; i < 8; ++i) CHECK(blocks_at_look(i) == looks[i]);
+  for (int i = 0; i < 8; ++i) CHECK(measurements_at_look(i) == looks[i]);
 
-  const SequentialOptions options{.seed = 11};
-  const std::vector<double> differences = normal_differences(1, 0.5, 50, 1);
+  const SequentialOptions options{.longest_stall = 0, .seed = 11};
+  const std::vector<Measurement> measurements = normal(1.05, 0.1, 100, 1);
   SequentialVerdict sequential(options);
-  std::optional<Interval> expected;
-  const auto look = [&](double error) {
-    const auto now = paired_interval(std::span(differences).first(static_cast<size_t>(sequential.blocks())), 1 - error,
-                                     options.seed);
-    REQUIRE(now);
-    const Interval ratio{std::exp(now->low), std::exp(now->high)};
-    expected = expected ? Interval{std::max(expected->low, ratio.low), std::min(expected->high, ratio.high)} : ratio;
+  SignFlipTest twin(0.05, options.seed);
+  const auto same = [&] {
+    int rejected = 0;
+    for (double ratio = 0.8; ratio < 1.4; ratio *= 1.01) {
+      const bool rejects = twin.rejects_as_too_low(ratio) || twin.rejects_as_too_high(ratio);
+      CHECK(sequential.rejects(ratio) == rejects);
+      rejected += rejects;
+    }
+    return rejected;
   };
   int looked = 0;
-  for (const double difference : differences) {
-    sequential.add(difference);
-    if (sequential.blocks() == looks[looked]) look(0.05 * 0.2 * std::pow(0.8, looked++));
-    CHECK(sequential.interval() == expected);
+  for (const Measurement& measurement : measurements) {
+    sequential.add(measurement);
+    if (sequential.measurements() != looks[looked]) continue;
+    twin.look(times(measurements, looks[looked]), kSpent[looked], slowest_again(measurements, looks[looked]));
+    CHECK(sequential.spent() == Approx(kSpent[looked]));
+    CHECK((same() > 0) == (looked > 0));
+    ++looked;
   }
-  CHECK(looked == 5);
+  CHECK(looked == 7);
   sequential.finish();
-  look(0.05 * std::pow(0.8, 5));  // all that is left
-  REQUIRE(sequential.interval());
-  CHECK(sequential.interval()->low == Approx(expected->low));
-  CHECK(sequential.interval()->high == Approx(expected->high));
-  CHECK(sequential.interval()->contains(sequential.ratio()));
-  CHECK_FALSE(sequential.decided());
-  CHECK_THROWS_AS(sequential.add(0), BrokenInvariant);
+  twin.look(times(measurements, 100), 0.05, slowest_again(measurements, 100));  // all that is left
+  CHECK(sequential.spent() == Approx(0.05));
+  CHECK(same() > 30);
+  CHECK(sequential.turns() == 200);
+  CHECK_THROWS_AS(sequential.add(even(1, 1)), BrokenInvariant);
   CHECK_THROWS_AS(sequential.finish(), BrokenInvariant);
+}
+
+TEST_CASE("the interval holds what no look rejects") {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    SequentialVerdict sequential({.seed = seed});
+    for (const Measurement& measurement : normal(1.03, 0.05, 60, seed)) sequential.add(measurement);
+    sequential.finish();
+    const auto interval = sequential.interval();
+    REQUIRE(interval);
+    CHECK(interval->contains(sequential.ratio()));
+    for (const double inside : {1e-6, 0.2, 0.8, 1 - 1e-6})
+      CHECK_FALSE(sequential.rejects(interval->low + inside * (interval->high - interval->low)));
+    for (const double outside : {1e-6, 1e-3, 0.1}) {
+      CHECK(sequential.rejects(interval->low - outside));
+      CHECK(sequential.rejects(interval->high + outside));
+    }
+    CHECK(judge(*interval, 0.01) == sequential.verdict());
+  }
+}
+
+TEST_CASE("the ratio is that of total times, slow turns included; the usual ratio is not") {
+  SequentialVerdict sequential({.longest_stall = 0, .seed = 1});
+  PhiloxStream random(1);
+  for (int i = 0; i < 60; ++i) {
+    const double usual = std::exp(0.01 * random.next_normal());
+    sequential.add(even(usual, i % 6 == 0 ? 4 : 1));
+  }
+  CHECK(sequential.ratio() == Approx(60.0 / 90).epsilon(0.01));
+  REQUIRE((sequential.interval() && sequential.usual_interval()));
+  CHECK(sequential.interval()->contains(60.0 / 90));
+  CHECK(sequential.interval()->high < 0.95);
+  CHECK(sequential.usual_interval()->contains(0.999));
+  CHECK(sequential.usual_interval()->low > 0.95);
+}
+
+TEST_CASE("the usual interval is what the signed ranks leave at every look") {
+  const std::vector<Measurement> measurements = normal(1.05, 0.1, 60, 3);
+  SequentialVerdict sequential({});
+  for (const Measurement& measurement : measurements) sequential.add(measurement);
+  std::vector<double> logs;
+  for (const auto& m : measurements) logs.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
+  Interval expected{0, INFINITY};
+  for (int look = 1; look < 6; ++look) {
+    const auto count = static_cast<size_t>(measurements_at_look(look));
+    const auto now = signed_rank_interval(std::span(logs).first(count), 1 - (kSpent[look] - kSpent[look - 1]));
+    if (now) expected = {std::max(expected.low, std::exp(now->low)), std::min(expected.high, std::exp(now->high))};
+  }
+  REQUIRE(sequential.usual_interval());
+  CHECK(sequential.usual_interval()->low == Approx(expected.low));
+  CHECK(sequential.usual_interval()->high == Approx(expected.high));
 }
 
 TEST_CASE("little data: no interval, or one by the last look") {
@@ -76,132 +169,127 @@ TEST_CASE("little data: no interval, or one by the last look") {
   none.finish();
   CHECK(none.verdict() == Verdict::inconclusive);
   CHECK_FALSE(none.interval());
+  CHECK_FALSE(none.usual_interval());
 
-  SequentialVerdict six({});
-  for (const double difference : normal_differences(1.5, 0.01, 6, 1)) six.add(difference);
-  CHECK_FALSE(six.decided());
-  CHECK(six.ratio() == Approx(1.5).epsilon(0.05));
-  six.finish();
-  CHECK(six.verdict() == Verdict::pays);
+  SequentialVerdict eight({});  // the first look spends nothing
+  for (const Measurement& measurement : normal(1.5, 0.01, 8, 1)) eight.add(measurement);
+  CHECK_FALSE(eight.interval());
+
+  for (const int64_t count : {5, 6}) {
+    SequentialVerdict few({});
+    for (const Measurement& measurement : normal(1.5, 0.01, count, 1)) few.add(measurement);
+    CHECK_FALSE(few.decided());
+    CHECK(few.ratio() == Approx(1.5).epsilon(0.05));
+    few.finish();
+    // 2/32 > 0.05, and 2/64 is not.
+    CHECK(few.verdict() == (count == 6 ? Verdict::pays : Verdict::inconclusive));
+    CHECK(few.interval().has_value() == (count == 6));
+  }
 }
 
-TEST_CASE("a decision is refined by later blocks, never withdrawn") {
+TEST_CASE("a decision is refined by later measurements, never withdrawn") {
   int refined = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SequentialVerdict sequential({.seed = seed});
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SequentialVerdict sequential({.longest_stall = 0, .seed = seed});
     Verdict before = Verdict::inconclusive;
-    for (const double difference : normal_differences(1.006, 0.01, 200, seed)) {
-      sequential.add(difference);
-      if (before == Verdict::no_effect) REQUIRE(sequential.verdict() == Verdict::no_effect);
-      if (before == Verdict::pays)
-        REQUIRE((sequential.verdict() == Verdict::pays || sequential.verdict() == Verdict::no_effect));
-      refined += before == Verdict::pays && sequential.verdict() == Verdict::no_effect;
-      before = sequential.verdict();
+    for (const Measurement& measurement : normal(1.006, 0.01, 200, seed)) {
+      sequential.add(measurement);
+      const Verdict now = sequential.verdict();
+      if (before == Verdict::no_effect) REQUIRE(now == Verdict::no_effect);
+      if (before == Verdict::pays) REQUIRE((now == Verdict::pays || now == Verdict::no_effect));
+      refined += before == Verdict::pays && now == Verdict::no_effect;
+      before = now;
     }
   }
-  CHECK(refined > 30);
+  CHECK(refined > 10);
 }
 
-TEST_CASE("equal arms: wrong verdicts over all looks stay within the budget, whatever the noise", "[rates]") {
-  constexpr int64_t kTrials = 10000;
-  for (const Noise noise : kNoises) {
-    int64_t wrong = 0, undecided = 0;
-    for (uint64_t seed = 0; seed < kTrials; ++seed) {
-      // The last look is between two others and spends all that is left.
-      const Verdict verdict = decide(simulate(noise, 1, 100, seed), {.seed = seed}).verdict();
-      wrong += verdict == Verdict::pays || verdict == Verdict::costs;
-      undecided += verdict == Verdict::inconclusive;
-    }
-    INFO(describe(noise) << ": wrong " << 100.0 * wrong / kTrials << " %, undecided " << 100.0 * undecided / kTrials
-                         << " %");
-    CHECK_FALSE(exceeds(wrong, kTrials, 0.05));
+TEST_CASE("with a precision it goes on after the first word") {
+  const std::vector<Measurement> measurements = normal(1.1, 0.03, 300, 7);
+  SequentialVerdict word({.seed = 1}), precise({.precision = 0.007, .seed = 1});
+  int64_t word_after = 0, precise_after = 0;
+  for (const Measurement& measurement : measurements) {
+    word.add(measurement);
+    precise.add(measurement);
+    if (word_after == 0 && word.decided()) word_after = word.measurements();
+    if (precise_after > 0 || !precise.decided()) continue;
+    precise_after = precise.measurements();
+    CHECK(precise.interval()->high <= 1.007 * precise.ratio());
+    CHECK(precise.interval()->low >= precise.ratio() / 1.007);
   }
+  CHECK(word_after == 60);
+  CHECK(precise_after >= 90);
+  CHECK(precise.verdict() == Verdict::pays);
 }
 
-TEST_CASE("all intervals of a run hold the truth at once", "[rates]") {
-  constexpr int64_t kTrials = 2000;
-  int64_t missed = 0;
-  for (uint64_t seed = 0; seed < kTrials; ++seed) {
-    SequentialVerdict sequential({.seed = seed});
-    for (const double difference : simulate(Noise::autocorrelated, 1.02, 100, seed)) sequential.add(difference);
-    sequential.finish();
-    missed += !sequential.interval()->contains(1.02);
-  }
-  INFO("missed " << 100.0 * missed / kTrials << " %");
-  CHECK_FALSE(exceeds(missed, kTrials, 0.05));
+TEST_CASE("few turns do not know how often B stalls: they need a large effect") {
+  // By 115 turns a stall in one turn of 50 was seen with a probability of 90 %.
+  CHECK(stalls_missed(kTurnsToSeeStalls) == Approx(kStallEvery).epsilon(0.01));
+  CHECK(std::pow(1 - 1 / stalls_missed(300), 300) == Approx(0.1).epsilon(0.02));
+  const auto after = [](double ratio, double longest_stall) {
+    return decided_after(normal(ratio, 0.003, 60, 1), {.longest_stall = longest_stall, .seed = 1});
+  };
+  CHECK(after(1.02, 0) == 12);
+  CHECK(after(1.02, 9) == 60);
+  CHECK(after(1.2, 9) == 60);
+  CHECK(after(1.3, 9) == 40);  // 9·2.30 / 80 = 26 %
+  CHECK(after(2.0, 9) == 12);  // 9·2.30 / 24 = 86 %
+  CHECK(after(1.2, 1) == 12);
+  CHECK(after(1 / 1.2, 9) == 60);
+  CHECK(after(1 / 1.3, 9) == 40);
+
+  // A last look is told what stalls it may have missed; it is not charged.
+  SequentialVerdict last({.seed = 1});
+  for (const Measurement& measurement : normal(1.02, 0.003, 20, 1)) last.add(measurement);
+  CHECK_FALSE(last.decided());
+  last.finish();
+  CHECK(last.verdict() == Verdict::pays);
 }
 
-TEST_CASE("the same harness sees what the coin and the budget prevent", "[rates]") {
-  constexpr int64_t kTrials = 500;
-  int64_t no_coin = 0, peeking = 0;
-  for (uint64_t seed = 0; seed < kTrials; ++seed) {
-    const Verdict verdict = decide(simulate(Noise::every_fourth, 1, 100, seed, always_abba), {.seed = seed}).verdict();
-    no_coin += verdict == Verdict::pays || verdict == Verdict::costs;
-    // A 95 % interval after every block, until it likes what it sees.
-    const std::vector<double> differences = simulate(Noise::white, 1, 90, seed);
-    for (size_t blocks = 8; blocks <= differences.size(); ++blocks) {
-      const Interval mean = *paired_interval(std::span(differences).first(blocks), 0.95, seed);
-      const Verdict seen = judge({std::exp(mean.low), std::exp(mean.high)}, 0.01);
-      if (seen == Verdict::inconclusive) continue;
-      peeking += seen != Verdict::no_effect;
-      break;
-    }
-  }
-  INFO("always ABBA: wrong " << 100.0 * no_coin / kTrials << " %");
-  CHECK(exceeds(no_coin, kTrials, 0.05));
-  INFO("a look at every block: wrong " << 100.0 * peeking / kTrials << " %");
-  CHECK(exceeds(peeking, kTrials, 0.05));
+TEST_CASE("a slow turn in the faster arm alone delays the verdict; in both, or in the slower one, it does not") {
+  const auto verdict = [](double slow_a, double slow_b, double ratio) {
+    std::vector<Measurement> measurements = normal(ratio, 0.01, 60, 1);
+    for (Measurement& measurement : measurements) measurement.longest_turn = measurement.seconds_per_sample;
+    measurements[30].longest_turn.a *= slow_a;
+    measurements[30].longest_turn.b *= slow_b;
+    SequentialVerdict sequential({.seed = 1});
+    for (const Measurement& measurement : measurements) sequential.add(measurement);
+    return sequential.verdict();
+  };
+  // A turn of three times its time, twice more: 2·2 of 120 turns are 3.3 %.
+  CHECK(verdict(1, 1, 1.03) == Verdict::pays);
+  CHECK(verdict(1, 3, 1.03) == Verdict::inconclusive);
+  CHECK(verdict(3, 3, 1.03) == Verdict::pays);
+  CHECK(verdict(3, 1, 1.03) == Verdict::pays);
+  CHECK(verdict(1, 3, 1.06) == Verdict::pays);
+  CHECK(verdict(3, 1, 1 / 1.03) == Verdict::inconclusive);
+  CHECK(verdict(1, 3, 1 / 1.03) == Verdict::costs);
+  CHECK(verdict(1, 3, 1) == Verdict::inconclusive);  // not none either
+  CHECK(verdict(1, 1, 1) == Verdict::no_effect);
 }
 
-TEST_CASE("an effect of 2 % is found within 60 blocks of 3 %", "[rates]") {
-  constexpr int64_t kTrials = 4000;
-  for (const double ratio : {1.02, 1 / 1.02}) {
-    int64_t found = 0;
-    double blocks = 0;
-    for (uint64_t seed = 0; seed < kTrials; ++seed) {
-      SequentialVerdict sequential({.seed = seed});
-      for (const double difference : normal_differences(ratio, 0.03, 60, seed)) {
-        sequential.add(difference);
-        if (sequential.decided()) break;
-      }
-      found += sequential.verdict() == (ratio > 1 ? Verdict::pays : Verdict::costs);
-      blocks += static_cast<double>(sequential.blocks()) / kTrials;
-    }
-    INFO(ratio << ": found in " << 100.0 * found / kTrials << " %, after " << blocks << " blocks on average");
-    CHECK_FALSE(exceeds(kTrials - found, kTrials, 0.05));
-  }
-}
-
-TEST_CASE("an effect of 3 % is found, and measured, on a machine that slows down by 20 %", "[rates]") {
-  constexpr int64_t kTrials = 4000;
-  int64_t found = 0;
-  for (uint64_t seed = 0; seed < kTrials; ++seed) {
-    const SequentialVerdict sequential = decide(simulate(Noise::trend, 1.03, 60, seed), {.seed = seed});
-    found += sequential.verdict() == Verdict::pays && sequential.interval()->contains(1.03);
-  }
-  INFO("found and held in " << 100.0 * found / kTrials << " %");
-  CHECK_FALSE(exceeds(kTrials - found, kTrials, 0.05));
-}
-
-TEST_CASE("as many blocks as announced are enough", "[rates]") {
-  constexpr int64_t kTrials = 500;
-  for (const double sd : {0.003, 0.01, 0.03})
-    for (const double ratio : {1.0, 1.01}) {
-      const SequentialOptions options{};
-      const int64_t blocks = blocks_needed(sd, options);
-      int64_t decided = 0, earlier = 0;
-      for (uint64_t seed = 0; seed < kTrials; ++seed) {
-        SequentialVerdict sequential({.seed = seed});
-        for (const double difference : normal_differences(ratio, sd, blocks, seed)) {
-          earlier += sequential.blocks() == blocks / 2 && sequential.decided();
-          sequential.add(difference);
+TEST_CASE("as many measurements as announced are enough", "[rates]") {
+  const int64_t count = trials(150, 2000);
+  for (const bool stalls : {false, true})
+    for (const double sd : {0.003, 0.01, 0.03})
+      for (const double ratio : {1.0, 1.01}) {
+        SequentialOptions options{.longest_stall = stalls ? 9.0 : 0.0};
+        const int64_t needed = measurements_needed(sd, options);
+        int64_t decided = 0, earlier = 0;
+        for (int64_t trial = 0; trial < count; ++trial) {
+          options.seed = static_cast<uint64_t>(trial);
+          const int64_t after = decided_after(normal(ratio, sd, needed, options.seed), options);
+          decided += after > 0;
+          earlier += after > 0 && after <= needed / 2;
         }
-        decided += sequential.decided();
+        INFO("sd " << sd << ", ratio " << ratio << ": " << needed << " measurements decide "
+                   << 100.0 * static_cast<double>(decided) / static_cast<double>(count) << " %, half of them "
+                   << 100.0 * static_cast<double>(earlier) / static_cast<double>(count) << " %");
+        CHECK_FALSE(exceeds(count - decided, count, ratio > 1 ? 0.15 : 0.2));
+        CHECK(static_cast<double>(earlier) < 0.8 * static_cast<double>(count));
       }
-      INFO("sd " << sd << ", ratio " << ratio << ": " << blocks << " blocks decide " << 100.0 * decided / kTrials
-                 << " %, half of them " << 100.0 * earlier / kTrials << " %");
-      CHECK_FALSE(exceeds(kTrials - decided, kTrials, ratio > 1 ? 0.15 : 0.2));
-      if (blocks > 8) CHECK(earlier < kTrials * 8 / 10);
-    }
-  CHECK(blocks_needed(0, {}) == 8);
+  CHECK(measurements_needed(0, {.longest_stall = 0}) == 12);  // the first look that may decide anything
+  CHECK(measurements_needed(0, {}) == 60);                    // the first that knows enough of stalls
+  CHECK(measurements_needed(0, {}, 6) == 27);                 // with six turns of each arm in a measurement
+  CHECK(measurements_needed(0.01, {.level = 0.99}) >= measurements_needed(0.01, {}));
 }
