@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "statistics/sign_patterns.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -12,33 +12,13 @@ namespace trainopt {
 namespace {
 
 /// Subsets are numbered by words of so many bits.
-constexpr size_t kFewestBits = 12, kMostBits = 20;
+constexpr size_t kFewestWordBits = 12, kMostWordBits = 20;
 /// So many subset means beyond each end make the interval's ends steady from one seed to another.
-constexpr double kTail = 4;
+constexpr double kMeansBeyond = 4;
 
 size_t word_bits(size_t blocks, double error) {
-  const double wanted = std::ceil(std::log2(2 * kTail / error));
-  return std::min(blocks, static_cast<size_t>(std::clamp<double>(wanted, kFewestBits, kMostBits)));
-}
-
-/// Subset `word` holds element i where the words `word` and column(i) share an odd number of bits. Exclusive or of
-/// words is then symmetric difference of subsets; the first `bits` elements have a bit of their own, so no word but 0
-/// gives the empty subset.
-uint32_t column(size_t element, size_t bits, uint64_t key) {
-  if (element < bits) return 1u << element;
-  return 1 + static_cast<uint32_t>(PhiloxStream(key, element).next_below((uint64_t{1} << bits) - 1));
-}
-
-/// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard
-/// transform.
-void walsh_hadamard(std::vector<double>& values) {
-  for (size_t half = 1; half < values.size(); half *= 2)
-    for (size_t begin = 0; begin < values.size(); begin += 2 * half)
-      for (size_t i = begin; i < begin + half; ++i) {
-        const double even = values[i], odd = values[i + half];
-        values[i] = even + odd;
-        values[i + half] = even - odd;
-      }
+  const double wanted = std::ceil(std::log2(2 * kMeansBeyond / error));
+  return std::min(blocks, static_cast<size_t>(std::clamp<double>(wanted, kFewestWordBits, kMostWordBits)));
 }
 
 /// Means of the subsets 1 … 2^bits − 1.
@@ -46,7 +26,7 @@ std::vector<double> subset_means(std::span<const double> differences, size_t bit
   const uint64_t key = mix_key(seed, "subsets");
   std::vector<double> sums(size_t{1} << bits), counts(sums.size());
   for (size_t i = 0; i < differences.size(); ++i) {
-    const uint32_t place = column(i, bits, key);
+    const size_t place = pattern_column(i, bits, key);
     sums[place] += differences[i];
     counts[place] += 1;
   }

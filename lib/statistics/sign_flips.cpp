@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "statistics/sign_patterns.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,18 +17,6 @@ constexpr double kFewestBits = 12, kMostBits = 16;
 constexpr double kTail = 64;
 /// The first ratios that were asked for, which are asked for at every look, go on where they stopped.
 constexpr size_t kWalks = 8;
-
-/// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard
-/// transform.
-void walsh_hadamard(std::vector<double>& values) {
-  for (size_t half = 1; half < values.size(); half *= 2)
-    for (size_t begin = 0; begin < values.size(); begin += 2 * half)
-      for (size_t i = begin; i < begin + half; ++i) {
-        const double even = values[i], odd = values[i + half];
-        values[i] = even + odd;
-        values[i + half] = even - odd;
-      }
-}
 
 }  // namespace
 
@@ -44,20 +33,14 @@ SignFlipTest::SignFlipTest(double error, uint64_t seed) : key_(mix_key(seed, "si
   sums_b_.resize(sums_a_.size());
 }
 
-/// Pattern `word` flips pair i where the words `word` and column(i) share an odd number of bits. Exclusive or of words
-/// is then the product of patterns; the first bits_ pairs have a bit of their own, so that few pairs have all patterns.
-size_t SignFlipTest::column(size_t pair) const {
-  if (pair < bits_) return size_t{1} << pair;
-  return 1 + PhiloxStream(key_, pair).next_below((uint64_t{1} << bits_) - 1);
-}
-
 void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, PairedTimes allowance, PairedTimes charge) {
   TRAINOPT_CHECK(pairs.size() >= taken_ && spent >= 0 && spent < 1);
   for (; taken_ < pairs.size(); ++taken_) {
     const auto [a, b] = pairs[taken_];
     TRAINOPT_CHECK(std::isfinite(a) && std::isfinite(b) && a > 0 && b > 0);
-    sums_a_[column(taken_)] += a;
-    sums_b_[column(taken_)] += b;
+    const size_t column = pattern_column(taken_, bits_, key_);
+    sums_a_[column] += a;
+    sums_b_[column] += b;
   }
   // What is added makes up for the rounding of 1 − level alone.
   const double patterns = static_cast<double>(sums_a_.size());

@@ -65,7 +65,6 @@ class SignFlipTest {
   bool observed_goes(const Look& look, const Walk& walk, bool charged) const;
   void remove_largest(const Look& look, Walk& walk) const;
   int64_t gone(const Walk& walk) const { return static_cast<int64_t>(sums_a_.size() - walk.left.size()); }
-  size_t column(size_t pair) const;
 
   size_t bits_;
   uint64_t key_;
