@@ -336,9 +336,8 @@ def test_ablate(trainopt, recipe):
 
 
 def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
-    result = trainopt(
-        "ablate", recipe, "data.batch_size=32", "optimizer.lr=1e30", *TWO_PAIRS, "--json", "--run-dir", "out", timeout=300
-    )
+    overrides = ("data.batch_size=32", "optimizer.lr=1e30")
+    result = trainopt("ablate", recipe, *overrides, *TWO_PAIRS, "--json", "--run-dir", "out", timeout=300)
     assert result.code == 0, result
     answer = result.json()
     assert answer["total"]["ratio"] is None and "not finite" in answer["total"]["reason"]
