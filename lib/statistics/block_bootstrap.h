@@ -31,7 +31,7 @@ double correlation_time(std::span<const double> series);
 /// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap
 /// (D. N. Politis and J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they
 /// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: fewer than kFewestPieces, or
-/// fewer than kFewestCorrelationTimes of them.
+/// fewer than kFewestCorrelationTimes of them, as far as so many can tell.
 std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed);
 
 /// The same for B's throughput over A's, of two runs or parts of a run that were not paired.
