@@ -32,8 +32,8 @@ double correlation_time(std::span<const double> series);
 
 /// The interval of Σ samples / Σ seconds in samples/s, at `level` in (0, 1): percentiles of the stationary bootstrap
 /// (D. N. Politis and J. P. Romano, "The stationary bootstrap", JASA 89, 1994) over pieces in the order in which they
-/// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: not `enough`, or
-/// fewer than two.
+/// ran, of about equal length. Approximate: README.md has its measured coverage. nullopt: not `enough` of them, as far
+/// as so many can tell.
 std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed,
                                             EnoughPieces enough = {});
 

@@ -59,15 +59,17 @@ TEST_CASE("one run's interval holds its throughput, where there is one", "[rates
         independent_missed += !independent_bootstrap(pieces, seed).contains(320);
       }
       const std::string row =
-          fmt::format("| {} | AR(1), phi {:g} | {:.0f} % | {} | {:.0f} % |", count, phi, percent(none, runs),
-                      none == runs ? "" : fmt::format("{:.1f} %", 100 - percent(missed, runs - none)),
-                      100 - percent(independent_missed, runs));
+          fmt::format("| {} | AR(1), phi {:g} | {:.0f} % | {:.1f} % | {} | {:.0f} % |", count, phi, percent(none, runs),
+                      percent(missed, runs), none == runs ? "" : fmt::format("{:.1f} %", percent(missed, runs - none)),
+                      percent(independent_missed, runs));
       if (full_rates()) fmt::print("{}\n", row);
       INFO(row);
       if (count < EnoughPieces{}.pieces) CHECK(none == runs);
-      // Approximate: of 20 wrong where 1 was promised, half again as many.
-      CHECK_FALSE(exceeds(missed, runs, 0.10));
-      if (count >= 300 && phi < 0.8) CHECK(none < runs / 4);
+      // Approximate. Where only a few runs have an interval, those seemed quieter than they were; so what counts is how
+      // often one is printed that misses.
+      CHECK_FALSE(exceeds(missed, runs, 0.07));
+      if ((phi == 0 && count >= EnoughPieces{}.pieces) || (count >= 300 && phi < 0.8)) CHECK(none < runs / 20);
+      if (count == 60 && phi > 0.7) CHECK(none > runs * 9 / 10);
       if (phi > 0.5) CHECK(exceeds(independent_missed, runs, 0.1));
     }
 }
