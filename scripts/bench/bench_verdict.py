@@ -1,8 +1,9 @@
-"""The measuring measured: how often a real job seems to differ from itself, whether a known effect is found with the
-right size, and what taking turns costs.
+"""The measuring measured: how often a real job seems to differ from itself, in one process and in pairs of processes,
+whether a known effect is found with the right size, how many turns it takes on turns that were recorded here, and what
+taking turns costs.
 
-Needs the target verdict_arms. The job is ResNet-18 on small images, so that a turn of a quarter of a second has several
-steps.
+Needs the target verdict_arms. The job is ResNet-18 on small images with one thread, so that a turn of a quarter of a
+second has several steps and other programs have a core; the recorded turns are also of an MLP and of a loader's job.
 """
 
 import argparse
@@ -23,7 +24,10 @@ JOB = {
         "transforms": [{"resize": 64}, {"normalize": {"mean": 0.5, "std": 0.5}}],
     },
     "optimizations": {"set_to_none": True, "channels_last": True},
+    "num_threads": 1,
 }
+MLP = JOB | {"model": {"name": "mlp", "num_classes": 10, "hidden": [512, 512]}}
+LOADER = JOB | {"model": {"name": "mlp", "num_classes": 10, "hidden": [64]}}
 
 
 def verdict_arms(binary: Path, *words) -> dict:
@@ -32,10 +36,10 @@ def verdict_arms(binary: Path, *words) -> dict:
     )
 
 
-def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
+def equal_arms(recipe: Path, count: int, chosen, folder: Path, *options) -> list[dict]:
     """compare RECIPE RECIPE, again and again with other coins and other data."""
     rows = []
-    for number in range(chosen.repeats):
+    for number in range(count):
         found = common.trainopt_json(
             "compare",
             recipe,
@@ -48,12 +52,13 @@ def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
             "--json",
             "--quiet",
             "--run-dir",
-            folder / f"aa-{number}",
+            folder / f"aa{'-'.join(options)}-{number}",
+            *options,
         )
         rows.append(found)
         low, high = found["interval"] or (float("nan"), float("nan"))
         print(
-            f"  equal arms {number + 1}/{chosen.repeats}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … "
+            f"  equal arms {number + 1}/{count}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … "
             f"{high:.4f}), {found['blocks']} blocks",
             file=sys.stderr,
             flush=True,
@@ -61,9 +66,39 @@ def equal_arms(recipe: Path, chosen, folder: Path) -> list[dict]:
     return rows
 
 
+def equal_row(what: str, equal: list[dict]) -> dict:
+    words = [found["verdict"] for found in equal]
+    return {
+        "what": what,
+        "asked": "at most one false verdict in 20",
+        "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false "
+        f"({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
+        "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}",
+    }
+
+
+def recorded_row(name: str, job: dict, chosen, folder: Path) -> dict:
+    """A job's turns against itself, dealt to two arms again and again, B's made 2 % faster."""
+    recipe = common.write_recipe(folder, job | {"output_dir": str(folder)}, name)
+    turns = folder / f"recorded-{name}"
+    repeats = ("--repeats", chosen.recorded, "--budget", "1h", "--no-numbers", "--quiet", "--json")
+    common.trainopt_json("compare", recipe, recipe, *repeats, "--run-dir", turns)
+    found = verdict_arms(chosen.binary, "recorded", turns, 1.02, 300, 400)
+    equal = verdict_arms(chosen.binary, "recorded", turns, 1, 300, 400)
+    return {
+        "what": f"2 % on recorded turns: {name}",
+        "asked": "≤ 240 turns",
+        "found": f"{found['median_turns']:.0f} turns (median), found in {100 * found['pays']:.0f} % within 1,200; equal "
+        f"arms wrong in {100 * (equal['pays'] + equal['costs']):.1f} %",
+        "ratios": f"{found['recorded_turns']} turns recorded, {found['trials']} trials",
+    }
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--repeats", type=int, default=20, help="of the job against itself")
+    options.add_argument("--apart", type=int, default=20, help="of the job against itself, in pairs of processes")
+    options.add_argument("--recorded", type=int, default=150, help="blocks of each of three jobs, for their turns")
     options.add_argument("--budget", default="45s", help="of each comparison")
     options.add_argument("--known", type=int, default=6, help="comparisons with an arm that sleeps")
     options.add_argument("--known-budget", type=float, default=60, help="seconds for each of them")
@@ -76,17 +111,13 @@ def main() -> None:
         folder = Path(folder)
         recipe = common.write_recipe(folder, JOB | {"output_dir": str(folder)}, "job")
         if chosen.repeats:
-            equal = equal_arms(recipe, chosen, folder)
-            words = [found["verdict"] for found in equal]
-            rows.append(
-                {
-                    "what": "a real job against itself",
-                    "asked": "at most one false verdict in 20",
-                    "found": f"{sum(word in ('pays', 'costs') for word in words)} of {len(words)} false "
-                    f"({words.count('no effect')} no effect, {words.count('inconclusive')} inconclusive)",
-                    "ratios": f"{min(f['ratio'] for f in equal):.4f} … {max(f['ratio'] for f in equal):.4f}",
-                }
-            )
+            rows.append(equal_row("a real job against itself", equal_arms(recipe, chosen.repeats, chosen, folder)))
+        if chosen.apart:
+            apart = equal_arms(recipe, chosen.apart, chosen, folder, "--own-processes", "--no-numbers")
+            rows.append(equal_row("the same in pairs of processes", apart))
+        if chosen.recorded:
+            for name, job in {"resnet18": JOB, "mlp": MLP, "loader": LOADER}.items():
+                rows.append(recorded_row(name, job, chosen, folder))
         # A thread that loads would work while the arm sleeps, and the sleep would cost less than its length.
         alone = common.write_recipe(
             folder,
