@@ -44,8 +44,9 @@ double percent(int64_t count, int64_t of) {
 TEST_CASE("one run's interval holds its throughput, where there is one", "[rates]") {
   if (full_rates())
     fmt::print(
-        "\n| steps | correlation | no interval | interval holds | independent bootstrap holds |\n"
-        "|--:|---|--:|--:|--:|\n");
+        "\n| steps | correlation | no interval | misses, of all runs | of those with one | independent bootstrap "
+        "misses "
+        "|\n|--:|---|--:|--:|--:|--:|\n");
   for (const size_t count : {20u, 60u, 300u, 1000u})
     for (const double phi : {0.0, 0.6, 0.75, 0.9}) {
       const int64_t runs = trials(count > 500 ? 60 : 150, count > 500 ? 2000 : 4000);
