@@ -3,7 +3,8 @@ whether a known effect is found with the right size, how many turns it takes on 
 taking turns costs.
 
 Needs the target verdict_arms. The job is ResNet-18 on small images with one thread, so that a turn of a quarter of a
-second has several steps and other programs have a core; the recorded turns are also of an MLP and of a loader's job.
+second has several steps and other programs have a core. Processes that are made again and again train an MLP, which
+starts quickly; the recorded turns are of both and of a loader's job.
 """
 
 import argparse
@@ -52,14 +53,15 @@ def equal_arms(recipe: Path, count: int, chosen, folder: Path, *options) -> list
             "--json",
             "--quiet",
             "--run-dir",
-            folder / f"aa{'-'.join(options)}-{number}",
+            folder / f"aa-{len(options)}-{number}",
             *options,
         )
         rows.append(found)
         low, high = found["interval"] or (float("nan"), float("nan"))
         print(
             f"  equal arms {number + 1}/{count}: {found['verdict']}, {found['ratio']:.4f} ({low:.4f} … "
-            f"{high:.4f}), {found['blocks']} blocks",
+            f"{high:.4f}), {found['blocks']} blocks, "
+            f"{found['pairs'] or 'no'} pairs",
             file=sys.stderr,
             flush=True,
         )
@@ -113,8 +115,10 @@ def main() -> None:
         if chosen.repeats:
             rows.append(equal_row("a real job against itself", equal_arms(recipe, chosen.repeats, chosen, folder)))
         if chosen.apart:
-            apart = equal_arms(recipe, chosen.apart, chosen, folder, "--own-processes", "--no-numbers")
-            rows.append(equal_row("the same in pairs of processes", apart))
+            small = common.write_recipe(folder, MLP | {"output_dir": str(folder)}, "small")
+            options = ("--own-processes", "--no-numbers", "--turn", "100ms")
+            apart = equal_arms(small, chosen.apart, chosen, folder, *options)
+            rows.append(equal_row("an MLP against itself in pairs of processes", apart))
         if chosen.recorded:
             for name, job in {"resnet18": JOB, "mlp": MLP, "loader": LOADER}.items():
                 rows.append(recorded_row(name, job, chosen, folder))
