@@ -42,7 +42,7 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
           ->type_name("SHARE"),
       command
           .add_option("--precision", precision,
-                      "Go on until the ends of the interval are so close to the ratio, not only until it is decided")
+                      "Keep measuring until both ends of the interval are within SHARE of the ratio")
           ->type_name("SHARE"),
       command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE"),
       command

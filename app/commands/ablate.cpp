@@ -32,6 +32,8 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
   refuse_several_ranks(context.environment, "trainopt ablate");
   handle_signals();
+  if (arguments.measure.precision || arguments.measure.repeats == 1)
+    throw UserError("ablate takes no --precision, and --repeats of at least 2: one pair of processes says nothing");
   Recipe recipe = arguments.recipes.load(command).recipe;
   AblationRequest request{.sources = arguments.recipes.split(command),
                           .folder = {},

@@ -125,6 +125,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   write_bundle(folder, result, TRAINOPT_VERSION);
   if (!arguments.json && !arguments.markdown)
     std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
+  if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 

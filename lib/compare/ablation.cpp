@@ -244,7 +244,7 @@ void judge_gains(Ablation& ablation) {
   std::vector<CellPairs> pairs;
   for (const Gain* gain : gains) pairs.push_back(gain->pairs);
   const CellsResult judged = judge_cells(pairs, ablation.level, ablation.min_effect);
-  size_t measured = 0, taken = 0;
+  size_t taken = 0;
   for (size_t i = 0; i < gains.size(); ++i) {
     if (pairs[i].empty()) continue;
     const CellResult& cell = judged.cells[i];
@@ -252,13 +252,12 @@ void judge_gains(Ablation& ablation) {
     gains[i]->interval = cell.interval;
     gains[i]->verdict = cell.verdict;
     gains[i]->standard_error = cell.standard_error;
-    ++measured;
     taken += pairs[i].size();
   }
   ablation.pair_sd = judged.pair_sd;
   ablation.pairs_needed = judged.pairs_needed;
   if (judged.pairs_needed && taken > 0)
-    ablation.budget_needed_s = ablation.seconds / static_cast<double>(taken) * static_cast<double>(measured) *
+    ablation.budget_needed_s = ablation.seconds / static_cast<double>(taken) * static_cast<double>(gains.size()) *
                                static_cast<double>(*judged.pairs_needed);
   attribute(ablation, judged.reach);
 }
@@ -270,8 +269,12 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  const SwitchSet all = add_rows(recipe, machine, result);  // the others stay as the recipe has them, in every arm
-  AblationCells cells(request, all, machine, observer, result);
+  const SwitchSet all = add_rows(recipe, machine, result);
+  // What does nothing here is off in every arm: it may need a switch that a cell leaves out.
+  AblationRequest effective = request;
+  for (const auto& row : result.switches)
+    if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");
+  AblationCells cells(effective, all, machine, observer, result);
   cells.measure_total();
   cells.measure_alone();
   cells.measure_in_stack();

@@ -126,9 +126,9 @@ std::string undecided_words(const Ablation& a) {
                    });
   if (!any || !a.pair_sd || !a.pairs_needed || !a.budget_needed_s) return {};
   return fmt::format(
-      "some cells are undecided: two processes with one recipe differ by {:.1f} % here (standard deviation over a "
-      "pair); "
-      "to decide about {:g} % in every cell takes about {} each, --budget {}",
+      "some cells are undecided: pairs of processes scatter by {:.1f} % here (standard deviation); to decide about "
+      "{:g} % "
+      "in every cell takes about {} each, --budget {}",
       100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_words(*a.budget_needed_s));
 }
 
@@ -169,7 +169,8 @@ std::string head(const Ablation& a) {
 
 std::string legend(const Ablation& a) {
   return fmt::format(
-      "alone: over the plain job; in the stack: over everything else; (low … high): all intervals hold at once with "
+      "alone: over the plain job; in the stack: over everything else; (low … high): the gains' intervals hold at once "
+      "with "
       "{:g} "
       "%; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: {}",
       100 * a.level, kShareRule);

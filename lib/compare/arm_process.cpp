@@ -35,6 +35,9 @@ pid_t spawn(std::vector<std::string> words, int socket) {
   if (process < 0)
     throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(errno)), ExitCode::bug);
   if (process > 0) return process;
+  // A signal from the terminal reaches the whole group; what it means is for the comparison to decide, also while the
+  // arm's program is still loading. Ignored signals stay so in the new program.
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::signal(number, SIG_IGN);
   const int nowhere = ::open("/dev/null", O_WRONLY);
   ::dup2(nowhere, STDOUT_FILENO);  // standard output is the comparison's
   ::dup2(socket, kArmSocket);

@@ -18,10 +18,10 @@ struct ArmResult {
   std::optional<double> step_ms_p50;
 };
 
-/// How much slower a turn is after the other arm's turn than after one of its own, as that changes the ratio: each arm
-/// follows the other in 62.5 % of its turns, so it bears a part of what the other leaves behind (heat, a cold cache).
+/// What the arms leave behind for the next turn (heat, a cold cache): each follows the other in 5 of 8 turns, so it
+/// bears a part of what the other leaves.
 struct CarryOver {
-  double ratio = 1;  ///< the measured ratio over what it would be without
+  double ratio = 1;  ///< the measured ratio over the one that the arms would have alone
   std::optional<Interval> interval;
 };
 
@@ -41,7 +41,9 @@ struct Comparison {
   ArmResult a, b;
   bool own_processes = false;  ///< then the pairs of processes are what is counted, not the blocks
   double seconds = 0;          ///< of the whole comparison
-  std::string ended;           ///< why sampling ended: decided, budget, repeats, stopped
+  std::string ended;           ///< why sampling ended: decided, precision, budget, repeats, stopped, failed
+  std::string failure;         ///< where it ended because an arm failed: what the arm said
+  ExitCode failure_code = ExitCode::done;
   std::vector<std::string> warnings;
 
   /// Turns of each arm.

@@ -47,19 +47,22 @@ Comparison read(const Json& json) {
                          .interval = optional_at<Interval>(noise, "interval"),
                          .block_sd_pct = noise.at("block_sd_pct"),
                          .blocks = noise.at("blocks")};
-  if (const Json& numerics = json.at("numerics"); !numerics.is_null()) c.numerics = numerics_from(numerics);
+  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise)
+    c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
   c.seed = json.at("seed");
   if (!judged_otherwise) c.longest_stall = json.at("longest_stall_turns");
   const auto sound = [](const Block& block) {
-    return block.seconds(true) > 0 && block.seconds(false) > 0 && block.samples(true) > 0 && block.samples(false) > 0;
+    return std::all_of(block.turns.begin(), block.turns.end(),
+                       [](const Turn& turn) { return turn.seconds > 0 && turn.samples > 0; });
   };
   if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) ||
-      !(c.min_effect >= 0))
+      !(c.min_effect >= 0) || !(c.longest_stall >= 0))
     throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share",
                     ExitCode::data);
   judge_blocks(c);
   if (judged_otherwise) {
+    c.warnings = warnings_of(c);
     c.warnings.push_back(
         fmt::format("an earlier version measured this and said {}; its turns are judged by today's rule",
                     json.at("verdict").get<std::string>()));

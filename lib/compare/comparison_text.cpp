@@ -20,7 +20,7 @@ bool too_few_pairs(const Comparison& c) { return c.own_processes && !c.interval;
 std::string inconclusive_text(const Comparison& c) {
   if (too_few_pairs(c))
     return fmt::format(
-        "inconclusive ({}): B against A is {}; processes with one recipe differ too, so it takes more pairs",
+        "inconclusive ({}): B against A is {}; two processes of the same recipe differ too, so more pairs are needed",
         c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
   if (!c.interval)
     return fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
@@ -43,6 +43,8 @@ std::string headline(const Comparison& c) {
 
 std::string_view ending(const std::string& ended) {
   if (ended == "decided") return "until it was decided";
+  if (ended == "precision") return "until the interval was as narrow as --precision asks";
+  if (ended == "failed") return "until an arm failed";
   if (ended == "budget") return "until the budget of time was spent";
   if (ended == "repeats") return "as many as --repeats asked for";
   return "until it was stopped";
@@ -70,9 +72,9 @@ std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
   return fmt::format(
-      "agree as far as {}: first gradients' cosine {:.5f} (down to {:.2f}), their length ×{:.3f}; updates' cosine "
+      "agree to within {}: first gradients' cosine {:.5f} (down to {:.2f}), their length ×{:.3f}; updates' cosine "
       "{:.5f} ({:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (up to {:.2g} %){}",
-      n.yardstick == Yardstick::perturbed ? "rounding lets them" : "another seed's do", 1 - n.gradient_direction.value,
+      n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", 1 - n.gradient_direction.value,
       1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
       1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
       n.gradients.tensors > 0 ? fmt::format("; {} and {} one by one", counted(n.gradients.tensors, "gradient"),
@@ -87,7 +89,7 @@ std::string usual_text(const Comparison& c) {
   const bool tails =
       std::log(c.usual->high / c.usual->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
   if (!tails) return {};
-  return fmt::format("B against A is {}; turns that took long cost A {:.1f} % and B {:.1f} % of their time",
+  return fmt::format("B against A is {}; slow turns took {:.1f} % of A's time and {:.1f} % of B's",
                      percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
 }
 
@@ -155,7 +157,8 @@ std::string comparison_text(const Comparison& c, bool color) {
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
-  if (const std::string usual = usual_text(c); !usual.empty()) line("usual block", usual);
+  if (const std::string usual = usual_text(c); !usual.empty())
+    line(c.own_processes ? "usual pair" : "usual block", usual);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
     line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
@@ -177,7 +180,8 @@ std::string comparison_markdown(const Comparison& c) {
                {human_seconds(arm->facts.time_to_first_step_s)}});
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
-  if (const std::string usual = usual_text(c); !usual.empty()) text += fmt::format(" Usual block: {}.", usual);
+  if (const std::string usual = usual_text(c); !usual.empty())
+    text += fmt::format(" {}: {}.", c.own_processes ? "Usual pair" : "Usual block", usual);
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
   text += fmt::format(" Not seen: {}.", not_seen_text(c));

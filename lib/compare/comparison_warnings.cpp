@@ -31,19 +31,19 @@ void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
   const bool disjoint = c.usual->high < c.interval->low || c.interval->high < c.usual->low;
   if (!disjoint && (usual == c.verdict || usual == Verdict::inconclusive || usual == Verdict::no_effect)) return;
   all.push_back(fmt::format(
-      "a usual block and the total time disagree: in a usual block B is {}, over all of the time {}; turns that took "
-      "long cost A {:.1f} % and B {:.1f} % of their time",
-      percent_faster(*c.usual), percent_faster(c.ratio), 100 * long_turn_share(c, true),
-      100 * long_turn_share(c, false)));
+      "a usual {} says B is {}, the total time says {}: slow turns took {:.1f} % of A's time and {:.1f} % of B's",
+      c.own_processes ? "pair" : "block", percent_faster(*c.usual), percent_faster(c.ratio),
+      100 * long_turn_share(c, true), 100 * long_turn_share(c, false)));
 }
 
 void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
   if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
   if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
   all.push_back(
-      fmt::format("a turn's time depends on which arm had the turn before; that changes the ratio by about {} "
-                  "({}); longer turns (--turn) make it smaller",
-                  percent_faster(c.carry_over->ratio), percent_faster(*c.carry_over->interval)));
+      fmt::format("a turn's time depends on which arm had the turn before: alone, B against A would be about {}, not "
+                  "{}; longer turns "
+                  "(--turn) bring the two together",
+                  percent_faster(c.ratio / c.carry_over->ratio), percent_faster(c.ratio)));
 }
 
 std::string long_time(double seconds) {
@@ -55,8 +55,8 @@ std::string long_time(double seconds) {
 void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   if (c.verdict != Verdict::inconclusive) {
     if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
-      all.push_back(fmt::format("only {} of each arm: {} would probably not have been seen", counted(c.turns(), "turn"),
-                                unseen_stalls(c)));
+      all.push_back(
+          fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
     return;
   }
   std::vector<double> differences;

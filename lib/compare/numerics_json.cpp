@@ -1,12 +1,16 @@
 #include "compare/numerics_json.h"
 
+#include <cmath>
+
 namespace trainopt {
 namespace {
 
 Json distance_json(const Distance& d) {
   return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}};
 }
-Distance distance_from(const Json& json) { return {json.at("value"), json.at("tolerance")}; }
+/// What is not finite is written as null.
+double number_from(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
+Distance distance_from(const Json& json) { return {number_from(json.at("value")), number_from(json.at("tolerance"))}; }
 
 Json tensors_json(const TensorAgreement& t) {
   return {{"tensors", t.tensors},
@@ -22,7 +26,7 @@ TensorAgreement tensors_from(const Json& json) {
           .worst = json.at("worst"),
           .direction = distance_from(json.at("direction")),
           .norm = distance_from(json.at("norm")),
-          .norm_ratio = json.at("norm_ratio")};
+          .norm_ratio = number_from(json.at("norm_ratio"))};
 }
 
 }  // namespace

@@ -47,6 +47,61 @@ Pair make_pair(const PairOptions& pairs, int64_t number, uint64_t seed) {
   return pair;
 }
 
+class PairSampling {
+ public:
+  PairSampling(const PairOptions& pairs, const CompareOptions& options, const Observer& observer)
+      : pairs_(pairs), options_(options), observer_(observer), verdict_({}) {
+    result_ = empty_comparison(options);
+    result_.own_processes = true;
+  }
+
+  /// Makes pair `number`, lets it take its blocks, and ends it. Throws what the arms throw; then the pair leaves
+  /// nothing.
+  void take_pair(int64_t number) {
+    const Pair pair = make_pair(pairs_, number, options_.seed);
+    if (number == 0) {
+      steps_ = turn_steps(pair.a, pair.b, options_.turn_s);  // the same in all pairs
+      result_.longest_stall = longest_stall(turn_seconds(pair.a, pair.b, steps_));
+      verdict_ = sequential_verdict(result_, options_.precision);
+      if (pairs_.first_pair) pairs_.first_pair(pair.a, pair.b);
+    }
+    TurnTaker turns(*pair.a.arm, *pair.b.arm, steps_, mix_key(options_.seed, static_cast<uint64_t>(number)));
+    std::vector<Block> blocks;
+    while (static_cast<int64_t>(blocks.size()) < pairs_.blocks && (blocks.empty() || !observer_.stopped())) {
+      blocks.push_back(turns.next());
+      blocks.back().pair = number;
+    }
+    const ArmFacts of_a = pair.a.arm->facts(), of_b = pair.b.arm->facts();
+    facts_a_.add(of_a);
+    facts_b_.add(of_b);
+    name_a_ = pair.a.name;
+    name_b_ = pair.b.name;
+    result_.blocks.insert(result_.blocks.end(), blocks.begin(), blocks.end());
+    verdict_.add(measurement_of(blocks));
+  }
+
+  const SequentialVerdict& verdict() const { return verdict_; }
+  Comparison& result() { return result_; }
+
+  Comparison finish() {
+    result_.a = result_of(name_a_, facts_a_.mean(), result_.blocks, true);
+    result_.b = result_of(name_b_, facts_b_.mean(), result_.blocks, false);
+    judge_blocks(result_);
+    result_.warnings = warnings_of(result_);
+    return std::move(result_);
+  }
+
+ private:
+  const PairOptions& pairs_;
+  const CompareOptions& options_;
+  const Observer& observer_;
+  Comparison result_;
+  SequentialVerdict verdict_;
+  TurnSteps steps_;
+  Facts facts_a_, facts_b_;
+  std::string name_a_, name_b_;
+};
+
 }  // namespace
 
 MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const CompareOptions& options) {
@@ -62,44 +117,28 @@ MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const
 Comparison compare_processes(const PairOptions& pairs, const CompareOptions& options, Clock::time_point until,
                              const Observer& observer) {
   const auto comparison_began = Clock::now();
-  Comparison result = empty_comparison(options);
-  result.own_processes = true;
-  SequentialVerdict verdict = sequential_verdict(result, options.precision);
-  Facts facts_a, facts_b;
-  TurnSteps steps;
+  PairSampling sampling(pairs, options, observer);
+  Comparison& result = sampling.result();
   double pair_s = 0;  // the longest so far: a pair that would not end in time is not begun
   for (int64_t number = 0; result.ended.empty(); ++number) {
     const auto began = Clock::now();
-    const Pair pair = make_pair(pairs, number, options.seed);
-    if (number == 0) {
-      steps = turn_steps(pair.a, pair.b, options.turn_s);  // the same in all pairs
-      result.longest_stall = longest_stall(turn_seconds(pair.a, pair.b, steps));
-      verdict = sequential_verdict(result, options.precision);
-      if (pairs.first_pair) pairs.first_pair(pair.a, pair.b);
+    try {
+      sampling.take_pair(number);
+    } catch (const UserError& error) {  // named recovery: the pairs before it were measured and stay
+      if (number == 0) throw;
+      result.failure = observer.stopped() ? "" : error.what();
+      result.failure_code = error.code();
+      result.ended = observer.stopped() ? "stopped" : "failed";
+      break;
     }
-    TurnTaker turns(*pair.a.arm, *pair.b.arm, steps, mix_key(options.seed, static_cast<uint64_t>(number)));
-    const size_t before = result.blocks.size();
-    for (int64_t block = 0; block < pairs.blocks && !(block > 0 && observer.stopped()); ++block) {
-      result.blocks.push_back(turns.next());
-      result.blocks.back().pair = number;
-    }
-    verdict.add(measurement_of(std::span(result.blocks).subspan(before)));
-    facts_a.add(pair.a.arm->facts());
-    facts_b.add(pair.b.arm->facts());
     pair_s = std::max(pair_s, seconds_since(began));
-    result.ended = why_to_end(verdict, options, after(pair_s), until, observer);
+    result.ended = why_to_end(sampling.verdict(), options, after(pair_s), until, observer);
     if (!pairs.may_decide && result.ended == "decided") result.ended = after(pair_s) > until ? "budget" : "";
     if (result.ended == "budget" && number + 1 < pairs.fewest_pairs) result.ended.clear();
-    report_progress(result, verdict, observer);
-    if (!result.ended.empty()) {
-      result.a = result_of(pair.a.name, facts_a.mean(), result.blocks, true);
-      result.b = result_of(pair.b.name, facts_b.mean(), result.blocks, false);
-    }
+    report_progress(result, sampling.verdict(), observer);
   }
-  judge_blocks(result);
   result.seconds = seconds_since(comparison_began);
-  result.warnings = warnings_of(result);
-  return result;
+  return sampling.finish();
 }
 
 }  // namespace trainopt

@@ -27,8 +27,8 @@ struct PairOptions {
 
 /// Pairs of fresh processes take turns until the verdict is decided, the budget (`until`) or options.repeats ends it,
 /// or the observer stops it. A coin says which of a pair is made first. The sequential verdict takes one measurement a
-/// pair. With the facts of the arms, times to the first step and memory are means over the pairs. Throws what the arms
-/// throw.
+/// pair. Times to the first step and memory are means over the pairs. Throws what the arms of the first pair throw; a
+/// later failure ends the sampling and stands in the result.
 Comparison compare_processes(const PairOptions& pairs, const CompareOptions& options, Clock::time_point until,
                              const Observer& observer);
 

@@ -73,7 +73,7 @@ Turn turn_from(const Json& json) {
   turn.data_wait_s = json.at("data_wait_s");
   turn.cpu_s = json.at("cpu_s");
   turn.step_ms = json.at("step_ms").get<std::vector<double>>();
-  turn.losses = json.at("losses").get<std::vector<double>>();
+  for (const Json& loss : json.at("losses")) turn.losses.push_back(loss.is_null() ? NAN : loss.get<double>());
   turn.sm_clock_mhz = optional_at<double>(json, "sm_clock_mhz");
   turn.throttle = optional_at<int64_t>(json, "throttle");
   return turn;

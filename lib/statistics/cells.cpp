@@ -88,9 +88,10 @@ CellsResult judge_cells(std::span<const CellPairs> cells, double level, double m
     cell.verdict = judge(*cell.interval, min_effect);
     if (differs[k] && cell.verdict == Verdict::inconclusive) cell.verdict = centre > 0 ? Verdict::pays : Verdict::costs;
   }
-  const double wanted = std::log1p(min_effect);
+  // So that a cell without effect has its interval within min_effect nine times of ten.
+  const double wanted = std::log1p(min_effect), needed = reach + student_quantile(0.1, pooled.degrees);
   result.pairs_needed =
-      std::max<int64_t>(2, static_cast<int64_t>(std::ceil(reach * reach * pooled.variance / (wanted * wanted))));
+      std::max<int64_t>(2, static_cast<int64_t>(std::ceil(needed * needed * pooled.variance / (wanted * wanted))));
   return result;
 }
 

@@ -24,8 +24,7 @@ struct CellsResult {
   std::vector<CellResult> cells;        ///< one for each cell, in their order
   double reach = 0;                     ///< an interval is the logarithm ± so many standard errors
   std::optional<double> pair_sd;        ///< scatter of one pair's log ratio, pooled over the cells; null: not known
-  std::optional<int64_t> pairs_needed;  ///< in each cell, so that every interval reaches less than min_effect from its
-                                        ///< ratio
+  std::optional<int64_t> pairs_needed;  ///< in each cell, to find no effect where there is none in nine cells of ten
 };
 
 /// Judges all cells together. Two pairs know little of how pairs scatter, so the scatter is pooled over the cells; a

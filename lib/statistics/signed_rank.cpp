@@ -12,6 +12,7 @@ namespace {
 
 /// Above this the normal distribution is near enough.
 constexpr size_t kMostExact = 40;
+constexpr size_t kMostDifferences = 2000;
 
 /// The largest w with P(W < w) ≤ tail, W the sum of the ranks 1 … n that a fair coin chose: how many of the pair means
 /// may be left out on each side.
@@ -40,6 +41,17 @@ int64_t ranks_outside(size_t n, double tail) {
 std::optional<Interval> signed_rank_interval(std::span<const double> differences, double level) {
   TRAINOPT_CHECK(level > 0 && level <= 1);
   if (level == 1 || differences.empty()) return std::nullopt;
+  // A mean of neighbours is as likely to have the other sign as they are; it keeps the means of pairs few enough.
+  if (differences.size() > kMostDifferences) {
+    const size_t group = (differences.size() + kMostDifferences - 1) / kMostDifferences;
+    std::vector<double> grouped;
+    for (size_t begin = 0; begin + group <= differences.size(); begin += group) {
+      double sum = 0;
+      for (const double difference : differences.subspan(begin, group)) sum += difference;
+      grouped.push_back(sum / static_cast<double>(group));
+    }
+    return signed_rank_interval(grouped, level);
+  }
   const int64_t outside = ranks_outside(differences.size(), (1 - level) / 2);
   if (outside < 1) return std::nullopt;
   std::vector<double> means;

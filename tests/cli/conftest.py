@@ -134,7 +134,7 @@ class Program:
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments):
+    def start(self, *arguments, **options):
         self.started.append(
             subprocess.Popen(
                 [PROGRAM, *map(str, arguments)],
@@ -144,6 +144,7 @@ class Program:
                 stderr=subprocess.PIPE,
                 text=True,
                 env=self.environment(),
+                **options,
             )
         )
         return self.started[-1]

@@ -1,0 +1,112 @@
+#include "compare/process_pairs.h"
+
+#include "scripted_arm.h"
+#include "statistics/block_order.h"
+#include "support/catch.h"
+
+#include <cmath>
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
+
+/// Processes of made-up arms: each is dealt a factor that it keeps, and the order in which they are made is noted.
+struct Processes {
+  explicit Processes(uint64_t seed) : machine(std::make_shared<SimulatedMachine>(seed, 0.005)) {}
+
+  MakeArm maker(char name, double step_s) {
+    return [this, name, step_s](int64_t pair) {
+      made.push_back(name);
+      if (name == 'b' && pair == fails_in) throw UserError("out of memory; lower data.batch_size", ExitCode::memory);
+      const double dealt = std::exp(0.01 * std::normal_distribution<double>()(machine->random));
+      return warm_up(std::string(1, name), std::make_shared<ScriptedArm>(machine, step_s * dealt), {});
+    };
+  }
+  Comparison compare(double ratio, CompareOptions options, PairOptions pairs = {}) {
+    options.turn_s = 1e-9;
+    pairs.make_a = maker('a', 0.1);
+    pairs.make_b = maker('b', 0.1 / ratio);
+    return compare_processes(pairs, options, kNever, {});
+  }
+
+  std::shared_ptr<SimulatedMachine> machine;
+  std::vector<char> made;
+  std::optional<int64_t> fails_in;
+};
+
+}  // namespace
+
+TEST_CASE("both arms are made anew for every pair, and a coin says who is first") {
+  Processes processes(1);
+  CompareOptions options;
+  options.repeats = 40;
+  const Comparison c = processes.compare(1, options);
+  CHECK(c.pairs() == 40);
+  CHECK(c.blocks.size() == 120);
+  REQUIRE(processes.made.size() == 80);
+  int a_first = 0;
+  for (size_t pair = 0; pair < 40; ++pair) {
+    CHECK(processes.made[2 * pair] != processes.made[2 * pair + 1]);
+    a_first += processes.made[2 * pair] == 'a';
+  }
+  CHECK(a_first > 8);
+  CHECK(a_first < 32);
+}
+
+TEST_CASE("equal arms whose processes differ are seldom told apart, and an effect is found with its size") {
+  int wrong = 0, found = 0, held = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    CompareOptions options;
+    options.repeats = 24;
+    options.seed = seed;
+    const Verdict equal = Processes(seed).compare(1, options).verdict;
+    wrong += equal == Verdict::pays || equal == Verdict::costs;
+    const Comparison faster = Processes(seed).compare(1.05, options);
+    found += faster.verdict == Verdict::pays;
+    held += faster.interval->contains(1.05);
+  }
+  CHECK(wrong <= 6);
+  CHECK(found == 40);
+  CHECK(held >= 34);
+}
+
+TEST_CASE("few pairs decide nothing, whatever they show") {
+  CompareOptions options;
+  for (const int64_t pairs : {1, 5}) {
+    options.repeats = pairs;
+    const Comparison c = Processes(1).compare(2, options);
+    CHECK(c.verdict == Verdict::inconclusive);
+    CHECK_FALSE(c.interval.has_value());
+  }
+}
+
+TEST_CASE("an arm that fails later keeps what was measured; in the first pair it ends the comparison") {
+  Processes later(1), at_once(1);
+  CompareOptions options;
+  options.repeats = 10;
+  later.fails_in = 7;
+  const Comparison c = later.compare(1.2, options);
+  CHECK(c.ended == "failed");
+  CHECK(c.pairs() == 7);
+  CHECK(c.failure.find("out of memory") != std::string::npos);
+  CHECK(c.failure_code == ExitCode::memory);
+  at_once.fails_in = 0;
+  CHECK_THROWS_AS(at_once.compare(1.2, options), UserError);
+}
+
+TEST_CASE("a cell of an ablation takes its fewest pairs, decided or not, and ends with the budget") {
+  Processes processes(1);
+  PairOptions pairs;
+  pairs.fewest_pairs = 2;
+  pairs.may_decide = false;
+  pairs.make_a = processes.maker('a', 0.1);
+  pairs.make_b = processes.maker('b', 0.05);
+  CompareOptions options;
+  options.turn_s = 1e-9;
+  const Comparison c = compare_processes(pairs, options, Clock::now(), {});
+  CHECK(c.ended == "budget");
+  CHECK(c.pairs() == 2);
+}
