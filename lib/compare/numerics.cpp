@@ -13,6 +13,7 @@ namespace {
 // Beside the perturbed twin. Losses are means over a batch, so rounding moves them less than tensors.
 constexpr double kRoundingFactor = 4;
 constexpr double kLeastLoss = 0.01;
+constexpr double kLeastWorstLoss = 0.03;  // of one step: amp on a ResNet-18 came to 1.8 % within ten
 
 // Beside the reseeded twin, for whole vectors. One reseeding is one draw of what other batches change, so norms get
 // three times its distance and directions and losses half as much again. Least and most: the first is what another crop
@@ -127,7 +128,7 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
   const bool rounding = yardstick == Yardstick::perturbed;
   const double factor = rounding ? kRoundingFactor : kDrawFactor;
   result.loss = {of_b.mean, std::max(kLeastLoss, factor * of_twin.mean)};
-  result.worst_loss = {of_b.worst, std::max(kLeastLoss, factor * of_twin.worst)};
+  result.worst_loss = {of_b.worst, std::max(kLeastWorstLoss, factor * of_twin.worst)};
   if (rounding)
     judge_by_rounding(result, *arms, *twins);
   else

@@ -1,4 +1,6 @@
 #include "compare/comparison.h"
+
+#include "base/philox.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "scripted_arm.h"
@@ -125,6 +127,25 @@ TEST_CASE("an effect that no rare stall would undo is decided sooner") {
   CHECK(c.ended == "decided");
   CHECK(c.verdict == Verdict::pays);
   CHECK(c.turns() < kTurnsToSeeStalls);
+}
+
+TEST_CASE("a word has its interval, also where the ratio moved after the look that gave it") {
+  Comparison c;
+  c.ended = "stopped";
+  PhiloxStream random(3);
+  for (int64_t number = 0; number < 240; ++number) {
+    Block block;
+    block.order = block_order(c.seed, number);
+    for (size_t i = 0; i < 4; ++i) {
+      block.turns[i].samples = 1;
+      block.turns[i].seconds = (1 + 0.001 * random.next_normal()) * (block.is_a(i) && number < 60 ? 1.1 : 1.0);
+    }
+    c.blocks.push_back(block);
+  }
+  judge_blocks(c);
+  CHECK(c.verdict == Verdict::pays);
+  REQUIRE(c.interval.has_value());
+  CHECK(c.interval->low > 1.05);
 }
 
 TEST_CASE("--precision goes on after the decision") {
