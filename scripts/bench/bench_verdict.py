@@ -90,8 +90,8 @@ def recorded_row(name: str, job: dict, chosen, folder: Path) -> dict:
     return {
         "what": f"2 % on recorded turns: {name}",
         "asked": "≤ 240 turns",
-        "found": f"{found['median_turns']:.0f} turns (median), found in {100 * found['pays']:.0f} % within 1,200; equal "
-        f"arms wrong in {100 * (equal['pays'] + equal['costs']):.1f} %",
+        "found": f"{found['median_turns']:.0f} turns (median), found in {100 * found['pays']:.0f} % within 1,200; "
+        f"equal arms wrong in {100 * (equal['pays'] + equal['costs']):.1f} %",
         "ratios": f"{found['recorded_turns']} turns recorded, {found['trials']} trials",
     }
 
