@@ -51,12 +51,7 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 
 const Baseline& AblationBench::twin_of_plain(const ArmSpec& plain, Yardstick kind) {
   Baseline& of_twin = twins_[kind];
-  if (!of_twin.twin_folder.empty()) return of_twin;
-  const WarmArm twin =
-      warm_up("twin", make_arm(twin_of(plain, kind), machine_, ArmHost::own_process), request_.options);
-  of_twin.twin_folder = twin.arm->folder();
-  of_twin.yardstick = kind;
-  of_twin.twin_first_steps = twin.first_steps;
+  if (of_twin.twin_folder.empty()) of_twin = twin_alone(plain, kind, machine_, request_.options);
   return of_twin;
 }
 
@@ -72,14 +67,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
                     .first_pair = {},
                     .fewest_pairs = 2,
                     .may_decide = false};
-  if (a_is_plain) {
-    const Baseline& twin = twin_of_plain(a, yardstick(a.recipe, b.recipe));
-    pairs.first_pair = [&](const WarmArm& first_a, const WarmArm& first_b) {
-      Baseline baseline = twin;
-      baseline.a = first_a;
-      numerics = numbers(baseline, first_b);
-    };
-  }
+  if (a_is_plain) pairs.first_pair = compare_first_steps(twin_of_plain(a, yardstick(a.recipe, b.recipe)), numerics);
   Comparison comparison = compare_processes(pairs, options, until, quiet_);
   comparison.numerics = std::move(numerics);
   return comparison;

@@ -21,21 +21,14 @@ std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareO
 /// The twin has its first steps before the pairs begin, so that no more than two arms live at a time.
 std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const CompareOptions& options,
                                         Clock::time_point until, const Machine& machine, const Observer& observer) {
-  Baseline baseline;
+  Baseline twin;
   std::optional<Numerics> numerics;
   PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, machine, options),
                     .make_b = fresh_arms(arms.name_b, arms.b, machine, options),
                     .first_pair = {}};
   if (arms.with_numbers) {
-    baseline.yardstick = yardstick(arms.a.recipe, arms.b.recipe);
-    const WarmArm twin = warm_up("twin", make_arm(twin_of(arms.a, baseline.yardstick), machine, arms.host), options);
-    baseline.twin_folder = twin.arm->folder();
-    baseline.twin_first_steps = twin.first_steps;
-    pairs.first_pair = [&](const WarmArm& a, const WarmArm& b) {
-      baseline.a = a;
-      numerics = numbers(baseline, b);
-      baseline.a = {};
-    };
+    twin = twin_alone(arms.a, yardstick(arms.a.recipe, arms.b.recipe), machine, options);
+    pairs.first_pair = compare_first_steps(twin, numerics);
   }
   if (observer.stopped()) return std::nullopt;
   Comparison comparison = compare_processes(pairs, options, until, observer);

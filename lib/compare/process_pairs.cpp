@@ -114,6 +114,23 @@ MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const
   };
 }
 
+Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options) {
+  const WarmArm twin = warm_up("twin", make_arm(twin_of(a, kind), machine, ArmHost::own_process), options);
+  Baseline baseline;
+  baseline.twin_folder = twin.arm->folder();
+  baseline.yardstick = kind;
+  baseline.twin_first_steps = twin.first_steps;
+  return baseline;
+}
+
+PairSeen compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics) {
+  return [&](const WarmArm& a, const WarmArm& b) {
+    Baseline baseline = twin;
+    baseline.a = a;
+    numerics = numbers(baseline, b);
+  };
+}
+
 Comparison compare_processes(const PairOptions& pairs, const CompareOptions& options, Clock::time_point until,
                              const Observer& observer) {
   const auto comparison_began = Clock::now();

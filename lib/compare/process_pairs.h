@@ -17,6 +17,11 @@ MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const
 /// The two arms of a pair while both live.
 using PairSeen = std::function<void(const WarmArm& a, const WarmArm& b)>;
 
+/// The first steps of A's twin of this kind, from a process that is gone when this returns: a baseline without A.
+Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options);
+/// Compares the first pair's numbers beside such a twin's, into `numerics`. Both must outlive it.
+PairSeen compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics);
+
 struct PairOptions {
   MakeArm make_a, make_b;
   PairSeen first_pair;       ///< may be empty

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "statistics/spread.h"
 #include "statistics/student.h"
 
 #include <algorithm>
@@ -140,14 +141,8 @@ class StationaryBootstrap {
 };
 
 Interval percentiles(std::vector<double>& draws, double level) {
-  const auto outside = static_cast<std::ptrdiff_t>((1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9);
-  const auto low = draws.begin() + std::max<std::ptrdiff_t>(outside - 1, 0),
-             high = draws.end() - std::max<std::ptrdiff_t>(outside, 1);
-  std::nth_element(draws.begin(), low, draws.end());
-  Interval interval{.low = *low};
-  std::nth_element(low, high, draws.end());
-  interval.high = *high;
-  return interval;
+  const double outside = (1 - level) / 2 * static_cast<double>(draws.size() + 1) + 1e-9;
+  return between_order_statistics(draws, std::max<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(outside), 1));
 }
 
 }  // namespace

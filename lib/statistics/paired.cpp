@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "statistics/sign_patterns.h"
+#include "statistics/spread.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,12 +53,7 @@ std::optional<Interval> paired_interval(std::span<const double> differences, dou
       static_cast<std::ptrdiff_t>(std::floor(error / 2 * std::ldexp(1.0, static_cast<int>(bits)) + 1e-9));
   if (outside < 1) return std::nullopt;
   std::vector<double> means = subset_means(differences, bits, seed);
-  const auto low = means.begin() + (outside - 1), high = means.end() - outside;
-  std::nth_element(means.begin(), low, means.end());
-  Interval interval{.low = *low};
-  std::nth_element(low, high, means.end());
-  interval.high = *high;
-  return interval;
+  return between_order_statistics(means, outside);
 }
 
 }  // namespace trainopt

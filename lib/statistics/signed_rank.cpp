@@ -1,6 +1,7 @@
 #include "statistics/signed_rank.h"
 
 #include "base/error.h"
+#include "statistics/spread.h"
 #include "statistics/student.h"
 
 #include <algorithm>
@@ -59,12 +60,7 @@ std::optional<Interval> signed_rank_interval(std::span<const double> differences
   for (size_t i = 0; i < differences.size(); ++i)
     for (size_t j = i; j < differences.size(); ++j) means.push_back((differences[i] + differences[j]) / 2);
   if (2 * outside > static_cast<int64_t>(means.size())) return std::nullopt;
-  const auto low = means.begin() + (outside - 1), high = means.end() - outside;
-  std::nth_element(means.begin(), low, means.end());
-  Interval interval{.low = *low};
-  std::nth_element(low, high, means.end());
-  interval.high = *high;
-  return interval;
+  return between_order_statistics(means, outside);
 }
 
 }  // namespace trainopt

@@ -187,8 +187,15 @@ def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
     assert apart.code == 6 and "not finite" in apart.err
 
 
-@pytest.mark.parametrize("where", [[], ["--own-processes"]])
-def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
+@pytest.mark.parametrize(
+    "where, send",
+    [
+        ([], os.kill),
+        (["--own-processes"], os.kill),
+        (["--own-processes"], os.killpg),  # as from a terminal: it reaches also an arm that is just being made
+    ],
+)
+def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where, send):
     process = trainopt.start(
         "compare",
         recipe,
@@ -201,39 +208,16 @@ def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where):
         "--run-dir",
         "out",
         *where,
+        start_new_session=True,
     )
     for line in process.stderr:
         if "8 blocks" in line or "2 pairs" in line:
             break
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=180)
-    assert process.returncode == 130
+    send(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 130, err
     assert "until it was stopped" in out
     assert json.loads((trainopt.folder / "out/result.json").read_text())["ended"] == "stopped"
-
-
-def test_a_signal_to_the_whole_group_ends_pairs_of_processes_well(trainopt, recipe):
-    """As from a terminal: it reaches also an arm that is just being made."""
-    process = trainopt.start(
-        "compare",
-        recipe,
-        recipe,
-        "--repeats",
-        "1000000",
-        "--turn",
-        "5ms",
-        "bench.warmup_steps=3",
-        "--own-processes",
-        "--run-dir",
-        "out",
-        start_new_session=True,
-    )
-    for line in process.stderr:
-        if "2 pairs" in line:
-            break
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 130 and "until it was stopped" in out, err
 
 
 def goes_on(pid):
