@@ -1,11 +1,11 @@
-# trainopt in a container, made by the same set-up as everywhere else.
+# trainopt in a container, set up by the same script as everywhere else.
 #
 #   docker build -t trainopt .
 #   docker run --rm --gpus all -v "$PWD:/here" -w /here trainopt run configs/quickstart.yaml
 FROM debian:12
 ENV TRAINOPT_CACHE=/opt/trainopt/cache
 WORKDIR /opt/trainopt/source
-# On their own, so that a change of the sources does not install everything again.
+# Copied first, so that a change to the sources does not reinstall the dependencies.
 COPY scripts/setup scripts/
 COPY scripts/requirements/build.txt scripts/requirements/
 RUN scripts/setup

@@ -1,1 +1,1 @@
-// Exists so that the precompiled header has a library to belong to.
+// Gives the precompiled header a library to belong to.

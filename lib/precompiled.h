@@ -1,4 +1,5 @@
-// What nearly every file that computes needs, parsed once. Not included by hand: each file still includes what it uses.
+// Headers that nearly every compute file needs, parsed once. Do not include this file by hand: each file still includes
+// what it uses.
 #include <ATen/ATen.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
