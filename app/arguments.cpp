@@ -31,9 +31,9 @@ Environment read_environment(char** variables) {
 }
 
 void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
-  command.add_option("recipe", words, "Recipes, merged in this order, and overrides such as data.batch_size=64")
+  command.add_option("recipe", words, "Recipes, merged in the order given, and overrides such as data.batch_size=64")
       ->type_name(what);
-  command.allow_extras();  // --key=value; main() refuses them for other commands, load() what else is left over
+  command.allow_extras();  // for --key=value; split() rejects any other extra
 }
 
 std::string full_name(const CLI::App& command) {
@@ -42,7 +42,7 @@ std::string full_name(const CLI::App& command) {
 }
 
 std::vector<std::string> leftovers(const CLI::App& command) {
-  // CLI11 hands what it does not know to the outermost command, so that --quiet may stand anywhere.
+  // CLI11 passes words that it does not know up to the outermost command, which is what allows --quiet anywhere.
   std::vector<std::string> all;
   for (const CLI::App* app = &command; app; app = app->get_parent())
     for (const auto& word : app->remaining()) all.push_back(word);
@@ -55,12 +55,12 @@ Sources RecipeArguments::split(const CLI::App& command) const {
   for (const auto& extra : leftovers(command)) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))
       throw UserError(
-          fmt::format("not expected here; overrides are written key=value, and {} --help lists the options: {}",
+          fmt::format("unexpected argument; write overrides as key=value, and see {} --help for the options: {}",
                       full_name(command), extra));
     all.push_back(extra);
   }
   for (const auto& word : all) {
-    if (word.empty()) throw UserError("an empty word among the arguments is neither a recipe nor an override");
+    if (word.empty()) throw UserError("an empty argument is neither a recipe nor an override; remove it");
     if (word.starts_with("--") || is_override(word))
       sources.overrides.push_back(word);
     else
@@ -79,7 +79,7 @@ LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_
 void refuse_several_ranks(const Environment& environment, const std::string& command) {
   const Launch launch = read_launch(environment);
   if (launch.position.ranks > 1)
-    throw UserError(fmt::format("{} is no job of several ranks, only trainopt run is; start it by itself: {}", command,
+    throw UserError(fmt::format("only trainopt run supports several ranks; start {} without a launcher: {}", command,
                                 fmt::join(launch.variables, " ")));
 }
 

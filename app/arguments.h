@@ -14,7 +14,7 @@ namespace trainopt {
 
 using Environment = std::map<std::string, std::string>;
 
-/// The process's environment. Read here and nowhere else.
+/// The process's environment. Nothing else reads it.
 Environment read_environment(char** variables);
 
 struct OutputOptions {
@@ -24,7 +24,7 @@ struct OutputOptions {
 
 /// "trainopt data bench".
 std::string full_name(const CLI::App& command);
-/// Words of the command line that no option and no command took.
+/// Command-line words that no option or command consumed.
 std::vector<std::string> leftovers(const CLI::App& command);
 
 /// RECIPE... [key=value ...] [--key=value ...], in any order.
@@ -32,18 +32,19 @@ struct RecipeArguments {
   std::vector<std::string> words;
 
   void add_to(CLI::App& command, const std::string& what = "RECIPE... [key=value ...]");
-  /// Recipes and overrides apart. Throws UserError for a word that is neither an option, a recipe nor an override.
+  /// Separates recipes from overrides. Throws UserError for a word that is neither an option, a recipe nor an override.
   Sources split(const CLI::App& command) const;
   LoadedRecipe load(const CLI::App& command, std::optional<int64_t> ranks = 1) const;
 };
 
-/// Throws UserError if a launcher started several ranks: `command` runs as one. A launcher is never ignored.
+/// For commands that run as one process: throws UserError if a launcher started several ranks. A launcher is never
+/// ignored.
 void refuse_several_ranks(const Environment& environment, const std::string& command);
 
-/// Whether standard output is a terminal that colours were not taken from.
+/// Whether standard output is a terminal and colours are not disabled.
 bool colored_output(const OutputOptions& output);
 
-/// One JSON object on standard output and nothing else.
+/// Prints one JSON object on standard output.
 void print_json(const Json& json);
 
 }  // namespace trainopt

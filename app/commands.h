@@ -1,4 +1,4 @@
-// The command table. Each command adds its options and says what to run; the answer is the exit code.
+// The command table. A command is a function that returns the exit code.
 #pragma once
 
 #include "app/arguments.h"
@@ -13,7 +13,7 @@ struct CommandContext {
 };
 using Command = std::function<int(const CommandContext&)>;
 
-/// Each makes its subcommand of `app` and returns what runs when it was chosen.
+/// Each adds its subcommand with its options and returns the function to run if the user chose it.
 Command add_run(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_check(CLI::App& app);

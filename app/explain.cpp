@@ -25,7 +25,7 @@ Explained explain(const std::exception& error) {
   if (const auto* user = dynamic_cast<const UserError*>(&error)) return {user->what(), user->code()};
   const bool memory = is_out_of_memory(error);
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
-    const std::string message = torch->what_without_backtrace();  // what() carries a C++ stack
+    const std::string message = torch->what_without_backtrace();  // what() includes a C++ stack
     if (memory) return {kOutOfMemory + amount_tried(message), ExitCode::memory};
     return {"libtorch: " + message, ExitCode::bug};
   }

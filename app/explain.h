@@ -1,4 +1,4 @@
-// Which sentence and which exit code an exception becomes.
+// Turns an exception into a one-sentence message and an exit code.
 #pragma once
 
 #include "base/error.h"

@@ -28,12 +28,13 @@ MeetingPoint meeting_point(const Launch& launch, double timeout_s) {
           .job = !launch.job.empty() ? launch.job
                  : launch.master_address
                      ? "ranks"
-                     : fmt::format("of-{}", ::getppid()),  // of the launcher, where it gives no name
+                     : fmt::format("of-{}", ::getppid()),  // the launcher's process, if it sets no job name
           .port_folder = std::filesystem::temp_directory_path(),
           .timeout_s = timeout_s};
 }
 
-/// Where 127.0.0.1 is the same place: names alone are not unique, and a container may have a network of its own.
+/// The same for processes that share 127.0.0.1: host names alone are not unique, and a container may have its own
+/// network.
 std::string machine_id() {
   std::error_code error;
   std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
@@ -42,7 +43,7 @@ std::string machine_id() {
   return fmt::format("{} {} {}", host_name(), id, std::filesystem::read_symlink("/proc/self/ns/net", error).string());
 }
 
-/// What the linker wrote into this program (NT_GNU_BUILD_ID), a hash of all that is in it; empty if it did not.
+/// The linker's build ID of this program (NT_GNU_BUILD_ID), a hash of its contents; empty if it has none.
 std::string build_id() {
   std::string id;
   ::dl_iterate_phdr(
@@ -61,7 +62,7 @@ std::string build_id() {
             at = content + padded(note->n_descsz);
           }
         }
-        return 1;  // the first is the program itself
+        return 1;  // stop: the first object is the program itself
       },
       &id);
   return id;
@@ -126,7 +127,7 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
   if (job_ && dynamic_cast<const LostRank*>(&error)) {
     try {
       job_->explain(dynamic_cast<const LostRank&>(error));
-    } catch (const std::exception& cause) {  // named recovery: it always throws; what it throws is the answer
+    } catch (const std::exception& cause) {  // named recovery: explain() answers by throwing
       end_ = End{explain(cause), dynamic_cast<const PeerFailed*>(&cause) != nullptr};
     }
     return *end_;
@@ -142,12 +143,12 @@ void JobMember::leave_together() {
 
 void JobMember::leave_alone(int code) {
   std::promise<void> left;
-  std::thread([&] {  // goodbye; a store whose rank was stopped never answers
+  std::thread([&] {  // may never return: the store of a stopped rank does not answer the goodbye
     job_.reset();
     left.set_value();
   })
       .detach();
-  left.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 waits for the others to read why
+  left.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 lets the others read why first
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);

@@ -1,4 +1,4 @@
-// Arguments in, exit code out; the only place that catches.
+// Arguments in, exit code out. Errors that nothing else handles become a message and an exit code here.
 #include "app/commands.h"
 #include "app/explain.h"
 #include "app/signals.h"
@@ -25,7 +25,7 @@ int fail(const std::string& message, ExitCode code) {
   return static_cast<int>(code);
 }
 
-/// A sentence for what CLI11 did not like; it forgets the word in question where a command is missing.
+/// One sentence for a usage error. CLI11's own message for a missing command omits the unknown word.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::RequiredError*>(&error)) {
     const auto chosen = app.get_subcommands();
@@ -53,13 +53,13 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_plan);
   add(app, add_check);
   add(app, add_options);
-  CLI::App& data = *app.add_subcommand("data", "Look at the loader alone");
+  CLI::App& data = *app.add_subcommand("data", "Measure or export the loader's batches");
   data.require_subcommand(1);
   add(data, add_data_bench);
   add(data, add_data_export);
   add(app, add_compare);
   add(app, add_ablate);
-  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Look into checkpoints");
+  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
   checkpoint.require_subcommand(1);
   add(checkpoint, add_checkpoint_verify);
   add(checkpoint, add_checkpoint_show);
@@ -67,8 +67,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_launch);
   add(app, add_env);
   add(app, add_arm);
-  // Words that no command took are reported by run(). Only now: commands made of an app that allows them would allow
-  // them too.
+  // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
   for (CLI::App* parent : {&app, &data, &checkpoint}) parent->allow_extras();
   return table;
 }
@@ -99,10 +98,10 @@ int run(int argc, char** argv, const Environment& environment) {
       std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());
   if (const auto words = leftovers(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
-    throw UserError(
-        fmt::format("not expected here; {} --help shows what is: {}", full_name(*chosen->parsed), words.front()));
+    throw UserError(fmt::format("unexpected argument; see {} --help: {}", full_name(*chosen->parsed), words.front()));
   const int code = chosen->command({environment, output});
-  // A run has its results in files and goes on without its console; for the others standard output is the result.
+  // A run writes its results to files and survives the loss of its console; for other commands standard output is the
+  // result.
   if (chosen->parsed->get_name() != "run" && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
     throw UserError("cannot write to standard output", ExitCode::storage);
   return code;

@@ -18,14 +18,14 @@ double share(const std::string& option, const std::string& text) {
   const auto read = std::from_chars(text.data(), end, value);
   if (percent) value /= 100;
   if (read.ec != std::errc() || read.ptr != end || !(value > 0 && value < 1))
-    throw UserError(fmt::format("{} is a share such as 1% or 0.01: {}", option, text));
+    throw UserError(fmt::format("{} must be a fraction such as 1% or 0.01: {}", option, text));
   return value;
 }
 
 double seconds(const std::string& option, const std::string& text) {
   const auto duration = parse_duration(text);
   if (!duration || !(duration->seconds > 0))
-    throw UserError(fmt::format("{} is a time such as 90s or 5m: {}", option, text));
+    throw UserError(fmt::format("{} must be a time such as 90s or 5m: {}", option, text));
   return duration->seconds;
 }
 
@@ -34,29 +34,31 @@ double seconds(const std::string& option, const std::string& text) {
 std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
   budget = standard_budget;
   return {
-      command.add_option("--budget", budget, "Time for everything; what is then undecided is inconclusive")
+      command.add_option("--budget", budget, "Total time limit; what is undecided by then is inconclusive")
           ->capture_default_str()
           ->type_name("TIME"),
-      command.add_option("--min-effect", min_effect, "Less than this is no effect")
+      command.add_option("--min-effect", min_effect, "Differences smaller than this count as no effect")
           ->capture_default_str()
-          ->type_name("SHARE"),
+          ->type_name("FRACTION"),
       command
           .add_option("--precision", precision,
-                      "Keep measuring until both ends of the interval are within SHARE of the ratio")
-          ->type_name("SHARE"),
-      command.add_option("--level", level, "How sure a verdict must be")->capture_default_str()->type_name("SHARE"),
+                      "Keep measuring until both ends of the interval are within FRACTION of the ratio")
+          ->type_name("FRACTION"),
+      command.add_option("--level", level, "Confidence level of verdicts")
+          ->capture_default_str()
+          ->type_name("FRACTION"),
       command
-          .add_option("--coins", coins, "Seed of the coins that choose who begins a block; otherwise each time another")
+          .add_option("--coins", coins,
+                      "Seed of the random choice of which arm starts a block; by default a new one each time")
           ->type_name("SEED"),
       command
-          .add_option(
-              "--turn", turn,
-              "A turn takes at least so long, or a sixteenth of the budget if that is less, and at least a step")
+          .add_option("--turn", turn,
+                      "Minimum length of a turn, capped at a sixteenth of the budget; a turn is at least one step")
           ->capture_default_str()
           ->type_name("TIME"),
       command
           .add_option("--repeats", repeats,
-                      "Exactly so many blocks of four turns, or pairs of processes, decided or not")
+                      "Measure exactly N blocks of four turns, or N pairs of processes, even after a decision")
           ->check(CLI::Range(1, 1'000'000))
           ->type_name("N"),
   };
@@ -66,12 +68,12 @@ CompareOptions MeasureOptions::options() const {
   CompareOptions options;
   options.level = share("--level", level);
   if (options.level < 0.5 || options.level > 0.9999)
-    throw UserError(fmt::format("--level is between 50% and 99.99%: {}", level));
+    throw UserError(fmt::format("--level must be between 50% and 99.99%: {}", level));
   options.min_effect = share("--min-effect", min_effect);
   if (precision) options.precision = share("--precision", *precision);
   options.repeats = repeats;
   options.seed = coins.value_or(std::random_device()());
-  options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);  // longer ones would leave room for no block
+  options.turn_s = std::min(seconds("--turn", turn), budget_s() / 16);  // longer turns would leave no room for a block
   return options;
 }
 

@@ -1,4 +1,4 @@
-// How long and how surely `compare`, `ablate` and `run --ceilings` measure.
+// Options of `compare`, `ablate` and `run --ceilings`: how long to measure, and with what confidence.
 #pragma once
 
 #include "base/clock.h"
@@ -16,12 +16,12 @@ struct MeasureOptions {
   std::optional<int64_t> repeats;
   std::optional<uint64_t> coins;
 
-  /// The options it made.
+  /// Returns the options it added.
   std::vector<CLI::Option*> add_to(CLI::App& command, const std::string& standard_budget);
-  /// Throws UserError for texts that are no shares or no duration.
+  /// Throws UserError for an invalid fraction or duration.
   CompareOptions options() const;
   double budget_s() const;
-  /// When a measurement that begins now must end.
+  /// Deadline of a measurement that starts now.
   Clock::time_point end() const { return after(budget_s()); }
 };
 

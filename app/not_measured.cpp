@@ -8,21 +8,21 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::grad_norm:
       return "train.max_grad_norm is not set";
     case Metric::nonfinite:
-      return "only train.on_nonfinite: skip and rerun look at every step";
+      return "only train.on_nonfinite: skip and rerun check every step";
     case Metric::loss_scale:
       return "only float16 has a loss scale";
     case Metric::copy_ms:
-      if (plan.device.is_cpu()) return "on the CPU batches are used where they lie, nothing is copied";
-      if (!plan.data.dataset) return "synthetic batches are made on the device, nothing is copied";
-      return "no copy was known to have ended when a record was taken";
+      if (plan.device.is_cpu()) return "on the CPU batches are used in place, without a copy";
+      if (!plan.data.dataset) return "synthetic batches are created on the device, without a copy";
+      return "no copy was known to be complete when a record was taken";
     case Metric::comm_exposed_ms:
     case Metric::all_reduce_mib:
     case Metric::reduce_scatter_mib:
     case Metric::all_gather_mib:
     case Metric::broadcast_mib:
-      return "there is one rank, which exchanges nothing";
+      return "a single rank exchanges nothing";
     default:
-      return "telemetry took no sample in any recorded step";
+      return "telemetry took no sample during any recorded step";
   }
 }
 

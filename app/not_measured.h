@@ -8,7 +8,8 @@
 
 namespace trainopt {
 
-/// A reason for each metric that no record has: telemetry's own where it has one, otherwise what the plan says.
+/// A reason for each metric that is null in every record: telemetry's own if it has one, otherwise one that follows
+/// from the plan.
 Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& recorded, const Reasons& telemetry);
 
 }  // namespace trainopt

@@ -18,7 +18,7 @@ std::string local_time() {
   return text;
 }
 
-/// A file in its place, or above it.
+/// Throws if the path or one of its parents is a file.
 void refuse_file(const fs::path& folder) {
   std::error_code error;
   for (fs::path path = folder; !path.empty(); path = path.parent_path()) {
@@ -29,7 +29,7 @@ void refuse_file(const fs::path& folder) {
   }
 }
 
-/// A lock, a log and a file that was being written may be left of a run that never began.
+/// Ignores what a run that never started may leave behind: a lock, a log and temporary files.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;
@@ -56,7 +56,7 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   if (recipe.run_dir) refuse_file(*recipe.run_dir);
   if (resume != "none" && resume != "auto") folder.from = resume;
   if (folder.from && !fs::exists(*folder.from, error))
-    throw UserError(fmt::format("checkpoint.resume: there is no such checkpoint: {}", folder.from->string()),
+    throw UserError(fmt::format("checkpoint.resume: no such checkpoint: {}", folder.from->string()),
                     ExitCode::checkpoint);
   const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
   if (!goes_on || holds_nothing(*recipe.run_dir)) {
@@ -65,8 +65,9 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   }
   folder.path = *recipe.run_dir;
   if (!fs::exists(folder.path / "recipe.yaml", error))
-    throw UserError(fmt::format("checkpoint.resume: {}: run_dir is not a run directory, it has no recipe.yaml: {}",
-                                resume, folder.path.string()));
+    throw UserError(
+        fmt::format("checkpoint.resume: {}: run_dir is not a run directory, because it has no recipe.yaml: {}", resume,
+                    folder.path.string()));
   folder.continues = true;
   return folder;
 }
@@ -77,7 +78,7 @@ fs::path make_run_directory(const Recipe& recipe) {
     const fs::path exact = *recipe.run_dir;
     if (!holds_nothing(exact))
       throw UserError(
-          fmt::format("the run directory exists and is not empty; name another one, remove it, or go on in it with "
+          fmt::format("the run directory exists and is not empty; choose another, remove it, or resume in it with "
                       "checkpoint.resume=auto: {}",
                       exact.string()));
     create_folders(exact);
@@ -87,7 +88,7 @@ fs::path make_run_directory(const Recipe& recipe) {
   const std::string base = fmt::format("{}-{}", recipe.name, local_time());
   for (int number = 1;; ++number) {
     const fs::path folder = fs::path(recipe.output_dir) / (number == 1 ? base : fmt::format("{}-{}", base, number));
-    // Whoever creates it owns it: two runs started in the same second take different names.
+    // Creating the folder claims it: two runs started in the same second get different names.
     if (fs::create_directory(folder, error)) return folder;
     if (error)
       throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()),

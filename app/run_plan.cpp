@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-/// Of the CPUs that this process may use, those on its GPU's side of the machine; empty if that is all or none of them.
+/// The CPUs that this process may use and that are local to its GPU; empty if that is all or none of them.
 std::vector<int> own_cpus_beside(at::Device device) {
   std::vector<int> allowed = allowed_cpus(), beside = cpus_beside(device_facts(device).pci_bus_id), both;
   std::sort(beside.begin(), beside.end());
@@ -20,20 +20,21 @@ std::vector<int> own_cpus_beside(at::Device device) {
   return both.size() == allowed.size() ? std::vector<int>() : both;
 }
 
-/// What a process that drives one of several GPUs is set to.
+/// Adds the settings of a process that drives one of several GPUs.
 void add_process_settings(Plan& plan) {
   plan.process.environment = nccl_environment(plan.parallel);
   plan.process.cpus = own_cpus_beside(plan.device);
   if (!plan.process.cpus.empty())
-    plan.notes.push_back(fmt::format("keeps to the {} beside its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
+    plan.notes.push_back(
+        fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
 }
 
 void require_no_contradiction(const ProcessSettings& process, const Environment& environment) {
   for (const auto& [name, value] : process.environment)
     if (const auto set = environment.find(name); set != environment.end() && set->second != value)
       throw UserError(
-          fmt::format("the environment contradicts what this run needs; unset it, or leave the recipe's key out where "
-                      "there is one: {}={}, the run sets {}",
+          fmt::format("the environment contradicts what this run needs; unset the variable, or remove the recipe key "
+                      "behind it if there is one: {}={}, the run sets {}",
                       name, set->second, value));
 }
 
@@ -59,7 +60,7 @@ void require_same_data(const Plan& plan, JobMember& member) {
   const DataIdentity mine = plan.data.identity();
   const DataIdentity of_first = identity_from(member.from_rank_0("data", [&] { return to_json(mine); }));
   if (const auto difference = first_difference(of_first, mine))
-    throw UserError(fmt::format("the data is not what rank 0 has: {}", *difference), ExitCode::data);
+    throw UserError(fmt::format("the data differs from rank 0's: {}", *difference), ExitCode::data);
 }
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// The plan of a run, as it holds for one rank's process.
+// The plan of a run for one rank's process.
 #pragma once
 
 #include "app/arguments.h"
@@ -10,14 +10,14 @@
 
 namespace trainopt {
 
-/// This machine, of which a rank of several has a share.
+/// This machine; with several ranks, with only this rank's share of the cores.
 Machine machine_of(const JobMember& member);
 
 /// Throws UserError for a recipe that cannot run here, and for an environment that contradicts what the run sets.
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment);
 
-/// Every rank opens the data by itself. Throws UserError(data) where it is not what rank 0 has.
+/// Every rank opens the data itself. Throws UserError(data) if it differs from rank 0's.
 void require_same_data(const Plan& plan, JobMember& member);
 
 }  // namespace trainopt

@@ -36,7 +36,7 @@ ConsoleOptions console_options(const Plan& plan, const OutputOptions& output) {
 constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv",
                      *kEvaluations = "evaluations.jsonl", *kNonfinite = "nonfinite.jsonl";
 
-/// Removes what was recorded after the checkpoint.
+/// Removes the records written after the checkpoint.
 void remove_later_records(const std::filesystem::path& run_dir, const RecordsSoFar& so_far, int64_t every_n_steps) {
   for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far.step, every_n_steps);
   keep_lines_up_to(run_dir / kEvaluations, so_far.evaluated_at);
@@ -104,7 +104,7 @@ void RunReport::step_done(const StepRecord& row) {
 void RunReport::warn_of_spike(const StepRecord& row) {
   if (const auto median = records_->spikes.add(row[Metric::loss].value_or(0)); median && !output_.quiet)
     records_->sinks.console().line(
-        fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the steps before", row.step(),
+        fmt::format("loss spike in step {}: {:.4f} is {:.1f} times the median of the preceding steps", row.step(),
                     *row[Metric::loss], *row[Metric::loss] / *median));
 }
 
@@ -112,7 +112,7 @@ void RunReport::not_finite(const NonfiniteStep& event) {
   if (!records_) return;
   const auto number = [](const std::optional<double>& value) {
     return value ? Json(fmt::format("{}", *value)) : Json();
-  };  // JSON has no word for nan
+  };  // JSON cannot represent NaN
   const Json line = {{"step", event.step},
                      {"epoch", event.epoch},
                      {"loss", number(event.loss)},
@@ -122,7 +122,7 @@ void RunReport::not_finite(const NonfiniteStep& event) {
                      {"sample_ids_before", event.sample_ids_before}};
   LineFile file(run_dir_ / kNonfinite);
   file.write(line.dump() + "\n");
-  spdlog::warn("step {} is not finite: {}; its samples are in nonfinite.jsonl", event.step, event.action);
+  spdlog::warn("step {} has non-finite values: {}; its samples are in nonfinite.jsonl", event.step, event.action);
 }
 
 void RunReport::save(ArchiveWriter& archive) {
@@ -192,13 +192,13 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
   try {
     finish(trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(),
            {"failed", failure.message, static_cast<int>(failure.code)}, seconds_before_training);
-  } catch (const std::exception& error) {  // named recovery: the run's own failure is reported all the same
+  } catch (const std::exception& error) {  // named recovery: the run's own failure is still reported
     spdlog::error("{}", explain(error).message);
   }
 }
 
 void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
-  // First: a full disk may have room for it alone.
+  // First, because a full disk may have room for nothing else.
   write_file(run_dir_ / "summary.json", summary_json(outcome, end).dump(2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, not_measured).dump(2) + "\n");
@@ -213,7 +213,7 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));
-  // Why a run failed is said on standard error by main().
+  // main() prints the reason for a failure to standard error.
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
   console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));
   records_->sinks.flush();

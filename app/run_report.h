@@ -1,5 +1,5 @@
-// Everything a run leaves behind: console lines, record files, evaluations, telemetry, and the summary, which is
-// written however it ends.
+// All output of a run: console lines, record files, evaluations, telemetry, and the summary, which is written however
+// the run ends.
 #pragma once
 
 #include "app/arguments.h"
@@ -24,27 +24,26 @@ struct RunEnd {
   int exit_code = 0;
 };
 
-/// Of a run that did not fail; `saved_step`: of the newest checkpoint on the disk.
+/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk.
 RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step);
 
-/// Where the records of a run directory stand that a run goes on in.
+/// The state of the records in a run directory that is resumed.
 struct RecordsSoFar {
-  int64_t step = 0;  ///< of the checkpoint; what was recorded after it goes
+  int64_t step = 0;  ///< the checkpoint's; later records are removed
   int64_t evaluated_at = 0;
   std::optional<double> first_loss;
 
   static RecordsSoFar of(const ArchiveReader& archive);
 };
 
-/// Until open(), and on ranks other than the first, events are ignored and only `progress` is called.
+/// Until open(), and on ranks other than rank 0, events are ignored and only `progress` is called.
 class RunReport : public RunListener {
  public:
   /// `progress` is called by at(), with the same arguments.
   RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
             std::function<void(const char*, int64_t)> progress);
 
-  /// Opens the record files. `so_far`: of a run directory that has records already, which go on from there; null for a
-  /// new one.
+  /// Opens the record files. `so_far` describes the records of an existing run directory; null for a new one.
   void open(const std::optional<RecordsSoFar>& so_far);
 
   void step_done(const StepRecord& row) override;
@@ -52,14 +51,14 @@ class RunReport : public RunListener {
   void not_finite(const NonfiniteStep& event) override;
   void save(ArchiveWriter& archive) override;
   void at(const char* stage, int64_t steps) override { progress_(stage, steps); }
-  /// Brings the records to the disk; called before a checkpoint is complete, by whoever writes it.
+  /// Syncs the records to disk. Whoever writes a checkpoint calls this before completing it.
   static void sync_records(const std::filesystem::path& run_dir);
 
   /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer`
-  /// is null if it could not be built; `bad_samples`: of all ranks, as to_json() writes them.
+  /// is null if it could not be built; `bad_samples` are those of all ranks, as to_json() writes them.
   void finish(const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
-  /// The same for a run that failed. Throws nothing: what ended the run is what the user must read, also where its
-  /// summary cannot be written.
+  /// The same for a run that failed. Throws nothing: the user must see what ended the run even if the summary cannot be
+  /// written.
   void finish_failed(const Trainer* trainer, const Explained& failure, double seconds_before_training);
 
  private:

@@ -30,12 +30,12 @@ namespace {
 void print_plan(const Plan& plan, const OutputOptions& output) {
   if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
   std::fflush(stdout);
-  if (output.quiet)  // the plan's text says it too
+  if (output.quiet)  // otherwise the plan's text reports them
     for (const auto& entry : plan.switches)
       if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
 }
 
-/// A rank of several reports why the job ended: the one that failed, or the first that noticed that another is gone.
+/// Of several ranks, one reports why the job ended: the one that failed, or the first to notice that another is gone.
 void report_end(const JobMember::End& end, const JobMember& member) {
   if (end.reported_elsewhere)
     spdlog::debug("{}", end.message);
@@ -43,7 +43,7 @@ void report_end(const JobMember::End& end, const JobMember& member) {
     std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
 }
 
-/// What the job would gain if one cost were nothing.
+/// Measures what the job would gain if one of its costs were zero.
 void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir,
                    const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
@@ -76,7 +76,7 @@ class RunSession {
     prepare_training();
     try {
       train();
-    } catch (const std::exception& error) {  // named recovery: the summary says how the run ended; main() says the rest
+    } catch (const std::exception& error) {  // named recovery: the summary records the failure; main() reports it
       report_failure(error);
       throw;
     }
@@ -103,7 +103,7 @@ class RunSession {
 
   int report_nothing_left() const {
     if (member_.is_first())
-      std::printf("nothing is left to do: the run in %s was done after %s\n", run_dir().c_str(),
+      std::printf("nothing is left to do: the run in %s finished after %s\n", run_dir().c_str(),
                   counted(*plan_.steps, "step").c_str());
     return 0;
   }
@@ -142,7 +142,7 @@ class RunSession {
     return options;
   }
 
-  /// A run directory in which a run continues stays as it is until the trainer has taken the state.
+  /// An existing run directory is not changed until the trainer has loaded the state.
   void train() {
     const bool continues = start().folder.continues;
     auto& state = claimed_->state;
@@ -151,7 +151,7 @@ class RunSession {
         plan_, run_dir(), *report_, stop_signal(),
         Persistence{.checkpoints = &*writer_, .resume = state ? &*state : nullptr, .forks = state && !continues},
         member_.communicator());
-    state.reset();  // its tensors are as large as the trainer's
+    state.reset();  // frees tensors as large as the trainer's
     if (continues) open_run_directory();
     before_training_s_ = seconds_since(began_);
     trainer_->run();
@@ -168,19 +168,19 @@ class RunSession {
   void save_weights() {
     const NamedTensors weights = trainer_->weights();
     if (const auto bad = first_not_finite(weights))
-      throw UserError(fmt::format("the weights are not finite after the last step, so they were not written: {}", *bad),
+      throw UserError(fmt::format("the weights are non-finite after the last step, so they were not written: {}", *bad),
                       ExitCode::diverged);
     if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
   }
 
-  /// Returns only where there is one rank.
+  /// Returns only if there is a single rank.
   void report_failure(const std::exception& error) {
     const auto end = member_.end_of(error);
     report_->finish_failed(trainer_ ? &*trainer_ : nullptr, end, before_training_s_);
     if (member_.alone()) return;
     watchdog_->finished();
     report_end(end, member_);
-    member_.leave_alone(static_cast<int>(end.code));  // the trainer's exchanges hang on ranks that will not answer
+    member_.leave_alone(static_cast<int>(end.code));  // the trainer's exchanges wait for ranks that will not answer
   }
 
   int report() {
@@ -190,7 +190,7 @@ class RunSession {
     member_.leave_together();
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
-    plan_.data.device_dataset.reset();  // a data set on the device
+    plan_.data.device_dataset.reset();  // frees a data set stored on the device
     show_ceilings(recipe_, machine_, run_dir(), *options_.ceilings, options_.output);
     return stop_signal() != 0 ? 128 + stop_signal() : 0;
   }
@@ -203,12 +203,12 @@ class RunSession {
   Plan plan_;
   std::optional<ClaimedRun> claimed_;
   std::optional<Watchdog> watchdog_;
-  std::optional<RecordsSoFar> so_far_;  ///< of the run directory that the run continues in
+  std::optional<RecordsSoFar> so_far_;  ///< set if the run continues in an existing run directory
   std::optional<CheckpointWriter> writer_;
   std::optional<RunReport> report_;
   std::optional<Trainer> trainer_;
   double before_training_s_ = 0;
-  Json bad_samples_;  ///< of all ranks
+  Json bad_samples_;  ///< from all ranks
 };
 
 }  // namespace
@@ -218,7 +218,7 @@ int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionO
   std::optional<JobMember> member;
   try {
     member.emplace(launch, loaded.recipe);
-  } catch (const PeerFailed& error) {  // named recovery: another rank says it
+  } catch (const PeerFailed& error) {  // named recovery: another rank reports it
     spdlog::debug("{}", error.what());
     return static_cast<int>(error.code());
   } catch (const UserError& error) {
@@ -227,7 +227,7 @@ int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionO
   if (member->alone()) return RunSession(loaded, options, environment, *member).run();
   try {
     return RunSession(loaded, options, environment, *member).run();
-  } catch (const std::exception& error) {  // named recovery: a job ends together
+  } catch (const std::exception& error) {  // named recovery: all ranks of a job end together
     const auto end = member->end_of(error);
     report_end(end, *member);
     member->leave_alone(static_cast<int>(end.code));

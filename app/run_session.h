@@ -17,8 +17,8 @@ struct SessionOptions {
   OutputOptions output;
 };
 
-/// Returns the exit code. A failure of a single rank is thrown; a rank of several reports it and ends the process, with
-/// the code that the whole job ends with.
+/// Returns the exit code. With a single rank, a failure is thrown; with several, the rank reports it and ends the
+/// process with the exit code of the whole job.
 int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionOptions& options,
                 const Environment& environment);
 

@@ -36,24 +36,24 @@ std::optional<ArchiveReader> find_state(const RunStart& start, const Recipe& rec
   if (recipe.checkpoint.resume == "none") return std::nullopt;
   if (start.folder.from) return read_checkpoint(*start.folder.from);
   return read_newest_checkpoint(start.checkpoints(),
-                                [](const std::string& why) { spdlog::warn("{}; trying the one before", why); });
+                                [](const std::string& why) { spdlog::warn("{}; trying the previous one", why); });
 }
 
-/// Compares the state with the recipe; notes in the plan say what it means.
+/// Compares the state with the recipe and notes in the plan what follows.
 void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
   if (recipe.checkpoint.resume == "none") return;
   if (!state) {
     plan.notes.push_back(
-        fmt::format("checkpoint.resume: auto finds no checkpoint in {}: this is the beginning", folder.path.string()));
+        fmt::format("checkpoint.resume: auto found no checkpoint in {}; starting from scratch", folder.path.string()));
     return;
   }
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
   for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.position.ranks))
     plan.notes.push_back(std::move(note));
-  plan.notes.push_back(fmt::format("goes on after step {} of {}", state->integer("step"), state->where().string()));
+  plan.notes.push_back(fmt::format("resumes after step {} from {}", state->integer("step"), state->where().string()));
 }
 
-/// Whether the run directory is of a run that came to its end, and the recipe asks for no more.
+/// Whether the run in this directory finished and the recipe asks for no further steps.
 bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
   if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
     return false;
@@ -96,9 +96,9 @@ void take_over(const RunStart& start, std::optional<int64_t> resumed_step, const
   const auto& run_dir = start.folder.path;
   if (resumed_step)
     if (const auto newer = set_aside_newer(start.checkpoints(), *resumed_step); !newer.empty())
-      spdlog::info("checkpoints newer than the one to go on from are kept as abandoned-step-…: steps {}",
+      spdlog::info("checkpoints newer than the one to resume from are kept as abandoned-step-…: steps {}",
                    fmt::join(newer, ", "));
-  remove_file(run_dir / "summary.json");  // of the process before: this one's is still to come
+  remove_file(run_dir / "summary.json");  // the previous process's; this one writes its own at the end
   write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
   write_file(run_dir / "plan.json", plan_json(plan).dump(2) + "\n");
 }

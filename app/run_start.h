@@ -14,28 +14,28 @@ namespace trainopt {
 
 /// Rank 0 determines it for all ranks.
 struct RunStart {
-  RunFolder folder;                                 ///< `from`: only on rank 0
+  RunFolder folder;                                 ///< `from` is set only on rank 0
   std::optional<std::filesystem::path> checkpoint;  ///< to resume from
-  bool nothing_left = false;                        ///< the run came to its end before, and the recipe asks for no more
+  bool nothing_left = false;                        ///< the run has finished, and the recipe asks for no further steps
 
   std::filesystem::path checkpoints() const { return folder.path / "checkpoints"; }
 };
 
 struct ClaimedRun {
-  std::optional<RunLock> lock;  ///< rank 0's
+  std::optional<RunLock> lock;  ///< on rank 0 only
   RunStart start;
   std::optional<ArchiveReader> state;  ///< of the checkpoint; until read_state(), only on rank 0
 };
 
-/// Rank 0 chooses the run directory, locks it, writes its log there from now on, and reads the state to resume from,
-/// which it compares with the recipe; notes in the plan say what was found. The other ranks are told. Throws UserError.
+/// Rank 0 chooses and locks the run directory, starts its log there, and reads the state to resume from, which it
+/// compares with the recipe; it notes in the plan what it found. The other ranks receive the result. Throws UserError.
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member);
 
-/// On the other ranks: the state that rank 0 has read. Throws UserError(checkpoint).
+/// On the other ranks: reads the state that rank 0 has chosen. Throws UserError(checkpoint).
 void read_state(ClaimedRun& claimed);
 
-/// The run directory becomes this run's: what an earlier run wrote after the checkpoint is set aside, and recipe and
-/// plan are written. Throws UserError(storage).
+/// Makes the run directory this run's: sets aside the checkpoints that an earlier run wrote after the one to resume
+/// from, and writes recipe and plan. Throws UserError(storage).
 void take_over(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe, const Plan& plan);
 
 }  // namespace trainopt

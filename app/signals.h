@@ -6,13 +6,13 @@
 
 namespace trainopt {
 
-/// 0 until a signal asked for a stop, then its number.
+/// 0 until a signal asks for a stop, then its number.
 const std::atomic<int>& stop_signal();
-/// Set by SIGUSR2; whoever saves takes it back.
+/// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
 void handle_signals();
-/// First of all: where the caller closed standard input, output or error, the next file opened would take its number
-/// and our lines.
+/// Must come first: if the caller closed standard input, output or error, the next file opened would get that
+/// descriptor and receive the console output.
 void keep_standard_streams();
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// trainopt ablate RECIPE: each switch of a recipe, alone and left out.
+// trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/run_directory.h"
@@ -33,7 +33,8 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   refuse_several_ranks(context.environment, "trainopt ablate");
   handle_signals();
   if (arguments.measure.precision || arguments.measure.repeats == 1)
-    throw UserError("ablate takes no --precision, and --repeats of at least 2: one pair of processes says nothing");
+    throw UserError(
+        "ablate does not support --precision, and --repeats must be at least 2: one pair of processes decides nothing");
   Recipe recipe = arguments.recipes.load(command).recipe;
   AblationRequest request{.sources = arguments.recipes.split(command),
                           .folder = {},
@@ -55,9 +56,9 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
     std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.output)))
                    .c_str(),
                stdout);
-    if (!arguments.markdown) std::printf("\nall of it is in %s\n", request.folder.c_str());
+    if (!arguments.markdown) std::printf("\nresults are in %s\n", request.folder.c_str());
   }
-  write_results(request.folder, result);  // last: a disk may be full
+  write_results(request.folder, result);  // last, because the disk may be full
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
@@ -65,13 +66,13 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
 
 Command add_ablate(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("ablate", "Each switch of a recipe: what it gains alone, and what within the stack");
+      app.add_subcommand("ablate", "Measure what each switch of a recipe gains alone and within the full stack");
   const auto arguments = std::make_shared<AblateArguments>();
   arguments->recipes.add_to(*command);
   arguments->measure.add_to(*command, "20m");
-  command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
-  command->add_flag("--json", arguments->json, "One JSON object");
-  command->add_flag("--markdown", arguments->markdown, "A table to paste");
+  command->add_option("--run-dir", arguments->run_dir, "Use this result folder as given");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->add_flag("--markdown", arguments->markdown, "Print a Markdown table");
   return [=](const CommandContext& context) { return run_ablate(*command, *arguments, context); };
 }
 

@@ -1,5 +1,5 @@
-// trainopt arm: what `compare` and `ablate` start for an arm that has a process of its own. Not for people, so --help
-// leaves it out.
+// trainopt arm: the process that `compare` and `ablate` start for an arm that needs its own. Internal, so hidden from
+// --help.
 #include "app/commands.h"
 #include "app/explain.h"
 #include "compare/arm_service.h"
@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-/// Uses up its trainer's process settings, which is why it has a process of its own.
+/// Applies the plan's settings to the whole process, which is why the arm needs its own.
 std::unique_ptr<Arm> arm_of(const ArmSpec& spec, Clock::time_point began) {
   Plan plan = arm_plan(spec, detect_machine());
   apply(plan.process);
@@ -43,9 +43,9 @@ Command add_arm(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     const auto began = Clock::now();
-    // Signals from the terminal reach every process of its group; the comparison decides what they mean.
+    // Signals from the terminal reach the whole process group; the comparison decides what they mean.
     for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
-    // Whoever asked for the arm may be killed; it must not go on training for nobody.
+    // The parent may be killed; the arm must not keep training without it.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto make = [&] {
       return arm_of({.recipe = recipes->load(*command).recipe,

@@ -1,4 +1,4 @@
-// trainopt check RECIPE...: is it right?
+// trainopt check RECIPE...: validates recipes.
 #include "app/commands.h"
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 namespace trainopt {
 
 Command add_check(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("check", "Validate recipes, nothing else; exit 0 or 2");
+  CLI::App* command = app.add_subcommand("check", "Validate recipes and stop; exit 0 or 2");
   const auto recipes = std::make_shared<RecipeArguments>();
   recipes->add_to(*command);
   return [command, recipes](const CommandContext& context) {

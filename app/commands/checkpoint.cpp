@@ -1,4 +1,4 @@
-// trainopt checkpoint verify|show|diff: look into checkpoints and weight files.
+// trainopt checkpoint verify|show|diff: inspects checkpoints and weight files.
 #include "app/commands.h"
 #include "base/counted.h"
 #include "base/units.h"
@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoints that a path means: itself, or all of a run directory or of its folder of checkpoints, newest first.
+/// The checkpoints that a path stands for: all in a run directory or in its checkpoints folder, newest first, otherwise
+/// the path itself.
 std::vector<fs::path> checkpoints_of(const fs::path& path) {
   for (const auto& root : {path / "checkpoints", path}) {
     std::vector<fs::path> folders;
@@ -37,11 +38,11 @@ int verify(const std::vector<std::string>& paths) {
     for (const auto& folder : checkpoints_of(path)) {
       try {
         const Manifest manifest = verify_checkpoint(folder);
-        std::printf("%s: whole; step %lld, %s, %s\n", folder.c_str(), static_cast<long long>(manifest.step),
+        std::printf("%s: valid; step %lld, %s, %s\n", folder.c_str(), static_cast<long long>(manifest.step),
                     counted(static_cast<int64_t>(manifest.files.size()), "file").c_str(),
                     human_bytes(static_cast<double>(bytes_of(manifest))).c_str());
-      } catch (const UserError& error) {  // named recovery: the others are looked at too
-        std::printf("%s: not whole\n", folder.c_str());
+      } catch (const UserError& error) {  // named recovery: the others are checked too
+        std::printf("%s: invalid\n", folder.c_str());
         std::fprintf(stderr, "trainopt: %s\n", error.what());
         all_whole = false;
       }
@@ -49,13 +50,13 @@ int verify(const std::vector<std::string>& paths) {
   return static_cast<int>(all_whole ? ExitCode::done : ExitCode::checkpoint);
 }
 
-/// Tensors of a checkpoint, or of a file of weights.
+/// The tensors of a checkpoint or of a weights file.
 ArchiveReader contents(const fs::path& path) {
   if (path.extension() == ".safetensors") return {path, load_tensors(path), Json::object()};
   return read_checkpoint(path);
 }
 
-/// "optimizer.momentum" of optimizer.momentum.conv1.weight; all weights of the model are one group.
+/// "optimizer.momentum" for optimizer.momentum.conv1.weight; all weights of the model form one group.
 std::string group_of(const std::string& name) {
   if (name.starts_with("model.")) return "model";
   const size_t second = name.starts_with("optimizer.") ? name.find('.', 10) : name.find('.');
@@ -102,14 +103,14 @@ std::string description_text(const Json& json) {
   return text;
 }
 
-/// How two tensors of one name differ; null if they do not.
+/// How two tensors with the same name differ; null if they are equal.
 Json difference(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type())
     return {{"first", shape_text(a)}, {"second", shape_text(b)}};
   const int64_t different = (a != b)
                                 .logical_and((a != a).logical_and(b != b).logical_not())
                                 .sum()
-                                .item<int64_t>();  // two NaN are the same here
+                                .item<int64_t>();  // two NaNs count as equal
   if (different == 0) return {};
   const double largest = (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
   return {{"numbers", different}, {"of", a.numel()}, {"largest", largest}};
@@ -157,7 +158,7 @@ std::string difference_text(const Json& json) {
             : fmt::format("{} and {}", found["first"].get<std::string>(), found["second"].get<std::string>()));
   }
   if (different > static_cast<int64_t>(kMostShown))
-    text += fmt::format("  and {} more (--json has all)\n", different - static_cast<int64_t>(kMostShown));
+    text += fmt::format("  and {} more (--json lists all)\n", different - static_cast<int64_t>(kMostShown));
   for (const auto& [name, values] : json["state"].items())
     text += fmt::format("  {:<40} {} and {}\n", name, values[0].dump(), values[1].dump());
   return text;
@@ -166,21 +167,20 @@ std::string difference_text(const Json& json) {
 }  // namespace
 
 Command add_checkpoint_verify(CLI::App& checkpoint) {
-  CLI::App* command =
-      checkpoint.add_subcommand("verify", "Read every byte and compare it with the manifest; exit 0 or 4");
+  CLI::App* command = checkpoint.add_subcommand("verify", "Check every byte against the manifest; exit 0 or 4");
   const auto paths = std::make_shared<std::vector<std::string>>();
-  command->add_option("path", *paths, "Checkpoints, or run directories: all of theirs")
+  command->add_option("path", *paths, "Checkpoints, or run directories to check all of theirs")
       ->required()
       ->type_name("PATH...");
   return [=](const CommandContext&) { return verify(*paths); };
 }
 
 Command add_checkpoint_show(CLI::App& checkpoint) {
-  CLI::App* command = checkpoint.add_subcommand("show", "What a checkpoint, or a safetensors file, holds");
+  CLI::App* command = checkpoint.add_subcommand("show", "Show what a checkpoint or a safetensors file contains");
   const auto path = std::make_shared<std::string>();
   const auto as_json = std::make_shared<bool>(false);
   command->add_option("path", *path, "A checkpoint or a .safetensors file")->required()->type_name("PATH");
-  command->add_flag("--json", *as_json, "One JSON object");
+  command->add_flag("--json", *as_json, "Print one JSON object");
   return [=](const CommandContext&) {
     const Json json = describe(contents(*path));
     if (*as_json)
@@ -192,15 +192,15 @@ Command add_checkpoint_show(CLI::App& checkpoint) {
 }
 
 Command add_checkpoint_diff(CLI::App& checkpoint) {
-  CLI::App* command =
-      checkpoint.add_subcommand("diff", "Which tensors and counts of two checkpoints, or safetensors files, differ");
+  CLI::App* command = checkpoint.add_subcommand(
+      "diff", "List the tensors and counts that differ between two checkpoints or safetensors files");
   const auto paths = std::make_shared<std::vector<std::string>>();
   const auto as_json = std::make_shared<bool>(false);
   command->add_option("path", *paths, "Two checkpoints or .safetensors files")
       ->required()
       ->expected(2)
       ->type_name("PATH PATH");
-  command->add_flag("--json", *as_json, "One JSON object");
+  command->add_flag("--json", *as_json, "Print one JSON object");
   return [=](const CommandContext&) {
     const Json json = compare(contents(paths->at(0)), contents(paths->at(1)));
     if (*as_json)

@@ -1,4 +1,4 @@
-// trainopt compare A B: which of two recipes is faster, with an interval.
+// trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/run_directory.h"
@@ -36,8 +36,8 @@ NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words) 
   return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command).recipe};
 }
 
-/// Two recipes; or one, with (B) and without (A) what --without names; or one, as it is (A) and with what --with gives
-/// (B).
+/// Two recipes; or one recipe without (A) and with (B) the switches that --without names; or one recipe as given (A)
+/// and with the overrides of --with (B).
 std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments,
                                             const std::vector<fs::path>& files,
                                             const std::vector<std::string>& overrides) {
@@ -67,7 +67,7 @@ void print(const Comparison& comparison, const CompareArguments& arguments, bool
              stdout);
 }
 
-/// A comparison's folder, or an ablation's, whose report stands there as it was printed.
+/// Prints the result of a comparison, or the stored report of an ablation.
 void show(const fs::path& folder, const CompareArguments& arguments, bool color) {
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
@@ -97,7 +97,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
   const Plan plan_a = arm_plan(in_a, machine),
-             plan_b = arm_plan(in_b, machine);  // what is refused is refused before anything is made
+             plan_b = arm_plan(in_b, machine);  // throws for an invalid arm before anything is created
   const bool apart = !plan_a.device.is_cpu() && !share_a_process(plan_a.backend, plan_b.backend);
   const ArmHost host = arguments.own_processes || apart || plan_a.process != plan_b.process ? ArmHost::own_process
                                                                                             : ArmHost::this_process;
@@ -116,15 +116,15 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
       options, until, machine, observer);
   remove_first_steps(folder);
   if (!measured) {
-    spdlog::warn("stopped before A and B met");
+    spdlog::warn("stopped before A and B were compared");
     return 128 + stop_signal();
   }
   Comparison& result = *measured;
   result.seconds = seconds_since(began);
-  print(result, arguments, colored_output(output));  // first: a disk may be full
+  print(result, arguments, colored_output(output));  // first, because the disk may be full
   write_bundle(folder, result, TRAINOPT_VERSION);
   if (!arguments.json && !arguments.markdown)
-    std::printf("\nall of it is in %s; trainopt compare --show reads it on any machine\n", folder.c_str());
+    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
   if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
@@ -133,7 +133,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
         !arguments.run_dir.empty())
-      throw UserError("--show reads a finished comparison; name nothing else with it");
+      throw UserError("--show reads a finished comparison; remove the other arguments");
     show(arguments.show, arguments, colored_output(context.output));
     return 0;
   }
@@ -142,7 +142,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
     if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
         !arguments.without.empty())
       throw UserError(
-          "to judge finished runs name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
+          "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
     return compare_finished(files, arguments);
   }
   refuse_several_ranks(context.environment, "trainopt compare");
@@ -154,30 +154,30 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
 }  // namespace
 
 Command add_compare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "compare", "Which of two recipes is faster, with an interval: they take turns on the same batches");
+  CLI::App* command =
+      app.add_subcommand("compare", "Measure which of two recipes is faster: they take turns on the same batches");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->recipes.add_to(*command, "A B [key=value ...]");
-  command->add_option("--without", arguments->without, "One recipe without this switch (A) and as it is (B)")
+  command->add_option("--without", arguments->without, "Compare one recipe without this switch (A) and as given (B)")
       ->type_name("SWITCH")
       ->allow_extra_args(false);
-  command->add_option("--with", arguments->with, "One recipe as it is (A) and with this override (B)")
+  command->add_option("--with", arguments->with, "Compare one recipe as given (A) and with this override (B)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");
-  measuring.push_back(
-      command->add_flag("--own-processes", arguments->own_processes,
-                        "Each arm in a process of its own, as where process settings differ; shows each one's memory"));
+  measuring.push_back(command->add_flag(
+      "--own-processes", arguments->own_processes,
+      "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
-                                        "Without A's twin: no noise floor, and numbers are not compared"));
-  command->add_option("--run-dir", arguments->run_dir, "Exactly this folder for the result");
+                                        "Do not run a second copy of A: no noise floor and no numerical comparison"));
+  command->add_option("--run-dir", arguments->run_dir, "Use this result folder as given");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,
-                                       "Show the result in this folder, judged again from its turns by its own level")
+                                       "Show the result in this folder, recomputed from its turns at its own level")
                           ->type_name("DIR");
   for (CLI::Option* option : measuring) show->excludes(option);
-  command->add_flag("--json", arguments->json, "One JSON object");
-  command->add_flag("--markdown", arguments->markdown, "A table to paste");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->add_flag("--markdown", arguments->markdown, "Print Markdown");
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };
 }
 

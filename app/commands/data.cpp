@@ -1,4 +1,4 @@
-// trainopt data bench | export: the loader without the training.
+// trainopt data bench | export: measures or exports what the loader delivers, without training.
 #include "app/commands.h"
 #include "base/counted.h"
 #include "data/loader_bench.h"
@@ -14,17 +14,16 @@
 namespace trainopt {
 namespace {
 
-/// The loader runs on the host whatever the device: a plan without GPU switches would have other buffers, so the
-/// recipe's own plan is used.
+/// Uses the recipe's own plan although the loader runs on the host: without the GPU switches its buffers would differ.
 Plan loader_plan(const LoadedRecipe& loaded) {
   Plan plan = make_plan(loaded.recipe, detect_machine());
-  if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to look at");
+  if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to measure; choose another data set");
   apply(plan.process);
   for (const auto& note : loaded.notes) spdlog::info("{}", note);
   return plan;
 }
 
-/// CLI11's own prints both ends of a double's range.
+/// CLI11's own check prints both limits of a double in its message.
 std::string above_zero(const std::string& text) {
   double number = 0;
   return CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number)
@@ -51,13 +50,16 @@ Json bench_json(const LoaderBenchResult& r) {
 }  // namespace
 
 Command add_data_bench(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("bench", "The loader alone: samples a second, and who waits for whom");
+  CLI::App* command = data.add_subcommand(
+      "bench", "Measure the loader alone: samples per second, and whether it or its consumer waits");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto json = std::make_shared<bool>(false);
   const auto options = std::make_shared<LoaderBenchOptions>();
-  command->add_flag("--json", *json, "One JSON object");
-  command->add_option("--batches", options->batches, "Batches to measure")->check(above_zero)->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Time to measure; the first limit reached ends it")
+  command->add_flag("--json", *json, "Print one JSON object");
+  command->add_option("--batches", options->batches, "Number of batches to measure")
+      ->check(above_zero)
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Seconds to measure; the first limit reached ends it")
       ->check(above_zero)
       ->capture_default_str();
   recipes->add_to(*command);
@@ -73,7 +75,7 @@ Command add_data_bench(CLI::App& data) {
       std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds,
                   counted(result.batches, "batch", "es").c_str());
       if (result.slots > 0)  // a loader has buffers
-        std::printf("%.0f us a sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us,
+        std::printf("%.0f us per sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us,
                     result.read_pct, result.slots, human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
     }
@@ -83,10 +85,10 @@ Command add_data_bench(CLI::App& data) {
 
 Command add_data_export(CLI::App& data) {
   CLI::App* command =
-      data.add_subcommand("export", "The exact tensors, labels and sample ids of the first steps, as safetensors");
+      data.add_subcommand("export", "Write the exact tensors, labels and sample ids of the first steps as safetensors");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto steps = std::make_shared<int64_t>(0);
-  command->add_option("--steps", *steps, "How many steps")->required()->check(above_zero);
+  command->add_option("--steps", *steps, "Number of steps")->required()->check(above_zero);
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     if (recipes->words.size() < 2)
@@ -94,12 +96,12 @@ Command add_data_export(CLI::App& data) {
     auto with_output = *recipes;
     const std::filesystem::path output = with_output.words.back();  // the last word
     with_output.words.pop_back();
-    // A recipe or an override in its place must not be written over.
+    // Do not overwrite a recipe that was given in its place.
     if (output.extension() != ".safetensors")
       throw UserError(
-          fmt::format("the last word must be the file to write, ending in .safetensors: {}", output.string()));
+          fmt::format("the last argument must be the file to write, ending in .safetensors: {}", output.string()));
     Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
-    plan.tensor_format.compute_type = at::kFloat;  // what autocast rounds; the file has float32
+    plan.tensor_format.compute_type = at::kFloat;  // as before autocast rounds: the file holds float32
     apply(plan.process);
     const auto batches = plan.open_batches(plan.data, {.end = *steps});
     export_steps(*batches, *steps, output);

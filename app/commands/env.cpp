@@ -1,4 +1,4 @@
-// trainopt env: what this machine is.
+// trainopt env: describes this machine.
 #include "app/commands.h"
 #include "metrics/environment.h"
 
@@ -22,7 +22,7 @@ void print_lines(const Json& json, const std::string& indent) {
   }
 }
 
-/// What launchers set, so that a report of a multi-process problem shows it.
+/// The variables that launchers set, so that a report of a multi-process problem includes them.
 Json launch_variables(const Environment& environment) {
   Json found = Json::object();
   for (const auto& [name, value] : environment)
@@ -55,9 +55,9 @@ Json launch_variables(const Environment& environment) {
 }  // namespace
 
 Command add_env(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("env", "Versions, CPU, GPUs, driver, launch variables");
+  CLI::App* command = app.add_subcommand("env", "Show versions, CPU, GPUs, driver and launch variables");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object");
+  command->add_flag("--json", *json, "Print one JSON object");
   return [=](const CommandContext& context) {
     Json all = environment(TRAINOPT_VERSION);
     all["launch_variables"] = launch_variables(context.environment);

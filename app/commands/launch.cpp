@@ -1,4 +1,4 @@
-// trainopt launch: several ranks on this machine, without mpirun or torchrun.
+// trainopt launch: starts several ranks on this machine, without mpirun or torchrun.
 #include "app/commands.h"
 #include "base/blocked_signals.h"
 #include "comm/launch_environment.h"
@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostRanks = 1024;  // of one machine, and machines: more is a slip of the finger
+constexpr int64_t kMostRanks = 1024;  // ranks per machine, and machines; more must be a typing error
 
 struct LaunchOptions {
   std::string count;
@@ -28,17 +28,18 @@ int number_from(const std::string& option, const std::string& text, int64_t leas
 
 int count_of(const LaunchOptions& options) {
   if (options.count != "auto") return number_from("-n", options.count, 1, kMostRanks);
-  const BlockedSignals blocked;  // the driver's threads: signals are for run_local_ranks()
+  const BlockedSignals blocked;  // in the driver's threads: signals are for run_local_ranks()
   const int gpus = cuda_count();
   if (gpus == 0)
-    throw UserError("-n auto starts a rank a GPU, and this machine has none that can be used; say how many: -n 2");
+    throw UserError("-n auto starts one rank per GPU, but this machine has no usable GPU; give a number: -n 2");
   return gpus;
 }
 
 void set_rendezvous(const std::string& text, LocalRanks& spec) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
-    throw UserError(fmt::format("--rendezvous is the machine of rank 0 and a free port of it, host:port: {}", text));
+    throw UserError(
+        fmt::format("--rendezvous must be host:port, the machine of rank 0 and a free port on it: {}", text));
   spec.master_address = text.substr(0, colon);
   if (spec.master_address.starts_with('[') && spec.master_address.ends_with(']'))  // [::1]:29500
     spec.master_address = spec.master_address.substr(1, spec.master_address.size() - 2);
@@ -50,28 +51,28 @@ LocalRanks read_options(const LaunchOptions& options) {
   spec.nodes = number_from("--nnodes", options.nodes, 1, kMostRanks);
   if (spec.nodes > 1 && options.node_rank.empty())
     throw UserError(
-        fmt::format("say with --node-rank which of the {} machines this is: 0 to {}", spec.nodes, spec.nodes - 1));
+        fmt::format("set --node-rank to say which of the {} machines this is: 0 to {}", spec.nodes, spec.nodes - 1));
   if (!options.node_rank.empty()) spec.node_rank = number_from("--node-rank", options.node_rank, 0, spec.nodes - 1);
   if (spec.nodes > 1 && options.rendezvous.empty())
     throw UserError(
-        "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port of it");
+        "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port on it");
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
-  if (options.words.empty()) throw UserError("say what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
+  if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
   if (options.words.front() != "run")
-    throw UserError(fmt::format("launch starts trainopt run and nothing else, so run comes first after --: {}",
-                                options.words.front()));
+    throw UserError(
+        fmt::format("launch can only start trainopt run; put run first after --: {}", options.words.front()));
   spec.count = count_of(options);
   return spec;
 }
 
-/// One task of srun a machine may start the ranks of that machine; ranks that start ranks are a mistake.
+/// With srun, one task per machine may start that machine's ranks. Otherwise, ranks that start ranks are a mistake.
 void refuse_inside_launcher(const Launch& launch, const LocalRanks& spec) {
   if (launch.position.ranks == 1) return;
   if (launch.launcher == "srun" && launch.position.local_ranks == 1 && launch.position.ranks == spec.nodes &&
       launch.position.rank == spec.node_rank)
     return;
   throw UserError(fmt::format(
-      "{} has started this process as one of {} ranks; start trainopt run with it, without trainopt launch: {}",
+      "{} started this process as one of {} ranks; use it to start trainopt run, without trainopt launch: {}",
       launch.launcher, launch.position.ranks, fmt::join(launch.variables, " ")));
 }
 
@@ -90,19 +91,20 @@ Command add_launch(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE [key=value ...]");
   const auto options = std::make_shared<LaunchOptions>();
-  command->add_option("-n,--nproc-per-node", options->count, "Ranks on this machine; auto: one a GPU")->required();
-  command->add_option("--nnodes", options->nodes, "Machines; start this on each of them")->capture_default_str();
-  command->add_option("--node-rank", options->node_rank, "Which of them this is, from 0");
-  command->add_option("--rendezvous", options->rendezvous, "host:port: machine 0 and a free port of it");
-  command->add_option("command", options->words, "What each rank runs, after --")
+  command->add_option("-n,--nproc-per-node", options->count, "Ranks on this machine; auto: one per GPU")->required();
+  command->add_option("--nnodes", options->nodes, "Number of machines; run this command on each of them")
+      ->capture_default_str();
+  command->add_option("--node-rank", options->node_rank, "Index of this machine, from 0");
+  command->add_option("--rendezvous", options->rendezvous, "host:port of machine 0; the port must be free");
+  command->add_option("command", options->words, "Command that each rank runs, after --")
       ->type_name("-- run RECIPE [key=value ...]");
-  command->allow_extras();  // CLI11 counts the -- itself among them
+  command->allow_extras();  // CLI11 counts the -- itself as one
   return [=](const CommandContext& context) {
     for (const auto& word : leftovers(*command))
       if (word != "--")
         throw UserError(
-            fmt::format("not expected here; options of the ranks come after --, and trainopt launch --help lists those "
-                        "of launch: {}",
+            fmt::format("unexpected argument; put the ranks' options after --, and see trainopt launch --help for "
+                        "those of launch: {}",
                         word));
     LocalRanks spec = read_options(*options);
     refuse_inside_launcher(read_launch(context.environment), spec);

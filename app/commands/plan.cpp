@@ -1,4 +1,4 @@
-// trainopt plan RECIPE: what would happen here and why.
+// trainopt plan RECIPE: prints what would happen here and why.
 #include "app/commands.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
@@ -12,7 +12,7 @@ Command add_plan(CLI::App& app) {
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto json = std::make_shared<bool>(false);
   const auto assumptions = std::make_shared<std::string>();
-  command->add_flag("--json", *json, "One JSON object");
+  command->add_flag("--json", *json, "Print one JSON object");
   command
       ->add_option("--assume", *assumptions,
                    "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64")

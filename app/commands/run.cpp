@@ -1,4 +1,4 @@
-// trainopt run RECIPE...: train.
+// trainopt run RECIPE...: trains.
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/run_session.h"
@@ -13,19 +13,20 @@ Command add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Train");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto run_dir = std::make_shared<std::string>();
-  command->add_option("--run-dir", *run_dir, "Exactly this run directory");
+  command->add_option("--run-dir", *run_dir, "Use this run directory as given");
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
   command
       ->add_option("--inject", *faults,
-                   "Break something on purpose, to see what the run does: nan@12, gradient@12, oom@3, slow@4, hang@5, "
-                   "kill@7; + each time it is tried")
+                   "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, slow@4, hang@5, kill@7; "
+                   "with +, at every attempt of that step")
       ->type_name("FAULT@STEP[+]")
       ->allow_extra_args(false)
       ->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
-  command->add_flag("--ceilings", *ceilings,
-                    "Then measure what the job would gain if loading, the optimizer or logging cost nothing");
+  command->add_flag(
+      "--ceilings", *ceilings,
+      "After training, measure what the job would gain if loading, the optimizer or logging cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
@@ -33,12 +34,11 @@ Command add_run(CLI::App& app) {
     handle_signals();
     if (!run_dir->empty())
       recipes->words.push_back(
-          fmt::format("run_dir={}", Json(*run_dir).dump()));  // quoted: any path is one YAML scalar
-    if (*ceilings) measure->options(), measure->budget_s();   // what is wrong is said before the training
+          fmt::format("run_dir={}", Json(*run_dir).dump()));  // quoted, so that any path is one YAML scalar
+    if (*ceilings) measure->options(), measure->budget_s();   // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    if (*ceilings && launch.position.ranks > 1)
-      throw UserError("--ceilings measures one rank; leave it out with several");
+    if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     return run_session(launch, loaded,
                        {.injections = injections,

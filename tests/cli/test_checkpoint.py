@@ -27,7 +27,7 @@ def test_verify(four, trainopt):
     for path in ("out", "out/checkpoints"):
         result = program("checkpoint", "verify", path)
         assert result.code == 0 and [line.split(":")[0] for line in result.out.splitlines()] == [SECOND, FIRST], result
-        assert result.out.count("whole; step") == 2 and result.err == "", result
+        assert result.out.count("valid; step") == 2 and result.err == "", result
     for path in (FIRST, "out/checkpoints/latest"):
         result = program("checkpoint", "verify", path)
         assert result.code == 0 and len(result.out.splitlines()) == 1, result
@@ -39,7 +39,7 @@ def test_verify(four, trainopt):
         whole = file.read_bytes()
         file.write_bytes(whole[:-3] + bytes([whole[-3] ^ 0x10]) + whole[-2:])
         result = program("checkpoint", "verify", FIRST, damaged, SECOND)
-        assert result.code == 4 and result.out.count(": whole") == 2 and result.out.count("not whole") == 1, result
+        assert result.code == 4 and result.out.count(": valid") == 2 and result.out.count(": invalid") == 1, result
         assert result.err.startswith("trainopt: ") and len(result.err.splitlines()) == 1, result
         file.write_bytes(whole)
     (damaged / "notes.txt").write_text("mine")

@@ -112,7 +112,7 @@ def test_one_pair_of_processes_decides_nothing(trainopt, recipe):
 def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
     first = trainopt("compare", recipe, recipe, *QUICK, "--run-dir", "out")
     shown = trainopt("compare", "--show", "out")
-    assert shown.code == 0 and shown.out.strip() == first.out[: first.out.index("\nall of it")].strip()
+    assert shown.code == 0 and shown.out.strip() == first.out[: first.out.index("\nresults are in")].strip()
     assert trainopt("compare", "--show", "out", "--markdown").out == (trainopt.folder / "out/report.md").read_text()
     assert trainopt("compare", "--show", "out", "--json").json()["blocks"] == 8
     path = trainopt.folder / "out/result.json"

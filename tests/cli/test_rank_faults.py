@@ -429,7 +429,7 @@ def test_a_damaged_part_of_a_checkpoint(trainopt):
     )
     result = launch(trainopt, 2, "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", *SAVES, "--quiet")
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
-    assert result.err.count("trying the one before") == 1 and "step-00000006" in result.err, result
+    assert result.err.count("trying the previous one") == 1 and "step-00000006" in result.err, result
     goes_on(trainopt)
 
 

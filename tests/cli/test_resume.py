@@ -358,7 +358,7 @@ def test_a_path_never_falls_back_and_auto_does(again):
     )
     assert result.code == 0 and summary(out)["resumed_from"] == 2, result
     for step in (8, 6, 4):
-        assert f"step-{step:08}" in result.err and "trying the one before" in result.err, result
+        assert f"step-{step:08}" in result.err and "trying the previous one" in result.err, result
     assert again("checkpoint", "verify", "out").code == 0, "replaced as they were reached"
 
 

@@ -220,7 +220,7 @@ def test_what_is_no_checkpoint(trainopt):
     result = trainopt("checkpoint", "verify", *names)
     assert (
         result.code == 4
-        and result.out.splitlines() == [f"{name}: not whole" for name in names]
+        and result.out.splitlines() == [f"{name}: invalid" for name in names]
         and len(result.err.splitlines()) == 5
     ), result
 
@@ -239,4 +239,4 @@ def test_a_pipe_in_place_of_weights(trainopt, words):
 def test_verify_of_a_link_to_itself(trainopt):
     (trainopt.folder / "loop").symlink_to("loop")
     result = trainopt("checkpoint", "verify", "loop")
-    assert result.code == 4 and result.out == "loop: not whole\n", result
+    assert result.code == 4 and result.out == "loop: invalid\n", result
