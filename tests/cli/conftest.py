@@ -1,4 +1,4 @@
-"""Runs the program as a user does. TRAINOPT names it; every test has a folder of its own as the current one."""
+"""Runs the program named by TRAINOPT as a user does; every test has its own current directory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("TRAINOPT", str(CHECKOUT / "build/app/trainopt"))
 
-# Ends in a moment: 64-byte images, a few hundred parameters.
+# Finishes in a moment: 64-byte images, a few hundred parameters.
 TINY = """\
 name: tiny
 model: {name: mlp, num_classes: 10, hidden: [8]}
@@ -24,7 +24,7 @@ optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "full: slow, and guards nothing that can be lost; scripts/test --full runs it")
+    config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
 
 
 def records(folder):
@@ -40,7 +40,7 @@ def summary(folder):
 
 
 def saved_steps(folder):
-    """Of the checkpoints of a run directory, oldest first."""
+    """The steps of the checkpoints in a run directory, oldest first."""
     return sorted(int(path.name.removeprefix("step-")) for path in (folder / "checkpoints").glob("step-*"))
 
 
@@ -49,19 +49,19 @@ def checkpoint(folder, step):
 
 
 def wait_until(happened, process, seconds=180):
-    """Of a running process; what `happened` gave."""
+    """Polls `happened` while the process runs; returns its first true result."""
     end = time.monotonic() + seconds
     while not (found := happened()):
         if process.poll() is not None or time.monotonic() > end:
-            process.kill()  # what it said can be read to its end then
+            process.kill()  # so that its output can be read to the end
             raise AssertionError(process.communicate())
         time.sleep(0.001)
     return found
 
 
 def wait_until_asleep(process):
-    """Until its main thread waits and goes on waiting, as one that hangs does: writing to a slow disk or being without
-    a core is another state."""
+    """Waits until the main thread sleeps and stays asleep, as in a hang; a thread that writes to a slow disk or waits
+    for a core is in another state."""
 
     def looks():
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -80,8 +80,8 @@ def wait_until_asleep(process):
 
 
 def has_taken_signals(pid):
-    """A second signal of the same number before the first was taken would be none; a process that has ended takes no
-    more."""
+    """Whether no signal is pending; true for a process that has ended. A second signal with the same number would be
+    lost if sent earlier."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -90,7 +90,7 @@ def has_taken_signals(pid):
 
 
 def wait_for_step(process, step):
-    """Reads the console of a running process up to a step, or one after it."""
+    """Reads the console of a running process until it reports this step or a later one."""
     while True:
         found = re.match(r"\s*step\s+(\d+)", process.stdout.readline())
         if found and int(found[1]) >= step:
@@ -103,7 +103,7 @@ class Result:
         self.code, self.out, self.err = code, out, err
 
     def json(self):
-        """The one JSON object on standard output; anything beside it fails here."""
+        """The one JSON object on standard output; anything else there fails."""
         value = json.loads(self.out)
         assert isinstance(value, dict)
         return value
@@ -117,11 +117,11 @@ class Program:
         self.folder, self.started = folder, []
 
     def environment(self):
-        """Without GPUs unless the caller chose some: what is tested here is the same on every machine."""
+        """Hides GPUs unless the caller chose some, so that the tests behave the same on every machine."""
         return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
 
     def __call__(self, *arguments, timeout=300, env=None, before=None):
-        """`before` runs in the new process ahead of the program."""
+        """`before` runs in the new process before the program starts."""
         done = subprocess.run(
             [PROGRAM, *map(str, arguments)],
             cwd=self.folder,
@@ -156,8 +156,8 @@ class Program:
         return name
 
     def refused(self, *arguments, code=2, says=()):
-        """The command fails with `code` and one readable message that has all of `says`; nothing goes to standard
-        output."""
+        """The command fails with `code` and one readable message that contains all of `says`; standard output stays
+        empty."""
         return self.is_refusal(self(*arguments), code, says)
 
     @staticmethod
@@ -176,7 +176,7 @@ class Program:
 def trainopt(tmp_path):
     program = Program(tmp_path)
     yield program
-    for process in program.started:  # an endless run of a test that failed would slow down all that follow
+    for process in program.started:  # an endless run of a failed test would slow down the following ones
         if process.poll() is None:
             process.kill()
             process.wait()
@@ -184,7 +184,7 @@ def trainopt(tmp_path):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A folder in which `data/digits` is what make_digits.py writes without arguments."""
+    """A folder in which make_digits.py without arguments has written `data/digits`."""
     folder = tmp_path_factory.mktemp("digits")
     subprocess.run([sys.executable, CHECKOUT / "scripts/data/make_digits.py"], cwd=folder, check=True)
     return folder
@@ -192,7 +192,7 @@ def digits(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory):
-    """One finished run of TINY, to be looked at by many tests: (its folder, the result)."""
+    """One finished run of TINY, shared by many tests: (its folder, the result)."""
     program = Program(tmp_path_factory.mktemp("tiny"))
     program.write("tiny.yaml", TINY)
     result = program("run", "tiny.yaml", "--run-dir", "out")

@@ -14,29 +14,29 @@ import pytest
 
 from conftest import CHECKOUT, PROGRAM, TINY, Result, losses, records, saved_steps, summary
 
-# With something to draw in every step, and more than one order of the samples.
+# Needs random numbers in every step, and more than one order of the samples.
 RECIPE = TINY.replace("{resize: 8}", "{resize: 8}, random_horizontal_flip")
 ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.keep_last=3"]
-SOON = "parallel.timeout=12s"  # connecting takes five seconds now and then, where name servers do not answer
+SOON = "parallel.timeout=12s"  # connecting may take five seconds if name servers do not answer
 NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
 
 
 def torch_program(name):
-    """A program that comes with PyTorch, from the environment that torch is installed in."""
+    """A program installed with PyTorch, from the environment of torch."""
     torch = Path(
         importlib.util.find_spec("torch").origin
     )  # <environment>/lib/python3.x/site-packages/torch/__init__.py
     return torch.parents[4] / "bin" / name
 
 
-PORTS = itertools.cycle(range(10000, 32000))  # below those that the kernel gives to connections by itself
-for _ in range(os.getpid() * 211 % 22000):  # tests in other processes begin elsewhere
+PORTS = itertools.cycle(range(10000, 32000))  # below the kernel's ephemeral ports
+for _ in range(os.getpid() * 211 % 22000):  # tests in other processes start elsewhere
     next(PORTS)
 
 
 def free_port():
-    """One that this process did not give out before: nobody takes it between now and its use."""
+    """One that this process has not returned before, so that no other test takes it before its use."""
     for port in PORTS:
         with socket.socket() as one:
             try:
@@ -47,7 +47,7 @@ def free_port():
 
 
 class Ranks:
-    """Processes whose output goes to files: nobody has to read while they run."""
+    """Processes whose output goes to files, so that nothing has to read it while they run."""
 
     started = []
 
@@ -72,7 +72,7 @@ class Ranks:
         return self
 
     def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), **how):
-        """One rank as a script would start it; `under` another program."""
+        """Starts one rank as a script would; `under` is a command to run it under."""
         place = {
             "RANK": rank,
             "WORLD_SIZE": of,
@@ -85,7 +85,7 @@ class Ranks:
         return self.start([*under, PROGRAM, *arguments], env=env, **how)
 
     def ended(self, seconds=240):
-        """The results, once all have ended; whoever has not by then is killed, and that is a failure."""
+        """The results, once all have ended; fails if a process is still running after this time."""
         try:
             end = time.monotonic() + seconds
             for process in self.processes:
@@ -120,18 +120,18 @@ def no_rank_outlives_its_test():
 
 
 def launched(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
-    """A job that goes on while the test does something to it."""
+    """Starts a job that keeps running while the test acts on it."""
     return Ranks(trainopt).start([PROGRAM, "launch", "-n", ranks, "--", "run", recipe, *arguments], **how)
 
 
 def launch(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
-    """A job from beginning to end."""
+    """Runs a job from start to end."""
     (result,) = launched(trainopt, ranks, *arguments, recipe=recipe, **how).ended()
     return result
 
 
 def process_of(job, rank):
-    """Of a job under `trainopt launch`; None while it is not there."""
+    """The process id of a rank under `trainopt launch`; None until it has started."""
     launcher = job.processes[0].pid
     for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
         if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
@@ -140,12 +140,12 @@ def process_of(job, rank):
 
 
 def started(job, out, step=4):
-    """Waits until the job has saved a checkpoint of that step or a later one; its newest."""
+    """Waits until the job has saved a checkpoint of that step or a later one; returns its newest step."""
     return job.until(lambda: (steps := saved_steps(out)) and steps[-1] >= step and steps[-1])
 
 
 def one_message(*results):
-    """The only error in all that the ranks said; the launcher's own line about who ended is another matter."""
+    """The only error message of all ranks, not counting the launcher's own line about the rank that ended."""
     said = [line for result in results for line in result.err.splitlines()]
     assert not re.search(NOT_FOR_USERS, "\n".join(said), re.MULTILINE), results
     own = [line for line in said if re.match(r"trainopt: rank \d+ (ended with|was killed by)", line)]
@@ -156,7 +156,7 @@ def one_message(*results):
 
 
 def goes_on(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
-    """Every checkpoint is whole, and the job goes on from the newest."""
+    """Checks that every checkpoint is valid and that the job resumes from the newest."""
     out = trainopt.folder / folder
     newest = saved_steps(out)[-1]
     verified = trainopt("checkpoint", "verify", folder)
@@ -175,7 +175,7 @@ def goes_on(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
     assert result.code == 0, result
     got = summary(out)
     assert (got["status"], got["steps"], got["resumed_from"]) == ("done", newest + 3, newest), got
-    assert [row["step"] for row in records(out)] == list(range(1, newest + 4)), "each step once"
+    assert [row["step"] for row in records(out)] == list(range(1, newest + 4)), "each step is recorded once"
 
 
 def weights(folder):
@@ -183,7 +183,7 @@ def weights(folder):
 
 
 def close(folder, other, steps=None):
-    """The same losses, but for the order of the additions."""
+    """Whether the losses are the same except for the order of the additions."""
     ours, theirs = losses(folder), losses(other)
     if steps:
         ours, theirs = ours[-steps:], theirs[-steps:]
@@ -192,7 +192,7 @@ def close(folder, other, steps=None):
 
 
 def write_cifar10(trainopt, folder="data", **counts):
-    """Files of so many made-up images each: `data_batch_1=64`."""
+    """Writes files with this many random images each: `data_batch_1=64`."""
     draw = random.Random(1)
     for name, count in counts.items():
         trainopt.write(

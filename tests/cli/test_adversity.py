@@ -1,5 +1,5 @@
-"""Full disks, and standard streams that are closed or whose reader goes away: the training goes on, and says once what
-was lost."""
+"""Full disks, and standard streams that are closed or lose their reader: training continues and reports once what was
+lost."""
 
 import json
 import re
@@ -28,12 +28,12 @@ def whole_lines(path):
 
 
 def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
-    """Files that may not grow beyond 32 KiB stand for a disk that is full for a while: there is room for the small
-    results at the end."""
+    """A limit of 32 KiB per file stands in for a disk that is full for a while: there is room for the small results at
+    the end."""
     trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: files"))
     for name in ("data_batch_1.bin", "test_batch.bin"):
         trainopt.write(f"files/{name}", b"\0" * 8 * 3073)
-    # By the clock: telemetry's lines come by the clock, and a fast machine takes 800 steps before they fill their file.
+    # Limited by time, as telemetry lines are: a fast machine takes 800 steps before they fill their file.
     done = subprocess.run(
         [
             PROGRAM,
@@ -108,7 +108,7 @@ def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
         timeout=300,
     )
     assert done.returncode == 8, done.stderr
-    assert re.search(r"step +800/800 ", done.stdout), "the training went on to its end"
+    assert re.search(r"step +800/800 ", done.stdout), "training continued to the end"
     said = done.stderr.splitlines()
     assert len(said) <= 9 and re.search("No space left on device|no room for", said[-1]), done.stderr
     assert len(set(said)) == len(said), done.stderr
@@ -121,8 +121,7 @@ def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
     [">&-", "2>&-", "<&- >&- 2>&-", "| head -1", "2>&1 | head -1", "2> >(exit)", ">/dev/full", ">/dev/full 2>&1"],
 )
 def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams):
-    """Lasts long enough for the console to be written to many times; tf32 has no effect on a CPU, which is a
-    warning."""
+    """The run is long enough for many console writes; tf32 has no effect on a CPU, which causes a warning."""
     trainopt.write("tiny.yaml", TINY)
     script = f'"$@" {streams}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(
@@ -150,7 +149,7 @@ def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     out = trainopt.folder / "out"
     assert json.loads((out / "summary.json").read_text())["status"] == "done"
-    # No line of the console in a file that took the number of a closed stream.
+    # No console line is in a file that got the descriptor of a closed stream.
     assert [json.loads(line)["step"] for line in whole_lines(out / "metrics.jsonl")] == list(range(1, 601))
     assert all("time_s" in json.loads(line) for line in whole_lines(out / "telemetry.jsonl"))
     assert all(RUN_LOG_LINE.match(line) for line in (out / "run.log").read_text().splitlines()), (

@@ -1,4 +1,4 @@
-"""`trainopt checkpoint`, and what other programs make of the files."""
+"""`trainopt checkpoint`, and whether other programs can read the files."""
 
 import re
 
@@ -9,7 +9,7 @@ from conftest import TINY, Program, checkpoint
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
-    """(The program, a run of four steps with a checkpoint after each second one)"""
+    """(The program, a run of four steps with a checkpoint every two steps)"""
     program = Program(tmp_path_factory.mktemp("four"))
     program.write("tiny.yaml", TINY)
     result = program(
@@ -109,7 +109,7 @@ def test_a_file_of_weights_begins_another_run(four):
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """A resnet18 as torchvision has it, trained for two steps."""
+    """A resnet18 with torchvision's layout, trained for two steps."""
     pytest.importorskip("torchvision")
     program = Program(tmp_path_factory.mktemp("resnet18"))
     program.write(

@@ -1,4 +1,4 @@
-"""The commands that do not train."""
+"""Commands other than training."""
 
 import json
 import re
@@ -171,7 +171,7 @@ def test_works_from_any_folder(tmp_path, folder):
 
 
 def test_schema_knows_the_recipes(trainopt):
-    """Every key of the recipes that ship is in the schema."""
+    """The schema contains every key of the recipes in the repository."""
     import yaml
 
     schema = json.loads(trainopt("options", "--schema").out)

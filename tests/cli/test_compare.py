@@ -1,5 +1,5 @@
-"""`trainopt compare` and `ablate`: verdicts, bundles, what they refuse. Sizes are tiny and nothing here asserts a
-time."""
+"""`trainopt compare` and `ablate`: verdicts, bundles and rejected arguments. Sizes are tiny, and speeds are not
+asserted."""
 
 import csv
 import io
@@ -61,7 +61,7 @@ def test_two_recipes(trainopt, recipe):
     turns = list(csv.DictReader((out / "turns.csv").open()))
     assert len(turns) == 32 and {turn["arm"] for turn in turns} == {"a", "b"}
 
-    # The ratio is B's throughput over A's, as the turns say themselves.
+    # The ratio is B's throughput over A's, as recomputed from the turns.
     total = {arm: sum(float(turn["seconds"]) for turn in turns if turn["arm"] == arm) for arm in "ab"}
     assert math.isclose(total["a"] / total["b"], answer["ratio"], rel_tol=1e-6)
     assert "stalls that come less often than once in 7 turns" in answer["unseen"]
@@ -69,7 +69,7 @@ def test_two_recipes(trainopt, recipe):
 
 
 def test_a_slow_arm_costs(trainopt, recipe):
-    """Hidden layers far wider than A's are far more work. A busy machine may leave that open, never turn it round."""
+    """B's hidden layers are much wider. A busy machine may leave the verdict inconclusive, but never reverse it."""
     many = ("--repeats", "40", *QUICK[2:])
     answer = trainopt("compare", recipe, "--with", "model.hidden=[1024, 1024]", *many, "--json").json()
     assert answer["verdict"] in ("costs", "inconclusive")
@@ -192,7 +192,7 @@ def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
     [
         ([], os.kill),
         (["--own-processes"], os.kill),
-        (["--own-processes"], os.killpg),  # as from a terminal: it reaches also an arm that is just being made
+        (["--own-processes"], os.killpg),  # as from a terminal: it also reaches an arm that is being created
     ],
 )
 def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where, send):
@@ -228,7 +228,7 @@ def goes_on(pid):
 
 
 def arms_of(process):
-    """Processes that `process` has started."""
+    """The child processes of `process`."""
     return [
         int(pid)
         for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
@@ -236,7 +236,7 @@ def arms_of(process):
 
 
 def started_apart(trainopt, recipe):
-    """A comparison and its two arms, which take turns so long that the pair lives for a while."""
+    """Starts a comparison with turns so long that its two arms live for a while; returns it and its arms."""
     process = trainopt.start(
         "compare",
         recipe,
@@ -258,7 +258,7 @@ def started_apart(trainopt, recipe):
             return process, arms_of(process)
         time.sleep(0.05)
     process.kill()
-    pytest.fail("the arms never met")
+    pytest.fail("the two arms never started")
 
 
 def test_an_arm_that_is_killed_ends_it(trainopt, recipe):
@@ -276,7 +276,7 @@ def test_arms_do_not_outlive_the_comparison(trainopt, recipe):
         if not any(goes_on(pid) for pid in arms):
             return
         time.sleep(0.05)
-    pytest.fail("an arm goes on")
+    pytest.fail("an arm is still running")
 
 
 def test_a_small_budget_goes_to_the_total_first(trainopt, recipe):
@@ -301,7 +301,7 @@ def test_budget(trainopt, recipe):
         "99.99%",
         "--json",
     ).json()
-    assert answer["ended"] in ("budget", "decided")  # two arms of one process may differ by what they were dealt
+    assert answer["ended"] in ("budget", "decided")  # equal arms in one process may still differ
     if answer["verdict"] == "inconclusive":
         assert any("takes about" in warning for warning in answer["warnings"])
     assert time.monotonic() - began < 120
@@ -360,7 +360,7 @@ def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
 
 
 def test_ablate_leaves_out_what_has_no_effect_here(trainopt, recipe):
-    """cuda_graph needs fused_optimizer; without a GPU it does nothing, and must not stand in the other's way."""
+    """cuda_graph needs fused_optimizer; without a GPU it does nothing and must not block fused_optimizer."""
     switches = "optimizations={fused_optimizer: true, cuda_graph: true}"
     result = trainopt("ablate", recipe, "device=cpu", switches, *TWO_PAIRS, "--json", timeout=300)
     rows = {row["name"]: row for row in result.json()["switches"]}

@@ -1,4 +1,4 @@
-"""The recipes and scripts that ship."""
+"""The recipes and scripts in the repository."""
 
 import csv
 import io
@@ -157,8 +157,8 @@ def test_sweep(trainopt):
 
 @pytest.mark.parametrize("budget", ["0", pytest.param("500ms", marks=pytest.mark.full)])
 def test_ladder(trainopt, budget):
-    """All rungs, with a model and images so small that it takes seconds; with a budget each is compared with the one
-    before it."""
+    """Runs all rungs with a tiny model and tiny images, in seconds; with a budget, each is compared with the previous
+    one."""
     done = subprocess.run(
         [
             CHECKOUT / "scripts/ladder.sh",

@@ -1,5 +1,5 @@
-"""Data that is missing, damaged or changes under a run: exit code 3 with the file. Row names are those of the fault
-table."""
+"""Data that is missing, damaged or changes during a run: exit code 3 and the name of the file. Comments such as D1 name
+the row of the fault table."""
 
 import json
 import os
@@ -18,7 +18,7 @@ RECORD = 3073
 
 
 def write_images(trainopt, count, side=8):
-    """Half of them in each of two classes; their names."""
+    """Writes the images, half in each of two classes; returns their names."""
     names = []
     for number in range(count):
         names.append(trainopt.write(f"images/{number % 2}/{number:04}.png", ""))
@@ -27,7 +27,7 @@ def write_images(trainopt, count, side=8):
 
 
 def fails(trainopt, *arguments, says):
-    """With exit code 3, and the same reason in the summary if there is one."""
+    """The run fails with exit code 3, which is also in its summary if there is one."""
     result = trainopt("run", "bad.yaml", "--run-dir", "out", *arguments)
     assert result.code == 3, result
     for fragment in says:
@@ -125,7 +125,7 @@ def test_files_that_change_in_mid_epoch(trainopt, workers, change):
             path.mkdir()
     out, err = process.communicate(timeout=180)
     assert process.returncode == 3 and "cannot use the sample images/" in err, (process.returncode, out, err)
-    # One that is being replaced may be met before its folder is there, and one may shrink while it is read.
+    # A file may be read before the folder that replaces it exists, and it may shrink while it is read.
     reasons = {
         "deleted": ["No such file"],
         "shrunk": ["PNG: ", "became shorter while it was read"],

@@ -1,4 +1,4 @@
-"""data.cache: device as a user meets it."""
+"""data.cache: device from the user's point of view."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_plan_and_options_say_what_it_does(trainopt):
 def test_it_trains_the_same_and_its_receipt_says_what_was_sent(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     loaded = trained(trainopt, "tiny.yaml", "loaded", "device=cpu")
-    assert len(set(loaded)) == 14  # batches differ: equal ones below are no accident
+    assert len(set(loaded)) == 14  # batches differ, so equal losses below are no coincidence
     assert trained(trainopt, "tiny.yaml", "resident", "device=cpu", "data.cache=device") == loaded
     seen = summary(trainopt.folder / "resident")["receipts"]["cache"]
     assert (

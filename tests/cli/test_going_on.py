@@ -1,4 +1,4 @@
-"""What a run must find again besides its weights, and what a resume that fails must leave alone."""
+"""What a resume restores besides the weights, and what a failed resume must not change."""
 
 import json
 import shutil
@@ -85,7 +85,7 @@ def test_records_of_every_third_step(trainopt):
 
 
 def test_the_budget_of_bad_samples_outlives_a_stop(trainopt):
-    """Four bad files, three allowed: an interrupted run must not be allowed three more."""
+    """Four bad files with three allowed: an interrupted run must not be allowed three more."""
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
     for i in range(16):
         target = trainopt.folder / f"images/{'ab'[i % 2]}/{i:02}.jpg"
@@ -142,7 +142,7 @@ def test_an_evaluation_that_is_not_finite_can_be_resumed(trainopt):
 
 
 def test_usr1_then_term_saves(trainopt):
-    """As a scheduler does: a warning, then the order."""
+    """As a scheduler sends them: first a warning, then the order to stop."""
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start(
         "run", "tiny.yaml", "--run-dir", "out", "train.max_steps=100000000", "--quiet", "checkpoint.background=false"

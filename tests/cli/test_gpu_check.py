@@ -1,5 +1,5 @@
-"""scripts/gpu_check: what is carried to a GPU machine and what it does there, as far as both can be tried without
-one."""
+"""scripts/gpu_check: what it copies to a GPU machine and what it does there, as far as both can be tested without a
+GPU."""
 
 import json
 import os
@@ -36,8 +36,8 @@ def executable(path, text):
 
 @pytest.fixture
 def build(tmp_path):
-    """A build folder with the real program, GPU tests that a machine without a GPU skips, and a kernel_bandwidth that
-    says what it was asked."""
+    """A build folder with the real program, GPU tests that are skipped, and a kernel_bandwidth that checks its
+    arguments."""
     folder = tmp_path / "build"
     (folder / "app").mkdir(parents=True)
     (folder / "app/trainopt").symlink_to(PROGRAM)
@@ -55,7 +55,7 @@ def checked(results):
     return json.loads((results / "check.json").read_text())
 
 
-@pytest.mark.full  # for minutes; each part has a quicker test of its own below, or is the ladder of test_configs.py
+@pytest.mark.full  # takes minutes; each part has a quicker test below, except the ladder, which is in test_configs.py
 def test_every_part_on_a_cpu(build, tmp_path):
     results = tmp_path / "results"
     done = script(OURS, "run", results, "--cpu", "--build", build, "--ways", ",".join(WAYS))
@@ -80,14 +80,14 @@ def test_every_part_on_a_cpu(build, tmp_path):
             and row["ratio"] > 0
             and row["blocks"] == 3
             and row["theirs_per_s"] > 0
-        ), row  # too few for an interval
+        ), row  # too few blocks for an interval
     assert peers["trainopt"]["effective"]["fused_optimizer"] is True and peers["trainopt"]["first_step_s"] > 0
 
     curves = found["parts"]["curves"]
     sides = curves["curves"]
     assert {len(losses) for losses in sides.values()} == {12}
-    # The same weights and the same first batch, so the same first loss to what 16 bits can tell; with other weights it
-    # is another.
+    # The same weights and the same first batch give the same first loss to within 16-bit precision; other weights give
+    # a different one.
     assert sides["PyTorch"][0] == pytest.approx(sides["trainopt"][0], rel=0.01)
     assert abs(sides["trainopt, other weights"][0] - sides["trainopt"][0]) > 0.001
     assert curves["apart"]["largest"] == max(abs(a - b) for a, b in zip(sides["trainopt"], sides["PyTorch"]))
@@ -96,7 +96,7 @@ def test_every_part_on_a_cpu(build, tmp_path):
     assert [row["status"] for row in found["parts"]["ladder"]["rows"]] == ["done"] * len(
         list((CHECKOUT / "configs/ladder").iterdir())
     )
-    assert all(target["measured"] is None for target in found["targets"])  # a CPU's speeds answer none of them
+    assert all(target["measured"] is None for target in found["targets"])  # a CPU's speeds say nothing about them
     text = (results / "check.md").read_text()
     assert (
         "| ResNet-18, batch 1024, amp: img/s | 24000 | 30000 | – | – |" in text
@@ -125,12 +125,12 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     )
     assert "model.stem" in parts["peers-resnet18-4"]["reason"], parts
 
-    # --only does a part again; the others stay what they were.
+    # --only repeats a part; the results of the others stay.
     executable(build / "tests/gpu/test_gpu", "#!/bin/sh\necho 'All tests passed (9 assertions in 5 test cases)'\n")
     done = script(OURS, *command, "--only", "tests")
     assert done.returncode == 1 and "tests: ok" in done.stdout and "kernels: failed" in done.stdout, done
 
-    # Without time for it, what was measured stays.
+    # If there is no time to repeat a part, its earlier result stays.
     done = script(OURS, *command, "--only", "tests", "--minutes", "0")
     assert done.returncode == 1 and "tests: ok" in done.stdout, done
     executable(build / "tests/gpu/test_gpu", "#!/bin/sh\nexec sleep 600\n")
@@ -165,7 +165,7 @@ def test_what_had_no_time_is_said_and_done_by_the_next_call(build, tmp_path):
 
 
 def test_targets_stand_beside_what_a_gpu_measured(build, tmp_path):
-    """The program says that there is a GPU; PyTorch sees none, so the turns fail, and say why."""
+    """The program reports a GPU but PyTorch sees none, so the turns fail with a reason."""
     (build / "app/trainopt").unlink()
     executable(
         build / "app/trainopt",
@@ -244,7 +244,7 @@ def test_a_ratio_is_held_against_the_fastest_of_its_family(monkeypatch):
     assert graph["reached"] == "no" and found["ResNet-18, batch 1024, amp: img/s"]["reached"] == "yes"
     assert found["ResNet-50, batch 256: img/s"]["measured"] is None
 
-    # Where one of the family has no number, the fastest of it is not known.
+    # If one of the family has no result, the fastest is unknown.
     found = {
         row["what"]: row
         for row in judged(
@@ -268,7 +268,7 @@ def test_on_a_gpu_what_cannot_be_tried_has_failed(build, tmp_path, monkeypatch):
         check = parts.Check(built(build), tmp_path, on_gpu, float("inf"), [], [])
         assert parts.gpu_tests(check, {})["status"] == parts.kernels(check, {})["status"] == status
 
-    # Curves further apart than two seeds are, and a rung that was not compared.
+    # Curves further apart than those of two seeds, and a rung that was not compared.
     monkeypatch.setattr(parts, "loss_curves", lambda *_: {"within": False})
     assert parts.curves(None)(check, {}) == {
         "status": "failed",
@@ -303,7 +303,7 @@ def gathered(tmp_path_factory):
     shutil.copy(BUILD / "CMakeCache.txt", build)
     kernels = (
         BUILD / "scripts/bench/kernel_bandwidth"
-    )  # built on request alone; any program can be carried in its place
+    )  # built only on request; any program can stand in for it
     for name, program in (
         ("app/trainopt", PROGRAM),
         ("tests/gpu/test_gpu", BUILD / "tests/gpu/test_gpu"),

@@ -1,4 +1,4 @@
-"""trainopt launch: what it refuses before anything is started."""
+"""trainopt launch: errors reported before any rank starts, and what the ranks receive."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_wrong_usage(trainopt, arguments, says):
 
 
 def test_auto_counts_gpus(trainopt):
-    """The tests' environment hides those there are."""
+    """The test environment hides all GPUs."""
     trainopt.refused("launch", "-n", "auto", "--", "run", "tiny.yaml", says=["-n auto", "GPU", "-n 2"])
 
 
@@ -88,7 +88,7 @@ def test_a_rank_that_fails_is_named(trainopt):
 
 
 def test_works_from_another_folder_and_through_a_link(trainopt):
-    """The ranks are this program, however it was called."""
+    """The ranks run the same program, whatever path it was started by."""
     import subprocess
     from conftest import PROGRAM
 

@@ -1,4 +1,4 @@
-"""Steps that are not finite and steps that do not fit, made on purpose by --inject."""
+"""Non-finite steps and steps that run out of memory, injected with --inject."""
 
 import json
 import math
@@ -21,7 +21,7 @@ def events(folder):
 
 
 def ended_badly(trainopt, result, code, step=4):
-    """With one sentence; what was saved before is whole, and the run can go on from there."""
+    """The run failed with one sentence; the checkpoint saved before is valid. Returns the reason."""
     out = trainopt.folder / "out"
     got = summary(out)
     assert (result.code, got["status"], got["exit_code"]) == (code, "failed", code), result
@@ -37,15 +37,14 @@ def ended_badly(trainopt, result, code, step=4):
 
 @pytest.mark.parametrize("fault, what", [("nan@4", "loss is not finite"), ("gradient@4", "gradients are not finite")])
 def test_abort(trainopt, tiny_run, fault, what):
-    # Without a norm to clip by nobody looks at gradients; with one the loss of the step is finite and its gradients are
-    # not.
+    # Gradients are checked only if their norm is clipped; the gradient fault leaves the loss finite.
     keys = ["train.max_grad_norm=1e6"] if fault.startswith("gradient") else []
     result = run(trainopt, fault, keys=keys)
     assert what in ended_badly(trainopt, result, 6), result
     assert events(trainopt.folder / "out")[0]["action"] == "the run ends"
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", *keys, "--quiet")
     assert result.code == 0 and losses(trainopt.folder / "out") == losses(tiny_run[0]), result
-    assert events(trainopt.folder / "out") == [], "it was taken away with the records after step 2"
+    assert events(trainopt.folder / "out") == [], "it was removed with the records after step 2"
 
 
 @pytest.mark.parametrize("fault", ["nan@4+", "gradient@4"])
@@ -73,7 +72,7 @@ def test_skip(trainopt, tiny_run, fault):
 
 
 def test_a_skipped_step_is_as_if_it_had_not_been(trainopt):
-    """Neither weights nor momentum know of it: a run that goes on behind it with the state before it is the same."""
+    """A skipped step changes neither weights nor momentum: they equal those of a run that stops before it."""
     run(trainopt, "nan@6", keys=["train.on_nonfinite=skip"])
     before, after = "out/checkpoints/step-00000004", "out/checkpoints/step-00000006"
     run(trainopt, keys=["train.max_steps=5", "train.on_nonfinite=skip"], folder="five")

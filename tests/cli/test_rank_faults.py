@@ -1,4 +1,4 @@
-"""One rank fails, is lost, or is not what the others are: all end, with one exit code and one message that names it."""
+"""One rank fails, is lost or differs from the others: all end with one exit code and one message that names it."""
 
 import json
 import os
@@ -34,11 +34,11 @@ from ranks import (
 )
 
 LITTLE = 7 << 30  # bytes
-PATIENCE = 180  # seconds: parallel.timeout, and what those who are left take to find out and say goodbye
+PATIENCE = 180  # seconds: parallel.timeout, plus the time that the remaining ranks need to notice and exit
 
 
 def by_hand(trainopt, *each, port=None, recipe="tiny.yaml"):
-    """A rank for each list of arguments; None is one that is not started."""
+    """Starts a rank for each list of arguments; None stands for a rank that is not started."""
     job, port = Ranks(trainopt), port or free_port()
     for rank, arguments in enumerate(each):
         if arguments is not None:
@@ -47,7 +47,7 @@ def by_hand(trainopt, *each, port=None, recipe="tiny.yaml"):
 
 
 def all_end(job, code, says, seconds=240):
-    """With this code and one message."""
+    """All ranks end with this code and one message, which is returned."""
     results = job.ended(seconds)
     assert [result.code for result in results] == [code] * len(results), results
     message = one_message(*results)
@@ -57,8 +57,8 @@ def all_end(job, code, says, seconds=240):
 
 
 def shape(text):
-    """An error message without how far each rank had come, and who ended first: the other rank or those who wait for
-    it."""
+    """An error message without the parts that vary: how far each rank had come, and whether the others ended by
+    themselves."""
     return re.sub(r"after step \d+, [a-z ]+", "after step", text).replace("were ended", "ended too")
 
 
@@ -82,7 +82,7 @@ def test_a_rank_that_is_killed(trainopt, rank):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_stopped(trainopt, rank):
-    """The other one does not wait longer than it may; the stopped one ends when it wakes up."""
+    """The other rank waits no longer than the timeout; the stopped rank ends when it is continued."""
     trainopt.write("tiny.yaml", RECIPE)
     job = by_hand(trainopt, *[["--run-dir", "out", ENDLESS, *SAVES, SOON]] * 2)
     started(job, trainopt.folder / "out")
@@ -99,7 +99,7 @@ def test_a_rank_that_is_stopped(trainopt, rank):
 
 
 def test_one_of_several_that_is_killed(trainopt):
-    """The others wait for each other, not for the one that is gone; it is named all the same."""
+    """The other ranks wait for one another, not for the lost one, which is still named."""
     trainopt.write("tiny.yaml", RECIPE)
     job = launched(trainopt, 4, "--run-dir", "out", ENDLESS, *SAVES, SOON, "data.batch_size=4")
     started(job, trainopt.folder / "out")
@@ -112,7 +112,7 @@ def test_one_of_several_that_is_killed(trainopt):
 
 
 def test_ranks_need_not_have_one_parent(trainopt):
-    """As on several machines."""
+    """The ranks need no common parent, as on several machines."""
     trainopt.write("tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
@@ -138,7 +138,7 @@ def test_another_recipe_on_one_rank(trainopt):
 
 
 def test_another_build_on_one_rank(trainopt):
-    """The same sources built again, say: another id of the linker's, everything else alike."""
+    """As after a rebuild of the same sources: only the linker's build ID differs."""
     trainopt.write("tiny.yaml", RECIPE)
     program = bytearray(Path(PROGRAM).read_bytes())
     note = program.index(bytes.fromhex("04000000 14000000 03000000") + b"GNU\0") + 16
@@ -188,7 +188,7 @@ def test_two_processes_with_one_rank(trainopt):
 
 
 def test_a_mistake_in_the_recipe_of_one_rank(trainopt):
-    """It never comes; the other does not wait longer than it may."""
+    """That rank never connects; the other waits no longer than the timeout."""
     trainopt.write("tiny.yaml", RECIPE)
     results = by_hand(trainopt, [SOON], [SOON, "train.max_steps=0"]).ended()
     assert [result.code for result in results] == [7, 2], results
@@ -217,7 +217,7 @@ def test_a_port_in_use(trainopt):
 
 
 def test_a_port_of_somebody_who_is_no_rank(trainopt):
-    """It takes the connection and says nothing."""
+    """Another program accepts the connection and stays silent."""
     trainopt.write("tiny.yaml", RECIPE)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -254,13 +254,13 @@ def test_few_open_files(trainopt):
     assert result.code == 1 and len(result.err.splitlines()) == 1, result
     assert (
         "for a rank: " in result.err or "cannot start rank " in result.err
-    ), result  # what is lacking first depends on what was inherited
+    ), result  # which limit is hit first depends on the inherited files
 
 
 # K7
 def test_a_rank_with_little_memory(trainopt):
-    """An address space with room for the program, not for the step; threads would take some of it, as many as there are
-    cores."""
+    """The address space has room for the program but not for the step. One thread, because threads take some of it, one
+    per core by default."""
     trainopt.write("tiny.yaml", RECIPE.replace("hidden: [8]", "hidden: [8192]"))  # much memory for little work
     job, port = Ranks(trainopt), free_port()
     for rank in (0, 1):
@@ -309,7 +309,7 @@ def test_a_rank_that_cannot_write_its_part(trainopt):
 
 
 def test_a_run_directory_that_one_rank_does_not_see(trainopt):
-    """Two machines without a shared folder."""
+    """As on two machines without a shared folder."""
     trainopt.write("tiny.yaml", RECIPE)
     trainopt.write("elsewhere/tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
@@ -359,7 +359,7 @@ def test_a_run_directory_that_one_rank_does_not_see(trainopt):
     ],
 )
 def test_data_that_one_rank_lacks(trainopt, fault, code, says):
-    """A folder of each machine's own, of which one is not as it should be."""
+    """Each machine has its own data folder, and one of them is wrong."""
     trainopt.write("tiny.yaml", FROM_FILES)
     trainopt.write("elsewhere/tiny.yaml", FROM_FILES)
     write_cifar10(trainopt, data_batch_1=64)
@@ -386,7 +386,7 @@ def test_data_that_one_rank_lacks(trainopt, fault, code, says):
             cwd=trainopt.folder / ("elsewhere" if rank else ""),
         )
     all_end(job, code, ["rank 1", *says])
-    assert not (trainopt.folder / "out/summary.json").exists(), "the run had not begun"
+    assert not (trainopt.folder / "out/summary.json").exists(), "the run has not started"
 
 
 # D15
@@ -433,7 +433,7 @@ def test_a_damaged_part_of_a_checkpoint(trainopt):
     goes_on(trainopt)
 
 
-# Errors that all ranks meet at the same moment
+# Errors that all ranks hit at the same time
 
 
 def test_all_ranks_fail_alike(trainopt):
@@ -447,7 +447,7 @@ def test_all_ranks_fail_alike(trainopt):
 
 
 def test_ranks_that_hang(trainopt):
-    """Each has a watchdog; rank 1's file is its own."""
+    """Each rank has a watchdog and its own file."""
     trainopt.write("tiny.yaml", RECIPE)
     result = launch(trainopt, 2, "--run-dir", "out", *SAVES, "watchdog.timeout=5s", "--quiet", "--inject", "hang@5+")
     assert result.code == 7 and "watchdog.timeout" in result.err, result
@@ -456,7 +456,7 @@ def test_ranks_that_hang(trainopt):
 
 
 def test_one_rank_that_hangs(trainopt):
-    """It still beats, so it is not gone: it does not come."""
+    """Its heartbeat continues, so it is reported as alive but missing from an exchange."""
     trainopt.write("tiny.yaml", RECIPE)
     all_of = ["--run-dir", "out", ENDLESS, SOON]
     job = by_hand(trainopt, all_of, all_of + ["--inject", "hang@3"])
@@ -471,7 +471,7 @@ def test_one_rank_that_hangs(trainopt):
     assert "gloo" not in first.err, first
 
 
-# Slow
+# Stragglers
 
 
 def test_a_straggler_is_named(trainopt):
@@ -498,7 +498,7 @@ def test_a_straggler_is_named(trainopt):
 
 def test_bad_samples_of_every_rank_are_kept(trainopt):
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
-    for i in range(16):  # in this order, two and two: the first is rank 0's, the second rank 1's
+    for i in range(16):  # unshuffled, in pairs: rank 0 gets the first of each pair, rank 1 the second
         target = trainopt.folder / f"images/{i // 8}/{i:02}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"not a picture" if i in (2, 5) else source.read_bytes())
@@ -521,7 +521,7 @@ def test_bad_samples_of_every_rank_are_kept(trainopt):
     state = json.loads((checkpoint(trainopt.folder / "out", 4) / "state.json").read_text())
     assert sorted(bad["sample"] for bad in state["bad_samples"]) == [2, 5]
     more = launch(trainopt, 2, *keys, "train.max_steps=12", "checkpoint.resume=auto")
-    assert more.code == 0, more  # an epoch further they are known, and none is counted twice
+    assert more.code == 0, more  # in the next epoch they are known, and none is counted twice
     lines = [
         json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()
     ]
@@ -533,14 +533,14 @@ def test_bad_samples_of_every_rank_are_kept(trainopt):
 
 @pytest.fixture
 def two_machines():
-    """Two network namespaces with a cable between them."""
+    """Two network namespaces connected by a virtual cable."""
     names = [f"trainopt-{os.getpid()}-{side}" for side in "ab"]
     if not shutil.which("ip"):
         pytest.skip("no ip")
     try:
         for name in names:
             if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
-                pytest.skip("this user may not make network namespaces")
+                pytest.skip("this user may not create network namespaces")
         cable = f"ip link add veth0 netns {names[0]} type veth peer name veth0 netns {names[1]}"
         if (made := subprocess.run(cable.split(), capture_output=True, text=True)).returncode != 0:
             pytest.skip(f"no virtual cable: {made.stderr}")

@@ -1,4 +1,4 @@
-"""One job on several ranks: started by any launcher it trains as one rank does, saves, goes on and stops as one."""
+"""One job on several ranks: whatever launcher starts it, it trains, saves, resumes and stops as a single rank does."""
 
 import json
 import os
@@ -40,7 +40,7 @@ MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-r
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The run directory of one rank that takes 16 samples a step, and is evaluated on 19."""
+    """The run directory of a single rank that trains on 16 samples per step and evaluates on 19."""
     program = Program(tmp_path_factory.mktemp("alone"))
     write_cifar10(program, data_batch_1=64, test_batch=19)
     program.write("tiny.yaml", FROM_FILES)
@@ -60,14 +60,14 @@ def alone(tmp_path_factory):
 
 @pytest.fixture
 def job(trainopt, alone):
-    """The program in a folder with the data and the recipe of that run."""
+    """The program in a folder with the data and the recipe of the `alone` run."""
     shutil.copytree(alone.parent / "data", trainopt.folder / "data")
     shutil.copy(alone.parent / "tiny.yaml", trainopt.folder)
     return trainopt
 
 
 def complete(folder, ranks, steps=12):
-    """What the records of several ranks have that those of one have not."""
+    """Checks what only the records of several ranks contain."""
     rows = records(folder)
     assert [row["step"] for row in rows] == list(range(1, steps + 1))
     for row in rows:
@@ -82,7 +82,7 @@ def complete(folder, ranks, steps=12):
 
 
 def only_run(trainopt):
-    """The one run directory of a job that was not told where."""
+    """The only run directory of a job without --run-dir."""
     (folder,) = (trainopt.folder / "runs").iterdir()
     return folder
 
@@ -132,7 +132,7 @@ def evaluations(folder):
 
 @pytest.mark.parametrize("ranks, batch_size", [(2, 8), (4, 5)])
 def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
-    """19 samples: the last ones are fewer than a batch on each rank, and one rank has none of them."""
+    """With 19 samples, the last batches are incomplete and one rank has none."""
     result = launch(
         job,
         ranks,
@@ -151,7 +151,7 @@ def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
         assert all(a[name] == b[name] for name in b if name != "loss" and not name.endswith("_s")), (a, b)
 
 
-# What goes over the wire
+# Communication
 
 
 def test_gradients_travel_as_bfloat16(job, alone):
@@ -169,7 +169,7 @@ def test_gradients_travel_as_bfloat16(job, alone):
 
 
 def test_overlap_changes_no_number(job):
-    small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]  # several exchanges a step
+    small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]  # several exchanges per step
     for overlap in ("true", "false"):
         result = launch(job, 2, "--run-dir", overlap, STEPS, f"parallel.overlap_comm={overlap}", "--quiet", *small)
         assert result.code == 0, result
@@ -183,7 +183,7 @@ def test_overlap_changes_no_number(job):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, alone):
-    """The folder of a job of two ranks with three checkpoints."""
+    """The folder of a two-rank job with three checkpoints."""
     program = Program(tmp_path_factory.mktemp("saved"))
     shutil.copytree(alone.parent / "data", program.folder / "data")
     shutil.copy(alone.parent / "tiny.yaml", program.folder)
@@ -235,7 +235,7 @@ def test_any_number_of_ranks_goes_on(again, ranks):
     "model", ["name: mlp, num_classes: 10, hidden: [8], dropout: 0.5", "name: resnet18, num_classes: 10, stem: cifar"]
 )
 def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
-    """What dropout draws; batch-norm's statistics, which are the first rank's; Adam's moments; gradients in pieces."""
+    """Dropout's random state, rank 0's batch-norm statistics, Adam's moments, gradient accumulation."""
     job.write(
         "much.yaml",
         FROM_FILES.replace("name: mlp, num_classes: 10, hidden: [8]", model).replace(
@@ -260,8 +260,7 @@ def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3", "none"])
 def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job, strategy):
-    """Accumulation, clipping, a schedule, averages of the fused optimizer: everything that a step keeps, cut into the
-    ranks' shares."""
+    """Covers accumulation, clipping, a schedule and the fused optimizer's state, divided among the ranks."""
     keys = [
         f"parallel.sharding_strategy={strategy}",
         "data.batch_size=2",
@@ -282,7 +281,7 @@ def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
 def test_another_strategy_and_number_of_ranks_goes_on(again, strategy):
-    """What a checkpoint holds does not say how it was divided."""
+    """A checkpoint does not depend on how its contents were divided among ranks."""
     out, sharded = again.folder / "out", again.folder / "sharded"
     result = launch(
         again,
@@ -314,7 +313,7 @@ def test_another_strategy_and_number_of_ranks_goes_on(again, strategy):
 
 
 def stopped_once(trainopt, code, before):
-    """One checkpoint more, at the step at which all ranks stopped."""
+    """Exactly one new checkpoint, at the step at which all ranks stopped."""
     out = trainopt.folder / "out"
     got = summary(out)
     assert (got["status"], got["exit_code"]) == ("stopped", code) and got["steps"] == records(out)[-1]["step"], got
@@ -357,7 +356,7 @@ def test_a_stopped_job_ends_with_the_bits_of_one_that_was_not(job):
 
 
 def last_step(folder):
-    """Of the records of a job that goes on: the last line may be half written."""
+    """The last recorded step of a running job, whose last line may be incomplete."""
     file = folder / "metrics.jsonl"
     whole = file.read_text().split("\n")[:-1] if file.exists() else []
     return json.loads(whole[-1])["step"] if whole else 0
@@ -388,12 +387,12 @@ def test_a_signal_at_any_moment_of_the_start_of_ranks(job, delay):
 
 
 def test_a_signal_in_an_evaluation(job):
-    """Which is dropped, on all ranks; the job stops with a checkpoint, and its next start makes up for it."""
+    """All ranks abandon the evaluation; the job stops with a checkpoint, and the resumed run repeats the evaluation."""
     write_cifar10(job, test_batch=10000)
     keys = ["evaluation={every_n_steps: 2, batch_size: 1}", "--run-dir", "out"]
     running = launched(job, 2, ENDLESS, *keys)
-    running.until(lambda: last_step(job.folder / "out") >= 3)  # written when step 4 has begun
-    time.sleep(0.2)  # what is left of the step takes some milliseconds, the evaluation after it seconds
+    running.until(lambda: last_step(job.folder / "out") >= 3)  # written after step 4 has started
+    time.sleep(0.2)  # the rest of the step takes milliseconds, the evaluation after it seconds
     os.kill(process_of(running, 1), signal.SIGTERM)
     (result,) = running.ended()
     assert result.code == 143, result
@@ -434,7 +433,7 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
     out = job.folder / "out"
     running = launched(job, 2, "--run-dir", "out", ENDLESS, *SAVES)
     started(running, out)
-    os.kill(process_of(running, 1), signal.SIGSTOP)  # so that the first signal is not enough
+    os.kill(process_of(running, 1), signal.SIGSTOP)  # so that the first signal does not end the job
     running.processes[0].terminate()
     with pytest.raises(subprocess.TimeoutExpired):
         running.processes[0].wait(1)

@@ -1,4 +1,4 @@
-"""README.md, "Several GPUs, several machines": its commands as they are written."""
+"""Runs the commands of README.md, "Several GPUs, several machines", as written."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from conftest import CHECKOUT, PROGRAM, losses, summary
 from ranks import Ranks, close, free_port, no_rank_outlives_its_test, readme_section, torch_program  # noqa: F401
 
-# Starts tasks with the variables that srun gives them on one machine.
+# Starts tasks with the variables that srun sets on one machine.
 SRUN = """\
 #!/bin/sh
 [ "$1" = --ntasks ] || exit 64
@@ -27,7 +27,7 @@ done
 for pid in $pids; do wait $pid || code=$?; done
 exit $code
 """
-# Open MPI refuses root, and more ranks than cores, unless it is told; here it is a container that may have one core.
+# By default Open MPI refuses to run as root or with more ranks than cores; the tests may run as root on one core.
 MPIRUN = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -43,7 +43,7 @@ STARTS, MACHINES, _, RESUMES = BLOCKS
 
 @pytest.fixture
 def shell(trainopt):
-    """A folder with the recipes, in which `trainopt`, `torchrun` and `srun` are found; starts a command there."""
+    """Starts a command in a folder with the recipes and with `trainopt`, `torchrun` and `srun` on the PATH."""
     tools = trainopt.folder / "tools"
     tools.mkdir()
     (tools / "trainopt").symlink_to(os.path.abspath(PROGRAM))
@@ -56,13 +56,13 @@ def shell(trainopt):
         **MPIRUN,
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PET_MASTER_PORT": str(free_port()),
-    }  # torchrun's own is always the same
+    }  # torchrun's default port is always the same
     return lambda job, words: job.start([shutil.which(words[0], path=env["PATH"]), *words[1:]], env=env)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The recipe on one rank, with the batch of two."""
+    """A run of the recipe on one rank, with the global batch of two ranks."""
     folder = tmp_path_factory.mktemp("alone")
     subprocess.run(
         [
@@ -104,7 +104,7 @@ def test_ways_to_start(trainopt, shell, alone, words):
 
 
 def test_several_machines(trainopt, shell, alone):
-    """Both are this one."""
+    """Both machines are this one."""
     job, here = Ranks(trainopt), f"127.0.0.1:{free_port()}"
     for words in MACHINES:
         assert "first-machine:29500" in words

@@ -1,5 +1,5 @@
-"""Bad recipes: exit code 2, the place, the key and the reason. Row names are those of the fault table the project works
-from."""
+"""Invalid recipes: exit code 2 and a message with the location, the key and the reason. Comments such as C1 name the
+row of the fault table."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def test_missing_file_and_folder(trainopt):
     trainopt.refused("check", "folder.yaml", says=["folder.yaml", "Is a directory"])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
 def test_unreadable_file(trainopt):
     trainopt.write("locked.yaml", TINY)
     (trainopt.folder / "locked.yaml").chmod(0)
@@ -48,7 +48,7 @@ def test_unknown_key(trainopt):
 
 
 def test_other_tools_spellings(trainopt):
-    """An alias is accepted; together with its key it is an error."""
+    """An alias is accepted, but giving both the alias and the key is an error."""
     trainopt.write(
         "good.yaml", TINY.replace("lr: 0.01", "learning_rate: 0.01").replace("batch_size", "micro_batch_size")
     )
@@ -171,7 +171,7 @@ def test_hostile_files(trainopt, cost_of_a_good_one, name, content):
     trainopt.write("bad.yaml", content if isinstance(content, bytes) else b"")
     if isinstance(content, int):
         os.truncate(trainopt.folder / "bad.yaml", content)
-    for _ in range(5):  # a busy machine makes every start dearer; what is too much is so each time
+    for _ in range(5):  # a busy machine makes single starts slower; a real problem shows every time
         result, *bad = cost(trainopt.folder, "bad.yaml")
         trainopt.is_refusal(result, says=["bad.yaml"])
         assert len(result.err) < 20000, name
@@ -182,7 +182,7 @@ def test_hostile_files(trainopt, cost_of_a_good_one, name, content):
 
 
 def cost(folder, recipe):
-    """What `check` said, its CPU seconds and its peak MiB; libtorch's own share is in them."""
+    """The result of `check`, its CPU seconds and its peak MiB, all including libtorch's share."""
     with open(folder / "out.txt", "w+") as out, open(folder / "err.txt", "w+") as err:
         process = subprocess.Popen([PROGRAM, "check", recipe], cwd=folder, stdout=out, stderr=err)
         _, status, usage = os.wait4(process.pid, 0)
@@ -236,7 +236,7 @@ def test_global_batch_that_does_not_divide(trainopt):
 
 
 def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
-    """Before any data is looked at, each at its line."""
+    """Impossible steps are found without reading data and reported with all other problems, each at its line."""
     trainopt.write(
         "bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 100\n  non_blocking: true\n"
     )
@@ -262,8 +262,8 @@ def test_strict_makes_a_switch_without_effect_an_error(trainopt):
 
 
 def test_merging(trainopt):
-    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer chosen
-    go."""
+    """Later sources win, maps merge, null restores the default, and options of a variant that is no longer selected are
+    dropped."""
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", "data: {batch_size: 4}\noptimizer: {nesterov: true}\nseed: 7\n")
     resolved = trainopt("plan", "--json", "tiny.yaml", "more.yaml", "seed=null", "optimizer.name=adamw")

@@ -1,4 +1,4 @@
-"""A run that was ended by anything and goes on is, in the end, the run that was never ended."""
+"""A resumed run is bit-identical to an uninterrupted one, whatever interrupted it."""
 
 import csv
 import json
@@ -12,21 +12,21 @@ import pytest
 
 from conftest import TINY, Program, checkpoint, records, saved_steps, summary, wait_for_step, wait_until
 
-# With something to draw in every step, and more than one order of the samples.
+# Needs random numbers in every step, and more than one order of the samples.
 RECIPE = TINY.replace("{resize: 8}", "{resize: 8}, random_horizontal_flip")
 ENDLESS = "train.max_steps=100000000"
 EXACT = "step epoch samples loss learning_rate grad_norm loss_scale".split()
 
 
 def exact(folder):
-    """What two equal runs have in common."""
+    """The values that must be identical in two equal runs."""
     rows = [[row[name] for name in EXACT] for row in records(folder)]
     with open(folder / "metrics.csv", newline="") as file:
         table = list(csv.DictReader(file))
     assert [[row["step"], row["loss"]] for row in records(folder)] == [
         [int(cells["step"]), float(cells["loss"])] for cells in table
     ]
-    assert [row[0] for row in rows] == list(range(rows[0][0], rows[-1][0] + 1)), "each step once"
+    assert [row[0] for row in rows] == list(range(rows[0][0], rows[-1][0] + 1)), "each step is recorded once"
     return rows
 
 
@@ -35,7 +35,7 @@ def weights(folder):
 
 
 def resumed(trainopt, steps, *overrides, folder="out", recipe="tiny.yaml"):
-    """Goes on in the folder, and all is well."""
+    """Resumes in the folder and checks that the run finishes; returns its summary."""
     result = trainopt(
         "run", recipe, "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={steps}", "--quiet", *overrides
     )
@@ -98,7 +98,7 @@ def test_killed_at_random_moments(trainopt):
     resumed(trainopt, steps, "checkpoint.every_n_steps=3")
     assert not [
         path for path in (out / "checkpoints").iterdir() if path.name.startswith(".")
-    ], "drafts are cleared away"
+    ], "drafts are removed"
     equal(out, straight(trainopt, steps))
 
 
@@ -110,7 +110,7 @@ def test_killed_at_random_moments(trainopt):
     ],
 )
 def test_killed_in_the_middle_of_much_state(trainopt, model, precision):
-    """Batch-norm, Adam's moments, a loss scale, a schedule, gradients in pieces, loader threads."""
+    """Covers batch-norm, Adam's moments, a loss scale, a schedule, gradient accumulation and loader threads."""
     trainopt.write(
         "much.yaml",
         f"""\
@@ -146,7 +146,7 @@ checkpoint: {{background: false, at_end: false}}
 
 @pytest.fixture
 def pictures(trainopt):
-    """A recipe whose data are files, and are evaluated on."""
+    """A recipe that trains and evaluates on files."""
     draw = random.Random(1)
     for name, count in [("data_batch_1.bin", 64), ("test_batch.bin", 16)]:
         trainopt.write(f"data/{name}", b"".join(bytes([number % 10]) + draw.randbytes(3072) for number in range(count)))
@@ -155,7 +155,7 @@ def pictures(trainopt):
 
 
 def evaluations(folder):
-    """Without the seconds that each took."""
+    """The evaluations without their durations."""
     lines = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if not name.endswith("_s")} for line in lines]
 
@@ -171,7 +171,7 @@ def test_evaluations_are_written_once(pictures):
     assert resumed(pictures, 9, *keys)["resumed_from"] == 4
     assert [line["step"] for line in evaluations(out)] == [2, 4, 6, 8, 9]
     before = evaluations(out), exact(out), weights(out)
-    assert resumed(pictures, 9, *keys)["resumed_from"] == 4  # there is nothing left to do, and all is left as it was
+    assert resumed(pictures, 9, *keys)["resumed_from"] == 4  # nothing is left to do, and nothing changes
     assert (evaluations(out), exact(out), weights(out)) == before
     other = straight(pictures, 9, *keys)
     equal(out, other)
@@ -309,8 +309,7 @@ def test_a_rewound_run_that_was_killed_goes_on(again, eight):
 
 
 def test_a_rewound_run_that_was_stopped_goes_on_where_it_stopped(again):
-    """What was trained otherwise since is not thrown away for the checkpoint of a larger step that the user went back
-    from."""
+    """The steps trained after the rewind are not discarded for an older checkpoint with a larger step number."""
     out = again.folder / "out"
     other = "train.label_smoothing=0.5"
     assert rewind(again, "train.max_steps=5", other).code == 0
@@ -359,7 +358,7 @@ def test_a_path_never_falls_back_and_auto_does(again):
     assert result.code == 0 and summary(out)["resumed_from"] == 2, result
     for step in (8, 6, 4):
         assert f"step-{step:08}" in result.err and "trying the previous one" in result.err, result
-    assert again("checkpoint", "verify", "out").code == 0, "replaced as they were reached"
+    assert again("checkpoint", "verify", "out").code == 0, "each is replaced when the run reaches its step"
 
 
 def test_a_damaged_checkpoint_is_no_obstacle_to_pruning(again):
@@ -491,7 +490,7 @@ def test_other_data_are_refused(pictures):
         )
         assert (
             result.code == 3 and field in result.err and summary(pictures.folder / "out")["exit_code"] == 0
-        ), result  # as it was
+        ), result  # unchanged
     file.write_bytes(whole)
     file.parent.rename(pictures.folder / "moved")
     assert resumed(pictures, 4, "data.path=moved")["resumed_from"] == 2

@@ -1,4 +1,4 @@
-"""`trainopt run`: the run directory, the console, failures and signals."""
+"""`trainopt run`: run directory, console, failures and signals."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ def test_records(tiny_run):
 
 
 def not_measured_as_recorded(folder):
-    """environment.json's reasons, which are those of the columns that are null in every row, and of no others."""
+    """Checks that environment.json gives reasons for exactly the columns that are null in every row; returns them."""
     rows = records(folder)
     reasons = json.loads((folder / "environment.json").read_text())["not_measured"]
     assert set(reasons) == {name for name in RECORD if all(row[name] is None for row in rows)}
@@ -121,7 +121,7 @@ def test_the_throughput_has_an_interval_where_there_are_enough_steps(trainopt):
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=300", "data.size=4096")
     assert result.code == 0, result
     got = summary(trainopt.folder / "out")
-    if interval := got["samples_per_s_interval"]:  # null where the machine's speed wandered too slowly to be known
+    if interval := got["samples_per_s_interval"]:  # null if the machine's speed drifted too slowly for an interval
         assert 0 < interval["low"] <= got["samples_per_s"] <= interval["high"] and interval["level"] == 0.95, got
         assert re.search(r"samples/s +\S+ \(\S+–\S+, 95 %\)", result.out), result
     assert len(re.findall(r"^  warning  ", result.out, re.M)) == len(got["warnings"]), result
@@ -132,7 +132,7 @@ def test_console(tiny_run):
     lines = [line for line in result.out.splitlines() if re.match(r"\s*step\s+\d+/6\b", line)]
     assert len(lines) == 6, result
     assert re.search(r"loss \d+\.\d+ .*samples/s.*step \d+\.\d+ ms.*data \d+\.\d+ ms", lines[3]), lines[3]
-    assert "\x1b" not in result.out and "\r" not in result.out, "plain lines only where there is no terminal"
+    assert "\x1b" not in result.out and "\r" not in result.out, "only plain lines without a terminal"
     assert "p95" in result.out, "the table at the end"
 
 
@@ -212,7 +212,7 @@ def test_data_that_is_not_there(trainopt):
 
 
 def test_a_bad_sample_in_the_middle(trainopt):
-    """The summary has the exit code that the process ends with."""
+    """The summary contains the exit code of the process."""
     from PIL import Image
 
     for number in range(12):
@@ -270,7 +270,7 @@ def test_signals_end_the_run_after_saving(trainopt, number):
 
 
 def test_a_signal_ends_the_last_evaluation(trainopt):
-    """One that would take hours: a picture at a time, blown up to 48 million values first."""
+    """The evaluation would take hours: one image at a time, each first enlarged to 48 million values."""
     for name, count in [("data_batch_1.bin", 8), ("test_batch.bin", 100000)]:
         with open(trainopt.folder / name, "wb") as file:
             file.truncate(count * 3073)
@@ -312,7 +312,7 @@ def test_fewer_samples_than_a_step(trainopt):
     trainopt.write("tiny.yaml", TINY)
     numbers = ["64 samples, 100 a step"]
     trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "data.batch_size=100", code=2, says=numbers)
-    trainopt.write("files/data_batch_1.bin", b"\0" * 64 * 3073)  # how many there are is known only from the files
+    trainopt.write("files/data_batch_1.bin", b"\0" * 64 * 3073)  # the number of samples is known only from the files
     files = ["data.dataset=cifar10", "data.path=files", "data.size=null", "data.batch_size=100"]
     assert trainopt("check", "tiny.yaml", *files).code == 0
     for command in (["run", "--run-dir", "out"], ["plan"]):
@@ -324,7 +324,7 @@ def test_fewer_samples_than_a_step(trainopt):
 
 
 def test_host_allocator_changes_addresses_only(trainopt, tmp_path):
-    """A setting of the process, so two processes: the same losses, and blocks that were really given out again."""
+    """With and without it, in separate processes: the losses are the same, and the receipt shows it was effective."""
     recipe = tmp_path / "conv.yaml"
     recipe.write_text(
         "name: conv\ndevice: cpu\nmodel: {name: resnet18, stem: cifar}\n"

@@ -1,4 +1,4 @@
-"""What a run directory may be, who may write to it, and storage that fails; pickles are never read."""
+"""Valid and invalid run directories, their lock, and storage failures; pickles are never read."""
 
 import os
 import resource
@@ -17,7 +17,7 @@ def test_one_run_a_directory(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", *SAVES, "--inject", "hang@3+", "--run-dir", "out")
     wait_until(lambda: checkpoint(trainopt.folder / "out", 2).exists(), process)
-    wait_until_asleep(process)  # and writes nothing more
+    wait_until_asleep(process)  # and it writes nothing more
     before = {
         path: path.read_bytes()
         for path in (trainopt.folder / "out").rglob("*")
@@ -33,7 +33,7 @@ def test_one_run_a_directory(trainopt):
     process.communicate()
     result = trainopt(
         "run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet"
-    )  # nobody holds it now
+    )  # the lock is free now
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 2, result
 
 
@@ -53,7 +53,7 @@ def test_a_file_is_no_run_directory(trainopt, resume):
 
 
 def went_on(trainopt, folder, step, steps=6, *keys):
-    """After whatever was wrong has been put right."""
+    """The run resumes after the problem has been removed."""
     assert trainopt("checkpoint", "verify", folder).code == 0
     result = trainopt(
         "run", "tiny.yaml", "--run-dir", folder, "checkpoint.resume=auto", f"train.max_steps={steps}", "--quiet", *keys
@@ -63,7 +63,7 @@ def went_on(trainopt, folder, step, steps=6, *keys):
 
 
 def test_files_may_not_grow_so_large(trainopt):
-    """As with a quota: the checkpoint that does not fit costs the run, not the checkpoints before it."""
+    """As with a quota: a checkpoint that does not fit ends the run but leaves earlier checkpoints intact."""
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -98,7 +98,7 @@ def test_files_may_not_grow_so_large(trainopt):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """2 MiB."""
+    """A file system of 2 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if (
@@ -106,7 +106,7 @@ def small_disk(tmp_path):
         or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True).returncode
         != 0
     ):
-        pytest.skip("mounting needs rights that this user has not")
+        pytest.skip("this user may not mount a file system")
     yield folder
     subprocess.run(["umount", folder], check=True)
 
@@ -159,7 +159,7 @@ class Payload:
 
 @pytest.fixture(scope="module")
 def pickles(tmp_path_factory):
-    """What torch.save writes, new and old, with a payload that leaves a file behind: (files, that file)."""
+    """Files from torch.save in its new and old format, with a payload that creates a file: (files, that file)."""
     torch = pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("pickles")
     marker = folder / "payload-was-run"
@@ -170,7 +170,7 @@ def pickles(tmp_path_factory):
             _use_new_zipfile_serialization=new,
         )
     torch.load(folder / "old.pt", weights_only=False)
-    assert marker.exists(), "it is a payload"
+    assert marker.exists(), "the payload works"
     marker.unlink()
     return [path for path in folder.iterdir()], marker
 

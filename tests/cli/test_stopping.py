@@ -1,4 +1,4 @@
-"""Signals, and runs that hang: what ends, when, with which exit code and what is left behind."""
+"""Signals and hanging runs: when the run ends, with which exit code, and what it leaves behind."""
 
 import json
 import re
@@ -21,11 +21,11 @@ from conftest import (
 
 ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.background=false"]
-SOON = 20  # seconds, less than checkpoint.grace_period is by itself; on an idle machine all of these take one or two
+SOON = 20  # seconds, less than the default checkpoint.grace_period; on an idle machine these take one or two
 
 
 def hung(trainopt, *overrides, inject="hang@5+"):
-    """A run that makes no progress any more."""
+    """Starts a run and waits until it hangs."""
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", *SAVES, *overrides, "--inject", inject, "--run-dir", "out")
     wait_until(lambda: checkpoint(trainopt.folder / "out", 4).exists(), process)
@@ -34,7 +34,7 @@ def hung(trainopt, *overrides, inject="hang@5+"):
 
 
 def end(process, number):
-    """(Seconds to its end, standard error)"""
+    """Sends the signal; returns (seconds until the process ended, standard error)."""
     asked = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate(timeout=180)
@@ -69,7 +69,7 @@ def test_a_second_signal_ends_at_once(trainopt, first, second):
 def test_the_watchdog_ends_a_run_without_progress(trainopt):
     trainopt.write("tiny.yaml", TINY)
     began = time.monotonic()
-    # Longer than a save may take on a busy disk: what ends here is the hang in step 5.
+    # Longer than a save may take on a busy disk, so that the watchdog ends only the hang in step 5.
     result = trainopt(
         "run", "tiny.yaml", "watchdog.timeout=4s", *SAVES, "--quiet", "--inject", "hang@5+", "--run-dir", "out"
     )
@@ -96,7 +96,7 @@ def test_a_slow_run_is_not_a_hung_one(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", ENDLESS, "watchdog.timeout=3s", "--run-dir", "out")
     wait_for_step(process, 1)
-    process.send_signal(signal.SIGSTOP)  # as a scheduler does that lends the machine to others
+    process.send_signal(signal.SIGSTOP)  # as a scheduler does to run other jobs
     time.sleep(5)
     process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
@@ -106,7 +106,7 @@ def test_a_slow_run_is_not_a_hung_one(trainopt):
 
 
 def recorded_steps(folder):
-    """How many steps' records are whole in the file."""
+    """The number of complete step records in the file."""
     metrics = folder / "metrics.jsonl"
     return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
@@ -114,7 +114,7 @@ def recorded_steps(folder):
 def test_a_save_on_request(trainopt):
     trainopt.write("tiny.yaml", TINY)
     out = trainopt.folder / "out"
-    # Without a console: nobody reads while this waits for files, and a full pipe would stop the training.
+    # No console output: nothing reads it while the test waits for files, and a full pipe would block the training.
     process = trainopt.start(
         "run", "tiny.yaml", "--run-dir", "out", ENDLESS, "checkpoint.keep_last=100", "logging.sinks=[jsonl]"
     )
@@ -135,7 +135,7 @@ def test_a_save_on_request(trainopt):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_a_signal_while_the_network_is_built(trainopt, number):
-    """Of 50 million weights: a stop is heard, and a request to save is no stop."""
+    """While a network of 50 million weights is built, a stop signal takes effect and a save request does not stop."""
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start(
         "run",
