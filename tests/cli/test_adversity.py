@@ -27,7 +27,7 @@ def whole_lines(path):
     return text.splitlines()
 
 
-def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
+def test_a_full_disk_loses_record_lines_but_does_not_end_the_run(trainopt):
     """A limit of 32 KiB per file stands in for a disk that is full for a while: there is room for the small results at
     the end."""
     trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: files"))
@@ -75,7 +75,7 @@ def test_records_that_find_no_room_cost_lines_not_the_training(trainopt):
             json.loads(line)
 
 
-def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
+def test_a_disk_that_stays_full_fails_the_run_at_its_final_results(trainopt):
     in_namespace = ["unshare", "--mount", "--map-root-user"]
     if (
         subprocess.run(
@@ -120,7 +120,7 @@ def test_a_disk_that_stays_full_ends_the_run_when_its_results_are_due(trainopt):
     "streams",
     [">&-", "2>&-", "<&- >&- 2>&-", "| head -1", "2>&1 | head -1", "2> >(exit)", ">/dev/full", ">/dev/full 2>&1"],
 )
-def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams):
+def test_closed_or_broken_streams_do_not_end_the_run(trainopt, streams):
     """The run is long enough for many console writes; tf32 has no effect on a CPU, which causes a warning."""
     trainopt.write("tiny.yaml", TINY)
     script = f'"$@" {streams}; exit "${{PIPESTATUS[0]}}"'
@@ -158,7 +158,7 @@ def test_streams_that_are_closed_or_go_away_do_not_end_the_run(trainopt, streams
     assert (out / "evaluations.jsonl").read_text() == ""
 
 
-def test_a_result_that_standard_output_cannot_take_is_an_error(trainopt):
+def test_failing_to_write_standard_output_is_an_error(trainopt):
     trainopt.write("tiny.yaml", TINY)
     done = subprocess.run(
         ["bash", "-c", '"$0" plan tiny.yaml >&-', PROGRAM],

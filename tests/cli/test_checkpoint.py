@@ -91,7 +91,7 @@ def test_usage(trainopt):
     trainopt.refused("checkpoint", "show", says=["path"])
 
 
-def test_a_file_of_weights_begins_another_run(four):
+def test_a_run_can_start_from_a_weights_file(four):
     program, out = four
     result = program(
         "run",

@@ -41,7 +41,7 @@ def test_wrong_usage(trainopt, arguments, says):
     assert len(trainopt.refused(*arguments, says=[says]).err.splitlines()) == 1
 
 
-def test_export_writes_over_no_recipe(trainopt):
+def test_export_does_not_overwrite_a_recipe(trainopt):
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", "seed: 1\n")
     trainopt.refused("data", "export", "tiny.yaml", "--steps", "1", "more.yaml", says=["more.yaml", ".safetensors"])
@@ -150,7 +150,7 @@ def test_export_has_float32_whatever_the_step_computes_in(trainopt):
         ).read_bytes(), more
 
 
-def test_reader_that_goes_away(trainopt):
+def test_options_with_a_closed_pipe(trainopt):
     """`trainopt options | head -1`"""
     process = trainopt.start("options")
     process.stdout.readline()
@@ -170,7 +170,7 @@ def test_works_from_any_folder(tmp_path, folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_schema_knows_the_recipes(trainopt):
+def test_schema_covers_the_recipes(trainopt):
     """The schema contains every key of the recipes in the repository."""
     import yaml
 

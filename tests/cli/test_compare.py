@@ -91,7 +91,7 @@ def test_without_puts_the_switch_into_b(trainopt, recipe):
     assert "amp: A off; B" in text
 
 
-def test_process_settings_that_differ_take_two_processes(trainopt, recipe):
+def test_different_process_settings_need_two_processes(trainopt, recipe):
     answer = trainopt("compare", recipe, "--with", "optimizations.host_allocator=true", *QUICK, "--json").json()
     assert answer["own_processes"] is True
     assert answer["pairs"] == 8 and answer["blocks"] == 24 and answer["interval"] and answer["noise_floor"] is None
@@ -126,7 +126,7 @@ def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
     assert trainopt("compare", "--show", "nowhere").code == 3
 
 
-def test_a_result_by_an_earlier_rule_is_judged_anew(trainopt, recipe):
+def test_a_result_of_an_older_version_is_judged_again(trainopt, recipe):
     trainopt("compare", recipe, recipe, *QUICK, "--run-dir", "out")
     path = trainopt.folder / "out/result.json"
     result = json.loads(path.read_text())
@@ -180,7 +180,7 @@ def test_refused(trainopt, recipe, words, said):
     assert not (trainopt.folder / "runs").exists()
 
 
-def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
+def test_a_failing_arm_ends_the_comparison_with_its_exit_code(trainopt, recipe):
     result = trainopt("compare", recipe, "--with", "optimizer.lr=1e30", *QUICK)
     assert result.code == 6 and "not finite" in result.err
     apart = trainopt("compare", recipe, "--with", "optimizer.lr=1e30", "--own-processes", *QUICK)
@@ -195,7 +195,7 @@ def test_an_arm_that_fails_ends_it_with_its_own_code(trainopt, recipe):
         (["--own-processes"], os.killpg),  # as from a terminal: it also reaches an arm that is being created
     ],
 )
-def test_stopped_by_a_signal_keeps_what_there_is(trainopt, recipe, where, send):
+def test_a_signal_keeps_the_results_so_far(trainopt, recipe, where, send):
     process = trainopt.start(
         "compare",
         recipe,
@@ -261,7 +261,7 @@ def started_apart(trainopt, recipe):
     pytest.fail("the two arms never started")
 
 
-def test_an_arm_that_is_killed_ends_it(trainopt, recipe):
+def test_a_killed_arm_ends_the_comparison(trainopt, recipe):
     process, arms = started_apart(trainopt, recipe)
     os.kill(arms[-1], signal.SIGKILL)
     _, err = process.communicate(timeout=180)
@@ -348,7 +348,7 @@ def test_ablate(trainopt, recipe):
     )
 
 
-def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
+def test_ablate_has_a_row_for_a_failing_arm(trainopt, recipe):
     overrides = ("data.batch_size=32", "optimizer.lr=1e30")
     result = trainopt("ablate", recipe, *overrides, *TWO_PAIRS, "--json", "--run-dir", "out", timeout=300)
     assert result.code == 0, result
@@ -359,7 +359,7 @@ def test_ablate_has_a_row_for_what_fails(trainopt, recipe):
     assert "not finite" in (trainopt.folder / "out/report.md").read_text()
 
 
-def test_ablate_leaves_out_what_has_no_effect_here(trainopt, recipe):
+def test_ablate_skips_switches_without_effect(trainopt, recipe):
     """cuda_graph needs fused_optimizer; without a GPU it does nothing and must not block fused_optimizer."""
     switches = "optimizations={fused_optimizer: true, cuda_graph: true}"
     result = trainopt("ablate", recipe, "device=cpu", switches, *TWO_PAIRS, "--json", timeout=300)

@@ -97,7 +97,7 @@ def test_digits_reach_97_percent(digits, name, overrides):
     assert evaluation["samples"] == 355 and evaluation["top1_pct"] >= 97, evaluation
 
 
-def test_make_digits_is_what_scikit_learn_has(digits):
+def test_make_digits_matches_scikit_learn(digits):
     import numpy as np
     from PIL import Image
     from sklearn.datasets import load_digits

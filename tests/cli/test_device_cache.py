@@ -37,7 +37,7 @@ def test_plan_and_options_say_what_it_does(trainopt):
     assert described.code == 0 and "where the step runs" in described.out, described
 
 
-def test_it_trains_the_same_and_its_receipt_says_what_was_sent(trainopt):
+def test_training_is_identical_and_the_receipt_reports_what_was_sent(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     loaded = trained(trainopt, "tiny.yaml", "loaded", "device=cpu")
     assert len(set(loaded)) == 14  # batches differ, so equal losses below are no coincidence
@@ -48,7 +48,7 @@ def test_it_trains_the_same_and_its_receipt_says_what_was_sent(trainopt):
     ), seen  # 8 samples × 8 numbers of 4 bytes
 
 
-def test_reading_it_needs_no_more_memory_than_it_may(trainopt):
+def test_reading_stays_within_the_memory_limit(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     result = trainopt(
         "run",
@@ -63,7 +63,7 @@ def test_reading_it_needs_no_more_memory_than_it_may(trainopt):
     assert result.code == 0, result  # two batches of 64 would be 385 KiB
 
 
-def test_batches_of_16_bits_train_and_evaluate_the_same_and_a_planted_nan_is_seen(trainopt):
+def test_16_bit_batches_give_the_same_results_and_an_injected_nan_is_detected(trainopt):
     write_images(trainopt, [8] * 24)
     trainopt.write("folder.yaml", FOLDER.replace("mean: 0.5, std: 0.5", "mean: 0.45, std: 0.22"))
     amp = ["device=cpu", "optimizations.amp=true", "evaluation.path=images"]
@@ -108,7 +108,7 @@ def test_images_of_several_sizes(trainopt):
         ("[random_horizontal_flip, {resize: 16}]", "resizes after a random transform"),
     ],
 )
-def test_transforms_that_cannot_move(trainopt, transforms, says):
+def test_transforms_that_cannot_run_on_the_device(trainopt, transforms, says):
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("more.yaml", f"data: {{cache: device, transforms: {transforms}}}\n")
     for command in ("check", "plan", "run"):

@@ -53,7 +53,7 @@ def test_auto_falls_back_from_a_damaged_recipe(trainopt):
     assert "recipe.yaml" in (trainopt.folder / "out/run.log").read_text()
 
 
-def test_a_fork_that_was_killed_goes_on_from_where_it_forked(trainopt):
+def test_a_killed_fork_resumes_from_its_fork_point(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "out", CHECKPOINTS, "--quiet").code == 0
     fork = ("run", "tiny.yaml", "--run-dir", "fork", "train.max_steps=12", "--quiet")
@@ -64,7 +64,7 @@ def test_a_fork_that_was_killed_goes_on_from_where_it_forked(trainopt):
     assert [row["step"] for row in records(trainopt.folder / "fork")] == list(range(5, 13))
 
 
-def test_a_run_that_was_done_is_left_as_it_is(trainopt):
+def test_resuming_a_finished_run_changes_nothing(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "out", "--quiet").code == 0
     before = tree(trainopt.folder / "out")
@@ -84,7 +84,7 @@ def test_records_of_every_third_step(trainopt):
     assert steps[0] == steps[1] == [1, 3, 6, 9, 12]
 
 
-def test_the_budget_of_bad_samples_outlives_a_stop(trainopt):
+def test_the_count_of_bad_samples_survives_a_resume(trainopt):
     """Four bad files with three allowed: an interrupted run must not be allowed three more."""
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
     for i in range(16):
@@ -112,7 +112,7 @@ def test_the_budget_of_bad_samples_outlives_a_stop(trainopt):
     assert lines[0] == lines[1] and len(lines[0]) == 4
 
 
-def test_the_weights_to_begin_with_are_needed_once(trainopt):
+def test_initial_weights_are_not_needed_to_resume(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "first", "--quiet").code == 0
     shutil.move(trainopt.folder / "first/weights.safetensors", trainopt.folder / "w.safetensors")
@@ -122,7 +122,7 @@ def test_the_weights_to_begin_with_are_needed_once(trainopt):
     assert trainopt("run", "tiny.yaml", *keys, "checkpoint.resume=auto", "train.max_steps=8").code == 0
 
 
-def test_an_evaluation_that_is_not_finite_can_be_resumed(trainopt):
+def test_a_run_with_a_non_finite_evaluation_can_be_resumed(trainopt):
     trainopt.write("tiny.yaml", TINY)
     batch = b"".join(bytes([i % 10]) + bytes([(i * 5) % 256]) * 3072 for i in range(64))
     trainopt.write("c/data_batch_1.bin", batch)

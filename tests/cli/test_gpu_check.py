@@ -140,7 +140,7 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     assert done.returncode == 2 and "of another --set; name a new folder" in done.stderr, done
 
 
-def test_what_had_no_time_is_said_and_done_by_the_next_call(build, tmp_path):
+def test_parts_skipped_for_lack_of_time_run_in_the_next_call(build, tmp_path):
     results = tmp_path / "results"
     executable(build / "scripts/bench/kernel_bandwidth", "#!/bin/sh\nexec sleep 600\n")
     done = script(OURS, "run", results, "--cpu", "--build", build, "--minutes", "0.2")
@@ -164,7 +164,7 @@ def test_what_had_no_time_is_said_and_done_by_the_next_call(build, tmp_path):
     ), done
 
 
-def test_targets_stand_beside_what_a_gpu_measured(build, tmp_path):
+def test_targets_are_shown_next_to_gpu_results(build, tmp_path):
     """The program reports a GPU but PyTorch sees none, so the turns fail with a reason."""
     (build / "app/trainopt").unlink()
     executable(
@@ -217,7 +217,7 @@ exec {PROGRAM} "$@"
     )
 
 
-def test_a_ratio_is_held_against_the_fastest_of_its_family(monkeypatch):
+def test_a_ratio_is_judged_against_the_fastest_of_its_family(monkeypatch):
     monkeypatch.syspath_prepend(str(CHECKOUT / "scripts"))
     monkeypatch.syspath_prepend(str(CHECKOUT / "scripts/bench"))
     from gpu.report import judged
@@ -257,7 +257,7 @@ def test_a_ratio_is_held_against_the_fastest_of_its_family(monkeypatch):
     )
 
 
-def test_on_a_gpu_what_cannot_be_tried_has_failed(build, tmp_path, monkeypatch):
+def test_parts_that_cannot_run_fail_on_a_gpu(build, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(CHECKOUT / "scripts"))
     monkeypatch.syspath_prepend(str(CHECKOUT / "scripts/bench"))
     from gpu import parts
@@ -321,7 +321,7 @@ def torch_folder():
     return Path(found[1]) / "torch"
 
 
-def test_gathered_is_whole_and_stripped(gathered):
+def test_the_gathered_folder_is_complete_and_stripped(gathered):
     folder, said = gathered
     assert re.search(r"needs torch 2\.\S+ and GLIBC_2\.\d+", said) and re.search(r"\d MiB in ", said), said
     libraries = {path.name.split(".so")[0] for path in (folder / "lib").iterdir()}
@@ -341,7 +341,7 @@ def test_gathered_is_whole_and_stripped(gathered):
     assert f"{folder}/lib/libfmt" in carried, carried
 
 
-def test_gathered_runs(gathered, tmp_path):
+def test_the_gathered_folder_runs(gathered, tmp_path):
     folder, _ = gathered
     there = folder / "scripts/gpu_check"
     done = script(there, "run", tmp_path / "results", TRAINOPT_TORCH=str(torch_folder()))
@@ -352,7 +352,7 @@ def test_gathered_runs(gathered, tmp_path):
     assert done.returncode == 0 and "tests: skipped" in done.stdout and "curves: ok" in done.stdout, done
 
 
-def test_what_cannot_work_is_one_sentence(gathered, build, tmp_path):
+def test_usage_errors_are_one_sentence(gathered, build, tmp_path):
     folder, _ = gathered
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/version.py").write_text("__version__ = '1.0'\n")

@@ -69,7 +69,7 @@ def test_ranks_start_no_ranks(trainopt):
     refused_in(trainopt, {"RANK": "0"}, ["WORLD_SIZE", "RANK=0"])
 
 
-def test_words_after_the_dashes_reach_each_rank(trainopt):
+def test_arguments_after_the_dashes_reach_each_rank(trainopt):
     for count, prefix in ((1, [""]), (3, ["[0] ", "[1] ", "[2] "])):
         result = trainopt("launch", "-n", count, "--", "run", "--help")
         assert result.code == 0 and result.err == "", result

@@ -71,7 +71,7 @@ def test_skip(trainopt, tiny_run, fault):
     assert "nonfinite.jsonl" in result.err, result
 
 
-def test_a_skipped_step_is_as_if_it_had_not_been(trainopt):
+def test_a_skipped_step_changes_no_state(trainopt):
     """A skipped step changes neither weights nor momentum: they equal those of a run that stops before it."""
     run(trainopt, "nan@6", keys=["train.on_nonfinite=skip"])
     before, after = "out/checkpoints/step-00000004", "out/checkpoints/step-00000006"
@@ -106,7 +106,7 @@ def test_rerun(trainopt, fault, code, what):
     )
 
 
-def test_a_rate_that_makes_everything_infinite(trainopt):
+def test_a_learning_rate_that_overflows(trainopt):
     for policy in ("abort", "skip", "rerun"):
         result = run(
             trainopt, keys=["optimizer.lr=1e30", "train.max_steps=50", f"train.on_nonfinite={policy}"], folder=policy
@@ -116,7 +116,7 @@ def test_a_rate_that_makes_everything_infinite(trainopt):
             assert trainopt("checkpoint", "verify", policy).code == 0, policy
 
 
-def test_memory_that_runs_out_once(trainopt, tiny_run):
+def test_out_of_memory_once(trainopt, tiny_run):
     result = run(trainopt, "oom@3", keys=["train.max_steps=5"])
     out = trainopt.folder / "out"
     assert (
@@ -132,7 +132,7 @@ def test_memory_that_runs_out_once(trainopt, tiny_run):
     assert result.code == 0 and summary(out)["micro_split"] == 2, result
 
 
-def test_memory_that_runs_out_each_time(trainopt):
+def test_out_of_memory_every_time(trainopt):
     result = run(trainopt, "oom@3+")
     got = summary(trainopt.folder / "out")
     assert (result.code, got["status"], got["exit_code"]) == (5, "failed", 5), result
@@ -142,7 +142,7 @@ def test_memory_that_runs_out_each_time(trainopt):
     assert saved_steps(trainopt.folder / "out") == [2] and trainopt("checkpoint", "verify", "out").code == 0
 
 
-def test_faults_that_are_none(trainopt):
+def test_invalid_faults_are_rejected(trainopt):
     trainopt.write("tiny.yaml", TINY)
     for text in ("nan@0", "nan@1.5", "nan@3++", "fire@3"):
         trainopt.refused("run", "tiny.yaml", "--run-dir", "out", "--inject", text, says=["--inject"])

@@ -496,7 +496,7 @@ def test_a_straggler_is_named(trainopt):
 # Bad samples
 
 
-def test_bad_samples_of_every_rank_are_kept(trainopt):
+def test_bad_samples_of_every_rank_are_recorded(trainopt):
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
     for i in range(16):  # unshuffled, in pairs: rank 0 gets the first of each pair, rank 1 the second
         target = trainopt.folder / f"images/{i // 8}/{i:02}.jpg"

@@ -154,7 +154,7 @@ def test_an_evaluation_counts_every_sample_once(job, alone, ranks, batch_size):
 # Communication
 
 
-def test_gradients_travel_as_bfloat16(job, alone):
+def test_gradients_are_exchanged_as_bfloat16(job, alone):
     sent = {}
     for name, override in [("whole", "null"), ("half", "bfloat16")]:
         result = launch(job, 2, "--run-dir", name, STEPS, f"parallel.gradient_dtype={override}", "--quiet")
@@ -168,7 +168,7 @@ def test_gradients_travel_as_bfloat16(job, alone):
     )
 
 
-def test_overlap_changes_no_number(job):
+def test_overlap_does_not_change_results(job):
     small = ["model.hidden=[32, 32]", "parallel.bucket_cap_mb=0.002"]  # several exchanges per step
     for overlap in ("true", "false"):
         result = launch(job, 2, "--run-dir", overlap, STEPS, f"parallel.overlap_comm={overlap}", "--quiet", *small)
@@ -234,7 +234,7 @@ def test_any_number_of_ranks_goes_on(again, ranks):
 @pytest.mark.parametrize(
     "model", ["name: mlp, num_classes: 10, hidden: [8], dropout: 0.5", "name: resnet18, num_classes: 10, stem: cifar"]
 )
-def test_what_each_rank_has_of_its_own_goes_on_to_the_bit(job, model):
+def test_the_state_of_each_rank_resumes_bit_exactly(job, model):
     """Dropout's random state, rank 0's batch-norm statistics, Adam's moments, gradient accumulation."""
     job.write(
         "much.yaml",
@@ -342,7 +342,7 @@ def test_a_signal_stops_all_ranks_at_one_step(job, to, number):
     assert stopped_once(job, 128 + number, range(20, steps, 20))
 
 
-def test_a_stopped_job_ends_with_the_bits_of_one_that_was_not(job):
+def test_a_stopped_and_resumed_job_is_bit_identical(job):
     running = launched(job, 2, "--run-dir", "out", ENDLESS, *SAVES)
     started(running, job.folder / "out")
     os.kill(process_of(running, 1), signal.SIGTERM)

@@ -86,7 +86,7 @@ def only_run(trainopt):
     return folder
 
 
-def test_all_ways_are_here():
+def test_the_readme_has_all_commands():
     assert (
         [words[0] for words in STARTS] == ["trainopt", "mpirun", "torchrun", "srun"]
         and len(MACHINES) == 2
@@ -113,7 +113,7 @@ def test_several_machines(trainopt, shell, alone):
     assert close(only_run(trainopt), alone)
 
 
-def test_going_on_with_other_numbers_of_ranks(trainopt, shell, alone):
+def test_resuming_with_other_numbers_of_ranks(trainopt, shell, alone):
     out = trainopt.folder / "runs/job"
     for words, steps in zip(RESUMES, (100, 150, 200), strict=True):
         (result,) = shell(Ranks(trainopt), words).ended()

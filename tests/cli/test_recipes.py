@@ -235,7 +235,7 @@ def test_global_batch_that_does_not_divide(trainopt):
         )
 
 
-def test_check_finds_a_step_that_cannot_be_with_all_else(trainopt):
+def test_check_reports_impossible_steps_with_all_other_problems(trainopt):
     """Impossible steps are found without reading data and reported with all other problems, each at its line."""
     trainopt.write(
         "bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 100\n  non_blocking: true\n"
@@ -286,6 +286,6 @@ def test_merging(trainopt):
         ),
     ],
 )
-def test_what_ranks_cannot_combine(trainopt, keys, says):
+def test_incompatible_parallel_settings(trainopt, keys, says):
     trainopt.write("tiny.yaml", TINY)
     trainopt.refused("check", "tiny.yaml", *keys, says=[says])

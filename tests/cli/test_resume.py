@@ -56,7 +56,7 @@ def equal(folder, other):
     assert weights(folder) == weights(other)
 
 
-def test_a_stopped_run_goes_on_as_if_nothing_had_been(trainopt):
+def test_a_stopped_and_resumed_run_is_bit_identical(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     out, stops = trainopt.folder / "out", []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
@@ -109,7 +109,7 @@ def test_killed_at_random_moments(trainopt):
         ("{name: mlp, num_classes: 10, hidden: [8]}", "{dtype: float16}"),
     ],
 )
-def test_killed_in_the_middle_of_much_state(trainopt, model, precision):
+def test_a_killed_run_with_much_state_is_bit_identical(trainopt, model, precision):
     """Covers batch-norm, Adam's moments, a loss scale, a schedule, gradient accumulation and loader threads."""
     trainopt.write(
         "much.yaml",
@@ -255,7 +255,7 @@ def again(trainopt, eight):
     return trainopt
 
 
-def test_a_fork_leaves_the_other_run_as_it_is(again, eight):
+def test_a_fork_does_not_change_the_other_run(again, eight):
     before = {path: path.stat().st_mtime_ns for path in (again.folder / "out").rglob("*")}
     result = again(
         "run",
@@ -300,7 +300,7 @@ def test_an_older_checkpoint_of_the_same_run_rewinds_it(again, eight):
     )
 
 
-def test_a_rewound_run_that_was_killed_goes_on(again, eight):
+def test_a_killed_rewound_run_resumes(again, eight):
     out = again.folder / "out"
     assert rewind(again, "train.max_steps=8", "--inject", "kill@6").code == -signal.SIGKILL
     assert len(records(out)) < 6
@@ -308,7 +308,7 @@ def test_a_rewound_run_that_was_killed_goes_on(again, eight):
     equal(out, eight / "out")
 
 
-def test_a_rewound_run_that_was_stopped_goes_on_where_it_stopped(again):
+def test_a_stopped_rewound_run_resumes_where_it_stopped(again):
     """The steps trained after the rewind are not discarded for an older checkpoint with a larger step number."""
     out = again.folder / "out"
     other = "train.label_smoothing=0.5"
@@ -361,7 +361,7 @@ def test_a_path_never_falls_back_and_auto_does(again):
     assert again("checkpoint", "verify", "out").code == 0, "each is replaced when the run reaches its step"
 
 
-def test_a_damaged_checkpoint_is_no_obstacle_to_pruning(again):
+def test_pruning_works_with_a_damaged_checkpoint(again):
     out = again.folder / "out"
     damage(checkpoint(out, 8), "byte")
     result = again(
@@ -378,7 +378,7 @@ def test_a_damaged_checkpoint_is_no_obstacle_to_pruning(again):
     assert again("checkpoint", "verify", "out").code == 0
 
 
-def test_no_whole_checkpoint_is_no_new_beginning(again):
+def test_auto_does_not_start_over_if_all_checkpoints_are_damaged(again):
     for step, kind in [(8, "empty"), (6, "byte"), (4, "short"), (2, "manifest")]:
         damage(checkpoint(again.folder / "out", step), kind)
     before = records(again.folder / "out")
@@ -401,7 +401,7 @@ def test_newest_is_the_largest_step(again):
     assert resumed(again, 9)["resumed_from"] == 8
 
 
-def test_auto_without_a_checkpoint_begins(trainopt):
+def test_auto_without_a_checkpoint_starts_from_scratch(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     assert trainopt("run", "tiny.yaml", "--run-dir", "out", "--quiet", "--inject", "kill@4").code == -signal.SIGKILL
     assert resumed(trainopt, 6)["resumed_from"] is None

@@ -71,7 +71,7 @@ def not_measured_as_recorded(folder):
     return reasons
 
 
-def test_what_was_not_measured_has_a_reason(trainopt, tiny_run):
+def test_metrics_not_measured_have_a_reason(trainopt, tiny_run):
     reasons = not_measured_as_recorded(tiny_run[0])
     assert (
         "max_grad_norm" in reasons["grad_norm"] and "float16" in reasons["loss_scale"] and "CPU" in reasons["copy_ms"]
@@ -92,7 +92,7 @@ def test_what_was_not_measured_has_a_reason(trainopt, tiny_run):
         )
 
 
-def test_a_run_without_a_step_says_so_of_every_number(trainopt):
+def test_a_run_without_steps_gives_that_reason_for_every_metric(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "out", "model.hidden=[100000, 10000000]").code == 5
     assert set(not_measured_as_recorded(trainopt.folder / "out").values()) == {"no step was completed"}
@@ -136,7 +136,7 @@ def test_console(tiny_run):
     assert "p95" in result.out, "the table at the end"
 
 
-def test_the_resolved_recipe_runs_again_and_gives_the_same(trainopt, tiny_run):
+def test_the_resolved_recipe_reproduces_the_run(trainopt, tiny_run):
     folder, _ = tiny_run
     result = trainopt("run", folder / "recipe.yaml", "--run-dir", "again", "--quiet")
     assert result.code == 0, result
@@ -199,7 +199,7 @@ def test_storage_that_cannot_be_written(trainopt):
         )
 
 
-def test_data_that_is_not_there(trainopt):
+def test_missing_or_invalid_data(trainopt):
     trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: nowhere"))
     result = trainopt("run", "tiny.yaml", "--run-dir", "out")
     assert result.code == 3 and "nowhere" in result.err, result
@@ -323,7 +323,7 @@ def test_fewer_samples_than_a_step(trainopt):
     assert result.code == 0 and [row["samples"] for row in records(trainopt.folder / "out2")] == [64, 128], result
 
 
-def test_host_allocator_changes_addresses_only(trainopt, tmp_path):
+def test_host_allocator_does_not_change_results(trainopt, tmp_path):
     """With and without it, in separate processes: the losses are the same, and the receipt shows it was effective."""
     recipe = tmp_path / "conv.yaml"
     recipe.write_text(

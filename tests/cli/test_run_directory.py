@@ -37,7 +37,7 @@ def test_one_run_a_directory(trainopt):
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 2, result
 
 
-def test_a_folder_that_the_system_does_not_allow(trainopt):
+def test_a_folder_that_cannot_be_created(trainopt):
     trainopt.write("tiny.yaml", TINY)
     trainopt.refused("run", "tiny.yaml", "--run-dir", "/sys/trainopt", code=8, says=["/sys/trainopt"])
 
@@ -205,7 +205,7 @@ def test_a_pickle_is_never_read(trainopt, pickles):
     assert not marker.exists()
 
 
-def test_what_is_no_checkpoint(trainopt):
+def test_paths_that_are_not_checkpoints(trainopt):
     trainopt.write("tiny.yaml", TINY)
     trainopt.write("text", "hello")
     (trainopt.folder / "folder").mkdir()

@@ -41,7 +41,7 @@ def end(process, number):
     return time.monotonic() - asked, err
 
 
-def test_a_run_that_does_not_end_its_step_ends_without_saving(trainopt):
+def test_a_run_stuck_in_a_step_ends_without_saving(trainopt):
     seconds, err = end(process := hung(trainopt, "checkpoint.grace_period=1s"), signal.SIGTERM)
     assert process.returncode == 143 and 0.5 < seconds < SOON and "checkpoint.grace_period" in err
     got = summary(trainopt.folder / "out")
@@ -85,14 +85,14 @@ def test_the_watchdog_ends_a_run_without_progress(trainopt):
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
 
 
-def test_the_watchdog_counts_steps_as_everyone(trainopt):
+def test_the_watchdog_counts_completed_steps(trainopt):
     trainopt.write("tiny.yaml", TINY)
     trainopt("run", "tiny.yaml", "watchdog.timeout=4s", "--quiet", "--inject", "hang@5", "--run-dir", "out")
     got = summary(trainopt.folder / "out")
     assert got["steps"] == 4 and ("after step 4" in got["reason"] or "in step 5" in got["reason"])
 
 
-def test_a_slow_run_is_not_a_hung_one(trainopt):
+def test_a_paused_run_is_not_a_hung_one(trainopt):
     trainopt.write("tiny.yaml", TINY)
     process = trainopt.start("run", "tiny.yaml", ENDLESS, "watchdog.timeout=3s", "--run-dir", "out")
     wait_for_step(process, 1)
