@@ -42,7 +42,7 @@ class JobMember {
   const End& end_of(const std::exception& error);
   /// Waits for all ranks: a launcher kills those still running when one exits with a code other than 0.
   void leave_together();
-  /// Ends the process at once: an orderly exit would wait for exchanges that are never answered.
+  /// Ends the process without an orderly exit, which would wait for exchanges that are never answered.
   [[noreturn]] void leave_alone(int code);
 
  private:

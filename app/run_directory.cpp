@@ -29,7 +29,7 @@ void refuse_file(const fs::path& folder) {
   }
 }
 
-/// Ignores what a run that never started may leave behind: a lock, a log and temporary files.
+/// Whether the folder is empty or missing, apart from a lock, a log and temporary files of a run that never started.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;

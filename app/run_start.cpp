@@ -63,7 +63,7 @@ bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& sta
          summary.value("steps", int64_t{0}) == state.integer("step");
 }
 
-/// On rank 0.
+/// Runs on rank 0 only.
 void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) {
   RunStart& start = claimed.start;
   start.folder = choose_run_directory(recipe);

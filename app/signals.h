@@ -11,8 +11,8 @@ const std::atomic<int>& stop_signal();
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
 void handle_signals();
-/// Must come first: if the caller closed standard input, output or error, the next file opened would get that
-/// descriptor and receive the console output.
+/// Opens /dev/null for standard streams that the caller closed. Call first: otherwise the next file opened would get
+/// such a descriptor and receive the console output.
 void keep_standard_streams();
 
 }  // namespace trainopt

@@ -74,7 +74,7 @@ Command add_data_bench(CLI::App& data) {
     } else {
       std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds,
                   counted(result.batches, "batch", "es").c_str());
-      if (result.slots > 0)  // a loader has buffers
+      if (result.slots > 0)  // 0 without a loader
         std::printf("%.0f us per sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us,
                     result.read_pct, result.slots, human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
@@ -94,14 +94,14 @@ Command add_data_export(CLI::App& data) {
     if (recipes->words.size() < 2)
       throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
     auto with_output = *recipes;
-    const std::filesystem::path output = with_output.words.back();  // the last word
+    const std::filesystem::path output = with_output.words.back();
     with_output.words.pop_back();
     // Do not overwrite a recipe that was given in its place.
     if (output.extension() != ".safetensors")
       throw UserError(
           fmt::format("the last argument must be the file to write, ending in .safetensors: {}", output.string()));
     Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
-    plan.tensor_format.compute_type = at::kFloat;  // as before autocast rounds: the file holds float32
+    plan.tensor_format.compute_type = at::kFloat;  // the file holds float32, even if autocast would round it
     apply(plan.process);
     const auto batches = plan.open_batches(plan.data, {.end = *steps});
     export_steps(*batches, *steps, output);

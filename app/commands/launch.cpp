@@ -98,7 +98,7 @@ Command add_launch(CLI::App& app) {
   command->add_option("--rendezvous", options->rendezvous, "host:port of machine 0; the port must be free");
   command->add_option("command", options->words, "Command that each rank runs, after --")
       ->type_name("-- run RECIPE [key=value ...]");
-  command->allow_extras();  // CLI11 counts the -- itself as one
+  command->allow_extras();  // CLI11 counts the -- itself as an extra
   return [=](const CommandContext& context) {
     for (const auto& word : leftovers(*command))
       if (word != "--")
