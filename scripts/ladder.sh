@@ -11,7 +11,7 @@
 # TRAINOPT        in the environment: an installed program to use instead of building this checkout
 #
 # Without a GPU the job is scaled down to finish in minutes: 64-pixel images, an eighth of the batch (at least 16), and
-# at most as many loader threads as there are cores. Such rungs can be compared with each other, not with a GPU's.
+# at most as many loader threads as there are cores. Compare such rungs with each other, not with rungs from a GPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

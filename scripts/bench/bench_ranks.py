@@ -23,7 +23,7 @@ import common
 
 RANKS = 2
 SIDE, CLASSES = 64, 1000
-LEAD_STEPS = 5  # skipped at the start of a job, and at its end if the job beside it may already have finished
+LEAD_STEPS = 5  # skipped at the start of a job, and at its end if a concurrent job may already have finished
 JOB_LIMIT_S = 300
 
 

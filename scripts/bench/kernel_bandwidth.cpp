@@ -124,8 +124,8 @@ void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, i
 }  // namespace
 
 /// Arguments: turns, images, device (cpu or cuda). An image has 64 channels of 112 × 112, as after a ResNet's first
-/// convolution. The average pool has as many values, as 512 channels of 7 × 7; the loss has 1024 rows of 1000 classes
-/// per image. On a GPU use enough images to make launch times negligible.
+/// convolution. The input of the average pool has as many values, as 512 channels of 7 × 7; the loss has 1024 rows of
+/// 1000 classes per image. On a GPU use enough images to make launch times negligible.
 int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;

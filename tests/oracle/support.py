@@ -38,7 +38,7 @@ def allowed_cores() -> int:
 
 
 def merge(base: dict, changes: dict) -> dict:
-    """Merges as recipes do: maps are merged deeply, everything else is replaced; so is an optimizer or model when its
+    """Merges as recipes do: maps are merged deeply; everything else is replaced, and so is an optimizer or model whose
     name changes."""
     result = copy.deepcopy(base)
     for key, value in changes.items():

@@ -89,7 +89,7 @@ class Server:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--socket", type=int, required=True, help="its descriptor")
+    options.add_argument("--socket", type=int, required=True, help="descriptor of the socket")
     options.add_argument("--way", required=True)
     options.add_argument("--model", required=True)
     options.add_argument("--classes", type=int, required=True)
