@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs configs/ladder/*.yaml in order, each rung one change more than the one before, lets each take turns with the one
-# before (trainopt compare), and prints one table.
+# Runs configs/ladder/*.yaml in order, compares each rung with the one before (trainopt compare), and prints one table.
+# Each rung adds one change to the one before.
 #
 #   scripts/ladder.sh [--steps N] [--budget TIME] [--run-root DIR] [key=value ...]
 #
-# --steps N       steps of every rung (default: 100, as the recipes say; 20 on a machine without a GPU)
-# --budget TIME   for each comparison (default: 60s; 0 for none: then there are no verdicts)
-# --run-root DIR  where the run directories go, one for each rung (default: runs/ladder-<date>-<time>)
+# --steps N       steps of every rung (default: 100, as in the recipes; 20 on a machine without a GPU)
+# --budget TIME   time for each comparison (default: 60s; 0: no comparisons, so no verdicts)
+# --run-root DIR  folder for the run directories, one per rung (default: runs/ladder-<date>-<time>)
 # key=value       overrides for every rung
-# TRAINOPT        in the environment: an installed program to use instead of building this checkout's
+# TRAINOPT        in the environment: an installed program to use instead of building this checkout
 #
-# Without a GPU the job is scaled down to end in minutes: 64-pixel images, an eighth of the batch (at least 16), and as
-# many loader threads as there are cores. The rungs then compare with each other, not with a GPU.
+# Without a GPU the job is scaled down to finish in minutes: 64-pixel images, an eighth of the batch (at least 16), and
+# at most as many loader threads as there are cores. Compare such rungs with each other, not with rungs from a GPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -41,11 +41,11 @@ if ! has_gpu; then
   cores=$(nproc)
   steps=${steps:-20}
   say "no GPU here: 64-pixel images, an eighth of the batch (at least 16), at most $cores loader threads," \
-    "$steps steps a rung"
+    "$steps steps per rung"
 fi
 mkdir -p "$root"
 
-# What this machine needs changed in a rung's recipe, one override a line.
+# Prints the overrides that scale a rung's recipe down for this machine, one per line.
 scale_down() {
   local recipe=$1 batch workers
   batch=$(sed -n 's/^ *batch_size: *\([0-9]*\).*/\1/p' "$recipe")
@@ -55,7 +55,7 @@ scale_down() {
   if ((${workers:-0} > cores)); then printf 'data.num_workers=%d\n' "$cores"; fi
 }
 
-# The recipes as the runs resolved them. A comparison that cannot be made leaves its rung without a verdict.
+# Compares the recipes as the runs resolved them. If the comparison fails, the rung has no verdict.
 compare() {
   local code=0
   "$trainopt" compare "$1/recipe.yaml" "$2/recipe.yaml" run_dir=null --run-dir "$2/compare" --budget "$budget" \

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Puts the summary.json files of several runs side by side.
+"""Collects the summary.json files of several runs in one table.
 
-  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s against the first run, verdicts
-                                            those of a run's compare.json, if there is one: against the run before, in
-                                            turn
-  scripts/summaries.py csv RUN_DIR...       CSV; settings.json in a run's folder, if there is one, becomes its first
-                                            columns
+  scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s relative to the first run; the
+                                            verdict is from the run's compare.json, if any: against the run before it
+  scripts/summaries.py csv RUN_DIR...       CSV; the keys of each run's settings.json, if any, become the first columns
 
-A run without a summary.json has a row too, with status `missing`.
+A run without a summary.json also has a row, with status `missing`.
 """
 import csv
 import json
@@ -45,7 +43,7 @@ def load(folder, name):
 
 
 def value(summary, dotted):
-    """summary["step_ms"]["p50"] for `step_ms.p50`; None where any of it is absent or null."""
+    """summary["step_ms"]["p50"] for `step_ms.p50`; None if a key is absent or null."""
     for key in dotted.split("."):
         summary = summary.get(key) if isinstance(summary, dict) else None
     return summary
@@ -56,7 +54,7 @@ def show(number, decimals=1):
 
 
 def remark(summary):
-    """How a run ended if not well, and which of its switches did nothing."""
+    """How a run ended, unless it succeeded, and which of its switches had no effect."""
     status = summary.get("status", "missing")
     ended = [] if status == "done" else [f"{status}: {summary.get('reason') or 'no summary.json'}"]
     idle = [name for name, receipt in (summary.get("receipts") or {}).items() if not receipt.get("effective")]
@@ -64,7 +62,7 @@ def remark(summary):
 
 
 def verdict(folder):
-    """ "pays +12.3 % (+11.0 to +13.5)" of the folder's comparison with the run before; empty without one."""
+    """The folder's comparison with the run before, as "pays +12.3 % (+11.0 to +13.5)"; empty if there is none."""
     comparison = load(folder, "compare.json")
     if not comparison:
         return ""
@@ -76,7 +74,7 @@ def verdict(folder):
 
 def table(folders):
     summaries = [load(folder, "summary.json") for folder in folders]
-    # Without a GPU in any of the runs the column would be empty.
+    # If no run used a GPU, show the CPU instead.
     used = (
         "gpu_util_pct" if any(value(summary, "gpu_util_pct") is not None for summary in summaries) else "cpu_util_pct"
     )
@@ -102,7 +100,7 @@ def table(folders):
         "step ms (p50)",
         "samples/s",
         "ratio",
-        "against the one before",
+        "against previous run",
         "data wait %",
         f"{used[:3]} util %",
         "memory MiB",

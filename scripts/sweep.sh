@@ -5,8 +5,8 @@
 #   scripts/sweep.sh configs/quickstart.yaml data.num_workers=0,1,2 optimizations.amp=false,true train.max_steps=20
 #
 # Commas inside brackets and braces belong to the value: optimizations.amp=false,{dtype: float16}
-# The CSV goes to standard output and to DIR/sweep.csv (default DIR: runs/sweep-<date>-<time>); one folder in DIR for
-# each run. TRAINOPT in the environment names an installed program to use instead of building this checkout's.
+# The CSV goes to standard output and to DIR/sweep.csv (default DIR: runs/sweep-<date>-<time>). Each run has a folder in
+# DIR. TRAINOPT in the environment names an installed program to use instead of building this checkout.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -23,7 +23,7 @@ fi
 shift
 say() { printf 'sweep: %s\n' "$*" >&2; }
 
-# The values of `a,b,{c: d, e: f}`, one a line.
+# Prints the values of `a,b,{c: d, e: f}`, one per line.
 split_values() {
   local text=$1 depth=0 value='' i c
   for ((i = 0; i < ${#text}; ++i)); do
@@ -44,7 +44,7 @@ split_values() {
 
 run_number=0
 folders=()
-# Fixes one key after another to each of its values, and runs when none is left: sweep CHOSEN... -- OPEN...
+# Sets each OPEN key to each of its values in turn, and runs once no key is open: sweep CHOSEN... -- OPEN...
 sweep() {
   local chosen=() open key value values
   while [[ $1 != -- ]]; do chosen+=("$1"); shift; done

@@ -1,13 +1,13 @@
-"""Two training programs that run without end take turns: one is stopped while the other runs, so both see the same
-minutes of the machine.
+"""Lets two endless training programs take turns: one is stopped while the other runs, so both see the same state of the
+machine.
 
-Each side writes one JSON line a step with `step_ms`, the wall time between two step boundaries on its own monotonic
-clock (trainopt: metrics.jsonl; the Python scripts here write the same). A stopped process does not see its clock stop:
-the step in which it was stopped lasts as long as the other's whole turn, so it is known by its length, and dropped. It
-is also the step that ran when the caches were the other's. What lies between two dropped steps is one block.
+Each side writes one JSON line per step with `step_ms`, the wall time between two step boundaries on its own monotonic
+clock (trainopt: metrics.jsonl; the Python scripts here write the same). The clock runs on while a process is stopped:
+the step in which it was stopped lasts as long as the other side's whole turn, so it is recognised by its length and
+dropped. That step also ran on caches filled by the other side. The steps between two dropped steps form one block.
 
-A turn must therefore be much longer than a step. Turns go A B A B … A; every turn but the first and last is compared
-with the mean of the other's turns before and after it, so that a drift of the machine cancels.
+A turn must therefore be much longer than a step. Turns go A B A B … A. Every turn except the first and last is compared
+with the mean of the other side's turns before and after it, so that drift of the machine cancels.
 """
 
 import json
@@ -22,7 +22,7 @@ from pathlib import Path
 
 
 def descendants(pid: int) -> list[int]:
-    """The process and all below it: DataLoader's workers must stop as well."""
+    """The process and all its descendants: DataLoader's workers must be stopped too."""
     found, waiting = [], [pid]
     while waiting:
         each = waiting.pop()
@@ -39,7 +39,7 @@ def descendants(pid: int) -> list[int]:
 class Side:
     name: str
     command: list[str]
-    steps_file: Path  # one JSON line a step, appended while it runs
+    steps_file: Path  # one JSON line per step, appended while it runs
     log_file: Path
     items_per_step: int
     process: subprocess.Popen = field(default=None, init=False)
@@ -63,7 +63,7 @@ class Side:
     def check_alive(self) -> None:
         if self.process.poll() is not None:
             sys.exit(
-                f"{self.name} ended with {self.process.returncode} instead of running on:\n"
+                f"{self.name} exited with code {self.process.returncode} during the measurement:\n"
                 f"{self.log_file.read_text()[-3000:]}"
             )
 
@@ -85,15 +85,15 @@ class Alternator:
         self.turns = max(5, int(seconds / turn_s) // 2 * 2 + 1)  # odd: A B … A
 
     def run(self) -> list[tuple[float, float]]:
-        """(our items/s, their items/s) for each turn but the first and last: its own, and the mean of the turns before
-        and after it.
+        """(our items/s, their items/s) for each turn except the first and last: the rate of the turn itself, and the
+        mean rate of the other side's turns before and after it.
         """
         ours, theirs = self.sides
         try:
             self._warm_up(ours)
             stopped = time.monotonic()
             self._warm_up(theirs)
-            time.sleep(max(0.0, stopped + self.turn_s - time.monotonic()))  # every stop must last a turn to be seen
+            time.sleep(max(0.0, stopped + self.turn_s - time.monotonic()))  # a stop is recognised if it lasts a turn
             for turn in range(self.turns):
                 side = self.sides[turn % 2]
                 side.check_alive()
@@ -101,7 +101,7 @@ class Alternator:
                 time.sleep(self.turn_s)
                 side.signal(signal.SIGSTOP)
             for side in self.sides:
-                side.measured_steps = side.steps_done()  # what comes after runs beside the other's end
+                side.measured_steps = side.steps_done()  # later steps belong to the shutdown
         finally:
             self._end()
         rates: list[float | None] = [None] * self.turns
@@ -127,7 +127,7 @@ class Alternator:
             side.check_alive()
             if time.monotonic() > limit:
                 sys.exit(
-                    f"{side.name} made {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n"
+                    f"{side.name} completed only {side.steps_done()} steps in {self.start_limit_s:.0f} s:\n"
                     f"{side.log_file.read_text()[-3000:]}"
                 )
             time.sleep(0.05)
@@ -138,7 +138,7 @@ class Alternator:
             if side.process is None or side.process.poll() is not None:
                 continue
             side.signal(signal.SIGCONT)
-            side.process.send_signal(signal.SIGTERM)  # trainopt ends its step, writes what it has and leaves
+            side.process.send_signal(signal.SIGTERM)  # trainopt finishes its step, writes its results and exits
             try:
                 side.process.wait(timeout=30)
             except subprocess.TimeoutExpired:
@@ -146,13 +146,13 @@ class Alternator:
                 side.process.wait()
 
     def _rates(self, side: Side) -> list[float | None]:
-        """Items/s of each turn; None for a turn without a whole step. The block before the first stop is warm-up."""
+        """Items/s of each turn; None for a turn without a complete step. The block before the first stop is warm-up."""
         turns = (self.turns + 1) // 2 if side is self.sides[0] else self.turns // 2
         steps = side.step_seconds()
         stopped = sorted(
             sorted(range(len(steps)), key=steps.__getitem__)[-turns:]
-        )  # the longest: each lasted the other's turn and more
+        )  # the longest steps: each lasted at least the other side's turn
         if len(stopped) < turns or any(steps[step] < 0.95 * self.turn_s for step in stopped):
-            sys.exit(f"{side.name} made steps too long for turns of {self.turn_s} s: give a longer --turn")
+            sys.exit(f"{side.name} has steps too long for turns of {self.turn_s} s: raise --turn")
         blocks = [steps[first + 1 : end] for first, end in zip(stopped, [*stopped[1:], len(steps)])]
         return [side.items_per_step * len(block) / sum(block) if block else None for block in blocks]

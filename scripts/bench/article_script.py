@@ -1,7 +1,8 @@
-"""PyTorch's side of bench_job.py: the reference job as a user writes it, epoch after epoch; a JSON line a step.
+"""PyTorch's side of bench_job.py: the reference job as a user would write it. Trains endlessly and writes one JSON line
+per step.
 
 ResNet-18 on random 32×32 uint8 images: Resize(224), ToTensor, Normalize, DataLoader, SGD. Without options it is the
-plain script; the options are the improvements one adds to it on a CPU.
+plain script; the options are the usual improvements on a CPU.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def main() -> None:
     options.add_argument("--amp", action="store_true")
     options.add_argument("--fused", action="store_true")
     options.add_argument(
-        "--keep-gradients", action="store_true", help="fill gradients with zeros instead of dropping them, as in 2023"
+        "--keep-gradients", action="store_true", help="zero gradients instead of setting them to None, as in 2023"
     )
     chosen = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,7 +1,9 @@
-// The least a training step can be with libtorch: an MLP's forward, backward and SGD with momentum on one batch that
-// stays in memory. No loader, no records, no slots. What trainopt takes beyond this is its own cost
-// (bench_overhead.py). Usage: bare_loop STEPS BATCH INPUTS HIDDEN CLASSES [THREADS] Prints one JSON object: steps
-// measured, mean, p50 and p95 of a step in ms.
+// A minimal training step with libtorch: an MLP's forward, backward and SGD with momentum on one batch that stays in
+// memory. No loader, no records, no slots. What trainopt takes beyond this is its own cost (bench_overhead.py).
+//
+//   bare_loop STEPS BATCH INPUTS HIDDEN CLASSES [THREADS]
+//
+// Prints one JSON object: the number of measured steps, and the mean, p50 and p95 of the step time in ms.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -1,11 +1,11 @@
-"""Checkpoints of ResNet-50 with momentum: what one in the background every ten steps costs the training, and how fast
-saving and loading are against write + fsync and read of the same bytes.
+"""Checkpoints of ResNet-50 with momentum: the cost of a background checkpoint every ten steps, and the speed of saving
+and loading compared with write + fsync and read of the same bytes.
 
-Needs the target checkpoint_speed. `beside`: blocks of ten steps of one process, in turn with a checkpoint taken at the
-first step's end and without; a block's time is the wall clock's, with the copy for which training stands still, and it
-ends when the checkpoint is on the disk and the one that it pushes out is gone. `save`: CheckpointDraft and commit(),
-hashes, folder and link included. `load`: read_checkpoint(), every byte hashed. Both sides of `load` read what the
-kernel still has in memory into memory that is new.
+Needs the target checkpoint_speed. `beside`: blocks of ten steps in one process, alternately with and without a
+checkpoint taken at the end of the first step. A block's wall time includes the copy that pauses training, and ends when
+the checkpoint is on the disk and the one that it replaces is deleted. `save`: CheckpointDraft and commit(), including
+hashes, folder and link. `load`: read_checkpoint(), which hashes every byte. Both sides of `load` read from the page
+cache into new memory.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def pairs_of(*command) -> list[dict]:
                 "  " + ", ".join(f"{key} {value:.3g}" for key, value in found[-1].items()), file=sys.stderr, flush=True
             )
     if process.returncode != 0:
-        sys.exit(f"checkpoint_speed ended with {process.returncode}")
+        sys.exit(f"checkpoint_speed exited with code {process.returncode}")
     return found
 
 
@@ -47,7 +47,7 @@ def beside(found: list[dict], chosen) -> dict:
         **ratio(found, "with_s", "without_s"),
         "beside it": f"step {1e3 * median(found, 'without_s') / chosen.steps:.0f} ms (batch {chosen.batch}, "
         f"{chosen.side} px), "
-        f"training stood still for {1e3 * median(found, 'pause_s'):.0f} ms, waited at the end "
+        f"training paused for {1e3 * median(found, 'pause_s'):.0f} ms, waited at the end for "
         f"{1e3 * median(found, 'waited_s'):.0f} ms",
     }
 
@@ -65,9 +65,9 @@ def against_disk(found: list[dict], what: str, asked: str, plain: str, ours: str
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--pairs", type=int, default=16, help="of blocks of steps; 0: leave this part out")
-    options.add_argument("--steps", type=int, default=10, help="in a block, and for one checkpoint")
-    options.add_argument("--disk-pairs", type=int, default=24, help="of saves and loads; 0: leave this part out")
+    options.add_argument("--pairs", type=int, default=16, help="pairs of blocks of steps; 0: skip this part")
+    options.add_argument("--steps", type=int, default=10, help="steps per block, and so per checkpoint")
+    options.add_argument("--disk-pairs", type=int, default=24, help="pairs of saves and loads; 0: skip this part")
     options.add_argument("--batch", type=int, default=32)
     options.add_argument("--side", type=int, default=96)
     options.add_argument("--binary", type=Path, default=common.ROOT / "build/scripts/bench/checkpoint_speed")
@@ -97,7 +97,7 @@ def main() -> None:
             rows.append(
                 against_disk(
                     found,
-                    "write + fsync ÷ the whole save: weights looked at before, read back after, the one before removed",
+                    "write + fsync ÷ complete save: weights checked, read back, previous checkpoint removed",
                     "",
                     "write_s",
                     "whole_save_s",

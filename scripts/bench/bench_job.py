@@ -1,5 +1,5 @@
-"""The whole reference job on CPU, loading included: rung 0 and the best rung of the ladder against the same job as a
-Python script.
+"""The complete reference job on a CPU, including data loading: rung 0 and the best rung of the ladder against the same
+job as a Python script.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from alternator import Alternator, Side
 
 TRANSFORMS = [{"resize": 224}, {"normalize": {"mean": 0.5, "std": 0.5}}]
 BEST = {**common.SWITCHES, "amp": {"dtype": "bfloat16"}}
-# (data, optimizations) of trainopt; options of article_script.py. The script gets every improvement that exists for it.
+# trainopt's data and optimizations, and the options of article_script.py, which gets every improvement available to it.
 RUNGS = {
     "0-baseline": ({"num_workers": 0}, {}, ["--keep-gradients"]),
     "best": (
@@ -80,10 +80,10 @@ def measure(rung: str, chosen, folder: Path) -> dict:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rung", choices=[*RUNGS, "both"], default="both")
-    options.add_argument("--seconds", type=float, default=48, help="of turns, for each rung; start-up comes on top")
+    options.add_argument("--seconds", type=float, default=48, help="seconds of turns per rung, without start-up")
     options.add_argument("--turn", type=float, help="length of a turn in seconds")
     options.add_argument(
-        "--batch", type=int, default=32, help="of both sides; the ladder's 1024 would take minutes a step on a CPU"
+        "--batch", type=int, default=32, help="of both sides; the ladder's 1024 would take minutes per step on a CPU"
     )
     options.add_argument("override", nargs="*", help="key=value for trainopt")
     chosen = options.parse_args()

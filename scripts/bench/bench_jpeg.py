@@ -1,7 +1,7 @@
-"""Loader on JPEG photographs of 500×375 → random_resized_crop 224 → flip → normalise, batch 32, equal workers, against
-DataLoader + torchvision + Pillow.
+"""Loader on JPEG photographs of 500×375 → random_resized_crop 224 → flip → normalise, batch 32, against DataLoader +
+torchvision + Pillow with the same number of workers.
 
-`decode: exact` is the row that counts; `decode: scaled` is shown beside it.
+The rows with `decode: exact` count; those with `decode: scaled` are shown for comparison.
 """
 
 import argparse
@@ -20,8 +20,8 @@ TRANSFORMS = [{"random_resized_crop": 224}, {"random_horizontal_flip": 0.5}, {"n
 
 
 def write_photographs(folder: Path, count: int) -> int:
-    """Crops at random places of the two pictures that scikit-learn bundles (640×427), mirrored half of the time.
-    Returns the mean size in bytes.
+    """Writes random crops of the two pictures that scikit-learn bundles (640×427), each mirrored with probability 0.5.
+    Returns the mean file size in bytes.
     """
     pictures = [Image.fromarray(picture) for picture in load_sample_images().images]
     random = np.random.default_rng(0)

@@ -1,5 +1,5 @@
-"""Loader on fake CIFAR-10: 32×32 → resize 224 → normalise, batch 32, equal workers, against DataLoader + torchvision +
-Pillow."""
+"""Loader on fake CIFAR-10: 32×32 → resize 224 → normalise, batch 32, against DataLoader + torchvision + Pillow with the
+same number of workers."""
 
 import argparse
 from pathlib import Path

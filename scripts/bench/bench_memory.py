@@ -1,7 +1,7 @@
-"""Memory of the loader: peak resident memory with large batches minus the same with batches of one, against slots ×
-bytes of a batch; at most 1.2.
+"""Memory of the loader: (peak resident memory with large batches − with batches of one) ÷ (slots × bytes of a batch);
+at most 1.2.
 
-Imports no torch: a child's peak includes what its parent had when it was started.
+Does not import torch: a child's peak includes the memory that its parent had when it was started.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def peak_bytes(recipe_file: Path, batches: int) -> int:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}\nended with {process.returncode}\n{message[-2000:]}")
+        raise SystemExit(f"{' '.join(command)}\nexited with code {process.returncode}\n{message[-2000:]}")
     return usage.ru_maxrss * 1024
 
 

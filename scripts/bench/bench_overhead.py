@@ -1,7 +1,7 @@
-"""trainopt's own cost of a step: an MLP of a few thousand multiplications on a synthetic batch, minus the same step as
-a bare loop of libtorch operations.
+"""trainopt's own cost per step: the step time of an MLP of a few thousand multiplications on a synthetic batch, minus
+that of the same step as a bare loop of libtorch operations.
 
-Needs the target bare_loop. Both write nothing to a terminal; trainopt records every step as it does by default
+Needs the target bare_loop. Neither side writes to a terminal; trainopt records every step, as it does by default
 (metrics.jsonl and metrics.csv).
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import common
 
 SIDE, HIDDEN, CLASSES = 4, 16, 10
-# What is counted as the step: as a recipe leaves it, and with the records thinned out.
+# Steps with the default logging, and with fewer records.
 VARIANTS = {"every step recorded": [], "every 100th recorded": ["logging.every_n_steps=100"]}
 
 
@@ -32,7 +32,7 @@ def trainopt_step_ms(recipe_file: Path, folder: Path, overrides: list[str]) -> d
     command = [str(common.trainopt_binary()), "run", str(recipe_file), "--run-dir", str(run_dir), "--quiet", *overrides]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stderr[-2000:]}")
+        sys.exit(f"{' '.join(command)}\nexited with code {done.returncode}\n{done.stderr[-2000:]}")
     return json.loads((run_dir / "summary.json").read_text())["step_ms"]
 
 

@@ -1,7 +1,7 @@
-"""The training step with every switch (the ladder's last rung) against the same job in PyTorch, each way to run it that
-PyTorch's documentation recommends. On a CPU: eager and torch.compile, in either memory format, each in 32 bits and
-bfloat16. On a GPU, channels-last in bfloat16: eager, torch.compile, its max-autotune and a hand-written whole-step CUDA
-graph; eager also channels-last in float16 and NCHW in 32 bits.
+"""The training step with every switch on (the ladder's last rung) against the same job in PyTorch, in each way that
+PyTorch's documentation recommends. On a CPU: eager and torch.compile, in both memory formats, in 32 bits and bfloat16.
+On a GPU, channels-last in bfloat16: eager, torch.compile, its max-autotune mode and a hand-written CUDA graph of the
+whole step; eager also channels-last in float16 and NCHW in 32 bits.
 """
 
 import argparse
@@ -24,11 +24,11 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=32)
     options.add_argument("--side", type=int, default=224)
     options.add_argument("--turn", type=float, default=1.0 if on_gpu else 5.0, help="length of a turn in seconds")
-    options.add_argument("--pairs", type=int, default=2, help="of turns with each way, to find the fastest")
-    options.add_argument("--more-pairs", type=int, default=10, help="with the fastest; these make its row")
+    options.add_argument("--pairs", type=int, default=2, help="pairs of turns with each way, to find the fastest")
+    options.add_argument("--more-pairs", type=int, default=10, help="with the fastest way; only these make its row")
     options.add_argument("--ways", nargs="*", default=ways, help="default: all: " + ", ".join(ways))
     options.add_argument(
-        "--set", action="append", default=[], metavar="key=value", help="for trainopt; may be repeated"
+        "--set", action="append", default=[], metavar="key=value", help="override for trainopt; may be repeated"
     )
     chosen = options.parse_args()
     case = Case(chosen.model, chosen.batch, chosen.side, threads=None if on_gpu else common.allowed_cores())

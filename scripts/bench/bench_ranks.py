@@ -1,8 +1,8 @@
-"""Training with two ranks on CPUs over Gloo, ResNet-18 in float32, one thread a rank: DDP, ZeRO-3, ZeRO-2 and ZeRO-1
-against PyTorch's DistributedDataParallel, fully_shard and ZeroRedundancyOptimizer; and what communication costs.
+"""Training on two ranks on CPUs over Gloo, ResNet-18 in float32, one thread per rank: DDP, ZeRO-3, ZeRO-2 and ZeRO-1
+against PyTorch's DistributedDataParallel, fully_shard and ZeroRedundancyOptimizer; and the cost of communication.
 
-A block is a job of its own, from start to end; the first steps are left out. Blocks run A B B A A B …. Each side first
-tries a few settings, one after another, and keeps what was faster; the rows name them.
+A block is a separate job, from start to end, without its first steps. Blocks run A B B A A B …. Each side first tries a
+few settings, one after another, and keeps the faster ones; the rows name them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import common
 
 RANKS = 2
 SIDE, CLASSES = 64, 1000
-LEAD_STEPS = 5  # left out at the start of a job; and at its end where another job may have ended already
+LEAD_STEPS = 5  # skipped at the start of a job, and at its end if a concurrent job may already have finished
 JOB_LIMIT_S = 300
 
 
@@ -44,7 +44,7 @@ def end(processes: list[subprocess.Popen]) -> None:
 
 
 def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
-    """Starts all at once, and waits for all."""
+    """Runs all commands at the same time and waits for all of them."""
     with open(log, "w") as output:
         processes = [
             subprocess.Popen(
@@ -60,33 +60,33 @@ def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
         try:
             codes = [process.wait(timeout=max(0.0, limit - time.monotonic())) for process in processes]
         except subprocess.TimeoutExpired:
-            codes = [f"nothing after {JOB_LIMIT_S} s"]
+            codes = [f"no exit after {JOB_LIMIT_S} s"]
         finally:
             end(processes)
     if any(codes):
         errors = [line for line in log.read_text().splitlines() if "Error: " in line or line.startswith("trainopt: ")]
         raise JobFailed(
-            f"{shlex.join(commands[0])}\nended with {codes}: {errors[0] if errors else log.read_text()[-1000:]}"
+            f"{shlex.join(commands[0])}\nexited with {codes}: {errors[0] if errors else log.read_text()[-1000:]}"
         )
 
 
 @dataclass
 class Arm:
-    """One side of a row: how it is started, its setting, and every step that was measured, block by block."""
+    """One side of a row: its command, its setting, and all measured steps, block by block."""
 
     name: str
     chosen: argparse.Namespace
     folder: Path
     setting: dict = field(default_factory=dict)
     link: str | None = None  # the network namespace that the ranks run in
-    alone: bool = False  # instead of a job of two ranks: two jobs of one rank, which know nothing of each other
+    alone: bool = False  # two independent one-rank jobs instead of one two-rank job
     blocks: list[list[dict]] = field(default_factory=list)
 
     def command(self, steps: int, steps_file: Path) -> list[str]:
         raise NotImplementedError
 
     def run(self, measured: int) -> list[dict]:
-        """The steps of one job, without the first."""
+        """Runs one job and returns its measured steps."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         steps = LEAD_STEPS + measured + (LEAD_STEPS if self.alone else 0)
@@ -101,21 +101,21 @@ class Arm:
         return lines[LEAD_STEPS : LEAD_STEPS + measured]
 
     def measure(self) -> float:
-        """A block; its samples/s."""
+        """Measures a block and returns its samples/s."""
         self.blocks.append(self.run(self.chosen.steps))
         return RANKS * self.chosen.batch / median_ms(self.blocks[-1]) * 1e3
 
     def choose(self, keys: dict[str, list]) -> "Arm":
-        """Begins with the first value of each key, then tries the others, key by key, and keeps what is faster."""
+        """Starts with the first value of each key, then tries the others, key by key, and keeps the faster one."""
         self.setting |= {key: values[0] for key, values in keys.items()}
-        best = self._try("to begin with")
+        best = self._try("initial setting")
         for key, values in keys.items():
             for value in values[1:]:
                 before, self.setting = self.setting, self.setting | {key: value}
                 try:
                     took = self._try(f"{key}={json.dumps(value)}")
                 except JobFailed as failure:
-                    print(f"    {self.name}, {key}={json.dumps(value)}: does not run: {failure}", file=sys.stderr)
+                    print(f"    {self.name}, {key}={json.dumps(value)}: failed: {failure}", file=sys.stderr)
                     took = best
                 if took < best:
                     best = took
@@ -180,8 +180,8 @@ def median_ms(steps: list[dict], key: str = "step_ms") -> float:
 
 
 def interval(pairs: list[tuple[list[dict], list[dict]]], draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of the geometric mean over the pairs of median ÷ median: pairs drawn again with replacement, and in
-    each its steps."""
+    """95 % bootstrap interval of the geometric mean over the pairs of median ÷ median; resamples the pairs and, within
+    each pair, the steps."""
     source = random.Random(0)
 
     def again(steps: list[dict]) -> float:
@@ -195,7 +195,7 @@ def interval(pairs: list[tuple[list[dict], list[dict]]], draws: int = 2000) -> t
 
 
 def compare(what: str, above: Arm, below: Arm, chosen) -> dict:
-    """The row of above's step time ÷ below's."""
+    """The row for the step time of `above` ÷ that of `below`."""
     print(f"{what}: {above.name} ({above.kept()}) ÷ {below.name} ({below.kept()})", file=sys.stderr, flush=True)
     common.abba(below.measure, above.measure, chosen.pairs)
     pairs = list(zip(above.blocks, below.blocks))
@@ -215,7 +215,7 @@ def compare(what: str, above: Arm, below: Arm, chosen) -> dict:
 
 
 FORMATS = [False, True]
-# What each side tries; the first value of a key is where it begins.
+# What each side tries, starting with the first value of each key.
 OUR_LOOP = {"optimizations.channels_last": FORMATS, "optimizations.set_to_none": [True, False]}
 OUR_FUSED = {"optimizations.fused_optimizer": [True], **OUR_LOOP}
 OUR_ALL = {"optimizations.host_allocator": [True], **OUR_FUSED}
@@ -228,7 +228,7 @@ DDP = {
 }
 LOOPS = {"optimizer": ["foreach", "loop"]}
 ANY = {"optimizer": ["fused", "foreach", "loop"]}
-SHARDED = {**LOOPS, "channels_last": FORMATS}  # the fused update is not there for sharded parameters
+SHARDED = {**LOOPS, "channels_last": FORMATS}  # the fused update is not available for sharded parameters
 ZERO_REDUNDANCY = {
     **ANY,
     "channels_last": FORMATS,
@@ -236,7 +236,7 @@ ZERO_REDUNDANCY = {
     "parameters_as_bucket_view": [True, False],
 }
 
-# row: (parallel.sharding_strategy, what trainopt tries, what PyTorch tries for each way to do the same)
+# row: (parallel.sharding_strategy, what trainopt tries, what PyTorch tries in each equivalent strategy)
 AGAINST_PYTORCH = {
     "ddp": ("none", OUR_LOOP, {"ddp": {**LOOPS, **DDP}}),
     "ddp-fused": ("none", OUR_FUSED, {"ddp": {"optimizer": ["fused"], **DDP}}),
@@ -259,8 +259,7 @@ def against_pytorch(row: str, chosen, folder: Path) -> list[dict]:
 
 
 def communication(chosen, folder: Path) -> list[dict]:
-    """Two ranks against two jobs of one rank beside each other: what is not the step of a rank is communication and
-    waiting."""
+    """Two ranks against two independent one-rank jobs at the same time: the difference is communication and waiting."""
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     single = {key: value for key, value in ours.setting.items() if not key.startswith("parallel.")}
     rows = [
@@ -279,7 +278,7 @@ def communication(chosen, folder: Path) -> list[dict]:
 
 @contextlib.contextmanager
 def slow_link(bytes_per_s: float):
-    """A network namespace whose loopback carries so much and no more; needs root, ip and tc."""
+    """A network namespace whose loopback carries at most `bytes_per_s`; needs root, ip and tc."""
     name = f"trainopt-{os.getpid()}"
     commands = [
         f"ip netns add {name}",
@@ -296,7 +295,7 @@ def slow_link(bytes_per_s: float):
 
 
 def backward_share(chosen) -> float:
-    """Of a step that backward takes, on one core, as PyTorch's clock sees it: the convolutions are the same."""
+    """The share of a step that backward takes on one core, measured in PyTorch, whose convolutions are the same."""
     code = f"""
 import time, torch, torchvision
 torch.set_num_threads(1)
@@ -319,7 +318,7 @@ print(sorted(shares[5:])[12])
 
 
 def slowed(chosen, folder: Path) -> list[dict]:
-    """Overlap on a link on which the exchange takes as long as everything else in the step."""
+    """Overlap on a link on which the exchange takes as long as the rest of the step."""
     setting = {
         "parallel.sharding_strategy": "none",
         "optimizations.fused_optimizer": True,
@@ -333,7 +332,7 @@ def slowed(chosen, folder: Path) -> list[dict]:
     )
     with slow_link(
         RANKS * bytes_each / step_s
-    ) as link:  # each rank sends 2(n-1)/n = 1 times the bytes, over the one loopback
+    ) as link:  # each rank sends 2(n-1)/n = 1 times the bytes, over one shared loopback
         arms = [
             Trainopt(
                 f"overlap_comm={word}",
@@ -380,11 +379,11 @@ ROWS = {
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--only", choices=list(ROWS), action="append", help="this row; may be given again")
-    options.add_argument("--pairs", type=int, default=8, help="of blocks, for each row")
-    options.add_argument("--steps", type=int, default=15, help="measured in a block")
-    options.add_argument("--try-steps", type=int, default=8, help="measured of a setting that is tried")
-    options.add_argument("--batch", type=int, default=8, help="of each rank")
+    options.add_argument("--only", choices=list(ROWS), action="append", help="run only this row; may be repeated")
+    options.add_argument("--pairs", type=int, default=8, help="pairs of blocks per row")
+    options.add_argument("--steps", type=int, default=15, help="measured steps per block")
+    options.add_argument("--try-steps", type=int, default=8, help="measured steps for each setting tried")
+    options.add_argument("--batch", type=int, default=8, help="batch size of each rank")
     options.add_argument("override", nargs="*", help="key=value for trainopt")
     chosen = options.parse_args()
     rows = []

@@ -1,10 +1,10 @@
-"""The measuring measured: how often a real job seems to differ from itself, in one process and in pairs of processes,
-whether a known effect is found with the right size, how many turns it takes on turns that were recorded here, and what
-taking turns costs.
+"""Measures `compare` itself: how often a real job seems to differ from itself, in one process and in pairs of
+processes; whether a known effect is found with the right size; how many turns a verdict takes on turns recorded on this
+machine; and what taking turns costs.
 
 Needs the target verdict_arms. The job is ResNet-18 on small images with one thread, so that a turn of a quarter of a
-second has several steps and other programs have a core. Processes that are made again and again train an MLP, which
-starts quickly; the recorded turns are of both and of a loader's job.
+second has several steps and other programs have a core. Pairs of processes train an MLP, which starts quickly. Turns
+are recorded of both jobs and of one that mostly loads data.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def verdict_arms(binary: Path, *words) -> dict:
 
 
 def equal_arms(recipe: Path, count: int, chosen, folder: Path, *options) -> list[dict]:
-    """compare RECIPE RECIPE, again and again with other coins and other data."""
+    """Runs compare RECIPE RECIPE repeatedly, each time with other coins and other data."""
     rows = []
     for number in range(count):
         found = common.trainopt_json(
@@ -80,7 +80,7 @@ def equal_row(what: str, equal: list[dict]) -> dict:
 
 
 def recorded_row(name: str, job: dict, chosen, folder: Path) -> dict:
-    """A job's turns against itself, dealt to two arms again and again, B's made 2 % faster."""
+    """Records the turns of a job against itself and repeatedly deals them to two arms, with B's made 2 % faster."""
     recipe = common.write_recipe(folder, job | {"output_dir": str(folder)}, name)
     turns = folder / f"recorded-{name}"
     repeats = ("--repeats", chosen.recorded, "--budget", "1h", "--no-numbers", "--quiet", "--json")
@@ -91,21 +91,21 @@ def recorded_row(name: str, job: dict, chosen, folder: Path) -> dict:
         "what": f"2 % on recorded turns: {name}",
         "asked": "≤ 240 turns",
         "found": f"{found['median_turns']:.0f} turns (median), found in {100 * found['pays']:.0f} % within 1,200; "
-        f"equal arms wrong in {100 * (equal['pays'] + equal['costs']):.1f} %",
+        f"false verdicts on equal arms in {100 * (equal['pays'] + equal['costs']):.1f} %",
         "ratios": f"{found['recorded_turns']} turns recorded, {found['trials']} trials",
     }
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--repeats", type=int, default=20, help="of the job against itself")
-    options.add_argument("--apart", type=int, default=20, help="of the job against itself, in pairs of processes")
-    options.add_argument("--recorded", type=int, default=150, help="blocks of each of three jobs, for their turns")
-    options.add_argument("--budget", default="45s", help="of each comparison")
+    options.add_argument("--repeats", type=int, default=20, help="comparisons of the job with itself")
+    options.add_argument("--apart", type=int, default=20, help="comparisons of an MLP, in pairs of processes")
+    options.add_argument("--recorded", type=int, default=150, help="blocks to record of each of three jobs")
+    options.add_argument("--budget", default="45s", help="time for each comparison")
     options.add_argument("--known", type=int, default=6, help="comparisons with an arm that sleeps")
-    options.add_argument("--known-budget", type=float, default=60, help="seconds for each of them")
-    options.add_argument("--share", type=float, default=0.03, help="of a step that it sleeps")
-    options.add_argument("--blocks", type=int, default=24, help="for the cost of turns")
+    options.add_argument("--known-budget", type=float, default=60, help="seconds for each of these comparisons")
+    options.add_argument("--share", type=float, default=0.03, help="its sleep, as a share of a step")
+    options.add_argument("--blocks", type=int, default=24, help="blocks for the cost of taking turns")
     options.add_argument("--binary", type=Path, default=common.ROOT / "build/scripts/bench/verdict_arms")
     chosen = options.parse_args()
     rows = []
@@ -122,7 +122,7 @@ def main() -> None:
         if chosen.recorded:
             for name, job in {"resnet18": JOB, "mlp": MLP, "loader": LOADER}.items():
                 rows.append(recorded_row(name, job, chosen, folder))
-        # A thread that loads would work while the arm sleeps, and the sleep would cost less than its length.
+        # A loader thread would work during the sleep, and the sleep would cost less than its length.
         alone = common.write_recipe(
             folder,
             JOB | {"output_dir": str(folder), "data": JOB["data"] | {"num_workers": 0, "persistent_workers": False}},
@@ -165,11 +165,11 @@ def main() -> None:
             low, high = found["interval"]
             rows.append(
                 {
-                    "what": "turns between another arm's against turns in a row",
+                    "what": "turns alternating with another arm against consecutive turns",
                     "asked": "≤ 1 %",
                     "found": f"{100 * found['cost']:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f})",
-                    "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms a "
-                    "turn",
+                    "ratios": f"{found['blocks']} blocks, {found['steps_a_turn']} steps of {found['step_ms']:.1f} ms "
+                    "per turn",
                 }
             )
     common.report("verdict", rows)

@@ -1,10 +1,10 @@
-"""What ranks must have in common with one rank, and with the formulas: ResNet-18 with sync_batch_norm, float32, 20
-steps of the same global batch on 1, 2 and 4 ranks with every strategy. Losses against those of one rank; bytes held and
-sent against the formulas of ZeRO (Rajbhandari et al. 2020). No clock is read: the machine may be busy.
+"""Compares several ranks with one rank and with the formulas: ResNet-18 with sync_batch_norm, float32, 20 steps of the
+same global batch on 1, 2 and 4 ranks with every strategy. Losses are compared with those of one rank, bytes held and
+sent with the formulas of ZeRO (Rajbhandari et al. 2020). Nothing is timed, so the machine may be busy.
 
-One rank against itself in another memory format shows what rounding alone does; a learning rate that is 1 % larger,
-what would be seen of a mistake in the gradients. Learning rates are small on purpose: in a step of the usual size a
-fresh ResNet with batch-norm multiplies rounding tenfold, on one rank too.
+One rank against itself in another memory format shows the effect of rounding alone; a learning rate 1 % larger shows
+how an error in the gradients would appear. Learning rates are small on purpose: with one of the usual size, each step
+of a freshly initialised ResNet with batch-norm amplifies rounding errors tenfold, even on one rank.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def records(folder: Path, file: Path, ranks: int, *settings: str) -> list[dict]:
 
 
 def formulas(strategy: str, ranks: int, mib: float) -> dict[str, float]:
-    """MiB of one rank for parameters of `mib`, all in float32, with one momentum."""
+    """MiB per rank for parameters of `mib`, all in float32, with one momentum buffer."""
     share = mib / ranks
     return {
         "parameters": share if strategy == "zero3" else mib,

@@ -1,7 +1,9 @@
-// What checkpoints cost, for bench_checkpoint.py; prints one JSON object a pair of blocks, in seconds.
-//   checkpoint_speed beside RECIPE FOLDER PAIRS STEPS   STEPS training steps with one checkpoint written beside them,
-//   against as many without checkpoint_speed disk RECIPE FOLDER PAIRS           saving and loading the state of this
-//   training, against write + fsync and read of its bytes
+// Measures the cost of checkpoints, for bench_checkpoint.py. Prints one JSON object per pair of blocks, in seconds.
+//
+//   checkpoint_speed beside RECIPE FOLDER PAIRS STEPS
+//     STEPS training steps with one checkpoint written in the background, against as many without
+//   checkpoint_speed disk RECIPE FOLDER PAIRS
+//     saving and loading the state of this training, against write + fsync and read of its bytes
 #include "base/files.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
@@ -32,7 +34,7 @@ class PauseClock : public RunListener {
     if (const auto began = std::exchange(saving_since_, std::nullopt)) last_s = seconds_since(*began);
     if (std::string_view(stage) == "saving a checkpoint") saving_since_ = Clock::now();
   }
-  double last_s = 0;  ///< training stood still for the last checkpoint
+  double last_s = 0;  ///< how long the last checkpoint paused training
 
  private:
   std::optional<Clock::time_point> saving_since_;
@@ -66,7 +68,7 @@ void show(const Json& json) {
   std::fflush(stdout);
 }
 
-/// A block with a checkpoint lasts until that is on the disk.
+/// A block with a checkpoint lasts until the checkpoint is on the disk.
 void beside(const char* recipe, const std::filesystem::path& folder, int64_t pairs, int64_t steps) {
   std::atomic<bool> requested{false};
   CheckpointWriter writer({.root = folder / "checkpoints", .requested = &requested});
@@ -81,7 +83,7 @@ void beside(const char* recipe, const std::filesystem::path& folder, int64_t pai
     });
   };
   for (int i = 0; i < kWarmupSteps; ++i) trainer.step();
-  for (int i = 0; i < 3; ++i) block(true);  // from now on one is pruned for each that comes
+  for (int i = 0; i < 3; ++i) block(true);  // from now on each new checkpoint removes an old one
   for (int64_t number = 0; number < pairs; ++number) {
     Json pair;
     in_turn(
@@ -108,7 +110,7 @@ void write_plainly(const std::filesystem::path& path, const std::string& bytes) 
 }
 
 std::unique_ptr<char[]> read_plainly(const std::filesystem::path& path, size_t bytes) {
-  std::unique_ptr<char[]> memory(new char[bytes]);  // not filled
+  std::unique_ptr<char[]> memory(new char[bytes]);  // uninitialised
   const int fd = ::open(path.c_str(), O_RDONLY);
   require(fd >= 0, "open");
   for (size_t done = 0; done < bytes;) {
@@ -122,10 +124,10 @@ std::unique_ptr<char[]> read_plainly(const std::filesystem::path& path, size_t b
 
 void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs) {
   ::mallopt(M_MMAP_THRESHOLD,
-            128 << 10);  // as in a process that begins: it does not load into pages that it had before
+            128 << 10);  // as in a new process: loading does not reuse pages that were in use before
   PauseClock listener;
   Trainer trainer(plan_of(recipe), {}, listener, never_stopped);
-  trainer.step();  // now there is momentum
+  trainer.step();  // creates the momentum
   ArchiveWriter archive;
   trainer.save(archive);
   const auto root = folder / "checkpoints", plain = folder / "plain", whole = folder / "whole";
@@ -153,7 +155,7 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
     in_turn(
         number,
         [&] {
-          std::optional<ArchiveReader> loaded;  // given back after the clock was read
+          std::optional<ArchiveReader> loaded;  // freed after the clock was read
           pair["load_s"] = seconds_of([&] { loaded = read_checkpoint(root / checkpoint_name(1)); });
         },
         [&] {

@@ -1,4 +1,4 @@
-"""What the benches share: where trainopt is, intervals, facts about the machine, and the results' files."""
+"""Shared by the benchmarks: the path of trainopt, intervals, facts about the machine, and the results files."""
 
 import datetime
 import json
@@ -17,14 +17,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RESULTS = HERE / "results"
 
-# Those that have an effect on a CPU and leave the numbers of training as they are, or nearly.
+# Switches that have an effect on a CPU and leave training results unchanged, or nearly so.
 SWITCHES = {"channels_last": True, "set_to_none": True, "fused_optimizer": True, "host_allocator": True}
 
 
 def trainopt_binary() -> Path:
     path = Path(os.environ.get("TRAINOPT_BINARY") or ROOT / "build/app/trainopt")
     if not path.exists():
-        sys.exit(f"{path} is missing: build the target trainopt, or name the program in TRAINOPT_BINARY")
+        sys.exit(f"{path} is missing: build the target trainopt, or set TRAINOPT_BINARY to the program")
     return path
 
 
@@ -39,11 +39,11 @@ def write_recipe(folder: Path, content: dict, name: str) -> Path:
 
 
 def trainopt_json(*arguments) -> dict:
-    """The one JSON object a command with --json prints."""
+    """The JSON object that a command with --json prints."""
     command = [str(trainopt_binary()), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{shlex.join(command)}\nended with {done.returncode}\n{done.stderr[-2000:]}")
+        sys.exit(f"{shlex.join(command)}\nexited with code {done.returncode}\n{done.stderr[-2000:]}")
     return json.loads(done.stdout)
 
 
@@ -55,23 +55,22 @@ def temporary_folder() -> tempfile.TemporaryDirectory:
 
 
 def bootstrap(values: list[float], statistic=statistics.fmean, draws: int = 5000) -> tuple[float, float, float]:
-    """(estimate, low, high): the statistic and its 95 % percentile interval over the values drawn again with
-    replacement."""
+    """(estimate, low, high): the statistic and its 95 % percentile bootstrap interval."""
     source = random.Random(0)
     drawn = sorted(statistic(source.choices(values, k=len(values))) for _ in range(draws))
     return statistic(values), drawn[int(0.025 * draws)], drawn[int(0.975 * draws) - 1]
 
 
-# So many values lie all on one side of their true median once in 32; with fewer not even their whole range is a 95 %
-# interval.
+# Six values all lie on one side of their true median with probability 1/32; with fewer, not even their full range is a
+# 95 % interval.
 LEAST_FOR_INTERVAL = 6
 
 
 def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
-    """pairs of (our rate, their rate), each from neighbouring blocks: the geometric mean of the ratios and its
-    interval, None where the pairs are too few."""
+    """The geometric mean of the ratios and its interval (None if there are too few pairs). `pairs` are (our rate, their
+    rate) of neighbouring blocks."""
     if len(pairs) < 2:
-        sys.exit("fewer than two pairs of blocks were measured: allow more --seconds")
+        sys.exit("fewer than two pairs of blocks were measured; raise --seconds")
     ratio, low, high = bootstrap([ours / theirs for ours, theirs in pairs], statistics.geometric_mean)
     enough = len(pairs) >= LEAST_FOR_INTERVAL
     return {
@@ -85,8 +84,8 @@ def ratio_interval(pairs: list[tuple[float, float]]) -> dict:
 
 
 def abba(ours, theirs, rounds: int) -> list[tuple[float, float]]:
-    """ours() and theirs() each measure one block and return a rate; A B B A A B B A …, so that a drift of the machine
-    cancels."""
+    """Pairs of rates: ours() and theirs() each measure one block and return its rate. Blocks run A B B A A B B A …, so
+    that drift of the machine cancels."""
     pairs = []
     for number in range(rounds):
         if number % 2 == 0:
@@ -135,7 +134,7 @@ def versions() -> dict:
 
 
 def report(bench: str, rows: list[dict]) -> None:
-    """Prints the rows, and appends them to results/<bench>.jsonl (everything) and results/<bench>.md (a section a
+    """Prints the rows and appends them to results/<bench>.jsonl (everything) and results/<bench>.md (one section per
     run)."""
     RESULTS.mkdir(exist_ok=True)
     facts = {
@@ -167,8 +166,8 @@ def report(bench: str, rows: list[dict]) -> None:
     with open(path, "a") as file:
         if file.tell() == 0:
             file.write(
-                f"# {bench}\nRatios come from blocks taken in turn in one run; rates only show their size. Newest "
-                "last.\n"
+                f"# {bench}\nRatios come from alternating blocks of one run; rates only show the order of magnitude. "
+                "Newest last.\n"
             )
         file.write("\n" + "\n".join(head + table) + "\n")
     print("\n".join(table))

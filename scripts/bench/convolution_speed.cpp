@@ -1,6 +1,6 @@
-// Winograd's convolution against libtorch's on the CPU: the 3×3 convolutions of ResNet-18's four stages and both their
-// gradients. Prints a JSON object a line: stage, type, pass, its multiplications a second as a direct convolution would
-// count them, and the ratio. Both sides take turns; the median of the turns' ratios counts.
+// Winograd convolution against libtorch's on the CPU: the 3×3 convolutions of ResNet-18's four stages and both their
+// gradients. Prints one JSON object per line: stage, type, pass, operations per second (counted as in a direct
+// convolution), and the ratio. Both sides take turns; the ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/caching_allocator.h"

@@ -1,6 +1,6 @@
-// How much of a plain copy's bandwidth each pass of the kernels norm, pool, head and update reaches. Prints a JSON
-// object a line: pass, type, bytes that it must move, its bandwidth ÷ the copy's. Pass and copy take turns; the median
-// of the turns' ratios counts.
+// Measures the bandwidth of each pass of the kernels norm, pool, head and update, relative to a plain copy. Prints one
+// JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the copy's. Pass and copy take turns; the
+// ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -27,7 +27,7 @@ namespace {
 
 struct Pass {
   std::string name;
-  double tensors;  ///< of x's size that it must read or write
+  double tensors;  ///< how many tensors of x's size it must read or write
   std::function<void()> run;
 };
 
@@ -38,13 +38,13 @@ double seconds_of(const std::function<void()>& work, at::Device device) {
   return seconds_since(began);
 }
 
-/// Each pass and a plain copy of `x` in turn.
+/// Measures each pass, in turn with a plain copy of `x`.
 void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
   const at::Device device = x.device();
   at::Tensor copied = at::empty_like(x);
   const auto copy = [&] {
     if (!device.is_cpu()) return void(copied.copy_(x));
-    const int64_t threads = at::get_num_threads();  // within parallel_for it is another number
+    const int64_t threads = at::get_num_threads();  // inside parallel_for the number differs
     at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
       const auto bytes = static_cast<int64_t>(x.nbytes());
       const int64_t first = bytes * begin / threads, last = bytes * end / threads;
@@ -74,8 +74,8 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
   }
 }
 
-/// Updates of one tensor of x's size, which stays what it is: the learning rate is 0. What is in `[…]` is libtorch's
-/// own.
+/// Measures updates of one tensor of x's size, which stays unchanged because the learning rate is 0. Names in `[…]` are
+/// libtorch's own updates.
 void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, int turns) {
   const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x),
                    second = at::zeros_like(x);
@@ -123,17 +123,17 @@ void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, i
 
 }  // namespace
 
-/// Arguments: turns, images, device (cpu or cuda); 64 channels of 112 × 112 each, as behind a ResNet's first
-/// convolution. The average pool has as many numbers, as 512 channels of 7 × 7, and the loss 1024 rows of 1000 classes
-/// an image. On a GPU take so many images that a launch's microseconds do not count.
+/// Arguments: turns, images, device (cpu or cuda). An image has 64 channels of 112 × 112, as after a ResNet's first
+/// convolution. The input of the average pool has as many values, as 512 channels of 7 × 7; the loss has 1024 rows of
+/// 1000 classes per image. On a GPU use enough images to make launch times negligible.
 int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
   const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
   const at::NoGradGuard no_grad;
   if (!device.is_cpu() && cuda_norm_kernels() == nullptr)
-    throw UserError("this build has no kernels for a GPU: configure it with TRAINOPT_CUDA=ON");
-  install_caching_allocator(/*huge_pages=*/true);  // no page faults in the results: a pass is measured, not malloc
+    throw UserError("this build has no GPU kernels: configure it with TRAINOPT_CUDA=ON");
+  install_caching_allocator(/*huge_pages=*/true);  // keeps malloc's page faults out of the measurement
   const NormKernels& kernels = device.is_cpu() ? cpu_norm_kernels() : *cuda_norm_kernels();
   const PoolKernels& pool_kernels = device.is_cpu() ? cpu_pool_kernels() : *cuda_pool_kernels();
   const HeadKernels& head_kernels = device.is_cpu() ? cpu_head_kernels() : *cuda_head_kernels();
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
     const at::Tensor logits = at::randn({images * 1024, 1000}, device).to(type),
                      target = at::randint(1000, {images * 1024}, at::TensorOptions(device).dtype(at::kLong));
     const at::Tensor upstream = at::full({}, static_cast<double>(images * 1024) * kept_scale(type))
-                                    .to(device);  // so that numbers stay as they are, however often
+                                    .to(device);  // leaves the gradient unchanged, however often it is applied
     const double of_logits = static_cast<double>(logits.numel()) / static_cast<double>(x.numel());
     CrossEntropy loss = head_kernels.cross_entropy(logits, target, 0.1);
     at::Tensor g;

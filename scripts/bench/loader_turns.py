@@ -1,4 +1,4 @@
-"""Blocks of loading, ours and PyTorch's, for bench_loader.py and bench_jpeg.py."""
+"""Measures alternating blocks of data loading in trainopt and PyTorch, for bench_loader.py and bench_jpeg.py."""
 
 import time
 from pathlib import Path
@@ -12,8 +12,7 @@ BATCH = 32
 
 
 def trainopt_block(recipe_file: Path, seconds: float, overrides: list[str]):
-    """A function that measures one block: `trainopt data bench` for so long; it leaves out its first batches by
-    itself."""
+    """Returns a function that measures one block with `trainopt data bench`, which itself skips its first batches."""
 
     def block() -> float:
         return common.trainopt_json(
@@ -32,7 +31,7 @@ def torch_block(dataset: Dataset, workers: int, seconds: float):
 
     def block() -> float:
         batches = endless()
-        for _ in range(2 + 2 * workers):  # workers start, and the batches they had ready are not counted
+        for _ in range(2 + 2 * workers):  # start-up and prefetched batches are not counted
             next(batches)
         start, count = time.monotonic(), 0
         while time.monotonic() - start < seconds:
@@ -47,8 +46,8 @@ def torch_block(dataset: Dataset, workers: int, seconds: float):
 
 def compare(recipe: dict, dataset: Dataset, workers: int, chosen, folder: Path, **labels) -> dict:
     print(f"{labels} workers {workers}", flush=True)
-    # Without workers PyTorch's own small operations would use every core and wait for each other: on a machine that is
-    # not idle that made it many times slower. One loading thread on both sides is the fair comparison.
+    # Without workers, PyTorch's small operations would use every core and wait for each other, which made it many times
+    # slower on a machine that was not idle. One loading thread on both sides is the fair comparison.
     torch.set_num_threads(1)
     recipe = {**recipe, "device": "cpu", "data": {**recipe["data"], "batch_size": BATCH, "num_workers": workers}}
     ours = trainopt_block(common.write_recipe(folder, recipe, "loader"), chosen.block, chosen.override)
@@ -57,7 +56,7 @@ def compare(recipe: dict, dataset: Dataset, workers: int, chosen, folder: Path, 
 
 
 def add_options(options, block: float, rounds: int) -> None:
-    options.add_argument("--workers", type=int, nargs="*", default=[0, 2], help="of both sides")
-    options.add_argument("--block", type=float, default=block, help="seconds of a block")
+    options.add_argument("--workers", type=int, nargs="*", default=[0, 2], help="numbers of workers, of both sides")
+    options.add_argument("--block", type=float, default=block, help="seconds per block")
     options.add_argument("--rounds", type=int, default=rounds, help="pairs of blocks")
     options.add_argument("override", nargs="*", help="key=value for trainopt")

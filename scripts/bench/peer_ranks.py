@@ -1,8 +1,8 @@
-"""PyTorch's side of bench_ranks.py: one rank's steps of a ResNet-18 on one batch that stays in memory, a JSON line a
-step from rank 0.
+"""PyTorch's side of bench_ranks.py: one rank trains a ResNet-18 on one batch that stays in memory. Rank 0 writes one
+JSON line per step.
 
-Started by torch.distributed.run, or alone. Sharded parameters must be contiguous, so there channels_last is of the
-images only.
+Started by torch.distributed.run or directly. Sharded parameters must be contiguous, so with them channels_last applies
+only to the images.
 """
 
 import argparse

@@ -1,8 +1,11 @@
-// Measurements of the measuring itself, for bench_verdict.py; each prints one JSON object.
-//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED   B is A with a sleep of SHARE of A's step in every
-//   step verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED              one arm's turns between another's, and in a row
-//   verdict_arms recorded FOLDER RATIO BLOCKS TRIALS              the turns of a job against itself, dealt to two arms
-//                                                                 again and again, B's made RATIO times as fast
+// Measures `compare` itself, for bench_verdict.py. Each command prints one JSON object.
+//
+//   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED
+//     compares A with B, which is A with a sleep of SHARE of A's step in every step
+//   verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED
+//     compares an arm's turns that alternate with another arm's to its consecutive turns
+//   verdict_arms recorded FOLDER RATIO BLOCKS TRIALS
+//     repeatedly deals the turns of a job against itself to two arms, with B's made RATIO times as fast
 #include "base/philox.h"
 #include "compare/bundle.h"
 #include "compare/comparison.h"
@@ -77,7 +80,7 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
   for (int64_t block = 0; block < blocks; ++block) {
     double in_a_row = 0, in_turn = 0;
     const auto row = [&] {
-      one.turn(steps);  // back from whatever was before
+      one.turn(steps);  // warms up again after the other arm
       for (int i = 0; i < 4; ++i) in_a_row += one.turn(steps).seconds;
     };
     const auto turns = [&] {
@@ -102,8 +105,8 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
           {"step_ms", 1e3 * step_s}};
 }
 
-/// Each trial begins at another of the recorded turns, keeps their order in time (the last is followed by the first)
-/// and tosses coins of its own.
+/// Each trial starts at a random recorded turn, keeps the turns in order (the last is followed by the first) and tosses
+/// its own coins.
 Json recorded(const std::filesystem::path& folder, double ratio, int64_t blocks, int64_t trials) {
   std::vector<double> turns;
   for (const Block& block : read_bundle(folder).blocks)
@@ -147,7 +150,7 @@ int main(int argc, char** argv) {
     else if (what == "recorded" && argc == 6)
       std::puts(recorded(argv[2], std::stod(argv[3]), std::stoll(argv[4]), std::stoll(argv[5])).dump().c_str());
     else
-      return std::fprintf(stderr, "see the head of verdict_arms.cpp for its arguments\n"), 2;
+      return std::fprintf(stderr, "see the top of verdict_arms.cpp for the arguments\n"), 2;
   } catch (const std::exception& error) {
     return std::fprintf(stderr, "verdict_arms: %s\n", error.what()), 1;
   }

@@ -1,5 +1,5 @@
-# TRAINOPT_SITE_PACKAGES is the Python environment of scripts/setup: libtorch and a whole CUDA toolkit from two pinned
-# wheels.
+# TRAINOPT_SITE_PACKAGES is the site-packages folder that scripts/setup fills: libtorch and a complete CUDA toolkit,
+# from two pinned wheels.
 if(NOT TRAINOPT_SITE_PACKAGES AND DEFINED ENV{TRAINOPT_SITE_PACKAGES})
   set(TRAINOPT_SITE_PACKAGES $ENV{TRAINOPT_SITE_PACKAGES})
 endif()
@@ -16,7 +16,7 @@ set(ENV{CUDA_HOME} ${cuda_toolkit})
 set(CUDAToolkit_ROOT ${cuda_toolkit})
 set(CUDA_TOOLKIT_ROOT_DIR ${cuda_toolkit})
 if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
-  # Without a GPU libtorch guesses a list that nvcc 13 rejects.
+  # On a machine without a GPU, libtorch guesses a list that nvcc 13 rejects.
   set(TORCH_CUDA_ARCH_LIST "7.5;8.0;8.6;8.9;9.0;10.0;12.0" CACHE STRING "GPU architectures to compile kernels for")
 endif()
 list(PREPEND CMAKE_PREFIX_PATH ${TRAINOPT_SITE_PACKAGES}/torch/share/cmake)
@@ -36,24 +36,24 @@ if(NOT TARGET yaml-cpp::yaml-cpp)       # before 0.8
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
 
-# libtorch's wheel carries headers of a newer fmt than the one that spdlog was built with; the system's must be found
+# libtorch's wheel contains headers of a newer fmt than the one spdlog was built with, so the system's fmt must be found
 # first.
 get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include_first)
 file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOLIC)
 
-# libtorch, seen as a system library so that its headers cannot trip our warnings.
+# libtorch, as a system library so that its headers cause no warnings.
 add_library(trainopt_torch INTERFACE)
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first)
-# The wheel is built with NDEBUG, and some of its classes (at::RecordFunction) have another layout without it. Our own
-# checks do not depend on it.
+# The wheel is built with NDEBUG; without it some of its classes (at::RecordFunction) have a different layout.
+# trainopt's own checks do not depend on NDEBUG.
 target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
-# libstdc++ first: libtorch exports parts of std::filesystem that do not fit ours, and remove_all would crash in them.
+# libstdc++ first: libtorch exports incompatible parts of std::filesystem, in which remove_all would crash.
 target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state
   ${TORCH_LIBRARIES})
 target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-# Without it at::parallel_for, a template of libtorch's headers, quietly runs on one thread. The wheel brings the same
-# libgomp.so.1: there is one pool of threads.
+# Without OpenMP, at::parallel_for, a template in libtorch's headers, silently runs on one thread. The wheel contains
+# the same libgomp.so.1, so there is one thread pool.
 target_link_libraries(trainopt_torch INTERFACE OpenMP::OpenMP_CXX)
 file(GLOB cuda_library_folders LIST_DIRECTORIES true ${TRAINOPT_SITE_PACKAGES}/nvidia/*/lib)
 foreach(folder IN LISTS cuda_library_folders)

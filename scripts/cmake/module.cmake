@@ -1,6 +1,6 @@
 # trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH])
-# One static library per folder of lib/. TORCH: sees libtorch, through the one precompiled header that all modules
-# share.
+# Adds a static library for one folder of lib/. TORCH: the module uses libtorch, through the precompiled header that all
+# modules share.
 function(trainopt_module name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
@@ -13,9 +13,9 @@ function(trainopt_module name)
 endfunction()
 
 # trainopt_kernels(NAME a.cu)
-# A static library of CUDA kernels, for TORCH_CUDA_ARCH_LIST: finding libtorch has put the list into CMAKE_CUDA_FLAGS.
-# It sees neither libtorch nor the flags of g++. What ptxas says of registers and memory is kept in NAME.ptxas in the
-# build folder, for scripts/kernel_report.
+# Adds a static library of CUDA kernels for TORCH_CUDA_ARCH_LIST, which find_package(Torch) has put into
+# CMAKE_CUDA_FLAGS. It sees neither libtorch nor the flags of g++. ptxas's report on registers and memory is stored in
+# NAME.ptxas in the build folder, for scripts/kernel_report.
 function(trainopt_kernels name source)
   set(target trainopt_${name})
   add_library(${target} STATIC ${source})
@@ -23,14 +23,14 @@ function(trainopt_kernels name source)
   target_compile_options(${target} PRIVATE -Xptxas=-v -Xfatbin=-compress-all
     -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden $<$<BOOL:${TRAINOPT_WERROR}>:-Werror=all-warnings>)
   set_property(GLOBAL APPEND PROPERTY TRAINOPT_KERNEL_LOGS ${CMAKE_BINARY_DIR}/${name}.ptxas)
-  # The runtime that libtorch has loaded already.
+  # Shared: the CUDA runtime that libtorch has already loaded.
   set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER
     "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
 endfunction()
 
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
-# One Catch2 executable, one ctest entry, labelled and grouped as TRAINOPT_TEST_LABEL says if that is set. GPU: its main
-# exits with 77 (skipped) on a machine without one.
+# Adds a Catch2 executable with one ctest entry. If TRAINOPT_TEST_LABEL is set, it is the entry's label, and the
+# executable is built by the target <label>_tests. GPU: the executable exits with 77 (skipped) on a machine without one.
 function(trainopt_test name)
   cmake_parse_arguments(arg "TORCH;GPU" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})

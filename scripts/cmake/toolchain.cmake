@@ -2,7 +2,7 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_CUDA_STANDARD 17)             # CMake 3.25 knows no CUDA20; must be set before find_package(Torch)
+set(CMAKE_CUDA_STANDARD 17)             # CMake 3.25 does not know CUDA20; must be set before find_package(Torch)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
@@ -14,7 +14,7 @@ option(TRAINOPT_WERROR "Treat warnings as errors" OFF)
 option(TRAINOPT_CUDA "Build lib/device/cuda (the libtorch found must be a CUDA build)" ON)
 
 add_library(trainopt_flags INTERFACE)
-# x86-64-v3 is the promise (checked at start); wider forms are chosen at run time. A designated initializer may leave
+# x86-64-v3 is required (checked at start-up); wider variants are chosen at run time. A designated initializer may leave
 # members at their defaults.
 target_compile_options(trainopt_flags INTERFACE -march=x86-64-v3 -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   $<$<BOOL:${TRAINOPT_WERROR}>:-Werror>)
@@ -22,7 +22,7 @@ target_include_directories(trainopt_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
 
 find_program(TRAINOPT_CCACHE ccache)
 if(TRAINOPT_CCACHE)
-  # A precompiled header can be cached only with these; paths are made relative so that another clone hits the same
+  # ccache caches precompiled headers only with these settings. Paths are relative so that other clones hit the same
   # cache.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime

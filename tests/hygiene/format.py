@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether clang-format would leave every C++ and CUDA file of the checkout as it is: format.py CHECKOUT
+"""Checks that clang-format would change no C++ or CUDA file of the checkout: format.py CHECKOUT
 
 `format.py --fix CHECKOUT` formats them.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Rules of the house that a compiler does not check. Reads the allowed edges between modules from lib/README.md.
+"""Checks project rules that a compiler does not. Reads the allowed dependencies between modules from lib/README.md.
 
-hygiene.py CHECKOUT      prints `file:line: problem` for each, exit 1 if there is any
-hygiene.py --self-test   plants one breach of every rule in a made-up tree; expects each to be found, and nothing else
+hygiene.py CHECKOUT      prints `file:line: problem` for each violation; exit code 1 if there is any
+hygiene.py --self-test   plants one violation of every rule in a made-up tree; expects exactly these to be found
 """
 import re
 import subprocess
@@ -13,8 +13,8 @@ from pathlib import Path
 from lengths import PLANTED, SOURCES, check_lengths, check_subjects
 
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".json", ".md", ".supp", ".dict", ".toml", ""}
-# Headers of libtorch's torch/ that are needed and cheap; the umbrella torch/torch.h and the torch::nn/optim/data API
-# are not.
+# Headers under torch/ that are needed and cheap; the umbrella header torch/torch.h and the torch::nn/optim/data API are
+# not.
 TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h", "torch/version.h")
 LIBTORCH = ("ATen/", "c10/", "torch/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|nvrtc|ATen/cuda/|c10/cuda/|ATen/cudnn/)")
@@ -24,16 +24,16 @@ GETENV = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(^|[\s\"'=(])/(wo" r"rk|ro" r"ot|ho" r"me)/")
 
-# Where the name of an optimization may stand besides its own folder, its kernel's folder and pages.
+# Files that may name an optimization, apart from its own folder, its kernel's folder and Markdown pages.
 LISTS = {
     "lib/optimizations/config.h",
     "lib/optimizations/CMakeLists.txt",
     "lib/recipe/make_plan.cpp",
-    "lib/kernels/CMakeLists.txt",  # names the sources of a kernel's folder
+    "lib/kernels/CMakeLists.txt",  # lists the sources in each kernel's folder
 }
-# Plain English words: only references from code count.
+# Names that are also ordinary English words: only references in code count.
 PLAIN_WORDS = {"loading", "sharding"}
-# A module's own settings and classes that bear the same word.
+# Settings and classes of a module that share a name with an optimization.
 SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}}
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -45,7 +45,7 @@ class Module:
 
 
 def read_modules(text):
-    """The table of lib/README.md: name -> Module, in its order."""
+    """The table in lib/README.md as name -> Module, in the table's order."""
     modules = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -61,7 +61,7 @@ def read_modules(text):
 
 
 def module_of(path, modules):
-    """`data/image` for lib/data/image/resize.cpp or the include data/image/resize.h; None if it is nobody's."""
+    """`data/image` for lib/data/image/resize.cpp or the include data/image/resize.h; None if no module owns it."""
     parts = path.split("/")
     if parts[0] == "lib":
         parts = parts[1:]
@@ -74,7 +74,7 @@ def check_include(path, quote, header, modules):
     own = module_of(path, modules)
     cuda_file = path.endswith((".cu", ".cuh")) or "/cuda/" in path
     if header == "torch/torch.h":
-        yield "includes torch/torch.h: include what is used"
+        yield "includes torch/torch.h: include only the headers that are used"
     elif header.startswith("torch/") and not header.startswith(TORCH_HEADERS):
         yield f"includes {header}, which is not in the short list of torch/ headers"
     if quote == "<" and CUDA.match(header) and not cuda_file and own is not None:
@@ -104,25 +104,25 @@ def check_file(path, text, modules):
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()
         if MACHINE_PATH.search(line):
-            yield number, "a path of somebody's machine: " + line.strip()
+            yield number, "a path of one machine: " + line.strip()
         if in_library and HARDWARE_IF.match(line):
-            yield number, "hardware #if: make it a file that CMake chooses"
+            yield number, "hardware #if: move the code to a file that CMake selects"
         if in_library and GETENV.search(line):
-            yield number, "reads the environment below app/"
+            yield number, "reads the environment outside app/"
         if source and (include := INCLUDE.match(line)):
             for problem in check_include(path, *include.groups(), modules):
                 yield number, problem
 
 
 def optimization_names(top, paths):
-    """The folders of lib/optimizations, and the switches in its config.h."""
+    """The names of the folders in lib/optimizations and of the switches in its config.h."""
     names = {path.split("/")[2] for path in paths if re.match("lib/optimizations/[^/]+/", path)}
     config = top / "lib/optimizations/config.h"
     return names | set(re.findall(r'v\.(?:field|toggle)\("(\w+)"', config.read_text() if config.is_file() else ""))
 
 
 def name_pattern(name):
-    """Finds a name as a word or a part of one, tf32 in allow_tf32 and WinogradKernel for winograd."""
+    """Matches a name as a word or as part of one: tf32 in allow_tf32, winograd in WinogradKernel."""
     if name in PLAIN_WORDS:
         return re.compile(rf"\b{name}::|optimizations/{name}/")
     camel = "".join(part.capitalize() for part in name.split("_"))
@@ -130,7 +130,7 @@ def name_pattern(name):
 
 
 def check_names(path, text, names):
-    """Yields (line number, problem) for each name of an optimization in lib/ and app/ where it must not be known."""
+    """Yields (line number, problem) for each name of an optimization in lib/ and app/ where it is not allowed."""
     if not path.startswith(("lib/", "app/")) or path.endswith(".md") or path in LISTS:
         return
     here = {name for name in names if not path.startswith((f"lib/optimizations/{name}/", f"lib/kernels/{name}/"))}
@@ -140,11 +140,11 @@ def check_names(path, text, names):
     patterns = [(name, name_pattern(name)) for name in sorted(here)]
     for number, line in enumerate(text.splitlines(), 1):
         if path.startswith("lib/optimizations/"):
-            line = line if INCLUDE.match(line) else STRING.sub("", line)  # texts may advise another switch
+            line = line if INCLUDE.match(line) else STRING.sub("", line)  # messages may recommend another switch
         line = LIBTORCH_WORDS.sub("", line)
         for name, pattern in patterns:
             if pattern.search(line):
-                yield number, f"names the optimization {name} outside of its folder: {line.strip()}"
+                yield number, f"names the optimization {name} outside its folder: {line.strip()}"
 
 
 def check_tree(top, paths):
@@ -165,7 +165,7 @@ def check_tree(top, paths):
 
 
 def files_of(top):
-    """What git tracks or would add; everything where this is no git checkout (an exported archive)."""
+    """The files that git tracks or would add; outside a git checkout (an exported archive), all files."""
     listed = subprocess.run(
         ["git", "-C", top, "ls-files", "-co", "--exclude-standard"],
         stdout=subprocess.PIPE,
@@ -240,7 +240,7 @@ def self_test():
         hits = [line for line in found if str(Path(path).parent) in line and text in line]
         assert hits, f"not found: {path}: {text}\n" + "\n".join(found)
     assert len(found) == len(expected), "found more than was planted:\n" + "\n".join(found)
-    print(f"each of {len(expected)} planted breaches was found")
+    print(f"each of {len(expected)} planted violations was found")
 
 
 if __name__ == "__main__":

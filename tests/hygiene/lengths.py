@@ -1,4 +1,4 @@
-"""How long a line, a file, a function and a commit's subject may be."""
+"""Limits on the length of lines, files, functions and commit subjects."""
 
 import re
 import subprocess
@@ -7,22 +7,22 @@ from pathlib import Path
 MAX_COLUMNS = 120
 MAX_LINES = 600
 MAX_LINES_OF_SOURCE = 300  # in lib/ and app/
-MAX_FUNCTION = 60  # lines in lib/ and app/, from its first to its closing brace
+MAX_FUNCTION = 60  # lines, in lib/ and app/, from its first line to its closing brace
 MAX_SUBJECT = 72
-SUBJECTS_SINCE = "efbfeff"  # the rule about subjects began after this commit
+SUBJECTS_SINCE = "efbfeff"  # the rule about subjects applies to commits after this one
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 TYPE = re.compile(r"\b(struct|class|enum|union)\b[^()]*$")
-MEMBER = re.compile(r"\)\s*(noexcept\s*)?:.*\w$", re.DOTALL)  # `A(int b) : b_{b}`: what comes before the brace
+MEMBER = re.compile(r"\)\s*(noexcept\s*)?:.*\w$", re.DOTALL)  # `A(int b) : b_{b}`: the text before the brace
 SCOPE = re.compile(r'\s*((inline|export)\s+)*namespace\b|\s*extern\s*"')
 
 
 def is_recorded(path):
-    """What a program wrote and is kept as it is."""
+    """Files that a program wrote and that are stored unchanged."""
     return path.endswith((".jsonl", ".ptxas")) or "/corpus/" in path
 
 
 def check_columns(path, lines):
-    """In Markdown, tables, code blocks and lines with an address may be longer."""
+    """In Markdown, tables, code blocks and lines with a URL may be longer."""
     if is_recorded(path):
         return
     markdown, in_code = path.endswith(".md"), False
@@ -35,7 +35,7 @@ def check_columns(path, lines):
 
 
 def without_texts(source):
-    """C++ without comments, literals and preprocessor lines; its line breaks stay."""
+    """C++ source without comments, literals and preprocessor lines; line breaks are preserved."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
         r"|(?<!\w)'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*",
@@ -45,7 +45,7 @@ def without_texts(source):
 
 
 def functions(source):
-    """(first line, lines, name) of each function that stands in a file, a namespace or a type."""
+    """Yields (first line, number of lines, name) of each function at file, namespace or type scope."""
     stack, head, line, first = [], "", 1, 1
     for character in without_texts(source):
         if character == "{":
@@ -90,7 +90,7 @@ def check_lengths(path, text):
 
 
 def check_subjects(top):
-    """Of the commits since the rule began; of none where git or that part of the history is missing."""
+    """Checks the commits since SUBJECTS_SINCE; none if git or that part of the history is missing."""
     since = subprocess.run(
         ["git", "-C", top, "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"],
         stdout=subprocess.PIPE,
@@ -103,7 +103,7 @@ def check_subjects(top):
 
 
 LONG_FUNCTION = "int short_one() { return 0; }\nint long_one(int a) {\n" + "  a++;\n" * MAX_FUNCTION + "}\n"
-# path -> (text, what is found in it); see self_test in hygiene.py.
+# path -> (text, the problem to be found in it); see self_test in hygiene.py.
 PLANTED = {
     "lib/data/lines.h": ("\n" * (MAX_LINES_OF_SOURCE + 1), f"at most {MAX_LINES_OF_SOURCE}"),
     "tests/lines.cpp": ("\n" * (MAX_LINES + 1), f"at most {MAX_LINES}"),

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""clang-tidy with the list of .clang-tidy. Prints what it finds; exit code 1 if that is anything, 77 without clang 14.
+"""Runs clang-tidy with the checks in .clang-tidy and prints its findings. Exit code 1 if there are any, 77 without
+clang 14.
 
 tidy.py CHECKOUT           the modules without libtorch
 tidy.py --all BUILD        every file that the build folder BUILD compiles for lib/ and app/
 tidy.py --self-test        plants a use after a move and expects it to be found
 
-The modules without libtorch are read a module at a time, as one file that includes all of its sources: the headers,
-which take most of the time, are then read once.
+Each module without libtorch is checked as one file that includes all its sources, so that the headers, which take most
+of the time, are parsed only once.
 """
 
 import json
@@ -25,7 +26,7 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def resources():
-    """clang's own headers, which the wheel of clang-tidy 14 lacks; None where there is no clang 14."""
+    """The folder of clang's own headers, which the wheel of clang-tidy 14 lacks; None without clang 14."""
     try:
         folder = subprocess.run(["clang++", "-print-resource-dir"], capture_output=True, text=True).stdout.strip()
     except FileNotFoundError:
@@ -34,7 +35,7 @@ def resources():
 
 
 def tidy(file, flags, top):
-    """(all is well, what was said)"""
+    """(whether nothing was found, output)"""
     command = [CLANG_TIDY, "--quiet", f"--config-file={top}/.clang-tidy", "--header-filter=/(lib|app)/", file]
     done = subprocess.run([*command, "--", *flags], cwd=top, capture_output=True, text=True)
     return done.returncode == 0, done.stdout + done.stderr
@@ -46,14 +47,14 @@ def tidy_module(module, flags, top):
         together = Path(folder) / "together.cpp"
         together.write_text("".join(f'#include "{source}"\n' for source in sources))
         well, said = tidy(together, flags, top)
-    if "clang-diagnostic-error" in said:  # names that two files have for themselves: one file after another
+    if "clang-diagnostic-error" in said:  # two files define the same internal name: check one by one
         results = [tidy(source, flags, top) for source in sources]
         well, said = all(result[0] for result in results), "".join(result[1] for result in results)
     return well, said
 
 
 def compiled(build, top):
-    """(file, flags) of what the build compiles with g++ for lib/ and app/, without what clang does not know."""
+    """Yields (file, flags) of each source in lib/ and app/ that g++ compiles, without flags unknown to clang."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = Path(entry["file"])
         if (
@@ -96,7 +97,7 @@ def self_test(top, flags):
 def main(arguments):
     clang = resources()
     if clang is None:
-        print("clang 14 is missing (Debian 12: clang)")
+        print("clang 14 is missing; on Debian 12 install clang")
         return 77
     top = Path(__file__).resolve().parents[2]
     flags = [f"-resource-dir={clang}", *FLAGS, f"-I{top}/lib"]

@@ -12,13 +12,13 @@ import support  # noqa: E402
 
 @pytest.fixture(scope="session", autouse=True)
 def same_threads():
-    """The program takes every allowed core; so does PyTorch here, so that sums are cut alike."""
+    """Lets PyTorch use every allowed core, as the program does, so that both split sums in the same way."""
     torch.set_num_threads(support.allowed_cores())
 
 
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
-    """weights(model section) -> path of a safetensors file with torchvision's names, made once a model."""
+    """weights(model section) -> path of a safetensors file with torchvision's names, created once per model."""
     import reference
 
     folder = tmp_path_factory.mktemp("weights")

@@ -1,4 +1,4 @@
-"""The same recipe through Python PyTorch and torchvision, in the plainest way."""
+"""Runs the same recipe in plain Python PyTorch and torchvision."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ class Mlp(nn.Module):
 
 
 def build_model(model: dict) -> nn.Module:
-    """`input_side` is not a recipe key: the tests' MLPs see 32×32 images unless they say otherwise."""
+    """`input_side` is not a recipe key; it is the image side of an MLP's input, 32 by default."""
     if model["name"] == "mlp":
         return Mlp(3 * model.get("input_side", 32) ** 2, model["hidden"], model["num_classes"])
     network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
@@ -41,12 +41,12 @@ def build_model(model: dict) -> nn.Module:
 
 
 def save_initial_weights(model: dict, path) -> None:
-    """torchvision's own initialisation, with batch-norm moved off its ones and zeros so that an exchanged tensor cannot
-    go unseen.
+    """Saves torchvision's own initialisation, with random values in place of batch-norm's ones and zeros, so that
+    swapped tensors are noticed.
 
-    Batch-norm's biases are positive: of a million values of a ReLU's input at 0 some lie within float32's rounding of
-    the kink, and one that falls on the other side moves a gradient by a per cent. With most inputs clear of 0, PyTorch
-    repeats itself to 1e-5 when its own input moves by a rounding.
+    Batch-norm's biases are positive, to keep most inputs of a ReLU away from 0. Of a million inputs around 0, some lie
+    within float32 rounding of the kink, and a single one on the other side changes a gradient by one per cent. Away
+    from 0, PyTorch reproduces its own results to 1e-5 when its input changes by one rounding error.
     """
     torch.manual_seed(11)
     network = build_model(model)
@@ -60,7 +60,7 @@ def save_initial_weights(model: dict, path) -> None:
 
 
 def schedule_factor(scheduler: dict, n: int) -> float:
-    """Hugging Face's get_{constant,linear,cosine}_schedule_with_warmup at its step n, counted from 0, written out."""
+    """Hugging Face's get_{constant,linear,cosine}_schedule_with_warmup, written out, at step n, counted from 0."""
     name, warmup, total = (
         scheduler.get("name", "constant"),
         scheduler.get("warmup_steps", 0),
@@ -77,7 +77,7 @@ def schedule_factor(scheduler: dict, n: int) -> float:
 
 
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
-    """recipe.md writes the defaults: momentum 0.9 and weight decay 0 for every name."""
+    """The defaults are those of the recipe: momentum 0.9, and weight decay 0 for every optimizer."""
     if options["name"] == "sgd":
         return torch.optim.SGD(
             parameters,
@@ -102,7 +102,7 @@ class Trace:
     learning_rates: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
     loss_scales: list[float] = field(default_factory=list)
-    outputs: torch.Tensor = None  # these three of the first step
+    outputs: torch.Tensor = None  # this and the next two: of the first step
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     network: nn.Module = None

@@ -1,5 +1,4 @@
-"""Runs trainopt and reads what it leaves behind. Knows nothing about PyTorch's way of computing: that is
-reference.py."""
+"""Runs trainopt and reads its results. How PyTorch computes them is in reference.py."""
 
 import copy
 import json
@@ -14,9 +13,9 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file
 
-LOSS_TOLERANCE = 1e-3  # of twenty losses, relative
+LOSS_TOLERANCE = 1e-3  # for twenty losses, relative
 GRADIENT_TOLERANCE = (
-    1e-4  # of outputs, gradients and running statistics of the first step, relative to the largest entry
+    1e-4  # for outputs, gradients and running statistics of the first step, relative to the largest entry
 )
 
 HALF = {"normalize": {"mean": 0.5, "std": 0.5}}
@@ -39,7 +38,8 @@ def allowed_cores() -> int:
 
 
 def merge(base: dict, changes: dict) -> dict:
-    """As recipes merge: maps deeply, everything else replaces; an optimizer or model of another name starts afresh."""
+    """Merges as recipes do: maps are merged deeply; everything else is replaced, and so is an optimizer or model whose
+    name changes."""
     result = copy.deepcopy(base)
     for key, value in changes.items():
         old = result.get(key)
@@ -55,16 +55,16 @@ def recipe(*changes: dict) -> dict:
     for change in changes:
         result = merge(result, change)
     if result["data"]["dataset"] in ("cifar10", "image_folder"):
-        del result["data"]["size"]  # they have the size of their files
+        del result["data"]["size"]  # their files determine the size
     return result
 
 
 def trainopt(*arguments, expect: int = 0) -> subprocess.CompletedProcess:
     binary = os.environ.get("TRAINOPT_BINARY")
     if not binary:
-        raise RuntimeError("TRAINOPT_BINARY must name the trainopt program; ctest sets it")
+        raise RuntimeError("set TRAINOPT_BINARY to the trainopt program; ctest does this")
     done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, timeout=300)
-    ended = f"trainopt {' '.join(map(str, arguments))}\nended with {done.returncode}, not {expect}"
+    ended = f"trainopt {' '.join(map(str, arguments))}\nexited with code {done.returncode}, not {expect}"
     assert done.returncode == expect, f"{ended}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done
 
@@ -77,7 +77,7 @@ def write_recipe(folder: Path, content: dict, name: str = "recipe") -> Path:
 
 @dataclass
 class Step:
-    """What the model sees in one step: micro-batches one after another."""
+    """The input of the model in one step: its micro-batches, concatenated."""
 
     input: torch.Tensor
     target: torch.Tensor
@@ -125,7 +125,7 @@ def train(folder: Path, content: dict, name: str = "run") -> Run:
 
 
 def largest_difference(ours: torch.Tensor, theirs: torch.Tensor, least: float = 1e-12) -> float:
-    """Largest difference relative to the largest entry of theirs, or to `least` where that is smaller."""
+    """Largest difference relative to the largest entry of `theirs`, or to `least` if that entry is smaller."""
     assert ours.shape == theirs.shape, f"{tuple(ours.shape)} is not {tuple(theirs.shape)}"
     theirs = theirs.double()
     return ((ours.double() - theirs).abs().max() / theirs.abs().max().clamp_min(least)).item()
@@ -140,8 +140,8 @@ def assert_close_columns(ours: list, theirs: list, tolerance: float, what: str) 
 
 
 def write_cifar10(folder: Path, sizes: dict[str, int], seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Files of 3,073-byte records (label, then 1,024 bytes each of red, green, blue); returns pixels [n,3,32,32] and
-    labels of each.
+    """Writes files of 3,073-byte records (label, then 1,024 bytes each of red, green, blue). Returns the pixels
+    [n,3,32,32] and labels of each file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ def write_cifar10(folder: Path, sizes: dict[str, int], seed: int = 0) -> dict[st
 
 
 def photograph(height: int, width: int, seed: int) -> Image.Image:
-    """Smooth shapes with some noise: compresses like a photograph, and no two places look alike."""
+    """Smooth shapes with some noise: the image compresses like a photograph, and no two regions look alike."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(height, width)
     layers = [
@@ -168,8 +168,8 @@ def photograph(height: int, width: int, seed: int) -> Image.Image:
 
 
 def write_image_folder(folder: Path, images: dict[str, Image.Image], **options) -> list[Path]:
-    """images: "class/file.png" -> image. Returns the files in the order of their sample ids: bytewise by class, then by
-    name."""
+    """Writes `images`, "class/file.png" -> image. Returns the files in the order of their sample ids: bytewise by
+    class, then by name."""
     for name, image in images.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def image_folder_files(folder: Path) -> list[Path]:
 
 
 def grey_levels(step: Step, normalize: dict = HALF["normalize"]) -> np.ndarray:
-    """The uint8 images [n,H,W,3] behind what the model sees; not rounded, so that scaling mistakes show."""
+    """The model's input converted back to grey levels [n,H,W,3]; not rounded, so that scaling errors show."""
     mean, std = (
         torch.tensor(normalize[key], dtype=torch.float64).expand(3).reshape(1, 3, 1, 1) for key in ("mean", "std")
     )

@@ -1,4 +1,4 @@
-"""What the loader delivers, against Pillow, torchvision and arithmetic."""
+"""Compares the loader's output with Pillow, torchvision and arithmetic."""
 
 import collections
 
@@ -32,7 +32,7 @@ def folder_recipe(path, *steps, **data) -> dict:
 
 
 def delivered(tmp_path, content: dict, count: int) -> dict[int, np.ndarray]:
-    """sample id -> pixels [H,W,3] of one epoch."""
+    """One epoch as sample id -> pixels [H,W,3]."""
     steps = support.export(tmp_path, content, -(-count // content["data"]["batch_size"]))
     found = {int(i): image for step in steps for i, image in zip(step.sample_id, support.grey_levels(step))}
     assert sorted(found) == list(range(count))
@@ -47,7 +47,7 @@ def pillow(path) -> Image.Image:
 
 
 def test_cifar10_bytes_and_normalize(tmp_path):
-    """Every pixel, label and id of three files of different lengths."""
+    """Every pixel, label and id of three files of different lengths is right."""
     written = support.write_cifar10(
         tmp_path / "cifar", {"data_batch_1": 7, "data_batch_2": 3, "data_batch_5": 5, "test_batch": 4}
     )
@@ -134,7 +134,7 @@ def test_resize_of_the_shorter_side(height, width, tmp_path):
 
 @pytest.mark.parametrize("side", [224, 48, 17])
 def test_fake_cifar10_resize_is_pillows(side, tmp_path):
-    """The reference job's own resize: the 32-pixel images exported as they are, then resized by Pillow."""
+    """The resize of the reference job matches Pillow's, applied to the exported 32-pixel images."""
     data = {"size": 8, "shuffle": False}
     (small,) = support.export(tmp_path, support.recipe({"data": data}), 1)
     (large,) = support.export(tmp_path, support.recipe({"data": {**data, "transforms": [{"resize": side}, HALF]}}), 1)
@@ -160,7 +160,7 @@ def saved(mode: str, suffix: str, **options):
             photo = Image.merge("LA", [photo.convert("L"), support.photograph(75, 101, seed=6).convert("L")])
         elif mode == "exif":
             exif = Image.Exif()
-            exif[0x0112] = 6  # "rotate by 90°", which Pillow's open() does not do either
+            exif[0x0112] = 6  # "rotate by 90°", which Pillow's open() ignores too
             options["exif"] = exif
         else:
             photo = photo.convert(mode)
@@ -200,7 +200,7 @@ def test_decoding_is_pillows(kind, tmp_path):
 
 
 def test_scaled_decoding_shows_the_same_picture(tmp_path):
-    """Other numbers, by definition; but the same picture: close on average after the crop."""
+    """Scaled decoding differs from exact decoding by definition, but its picture is close on average after the crop."""
     files = support.write_image_folder(tmp_path / "p", {"a/1.jpg": support.photograph(400, 500, seed=1)}, quality=92)
     step = {"random_resized_crop": {"size": 48, "scale": [1.0, 1.0], "ratio": [1.25, 1.25]}}
     exact, scaled = (
@@ -209,7 +209,7 @@ def test_scaled_decoding_shows_the_same_picture(tmp_path):
     )
     expected = np.asarray(pillow(files[0]).resize((48, 48), Image.Resampling.BILINEAR), dtype=np.float64)
     assert np.abs(exact - expected).max() <= GREY_LEVELS
-    assert np.abs(scaled - expected).mean() < 8  # half a pixel aside it would be more than 20
+    assert np.abs(scaled - expected).mean() < 8  # a shift of half a pixel would give more than 20
 
 
 def test_image_folder_classes_are_numbered_bytewise(tmp_path):
@@ -229,8 +229,8 @@ def test_image_folder_classes_are_numbered_bytewise(tmp_path):
 
 
 def coordinates_image(side: int = 256) -> Image.Image:
-    """Red is x, green is y, blue is noise: a crop tells where it came from, and the noise whether it was cut and
-    resized exactly so.
+    """Red is x, green is y, blue is noise: a crop shows where it came from, and the noise shows whether it was cut and
+    resized exactly.
     """
     y, x = np.mgrid[0:side, 0:side]
     noise = np.random.default_rng(2).integers(0, 256, (side, side))
@@ -238,7 +238,7 @@ def coordinates_image(side: int = 256) -> Image.Image:
 
 
 def test_random_crop_and_flip(tmp_path):
-    """Each result is one window of the padded image, mirrored or not; all windows and both sides come up."""
+    """Each result is a window of the padded image, mirrored or not; all offsets and both orientations occur."""
     source = coordinates_image(40)
     support.write_image_folder(tmp_path / "p", {f"a/{n:03d}.png": source for n in range(200)})
     content = folder_recipe(tmp_path / "p", {"random_crop": {"size": 36, "padding": 4}}, "random_horizontal_flip")
@@ -275,7 +275,7 @@ def test_flip_with_certainty(p, tmp_path):
 
 
 def crop_candidates(values: np.ndarray, side: int) -> list[tuple[int, int]]:
-    """(first, length) of the pieces of 0…255 whose resize to len(values) gives these values within a grey level."""
+    """(first, length) of each piece of 0…255 that, resized to len(values), gives `values` to within a grey level."""
     size = len(values)
     inner = slice(size // 4, -(size // 4))
     slope = np.polyfit(np.arange(size)[inner], values[inner], 1)
@@ -291,7 +291,8 @@ def crop_candidates(values: np.ndarray, side: int) -> list[tuple[int, int]]:
 
 
 def test_random_resized_crop(tmp_path):
-    """Each result is torchvision's resized_crop of some box; the boxes have torchvision's areas, shapes and places."""
+    """Each result is torchvision's resized_crop of some box; the areas, shapes and positions of the boxes are
+    distributed as torchvision's."""
     count, side, size = 240, 256, 64
     source = coordinates_image(side)
     support.write_image_folder(tmp_path / "p", {f"a/{n:03d}.png": source for n in range(count)}, compress_level=1)
@@ -320,7 +321,7 @@ def test_random_resized_crop(tmp_path):
         "log shape": lambda t, l, h, w: np.log(w / h),
         "top": lambda t, l, h, w: t,
         "left": lambda t, l, h, w: l,
-        "place across": lambda t, l, h, w: l / max(1, side - w),
+        "position across": lambda t, l, h, w: l / max(1, side - w),
     }.items():
         ours, theirs = (np.array([measure(*box) for box in boxes]) for boxes in (boxes, drawn))
         assert abs(ours.mean() - theirs.mean()) < 4 * theirs.std() / np.sqrt(count), name

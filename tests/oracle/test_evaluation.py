@@ -1,4 +1,4 @@
-"""Accuracy and loss on held-out data, and the weights a run leaves behind."""
+"""Accuracy and loss on held-out data, and the weights that a run saves."""
 
 import json
 
@@ -37,7 +37,7 @@ def trained_network(content: dict, run: support.Run) -> torch.nn.Module:
     ids=["plain", "channels_last", "batch_size", "label_smoothing"],
 )
 def test_cifar10_finds_its_test_batch(changes, tmp_path):
-    """101 samples do not fill the last batch; every one counts, once; running statistics are used."""
+    """101 samples do not fill the last batch: each counts exactly once. Running statistics are used."""
     written = support.write_cifar10(tmp_path / "cifar", {"data_batch_1": 64, "test_batch": 101})
     content = support.recipe(
         {
@@ -59,7 +59,8 @@ def test_cifar10_finds_its_test_batch(changes, tmp_path):
 
 
 def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
-    """random_resized_crop: 28 becomes resize round(28·256/224) = 32 and center_crop 28; the flip goes."""
+    """Evaluation turns random_resized_crop: 28 into resize round(28·256/224) = 32 and center_crop 28, and drops the
+    flip."""
     for part, seed in (("train", 0), ("test", 100)):
         support.write_image_folder(
             tmp_path / part,
@@ -111,7 +112,8 @@ def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
     ids=lambda model: f"{model['name']} {model.get('stem', '')}",
 )
 def test_weights_load_into_torchvision(model, tmp_path):
-    """Strictly: the same names, shapes and types, nothing missing or left over; drawn as torchvision draws them."""
+    """A strict load succeeds: same names, shapes and types, nothing missing or left over. The values are distributed
+    as torchvision's."""
     content = support.recipe(
         {
             "model": model,
@@ -137,7 +139,7 @@ def test_weights_load_into_torchvision(model, tmp_path):
 
 
 def test_weights_go_round(tmp_path, weights):
-    """What comes in by model.weights goes out as weights.safetensors when nothing is learnt."""
+    """With a learning rate of 0, the weights read from model.weights are written to weights.safetensors unchanged."""
     model = {"name": "resnet18", "num_classes": 10, "stem": "cifar"}
     path = weights(model)
     content = support.recipe(

@@ -16,7 +16,7 @@ def resnet(name: str, **options) -> dict:
 
 CASES = {
     "mlp": {},
-    "mlp, one hidden layer, 3 classes more": {"model": {"hidden": [32], "num_classes": 13}},
+    "mlp, one hidden layer, 13 classes": {"model": {"hidden": [32], "num_classes": 13}},
     "resnet18": {"model": resnet("resnet18"), "data": RESIZE},
     "resnet18, cifar stem": {"model": resnet("resnet18", stem="cifar")},
     "resnet18, 17 classes": {"model": resnet("resnet18", num_classes=17), "data": RESIZE},
@@ -44,8 +44,7 @@ def test_outputs_gradients_and_statistics(case, tmp_path, weights):
 
     gradients = {key.removeprefix("gradients."): value for key, value in dump.items() if key.startswith("gradients.")}
     assert gradients.keys() == theirs.gradients.keys()
-    # A bias that the next batch-norm takes out again has a gradient of nearly nothing: what is left of sums that
-    # cancel.
+    # A bias that the next batch-norm cancels has a gradient near zero, which is the rounding of sums that cancel.
     least = 1e-3 * max(gradient.abs().max().item() for gradient in theirs.gradients.values())
     too_far = {
         name: error

@@ -1,4 +1,4 @@
-"""Twenty steps from the same weights on the same batches, for each way of computing an update."""
+"""Twenty steps from the same weights on the same batches, for each way to compute an update."""
 
 import pytest
 
@@ -24,7 +24,7 @@ CASES = {
     "adamw": {"optimizer": {"name": "adamw", "lr": 0.001}},
     "adamw, weight decay": {"optimizer": {"name": "adamw", "lr": 0.002, "weight_decay": 0.3, "betas": [0.85, 0.98]}},
     "clipping": {"train": {"max_grad_norm": 0.5}},
-    "clipping that rarely bites": {"train": {"max_grad_norm": 3.0}, "optimizer": {"name": "adamw", "lr": 0.001}},
+    "clipping that rarely applies": {"train": {"max_grad_norm": 3.0}, "optimizer": {"name": "adamw", "lr": 0.001}},
     "accumulation": {"train": {"gradient_accumulation_steps": 4}, "data": {"batch_size": 2}},
     "global_batch_size": {"data": {"batch_size": 4, "global_batch_size": 12}},
     "label smoothing": {"train": {"label_smoothing": 0.2}},
@@ -153,7 +153,7 @@ def test_fused_optimizer_computes_the_same(optimizer, tmp_path, weights):
 
 
 def test_accumulation_agrees_with_one_large_batch(tmp_path, weights):
-    """Without batch-norm it does not matter how a step is cut into micro-batches."""
+    """Without batch-norm, splitting a step into micro-batches does not change the losses."""
     large = with_weights(support.recipe({"data": {"batch_size": 15, "size": 85, "drop_last": False}}), weights)
     small = support.merge(large, {"data": {"batch_size": 5}, "train": {"gradient_accumulation_steps": 3}})
     a, b = support.train(tmp_path, large, "large"), support.train(tmp_path, small, "small")
@@ -171,11 +171,11 @@ def test_bfloat16_is_close_to_autocast(tmp_path, weights):
     plain = reference.run(
         support.merge(content, {"optimizations": {"amp": False}}), support.export(tmp_path, content, 1)
     )
-    assert run.records[0]["loss"] != plain.losses[0], "bfloat16 left the first loss exactly as float32 computes it"
+    assert run.records[0]["loss"] != plain.losses[0], "the first loss in bfloat16 is exactly that in float32"
 
 
 def test_float16_scaler_skips_and_grows_as_pytorch_does(tmp_path, weights):
-    """Starts with a scale that overflows, so the first steps are skipped; the schedule goes on during them."""
+    """The initial scale overflows, so the first steps are skipped; the schedule still advances during them."""
     amp = {"dtype": "float16", "init_scale": 2.0**30, "growth_interval": 4}
     content = with_weights(
         support.recipe({"optimizations": {"amp": amp}, "scheduler": {"name": "linear", "warmup_steps": 3}}), weights

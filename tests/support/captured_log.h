@@ -1,4 +1,4 @@
-// What is logged while it lives, instead of on standard error.
+// Captures log messages during its lifetime, in place of standard error.
 #pragma once
 
 #include <spdlog/sinks/ostream_sink.h>
@@ -22,7 +22,7 @@ class CapturedLog {
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
 
-  /// Once nobody logs any more.
+  /// Call it once no thread logs any more.
   std::string text() const { return stream_.str(); }
   int64_t lines() const {
     const std::string all = text();

@@ -1,6 +1,6 @@
-// CUDA kernels as functions of the host: on_device.cuh's twin, to be included before the kernels. Each thread of a
-// block is a fiber that runs until a barrier or its end; then the next one's turn comes. Indices out of bounds are real
-// ones here, so that AddressSanitizer finds them; ThreadSanitizer knows no fibers. One thread of the host at a time.
+// Runs CUDA kernels as functions on the host: the counterpart of on_device.cuh, to be included before the kernels. Each
+// thread of a block is a fiber that runs until a barrier or its end and then yields to the next. Out-of-bounds accesses
+// are real here, so AddressSanitizer finds them; ThreadSanitizer does not support fibers. One host thread at a time.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -25,7 +25,7 @@
 
 namespace trainopt::test {
 
-/// Thrown where a GPU would hang or do as it likes.
+/// Thrown where a GPU would hang or its behaviour is undefined.
 class BrokenKernel : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -33,15 +33,15 @@ class BrokenKernel : public std::logic_error {
 
 class GridOnHost {
  public:
-  /// From the last block and the last thread to the first. A kernel whose result changes lacks a barrier, or has blocks
-  /// that wait for each other.
+  /// Runs blocks and threads from last to first. A kernel whose result then changes lacks a barrier, or its blocks
+  /// depend on each other.
   bool backwards = false;
   unsigned block = 0, thread = 0;
 
   void run(int64_t blocks, int threads, const std::function<void()>& kernel) {
     constexpr int kMostThreads = 1024;
     if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMostThreads)
-      throw BrokenKernel("a grid that no GPU has");
+      throw BrokenKernel("a grid that no GPU supports");
     for (int64_t i = 0; i < blocks; ++i) {
       block = static_cast<unsigned>(backwards ? blocks - 1 - i : i);
       run_block(threads, kernel);
@@ -53,7 +53,7 @@ class GridOnHost {
     back_to_scheduler();
   }
 
-  /// The block's own, of exactly `bytes`, full of NaN at first; `name`: which, of those that a kernel has.
+  /// The block's shared memory of exactly `bytes`, at first full of NaN; `name` identifies it within the kernel.
   void* shared(const void* name, size_t bytes) {
     constexpr size_t kMost = 48 << 10;
     auto& room = rooms_[name];
@@ -62,7 +62,7 @@ class GridOnHost {
       std::memset(room.get(), 0xff, bytes);
       shared_bytes_ += bytes;
     }
-    if (shared_bytes_ > kMost) throw BrokenKernel("more shared memory than every GPU has");
+    if (shared_bytes_ > kMost) throw BrokenKernel("more shared memory than every GPU provides");
     return room.get();
   }
 
@@ -76,7 +76,7 @@ class GridOnHost {
 
   void back_to_scheduler() { swapcontext(&fibers_[thread]->context, &scheduler_); }
 
-  /// Where a fiber begins: makecontext() takes no arguments that could carry a pointer.
+  /// Entry point of a fiber, without arguments because makecontext() cannot pass a pointer.
   static void enter();
 
   void run_block(int threads, const std::function<void()>& kernel) {
@@ -105,7 +105,7 @@ class GridOnHost {
         done += fiber.done;
         if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
       }
-      if (waiting > 0 && done > 0) throw BrokenKernel("__syncthreads() that not every thread reaches");
+      if (waiting > 0 && done > 0) throw BrokenKernel("not every thread reaches __syncthreads()");
     }
   }
 
@@ -114,7 +114,7 @@ class GridOnHost {
   size_t shared_bytes_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t scheduler_{};
-  std::exception_ptr thrown_;  ///< by a fiber: it cannot leave its stack
+  std::exception_ptr thrown_;  ///< by a fiber, whose stack an exception cannot leave
 };
 
 inline GridOnHost grid_on_host;
@@ -126,7 +126,7 @@ inline void GridOnHost::enter() {
     grid_on_host.thrown_ = std::current_exception();
   }
   grid_on_host.fibers_[grid_on_host.thread]->done = true;
-  grid_on_host.back_to_scheduler();  // for good
+  grid_on_host.back_to_scheduler();  // never returns
 }
 
 struct BlockIndex {
@@ -159,7 +159,7 @@ inline void narrow(float number, Float16& to) { to.bits = c10::Half(number).x; }
 
 inline void check_aligned(const void* pointer, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(pointer) % bytes != 0)
-    throw test::BrokenKernel("a pack at an address that is no multiple of its size");
+    throw test::BrokenKernel("a pack whose address is not a multiple of its size");
 }
 template <class P>
 P read(const void* from) {

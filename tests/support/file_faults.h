@@ -1,4 +1,4 @@
-// A file system that fails at a chosen call: with an error, by a short write, by a kill, by a power failure.
+// Faults of the file system at a chosen call: an error, a short write, a kill, a power failure.
 #pragma once
 
 #include "base/file_calls.h"
@@ -24,12 +24,12 @@ namespace trainopt {
 enum class FaultKind {
   once,          ///< call k fails
   from_then_on,  ///< all calls from k on fail
-  short_write,   ///< call k writes half of what it should, if it writes, and the next write fails
+  short_write,   ///< if call k is a write, it writes half of its bytes, and the next write fails
   kill,          ///< the process ends before call k
-  short_kill,    ///< call k writes half of what it should, and the process ends before the next call
+  short_kill,    ///< if call k is a write, it writes half of its bytes; the process ends before the next call
 };
 
-/// Does nothing but count until call `at`.
+/// Only counts the calls before call `at`.
 class FaultAt : public FileFaults {
  public:
   explicit FaultAt(int64_t at = 0, FaultKind kind = FaultKind::once, int error = EIO)
@@ -75,16 +75,16 @@ class FaultAt : public FileFaults {
   bool shortened_ = false;
 };
 
-/// What of the names in a folder outlives the power: those that were there at its last fsync, or all that a running
-/// system would see. A disk may have written more than it was told to, folder by folder and name by name. A file's
-/// bytes outlive it up to its last fsync and half of what came later.
+/// Which names in a folder survive a power failure: those present at its last fsync, or all that a running system would
+/// see. A disk may have written more than it was asked to, which varies by folder and by name. A file keeps its bytes
+/// up to its last fsync and half of those written later.
 struct Survival {
   bool synced_names_in_root, synced_names_below;
-  bool all_links = false;  ///< links as a running system would see them, whatever becomes of other names
+  bool all_links = false;  ///< links survive as a running system would see them, whatever happens to other names
 };
 
-/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. Folders are
-/// all in `root`. Before that the fsync number `failing_sync`, counted from 1, fails.
+/// Before call `at`, writes what a power failure would leave of `root` to `after`, and ends the process. All folders
+/// are in `root`. The fsync number `failing_sync`, counted from 1, fails.
 class PowerFailure : public FileFaults {
  public:
   PowerFailure(const std::filesystem::path& root, const std::filesystem::path& after, Survival survival, int64_t at,
@@ -114,7 +114,7 @@ class PowerFailure : public FileFaults {
     std::map<ino_t, Names> names;
   };
 
-  /// Held open, so that its number is not given to a new file.
+  /// The inode number of `path`, which stays open so that the number is not reused.
   static ino_t node_of(const std::filesystem::path& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) throw std::runtime_error("lstat " + path.string());
@@ -200,7 +200,7 @@ bool killed(const std::function<Faults()>& make_faults, const Work& work) {
       work();
       ::_exit(0);
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "in a child: %s\n", error.what());
+      std::fprintf(stderr, "in the child process: %s\n", error.what());
     }
     ::_exit(1);
   }
@@ -208,7 +208,7 @@ bool killed(const std::function<Faults()>& make_faults, const Work& work) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != FaultAt::kKilled))
-    throw std::runtime_error("a child failed");
+    throw std::runtime_error("the child process failed");
   return WEXITSTATUS(status) == FaultAt::kKilled;
 }
 

@@ -8,7 +8,7 @@
 int main(int argc, char* argv[]) {
   constexpr int kSkipped = 77;
   if (!trainopt::cuda_available()) {
-    std::fputs("skipped: no GPU that this build can use is here\n", stderr);
+    std::fputs("skipped: no GPU that this build can use\n", stderr);
     return kSkipped;
   }
   return Catch::Session().run(argc, argv);

@@ -7,7 +7,7 @@ namespace trainopt {
 
 struct LoadedData : DataSpec, LoaderSettings {};
 
-/// Of `dataset`, which is null for synthetic images.
+/// The batches of `dataset`, which is null for synthetic images.
 inline std::unique_ptr<BatchSource> make_batches(LoadedData data, std::shared_ptr<const Dataset> dataset,
                                                  const BatchRequest& request = {}) {
   data.dataset = std::move(dataset);

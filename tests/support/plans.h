@@ -1,4 +1,4 @@
-// Small plans and a listener that keeps what it is told.
+// Small plans, and a listener that stores what it receives.
 #pragma once
 
 #include "train/trainer.h"
@@ -20,7 +20,7 @@ class Rows : public RunListener {
   std::vector<EvaluationResult> evaluations;
 };
 
-/// An mlp on 8×8 crops of fake CIFAR-10: milliseconds a step, and every part of a real run.
+/// An MLP on fake CIFAR-10 resized to 8×8: milliseconds per step, with every part of a real run.
 inline Plan small_plan(int64_t steps, uint64_t seed = 3) {
   Plan plan(Machine{.cpu = "test", .cores = 2}, at::kCPU, SgdConfig{.lr = 0.05});
   plan.name = "small";

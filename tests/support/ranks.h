@@ -1,4 +1,4 @@
-// Ranks as threads of this process: the same job, store and Gloo as between processes.
+// Ranks as threads of this process, with the same job, store and Gloo as between processes.
 #pragma once
 
 #include "comm/job.h"
@@ -12,7 +12,7 @@
 
 namespace trainopt {
 
-/// c10d's flight recorder is one for the process and takes no lock in one of its maps: it must be off where ranks are
+/// c10d's flight recorder is shared by the process and does not lock one of its maps, so it must be off when ranks are
 /// threads.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
@@ -26,7 +26,7 @@ inline MeetingPoint meeting_point_of_thread(const TemporaryFolder& folder, int64
   return where;
 }
 
-/// Runs `work` as every rank of a job; the first exception by rank is thrown here once all have ended.
+/// Runs `work` on every rank of a job. Once all have ended, rethrows the exception of the lowest rank that threw one.
 inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&)>& work, double timeout_s = 60) {
   const TemporaryFolder folder;
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
@@ -38,7 +38,7 @@ inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&
                 {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
         const auto communicator = job.make_communicator();
         work(job, *communicator);
-        communicator->gather({});  // nobody leaves while another still reads from it
+        communicator->gather({});  // no rank leaves while another still reads from it
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
       }

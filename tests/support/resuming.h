@@ -1,5 +1,4 @@
-// A training cut in two by a stop, its state carried over by a checkpoint on the disk, and what is left of it at the
-// end.
+// Trains in two parts, with a stop in between and the state carried over by a checkpoint on the disk.
 #pragma once
 
 #include "support/plans.h"
@@ -11,7 +10,7 @@
 
 namespace trainopt::test {
 
-/// Asks for a stop after a step.
+/// Requests a stop after a step.
 class StopAfter : public Rows {
  public:
   explicit StopAfter(int64_t step) : step_(step) {}
@@ -28,11 +27,11 @@ class StopAfter : public Rows {
 struct Left {
   std::vector<double> losses;
   std::vector<int64_t> steps;
-  NamedTensors state;  ///< of every part, copied
+  NamedTensors state;  ///< copies of every component's tensors
   RunOutcome outcome;
 };
 
-/// Trains, from `resume` if given, until `stop_after` if given; saves at the end if `writer` is given.
+/// Trains from `resume`, if given, until `stop_after`, if given; saves at the end if `writer` is given.
 inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std::nullopt,
                        CheckpointWriter* writer = nullptr, const ArchiveReader* resume = nullptr) {
   StopAfter rows(stop_after.value_or(-1));
@@ -50,10 +49,11 @@ inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std
 inline std::string first_difference(const NamedTensors& a, const NamedTensors& b) {
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
     if (a[i].first != b[i].first || !a[i].second.equal(b[i].second)) return a[i].first;
-  return a.size() == b.size() ? "" : "another number of tensors";
+  return a.size() == b.size() ? "" : "a different number of tensors";
 }
 
-/// Stopped after step `k`, saved, and gone on with as `second` says: the losses of both parts and the state at the end.
+/// Trains `first` until step `k`, saves, and resumes with `second`. Returns the losses of both parts and the final
+/// state.
 inline Left train_in_two(const Plan& first, const Plan& second, int64_t k, bool background = true) {
   const TemporaryFolder folder;
   Left left;

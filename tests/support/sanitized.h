@@ -1,4 +1,4 @@
-// Whether a sanitizer is in this build: code is several times larger and slower then, and memory is kept back.
+// Whether this build has a sanitizer, which makes code several times larger and slower and delays the reuse of memory.
 #pragma once
 
 namespace trainopt {

@@ -1,5 +1,5 @@
-// A residual network small enough for hundreds of trainings a test: a stem, two blocks, the second of them with a
-// shortcut of its own, and a head. Names are as in torchvision's resnets.
+// A residual network small enough to train hundreds of times per test: a stem, two blocks, of which the second has a
+// convolution in its shortcut, and a head. Names are as in torchvision's ResNets.
 #pragma once
 
 #include "model/model.h"
@@ -85,17 +85,17 @@ inline Model small_resnet(const Plan& plan) {
   return model;
 }
 
-/// small_plan()'s data with the small residual network and another optimizer, without an end.
+/// A plan with small_plan()'s data, the small residual network and the given optimizer, without a last step.
 inline Plan small_resnet_plan(const OptimizerConfig& optimizer, uint64_t seed) {
   Plan plan(Machine{.cpu = "test", .cores = 2}, at::kCPU, optimizer);
   const Plan small = small_plan(1, seed);
   plan.seed = seed;
   plan.data = small.data;
   plan.data.batch_size = 16;
-  plan.model.config = {.name = ModelKind::mlp, .hidden = {1}};  // built, and exchanged at once
+  plan.model.config = {.name = ModelKind::mlp, .hidden = {1}};  // built, then replaced at once
   plan.model.input = small.model.input;
   plan.model.has_convolutions = true;
-  // The slot that is built first: no part has seen the other network yet.
+  // This slot is built first, before any part has seen the network that is replaced.
   plan.convolution.wrap("test", "", [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
     *context.model = small_resnet(context.plan);
     return inner;

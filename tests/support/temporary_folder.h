@@ -1,4 +1,4 @@
-// A folder that goes away with the test.
+// A folder that is removed at the end of the test.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +22,7 @@ class TemporaryFolder {
     path_ = name;
   }
   ~TemporaryFolder() {
-    // Not std::filesystem::remove_all: libtorch.so exports an incomplete one of its own, which is found first and
+    // Not std::filesystem::remove_all: libtorch.so exports its own incomplete version, which is found first and
     // crashes.
     nftw(
         path_.c_str(), [](const char* name, const struct stat*, int, FTW*) { return std::remove(name); }, 8,
@@ -41,8 +41,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// In memory where the machine has such a folder: for tests that fsync thousands of times, which takes minutes on a
-/// busy disk.
+/// In memory if the machine has /dev/shm: for tests that fsync thousands of times, which takes minutes on a busy disk.
 class MemoryFolder : public TemporaryFolder {
  public:
   MemoryFolder()

@@ -1,4 +1,4 @@
-// A recipe trained by several ranks, each a thread.
+// Trains a recipe on several ranks, each a thread.
 #pragma once
 
 #include "recipe/make_plan.h"
@@ -10,14 +10,14 @@
 namespace trainopt::test {
 
 struct Trained {
-  std::vector<double> losses;  ///< as rank 0 tells them
+  std::vector<double> losses;  ///< as reported by rank 0
   std::vector<EvaluationResult> evaluations;
   NamedTensors weights;
   StepTrace trace;
   std::vector<SwitchReceipt> receipts;
 };
 
-/// `recipe.data.batch_size` is each rank's; one rank is the usual trainer.
+/// `recipe.data.batch_size` is per rank; one rank uses the ordinary trainer.
 inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {}) {
   Trained result;
   const auto train = [&](const RankPosition& position, std::shared_ptr<Communicator> communicator) {
@@ -39,7 +39,7 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
     train({}, make_single_communicator());
     return result;
   }
-  // Once for all threads: each trainer's own guard then finds nothing to change in what they share.
+  // Set once for all threads, so that each trainer's own guard finds nothing to change in their shared state.
   const BackendGuard settings(
       make_plan(recipe, Machine{.cpu = "test"}, {.ranks = ranks, .local_ranks = ranks}).backend);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {

@@ -9,7 +9,7 @@
 
 namespace trainopt::test {
 
-/// As "key=value" on the command line does it; contradictions between keys are not looked for.
+/// Like "key=value" on the command line, but without a check for contradictions between keys.
 inline Recipe turned_on(const Recipe& recipe, const CatalogueEntry& entry) {
   const TemporaryFolder folder;
   const auto file = folder / "recipe.yaml";

@@ -1,5 +1,5 @@
-"""The asking side: trainopt (`trainopt arm`) and PyTorch (serve.py) as processes that live on and take turns when they
-are asked, so that both see the same minutes of the machine, each with the device idle at both ends of a turn. Needs no
+"""The client side: runs trainopt (`trainopt arm`) and PyTorch (serve.py) as long-lived processes that take turns on
+request, so that both see the same state of the machine. The device is idle at both ends of a turn. Does not need
 PyTorch itself.
 """
 
@@ -21,7 +21,7 @@ class ArmFailed(Exception):
 
 @dataclass
 class Sides:
-    """Where the programs are and what they run with; `deadline` is by the monotonic clock."""
+    """The programs and what they run with; `deadline` is on the monotonic clock."""
 
     trainopt: Path
     recipe: Path
@@ -32,7 +32,7 @@ class Sides:
 
 class Arm:
     def __init__(self, name: str, command: list, log: Path, environment: dict, deadline: float):
-        """`command` gets the descriptor of its socket where it says {socket}."""
+        """In `command`, {socket} is replaced by the descriptor of its socket."""
         self.name, self.log, self.deadline = name, log, deadline
         ours, its = socket.socketpair()
         began = time.monotonic()
@@ -70,7 +70,7 @@ class Arm:
 
     def close(self) -> None:
         self.lines.close()
-        self.socket.close()  # it ends at the end of its requests
+        self.socket.close()  # the process exits when there are no more requests
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -81,7 +81,7 @@ class Arm:
         try:
             self.socket.sendall((json.dumps(request) + "\n").encode())
         except OSError:
-            pass  # the answer, or that there is none, says why
+            pass  # _answer() reports why
         return self._answer()
 
     def _answer(self) -> dict:
@@ -93,9 +93,9 @@ class Arm:
             line = self.lines.readline()
         except TimeoutError:
             self.process.kill()
-            raise ArmFailed(f"{self.name}: no answer within the time that was left")
+            raise ArmFailed(f"{self.name}: no answer before the deadline")
         if not line:
-            raise ArmFailed(f"{self.name} ended with {self.process.wait()}: {self.log.read_text()[-500:].strip()}")
+            raise ArmFailed(f"{self.name} exited with {self.process.wait()}: {self.log.read_text()[-500:].strip()}")
         answer = json.loads(line)
         if "error" in answer:
             raise ArmFailed(f"{self.name}: {answer['error']}")
@@ -108,7 +108,7 @@ def trainopt_arm(sides: Sides, folder: Path, overrides: list[str], name: str = "
 
 
 def torch_arm(sides: Sides, folder: Path, way: str, options: dict) -> Arm:
-    """`options` are serve.py's; True stands for a switch."""
+    """`options` are those of serve.py; True stands for an option without a value."""
     words = [
         word
         for key, value in options.items()

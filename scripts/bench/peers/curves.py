@@ -1,7 +1,7 @@
-"""Loss curves of trainopt and PyTorch: same initial weights, same batches in the same order. What the two may be apart
-is what trainopt is from itself with the initial weights of another seed and all else the same.
+"""Loss curves of trainopt and PyTorch: same initial weights, same batches in the same order. The two may differ by as
+much as trainopt differs from itself with initial weights from another seed and all else equal.
 
-The data have random labels and come again after a few steps, so that the loss falls by learning them by heart.
+The data have random labels and repeat every few steps, so the loss falls by memorising them.
 """
 
 import json
@@ -25,7 +25,7 @@ class CurveCase:
     classes: int = 10
     threads: int | None = None
     learning_rate: float = 0.01
-    batches: int = 8  # an epoch
+    batches: int = 8  # per epoch
 
     def overrides(self) -> list[str]:
         return [
@@ -53,13 +53,13 @@ def checked(command: list, deadline: float, **options) -> None:
             **options,
         )
     except subprocess.TimeoutExpired:
-        raise ArmFailed(f"{named} had not ended within the time that was left") from None
+        raise ArmFailed(f"{named} did not finish before the deadline") from None
     if done.returncode != 0:
-        raise ArmFailed(f"{named} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise ArmFailed(f"{named} exited with code {done.returncode}: {done.stderr.strip()[-500:]}")
 
 
 def write_weights(sides: Sides, case: CurveCase, seed: int, file: Path) -> None:
-    """torchvision's own."""
+    """Writes torchvision's own initial weights."""
     text = (
         "import sys, torch, torchvision\nfrom safetensors.torch import save_file\ntorch.manual_seed(int(sys.argv[4]))\n"
         "save_file(getattr(torchvision.models, sys.argv[1])(num_classes=int(sys.argv[2])).state_dict(), sys.argv[3])\n"
@@ -68,7 +68,7 @@ def write_weights(sides: Sides, case: CurveCase, seed: int, file: Path) -> None:
 
 
 def curve(arm, steps: int) -> list[float]:
-    """The arm has taken its first step already."""
+    """The losses of all steps; the arm has already taken its first one."""
     with arm:
         return arm.losses + arm.turn(steps - 1)["losses"]
 
@@ -82,7 +82,7 @@ def loss_curves(sides: Sides, case: CurveCase, folder: Path, overrides: list[str
     folder.mkdir(parents=True, exist_ok=True)
     weights, other, data = (folder / f"{name}.safetensors" for name in ("weights", "other-weights", "data"))
     mine = [*case.overrides(), *overrides]
-    write_weights(sides, case, 7, weights)  # not 0, which the peers have without weights
+    write_weights(sides, case, 7, weights)  # not 0, the seed of the peers without a weights file
     write_weights(sides, case, 8, other)
     checked(
         [sides.trainopt, "data", "export", sides.recipe, *mine, "--steps", case.steps, data],

@@ -1,11 +1,11 @@
-"""One way to run the job in PyTorch, in a process of its own that takes turns when it is asked: the protocol of
-`trainopt arm`, a JSON object a line.
+"""Runs the job in PyTorch in one of its ways, taking turns on request. Speaks the protocol of `trainopt arm`, one JSON
+object per line.
 
   {"turn": 3}     → {"turn": {"steps": 3, "seconds": 0.1, "losses": [2.3]}}      with the device idle at both ends
   {"facts": true} → {"facts": {"peak_memory_mib": 812.0, "torch": "2.11.0"}}
-  what fails      → {"error": "…"}
+  on an error     → {"error": "…"}
 
-Losses are read when a turn ends: the last one, or each with --losses.
+Losses are read at the end of a turn: the last one, or all of them with --losses.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import ways
 
 
 def batches(chosen, job: ways.Job):
-    """For ever: one batch that stays on the device, or those of `trainopt data export`."""
+    """The batches of `trainopt data export`; without them one batch that stays on the device, endlessly."""
     if chosen.data:
         from safetensors import safe_open
 
@@ -32,7 +32,7 @@ def batches(chosen, job: ways.Job):
             for step in range(1, len(file.keys()) // 3 + 1):
                 input, target = (file.get_tensor(f"step-{step:08d}.{what}") for what in ("input", "target"))
                 yield input.to(job.device, memory_format=job.memory_format), target.to(job.device)
-        raise ValueError(f"{chosen.data} has {step} steps")
+        raise ValueError(f"{chosen.data} has only {step} steps")
     generator = torch.Generator().manual_seed(0)
     input = torch.randn(chosen.batch, 3, chosen.side, chosen.side, generator=generator)
     target = torch.randint(chosen.classes, (chosen.batch,), generator=generator).to(job.device)
@@ -46,7 +46,7 @@ class Server:
         here = table.ON_GPU if torch.cuda.is_available() else table.ON_CPU
         if chosen.way not in here:
             raise ValueError(
-                f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU, and has: "
+                f"cannot run here; PyTorch {'has a' if here is table.ON_GPU else 'sees no'} GPU and can run: "
                 f"{', '.join(here)}"
             )
         function, layout, dtype = here[chosen.way]
@@ -74,7 +74,7 @@ class Server:
         self.wait()
         seconds = time.monotonic() - began
         if not all(map(math.isfinite, losses)):
-            raise ArithmeticError(f"losses that are not finite: {losses}")
+            raise ArithmeticError(f"non-finite losses: {losses}")
         return {"steps": steps, "seconds": seconds, "losses": losses}
 
     def facts(self) -> dict:
@@ -89,7 +89,7 @@ class Server:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--socket", type=int, required=True, help="descriptor")
+    options.add_argument("--socket", type=int, required=True, help="descriptor of the socket")
     options.add_argument("--way", required=True)
     options.add_argument("--model", required=True)
     options.add_argument("--classes", type=int, required=True)
@@ -98,7 +98,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=0)
     options.add_argument("--learning-rate", type=float, required=True)
     options.add_argument("--weights", help="safetensors with torchvision's names")
-    options.add_argument("--data", help="what trainopt data export wrote")
+    options.add_argument("--data", help="file that trainopt data export wrote")
     options.add_argument("--losses", action="store_true")
     chosen = options.parse_args()
     with socket.socket(fileno=chosen.socket).makefile("rw") as asked:
@@ -113,7 +113,7 @@ def main() -> None:
             for line in asked:
                 request = json.loads(line)
                 say({"turn": server.turn(request["turn"])} if "turn" in request else {"facts": server.facts()})
-        except Exception as error:  # whoever asked says it; the traceback is for the log
+        except Exception as error:  # the client reports the error; the traceback is for the log
             traceback.print_exc()
             say(
                 {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}

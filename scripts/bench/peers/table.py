@@ -1,5 +1,5 @@
-"""Names of the ways in ways.py, without PyTorch: name: (function, layout, type). The first are those that are missed
-most where time is short."""
+"""Names of the ways in ways.py, for scripts that do not import PyTorch: name: (function, layout, type). The most
+important ways come first, in case time runs out."""
 
 ON_GPU = {
     "eager channels-last bf16": ("eager", "channels-last", "bf16"),

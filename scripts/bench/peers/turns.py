@@ -1,5 +1,5 @@
-"""trainopt against each way to run the same job in PyTorch, in pairs of turns A B B A; the fastest way then takes more
-pairs."""
+"""Measures trainopt against each way to run the same job in PyTorch, in pairs of turns A B B A; the fastest way then
+gets more pairs."""
 
 import contextlib
 import sys
@@ -14,13 +14,13 @@ from .arms import Arm, ArmFailed, Sides, torch_arm, trainopt_arm
 
 @dataclass
 class Case:
-    """A job of both sides. Batches are random, one, and stay on the device."""
+    """A job for both sides, on one random batch that stays on the device."""
 
     model: str
     batch: int
     side: int
     classes: int = 10
-    threads: int | None = None  # of both sides; None: as each side chooses, which is what a job on a GPU does
+    threads: int | None = None  # of both sides; None, for jobs on a GPU: each side chooses
 
     @property
     def name(self) -> str:
@@ -47,13 +47,13 @@ class Case:
 @dataclass
 class Pace:
     turn_s: float
-    warmup_steps: int  # of each side; behind them are cuDNN's trials, compilation and recordings
+    warmup_steps: int  # of each side; they include cuDNN's trials, compilation and graph recording
     pairs: int  # with each way
-    more_pairs: int = 0  # with the fastest, counted in place of the first
+    more_pairs: int = 0  # with the fastest; they replace its first pairs
 
 
 class Runner:
-    """Turns of one arm that last about as long as they should."""
+    """Turns of one arm, each about `turn_s` long."""
 
     def __init__(self, arm: Arm, pace: Pace, batch: int):
         self.arm, self.batch = arm, batch
@@ -62,7 +62,7 @@ class Runner:
         self.steps = max(1, round(pace.turn_s * trial["steps"] / trial["seconds"]))
 
     def __call__(self) -> float:
-        """A turn; its images/s."""
+        """Runs a turn and returns its images/s."""
         return self.batch * self.steps / self.arm.turn(self.steps)["seconds"]
 
 
@@ -77,8 +77,8 @@ def row(case: Case, way: str, pairs: list, arm: Arm) -> dict:
 
 
 def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: Path, overrides: list[str]) -> dict:
-    """{"rows": one a way, "fastest": way, "failed": {name: why}, "left_out": [way], "trainopt": what it says of
-    itself}. The fastest is found in the first pairs."""
+    """{"rows": one per way, "fastest": way, "failed": {name: why}, "left_out": [way], "trainopt": its own facts}. Ways
+    are left out if time runs out; the first pairs determine the fastest."""
     rows, failed, left_out, kept = {}, {}, [], None
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as open_arms:
@@ -122,7 +122,7 @@ def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: 
             try:
                 take_pairs(way, theirs, their_turn, pace.more_pairs)
             except ArmFailed as failure:
-                lost(way, failure)  # its row of the first pairs stays
+                lost(way, failure)  # it keeps the row of its first pairs
     switches = {name: receipt["effective"] for name, receipt in facts["receipts"].items()}
     said = {"first_step_s": round(ours.first_step_s, 1), "peak_memory_mib": facts["peak_memory_mib"]}
     return {
@@ -136,7 +136,7 @@ def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: 
 
 
 def fastest(rows: list[dict], beginning: str = "") -> dict | None:
-    """Of the ways whose name begins so: the row of the one that trainopt gains least on."""
+    """The row with the smallest ratio among the ways whose name starts with `beginning`."""
     return min(
         (row for row in rows if row["PyTorch"].startswith(beginning)), key=lambda row: row["ratio"], default=None
     )

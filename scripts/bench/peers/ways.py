@@ -1,8 +1,8 @@
-"""The job in PyTorch, one function for each way to run it, as PyTorch's documentation recommends: a function takes the
-job and returns its step.
+"""The job in PyTorch, with one function for each way to run it that PyTorch's documentation recommends. A function
+takes the job and returns its step.
 
-table.py names them. A step trains on one batch that is on the device already and returns its loss there, unread:
-nothing waits for the device in a step. Gradients are dropped (set_to_none), the update is one fused operation.
+table.py names them. A step trains on a batch that is already on the device and returns its loss without reading it, so
+no step waits for the device. Gradients are set to None, and the update is one fused operation.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Job:
         return torch.autocast(self.device.type, self.amp) if self.amp else contextlib.nullcontext()
 
     def optimizer(self) -> torch.optim.Optimizer:
-        # In a recorded step a number would stay what it was; a schedule could fill this tensor.
+        # A recorded step would freeze a plain number; a schedule could fill this tensor.
         rate = torch.tensor(self.learning_rate, device=self.device) if self.rate_on_device else self.learning_rate
         return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9, fused=True)
 
@@ -36,7 +36,7 @@ class Job:
 def make_job(model: str, classes: int, layout: str, dtype: str, learning_rate: float, weights: str | None) -> Job:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.benchmark = True
-    torch.set_float32_matmul_precision("high")  # TF32 in matrix products; convolutions take it by default
+    torch.set_float32_matmul_precision("high")  # TF32 in matrix products; convolutions use it by default
     torch.manual_seed(0)
     network = getattr(torchvision.models, model)(num_classes=classes)
     if weights:
@@ -62,7 +62,7 @@ def eager(job: Job):
 
 
 def eager_scaled(job: Job):
-    """float16 needs its loss scaled. The fused optimizer takes scale and overflow on the device."""
+    """float16 needs loss scaling. The fused optimizer handles scale and overflow on the device."""
     optimizer, criterion, scaler = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.amp.GradScaler(job.device.type)
 
     def step(input, target):
@@ -78,7 +78,7 @@ def eager_scaled(job: Job):
 
 
 def compiled(job: Job, mode: str = "default"):
-    """As eager, the model through torch.compile."""
+    """Like eager, with the model through torch.compile."""
     optimizer, criterion, model = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.compile(job.model, mode=mode)
 
     def step(input, target):
@@ -97,7 +97,7 @@ def compiled_max_autotune(job: Job):
 
 
 def recorded(job: Job):
-    """The whole step, update included, recorded once as a CUDA graph and replayed on the inputs that it was recorded
+    """The whole step, update included, recorded once as a CUDA graph and replayed on the input tensors it was recorded
     with."""
     job.rate_on_device = True
     optimizer, criterion, graph, static = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.cuda.CUDAGraph(), {}
@@ -118,7 +118,7 @@ def recorded(job: Job):
                 optimizer.zero_grad(set_to_none=True)
                 forward_and_update()
         torch.cuda.current_stream().wait_stream(stream)
-        optimizer.zero_grad(set_to_none=True)  # the gradients are to lie in the graph's own memory
+        optimizer.zero_grad(set_to_none=True)  # so that gradients are allocated in the graph's own memory
         with torch.cuda.graph(graph):
             static["loss"] = forward_and_update()
         static["source"] = input

@@ -1,4 +1,4 @@
-// What drivers have gained since: memory that tells the reserved part apart, clock reasons under their new name, GPM.
+// The functions that later drivers added: memory with its reserved part apart, clock reasons under their new name, GPM.
 #include "script.h"
 
 using namespace fake_nvml;
@@ -52,7 +52,7 @@ nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* request) {
   if (const auto error = call("nvmlGpmMetricsGet", request->sample2->of)) return error;
   if (request->version != NVML_GPM_METRICS_GET_VERSION) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-  // A stretch begins where the one before it ended.
+  // Each interval starts where the previous one ended.
   if (request->sample1->of != request->sample2->of || request->sample1->number + 1 != request->sample2->number)
     return NVML_ERROR_INVALID_ARGUMENT;
   for (unsigned i = 0; i < request->numMetrics; ++i) {

@@ -1,4 +1,4 @@
-// The functions of a driver before R510: no reserved memory, no GPM, clock reasons under their first name.
+// The functions of a driver before R510: no reserved memory, no GPM, clock reasons under their old name.
 #include "script.h"
 
 #include <strings.h>
