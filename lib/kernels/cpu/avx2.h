@@ -199,7 +199,8 @@ struct HalfKeys {
                                     0xd8);
   }
 
-  using Nan = Keys;  // the smallest key: a NaN that is not the best, above ∞, is below −∞
+  /// The smallest key. A NaN with a key above that of ∞ is the best anyway; any other has a key below that of −∞.
+  using Nan = Keys;
   static Nan nan_of(Keys a, Keys b, Keys c) { return _mm256_min_epi16(_mm256_min_epi16(a, b), c); }
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) {
     return choose(_mm256_cmpgt_epi16(_mm256_set1_epi16(-kInfinity), nan_of(a, b, c)), _mm256_set1_epi16(0x7fff), best);

@@ -189,7 +189,8 @@ struct HalfKeys {
   static Keys choose(Mask mask, Keys yes, Keys no) { return _mm512_mask_mov_epi16(no, mask, yes); }
   static Mask joined(const __mmask16 (&masks)[2]) { return _cvtmask16_u32(masks[0]) | _cvtmask16_u32(masks[1]) << 16; }
 
-  using Nan = Keys;  // the smallest key: a NaN that is not the best, above ∞, is below −∞
+  /// The smallest key. A NaN with a key above that of ∞ is the best anyway; any other has a key below that of −∞.
+  using Nan = Keys;
   static Nan nan_of(Keys a, Keys b, Keys c) { return _mm512_min_epi16(_mm512_min_epi16(a, b), c); }
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) {
     return choose(_mm512_cmplt_epi16_mask(nan_of(a, b, c), _mm512_set1_epi16(-kInfinity)), _mm512_set1_epi16(0x7fff),

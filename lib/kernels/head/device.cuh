@@ -90,7 +90,7 @@ struct Softmax {
   float largest, sum, apart, count;
 };
 
-/// Σ (largest − x) for another `largest`, which is not below the current one.
+/// Σ (largest − x) for another `largest` that is at least the current one.
 __device__ inline float apart_from(const Softmax& s, float largest) {
   return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0;
 }

@@ -42,7 +42,7 @@ class HeadLaunches {
  public:
   virtual ~HeadLaunches() = default;
   virtual void mean(const MeanOperands& o, void* queue) const = 0;
-  /// Spreads images × channels to every pixel, ÷ pixels.
+  /// Writes images × channels, ÷ pixels, to every pixel.
   virtual void mean_gradient(const MeanOperands& o, void* queue) const = 0;
   virtual void cross_entropy(const LossOperands& o, void* queue) const = 0;
   virtual void finish_gradient(const ScaleOperands& o, void* queue) const = 0;

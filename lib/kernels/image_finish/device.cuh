@@ -61,9 +61,9 @@ struct Plain {
   }
 };
 
-/// The loader's resize (Pillow's): resizes rows of the source and rounds them to bytes, then resizes columns of these.
-/// Recomputed for every output pixel: at most twice the sums of two passes, three times for an enlargement, with no
-/// memory in between.
+/// The loader's resize (Pillow's): resizes rows of the source and rounds them to bytes, then resizes columns of the
+/// result. Recomputed for every output pixel: at most twice the sums of two passes, three times for an enlargement,
+/// with no memory in between.
 struct Resized {
   __device__ static uint8_t rounded(int32_t sum) {
     const int32_t level = sum >> kResizeBits;

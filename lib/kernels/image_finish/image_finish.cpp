@@ -31,7 +31,7 @@ ImageFinish::ImageFinish(const std::optional<Resize>& resize, const Normalizatio
   if (resize_ && !device.is_cpu()) weights_ = make_weights(device);
 }
 
-/// For every length that a box may have, or for whole images.
+/// Weights for every possible length of a box, or for whole images.
 ImageFinish::Weights ImageFinish::make_weights(c10::Device device) const {
   const auto of = [&](int64_t from, int64_t to) {
     const ResizeWeights made = resize_->resizer->weights(resize_->boxed ? 1 : from, from, to);
