@@ -1,5 +1,5 @@
-// Numbers as they lie in the memory that a kernel reads and writes. What turns them into floats and back is of the
-// machine: on_device.cuh.
+// Number types as stored in the memory that kernels read and write. Conversion to and from float depends on the
+// machine: see on_device.cuh.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Float16 {
   uint16_t bits;
 };
 
-/// Neighbours in memory, read and written at once: 16 bytes of samples.
+/// Consecutive samples that are read or written in one access: at most 16 bytes at a time.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16) Pack {
   T values[kWidth];
 };
 
-/// As many as are 16 bytes.
+/// How many values of type T fill 16 bytes.
 template <class T>
 inline constexpr int kWhole = 16 / static_cast<int>(sizeof(T));
 

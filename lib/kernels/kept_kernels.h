@@ -1,11 +1,11 @@
-// Which kernels an autograd function's backward runs: those of its forward.
+// Makes an autograd function's backward use the same kernels as its forward.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace trainopt::kernels {
 
-/// `kernels` must outlive the graph. `name`: for a function that has several.
+/// `kernels` must outlive the graph. `name` distinguishes several sets of kernels in one function.
 template <class Kernels>
 void keep_kernels(torch::autograd::AutogradContext* context, const Kernels& kernels, const char* name = "kernels") {
   context->saved_data[name] = reinterpret_cast<int64_t>(&kernels);

@@ -1,4 +1,4 @@
-// The kernels of builds without CUDA.
+// Stubs for builds without CUDA.
 #include "kernels/head/launch.h"
 #include "kernels/image_finish/launch.h"
 #include "kernels/norm/launch.h"

@@ -1,4 +1,4 @@
-// What kernels ask of the machine, in CUDA. The tests have the same for the host (tests/support/cuda_on_host.h): a
+// Machine primitives that kernels use, in CUDA. tests/support/cuda_on_host.h is the host counterpart for tests; a
 // kernel's own header includes neither.
 #pragma once
 
@@ -25,7 +25,7 @@ __device__ inline void narrow(float number, BFloat16& to) {
 }
 __device__ inline void narrow(float number, Float16& to) { to.bits = __half_as_ushort(__float2half_rn(number)); }
 
-/// A pack at an address that is a multiple of its size.
+/// `from` must be a multiple of the pack's size.
 template <class P>
 __device__ inline P read(const void* from) {
   return *static_cast<const P*>(from);
@@ -35,7 +35,7 @@ __device__ inline void write(void* to, const P& pack) {
   *static_cast<P*>(to) = pack;
 }
 
-/// One block's own room, not cleared.
+/// Memory shared by the threads of one block, uninitialised.
 template <class T, int kCount>
 __device__ T* shared_memory() {
   __shared__ T room[kCount];
@@ -47,7 +47,7 @@ void launch(void* queue, int64_t blocks, int threads, void (*kernel)(Parameters.
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, static_cast<cudaStream_t>(queue)>>>(
       arguments...);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
-    throw std::runtime_error(std::string("a kernel did not start: ") + cudaGetErrorString(error));
+    throw std::runtime_error(std::string("kernel launch failed: ") + cudaGetErrorString(error));
 }
 
 }  // namespace

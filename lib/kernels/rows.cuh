@@ -1,6 +1,6 @@
-// The shapes of a pass: rows swept by a grid of blocks, with two sums by channel (reduce, then fold) or with a result a
-// row (map); and what lies between, by channel (each_channel); with their launches. Include on_device.cuh or its twin
-// for the host first.
+// The kernel templates of a pass and their launches. A grid of blocks sweeps rows and computes two sums per channel
+// (reduce, then fold) or one result per row (map); each_channel does per-channel work between passes. Include
+// on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -36,26 +36,26 @@ __device__ inline void store(T* to, const Floats<kWidth>& floats) {
   write(to, packed);
 }
 
-/// Where a thread is: its first channel, its stripe, and its row among those that the block has at once.
+/// A thread's first channel, its stripe, and its row among the rows that its block processes at once.
 struct ThreadPosition {
   int64_t channel;
   int stripe, row;
 };
 __device__ inline ThreadPosition thread_position(const Tiling& tiling, int width) {
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  // Tiles of one stripe are neighbours: what they read is.
+  // Adjacent blocks take the tiles of one stripe, so they read adjacent memory.
   return {(static_cast<int64_t>(block % tiling.tiles) * tiling.lanes + thread % tiling.lanes) * width,
           block / tiling.tiles, thread / tiling.lanes};
 }
 
-/// A thread's channels of one row: the row, and where they are in memory shaped like the rows.
+/// A thread's channels of one row: the row, the first channel, and their offset in memory of the rows' shape.
 struct Spot {
   int64_t row, channel, at;
 };
 
-/// Calls use(spot, ahead) for each row of a thread, where `ahead` is what load(spot) gave: of kAhead rows before the
-/// first of them is used, so that many reads are on their way at once. `down`: from the last chunk to the first; what
-/// the pass before read last may still be in the cache.
+/// Calls use(spot, ahead) for each row of a thread; `ahead` is the result of load(spot). kAhead rows are loaded before
+/// the first of them is used, so that many reads are in flight at once. `down` sweeps from the last chunk to the first:
+/// the rows that the previous pass read last may still be in the cache.
 template <int kAhead, class Load, class Use>
 __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_spot,
                              const Use& use) {
@@ -64,7 +64,7 @@ __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& positio
     const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsInTurn + position.row;
     const auto spot = [&](int turn) {
       const int64_t row = begin + turn * at_once,
-                    inside = row < tiling.rows ? row : tiling.rows - 1;  // behind the end: read in vain, not used
+                    inside = row < tiling.rows ? row : tiling.rows - 1;  // past the end: read but not used
       return Spot{inside, position.channel, inside * tiling.channels + position.channel};
     };
     for (int turn = 0; turn < kRowsInTurn; turn += kAhead) {
@@ -76,15 +76,15 @@ __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& positio
   }
 }
 
-/// What a body knows that needs to know nothing.
+/// For a body that needs no per-channel values.
 struct Nothing {};
 
-/// Blocks that a multiprocessor must have room for: 80 registers a thread with three, 128 with two. Those a body needs
-/// that reads many packs a row or knows much of a channel.
+/// Blocks that must fit on a multiprocessor: three leave 80 registers a thread, two leave 128. Bodies that read many
+/// packs per row or hold many per-channel values need 128.
 template <class Body>
 inline constexpr int kResident = Body::kAhead == 1 || sizeof(Body().known(0)) > 128 ? 2 : 3;
 
-/// Body::use(known, spot, ahead) for all rows; `known` is what the body reads of a thread's channels once.
+/// Calls Body::use(known, spot, ahead) for all rows. `known` holds the per-channel values, which a thread reads once.
 template <class Body>
 __global__ void __launch_bounds__(kThreads, kResident<Body>) map(Body body, Tiling tiling) {
   const ThreadPosition position = thread_position(tiling, Body::kWidth);
@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(kThreads, kResident<Body>) map(Body body, Tili
       [&](const Spot& spot, const auto& ahead) { body.use(known, spot, ahead); });
 }
 
-/// Body::add(known, spot, ahead, sum, other) for all rows, then the sums of the block's threads: partials[stripe][sum
-/// or other][channel].
+/// Calls Body::add(known, spot, ahead, sum, other) for all rows, then sums over the block's threads:
+/// partials[stripe][sum or other][channel].
 template <class Body>
 __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, Tiling tiling, float* partials) {
   constexpr int kWidth = Body::kWidth;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, T
 
 inline constexpr int kFoldChannels = 16, kFoldLanes = 32;
 
-/// The stripes' sums in float64, always in the same order; finish(channel, sum, other) writes what follows from them.
+/// Adds the stripes' sums in float64, always in the same order; finish(channel, sum, other) writes the results.
 template <class Finish>
 __global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
     fold(Finish finish, const float* partials, int stripes, int64_t channels) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
   if (thread < kFoldChannels && channel < channels) finish(channel, mine[0], mine[kRoom]);
 }
 
-/// body(channel) for each.
+/// Calls body(channel) for every channel.
 template <class Body>
 __global__ void __launch_bounds__(kThreads) each_channel(Body body, int64_t channels) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + static_cast<int64_t>(threadIdx.x);
@@ -168,8 +168,8 @@ struct Width {
   static constexpr int value = kChannels;
 };
 
-/// Calls with(a sample's type, Width<as many as are read at once>): 16 bytes where rows of `channels` are whole packs
-/// and nothing of `memory` (null counts) begins between two.
+/// Calls with(sample type, Width<channels per access>). An access is 16 bytes if a row of `channels` is a whole number
+/// of packs and every pointer in `memory` is 16-byte aligned (null counts as aligned); otherwise one channel.
 template <class F>
 auto by_type(DType dtype, int64_t channels, std::initializer_list<const void*> memory, const F& with) {
   uintptr_t bits = 0;

@@ -14,11 +14,11 @@ DType dtype_of(at::ScalarType type) {
     case at::kHalf:
       return DType::float16;
     default:
-      throw BrokenInvariant("kernels take float32, bfloat16 and float16");
+      throw BrokenInvariant("kernels support only float32, bfloat16 and float16");
   }
 }
 
-// libtorch's stream of the CPU has no handle.
+// libtorch's CPU stream has no handle.
 void* queue_of(at::Device device) {
   return device.is_cpu() ? nullptr : Stream::current(device).handle().native_handle();
 }

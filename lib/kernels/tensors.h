@@ -1,4 +1,4 @@
-// What a kernel's caller needs to know of tensors.
+// Helpers for code that passes tensors to kernels.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -7,9 +7,9 @@
 
 namespace trainopt::kernels {
 
-/// Throws BrokenInvariant for a type that kernels do not take.
+/// Throws BrokenInvariant for a type that kernels do not support.
 DType dtype_of(at::ScalarType type);
-/// Where kernels for this device go now; null for the CPU.
+/// The queue that kernels for this device are launched on; null for the CPU.
 void* queue_of(at::Device device);
 
 }  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-"""What a GPU machine without a compiler needs, stripped, in one folder to carry there."""
+"""Collects the stripped files that a GPU machine without a compiler needs in one folder."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from .place import TOP, Refused, build_here, cached, commit, version_of_torch
 LIMIT_MIB = 64
 PROGRAMS = ("app/trainopt", "tests/gpu/test_gpu", "scripts/bench/kernel_bandwidth")
 SCRIPTS = ("gpu_check", "gpu", "ladder.sh", "summaries.py", "bench/common.py", "bench/peers")
-OF_GLIBC = re.compile(r"/(libc|libm|libdl|librt|libpthread|libutil|libresolv)\.so\.\d+$")  # libstdc++ is not of glibc
+OF_GLIBC = re.compile(r"/(libc|libm|libdl|librt|libpthread|libutil|libresolv)\.so\.\d+$")  # without libstdc++
 
 
 def said(*words) -> str:
@@ -19,7 +19,7 @@ def said(*words) -> str:
 
 
 def own_libraries(programs: list[Path]) -> list[Path]:
-    """Shared libraries that come neither with torch nor with glibc."""
+    """Shared libraries that are part of neither torch nor glibc."""
     found = {
         Path(path) for program in programs for path in re.findall(r"^.* => (/\S*) ", said("ldd", program), re.MULTILINE)
     }
@@ -41,7 +41,7 @@ def gather(folder: Path, build: Path | None) -> None:
     build = build or build_here("trainopt", "test_gpu", "kernel_bandwidth")
     if cached(build, "TRAINOPT_CUDA") != "ON":
         raise Refused(
-            f"this build has no CUDA (configured with TRAINOPT_CUDA=OFF), so there is nothing to test on a GPU: {build}"
+            f"this build has no CUDA, so there is nothing to test on a GPU; configure TRAINOPT_CUDA=ON: {build}"
         )
     if folder.exists() and any(folder.iterdir()):
         raise Refused(f"the folder must be new or empty: {folder}")
@@ -67,7 +67,7 @@ def gather(folder: Path, build: Path | None) -> None:
     (folder / "torch_version").write_text(version + "\n")
     (folder / "commit").write_text(commit() + "\n")
     mib = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
-    print(f"gpu_check: needs torch {version} and {newest_glibc(files)} or newer there", file=sys.stderr)
+    print(f"gpu_check: the GPU machine needs torch {version} and {newest_glibc(files)} or newer", file=sys.stderr)
     print(f"gpu_check: {mib:.1f} MiB in {folder}", file=sys.stderr)
     if mib > LIMIT_MIB:
-        raise Refused(f"{mib:.1f} MiB are more than the {LIMIT_MIB} MiB that a carried folder may have: {folder}")
+        raise Refused(f"{mib:.1f} MiB exceed the {LIMIT_MIB} MiB limit of a gathered folder: {folder}")

@@ -1,6 +1,6 @@
-"""The parts of a check. Each takes what it runs with and what an earlier call left in its result, and returns its
-result as JSON has it: `status` (ok, failed, skipped, left out), `reason`, what was measured, and `left_out`: names of
-what there was no time for.
+"""The parts of a check. Each takes its settings and its result of an earlier call, and returns its result as it
+appears in the JSON file: `status` (ok, failed, skipped, left out), `reason`, the measurements, and `left_out`, the
+names of what there was no time for.
 """
 
 import json
@@ -28,16 +28,16 @@ class Check:
     place: Place
     results: Path
     on_gpu: bool
-    deadline: float  # by the monotonic clock
+    deadline: float  # on the monotonic clock
     ways: list[str]
     overrides: list[str]  # for trainopt
-    scratch: Path | None = None  # for a part's run directories, data and logs; not kept
+    scratch: Path | None = None  # for a part's run directories, data and logs; deleted afterwards
 
     def left_s(self) -> float:
         return self.deadline - time.monotonic()
 
     def without(self) -> str:
-        """The status of a part that found nothing to run on or with."""
+        """The status of a part whose device or program is missing."""
         return "failed" if self.on_gpu else "skipped"
 
     def sides(self) -> Sides:
@@ -50,7 +50,7 @@ class Check:
         )
 
     def run(self, command: list, log: Path) -> int | None:
-        """The exit code; None if the time was up. What it says goes to `log`, and the end of it to the terminal."""
+        """Returns the exit code, or None if time ran out. Output goes to `log`, its end also to the terminal."""
         with open(log, "w") as file:
             process = subprocess.Popen(
                 [str(word) for word in command],
@@ -76,20 +76,20 @@ class Check:
 class Part:
     name: str
     run: Callable[[Check, dict], dict]
-    least_s: float  # with less time left it is not begun
+    least_s: float  # not started with less time left
 
 
 def ended(code: int | None, what: str) -> dict:
     if code is None:
-        return {"status": "left out", "reason": "the time was up before it had ended"}
-    return {"status": "ok"} if code == 0 else {"status": "failed", "reason": f"{what} ended with exit code {code}"}
+        return {"status": "left out", "reason": "time ran out before it finished"}
+    return {"status": "ok"} if code == 0 else {"status": "failed", "reason": f"{what} failed with exit code {code}"}
 
 
 def gpu_tests(check: Check, _: dict) -> dict:
     log = check.results / "gpu.txt"
     code = check.run([check.place.test_gpu, "--durations", "yes"], log)
     if code == NO_GPU:
-        return {"status": check.without(), "reason": "test_gpu found no GPU that it can use"}
+        return {"status": check.without(), "reason": "test_gpu found no usable GPU"}
     text = log.read_text()
     summary = re.findall(r"^(?:All tests passed|test cases:|assertions:).*$", text, re.MULTILINE)
     return {**ended(code, "test_gpu"), "summary": summary}
@@ -98,7 +98,7 @@ def gpu_tests(check: Check, _: dict) -> dict:
 def kernels(check: Check, _: dict) -> dict:
     program, log = check.place.kernel_bandwidth, check.results / "kernels.txt"
     if not program.exists():
-        return {"status": check.without(), "reason": "the program kernel_bandwidth is not here"}
+        return {"status": check.without(), "reason": "the program kernel_bandwidth is missing"}
     turns_images_device = ["9", "256", "cuda"] if check.on_gpu else ["3", "2", "cpu"]
     code = check.run([program, *turns_images_device], log)
     rows = []
@@ -161,7 +161,7 @@ def ladder(check: Check, _: dict) -> dict:
         if row["status"] != "done":
             wrong.append(f"{rung.stem}: {row['status']}")
         elif check.on_gpu and rung != rungs[0] and not compared:
-            wrong.append(f"{rung.stem}: not compared with the rung before")
+            wrong.append(f"{rung.stem}: not compared with the previous rung")
     result = {**ended(code, "ladder.sh"), "rows": rows, "table": table}
     if result["status"] == "ok" and wrong:
         result |= {"status": "failed", "reason": "; ".join(wrong)}
@@ -170,7 +170,7 @@ def ladder(check: Check, _: dict) -> dict:
 
 def against_pytorch(case: Case, pace: Pace):
     def run(check: Check, earlier: dict) -> dict:
-        """Goes on with the ways that an earlier call had no time for."""
+        """Continues with the ways that an earlier call had no time for."""
         rows, failed = earlier.get("rows", []), earlier.get("failed", {})
         known = {row["PyTorch"] for row in rows} | set(failed)
         ways = [way for way in check.ways if way not in known]
@@ -189,7 +189,7 @@ def curves(case: CurveCase):
         judged = (
             {"status": "ok"}
             if found["within"]
-            else {"status": "failed", "reason": "trainopt and PyTorch are further apart than two seeds"}
+            else {"status": "failed", "reason": "trainopt and PyTorch differ more than two seeds do"}
         )
         return {**judged, **found}
 
@@ -209,12 +209,12 @@ def parts(on_gpu: bool) -> list[Part]:
         ]
         compared = CurveCase("resnet18", batch=32, side=128, steps=200)
     else:
-        # One thread: at this size several wait for each other longer than they compute, most of all on a machine that
-        # is busy.
+        # One thread: at this size several threads wait for each other longer than they compute, above all on a busy
+        # machine.
         pace = Pace(turn_s=0.3, warmup_steps=2, pairs=3)
         peers = [Part("peers-resnet18-4", against_pytorch(Case("resnet18", 4, 32, threads=1), pace), least_s=5)]
-        # Smaller, the last normalizations are over four values, and rounding alone drives two runs apart as far as two
-        # seeds.
+        # At smaller sizes the last normalizations are over four values, and rounding alone drives two runs as far apart
+        # as two seeds.
         compared = CurveCase("resnet18", batch=8, side=64, steps=12, threads=1)
     least_s = 30 if on_gpu else 2
     return [

@@ -1,4 +1,4 @@
-"""Where gpu_check stands: in a built checkout, or in a folder made by its `gather`, which has bin/, lib/ and no
+"""Where gpu_check runs: in a built checkout, or in a folder created by `gather`, which has bin/ and lib/ and needs no
 compiler."""
 
 import importlib.util
@@ -14,7 +14,7 @@ TOP = Path(__file__).resolve().parents[2]
 
 
 class Refused(Exception):
-    """One sentence for the user."""
+    """The check cannot run; the message is one sentence for the user."""
 
 
 @dataclass
@@ -22,8 +22,8 @@ class Place:
     trainopt: Path
     test_gpu: Path
     kernel_bandwidth: Path
-    python: str  # of the environment that has torch
-    environment: dict  # for our programs
+    python: str  # of an environment that has torch
+    environment: dict  # variables for trainopt's programs
     built_from: str
 
     def facts(self) -> dict:
@@ -35,7 +35,7 @@ class Place:
             text=True,
         )
         if done.returncode != 0:
-            raise Refused(f"{self.trainopt} does not start: {done.stderr.strip()[-500:]}")
+            raise Refused(f"{self.trainopt} env failed: {done.stderr.strip()[-500:]}")
         return json.loads(done.stdout)
 
 
@@ -44,10 +44,10 @@ def version_of_torch(torch: Path) -> str:
 
 
 def cached(build: Path, name: str) -> str:
-    """A variable of CMakeCache.txt."""
+    """The value of a variable in CMakeCache.txt."""
     cache = build / "CMakeCache.txt"
     if not cache.exists():
-        raise Refused(f"no build folder, without a CMakeCache.txt: {build}")
+        raise Refused(f"not a build folder (it has no CMakeCache.txt): {build}")
     found = re.search(rf"^{name}:\w+=(.*)$", cache.read_text(), re.MULTILINE)
     return found[1] if found else ""
 
@@ -60,7 +60,7 @@ def commit() -> str:
 
 
 def python_of(torch: Path) -> str:
-    """An interpreter that imports this torch: the running one, or that of <environment>/lib/python3.x/site-packages."""
+    """An interpreter that imports this torch: the current one, or that of <environment>/lib/python3.x/site-packages."""
     found = importlib.util.find_spec("torch")
     if found and Path(found.origin).parent.resolve() == torch.resolve():
         return sys.executable
@@ -69,7 +69,7 @@ def python_of(torch: Path) -> str:
 
 
 def test_python() -> str:
-    """The interpreter of the checkout's test environment, which has PyTorch and torchvision; made if it is missing."""
+    """The interpreter of the checkout's test environment (PyTorch, torchvision), which is created if missing."""
     command = [TOP / "scripts/python", "test", "-c", "import sys; print(sys.executable)"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
@@ -80,7 +80,7 @@ def build_here(*targets: str) -> Path:
 
 
 def built(build: Path) -> Place:
-    cached(build, "TRAINOPT_SITE_PACKAGES")  # refuses what is no build folder
+    cached(build, "TRAINOPT_SITE_PACKAGES")  # raises if this is not a build folder
     return Place(
         build / "app/trainopt",
         build / "tests/gpu/test_gpu",
@@ -96,10 +96,10 @@ def carried() -> Place:
     if not named and (found := importlib.util.find_spec("torch")):
         named = found.submodule_search_locations[0]
     if not named or not (torch := Path(named) / "version.py").exists():
-        raise Refused(f"no torch here; name its folder in TRAINOPT_TORCH: '{named or ''}'")
+        raise Refused(f"torch was not found; set TRAINOPT_TORCH to its folder: '{named or ''}'")
     here, needed = version_of_torch(torch.parent), (TOP / "torch_version").read_text().strip()
     if here != needed:
-        raise Refused(f"built for another torch, whose libraries differ: here {here}, needed {needed}")
+        raise Refused(f"built for another torch; install the version that is needed: here {here}, needed {needed}")
     libraries = [str(TOP / "lib"), str(torch.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
     programs = TOP / "bin"

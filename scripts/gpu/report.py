@@ -1,12 +1,12 @@
-"""One Markdown table of targets beside what was measured, and below it a section a part."""
+"""The report: a Markdown table of targets and measurements, followed by one section per part."""
 
 import statistics
 
 from peers.table import ON_GPU
 from peers.turns import fastest
 
-# What the step must reach on one H200. A ratio is trainopt's images/s over those of PyTorch's fastest way whose name
-# begins so.
+# Targets of the step on one H200. A ratio is trainopt's images/s ÷ those of PyTorch's fastest way whose name begins
+# with `against`.
 TARGETS = [
     {
         "what": "ResNet-18, batch 1024, amp",
@@ -30,7 +30,7 @@ TARGETS = [
 
 
 def missing(part: dict, beginning: str) -> list[str]:
-    """Ways without a row, in a part that has tried some: which is the fastest is then not known."""
+    """Ways without a row in a part that has tried some. With any missing, the fastest is unknown."""
     known = {row["PyTorch"] for row in part.get("rows", [])}
     return (
         [way for way in ON_GPU if way.startswith(beginning) and way not in known] if known or part.get("failed") else []
@@ -48,14 +48,13 @@ def reached(value: float, low: float, high: float, least: float) -> str:
         else (
             "no"
             if high < least
-            else "yes, the interval begins below" if value >= least else "no, the interval reaches it"
+            else "yes, but the interval starts below" if value >= least else "no, but the interval includes it"
         )
     )
 
 
 def judged(results: dict) -> list[dict]:
-    """A row for each number that is asked for; `measured` is None where it was not measured. Speeds and shares of a CPU
-    answer nothing here."""
+    """One row per target number; `measured` is None if it was not measured. Measurements on a CPU do not count."""
     rows = []
     for target in TARGETS:
         part = results["parts"].get(target["part"], {}) if results["on_gpu"] else {}
@@ -127,7 +126,7 @@ def table(rows: list[dict], columns: list[str]) -> list[str]:
 def section(name: str, part: dict) -> list[str]:
     lines = ["", f"## {name}: {part['status']}" + (f" · {part['seconds']:.0f} s" if "seconds" in part else "")]
     lines += [part["reason"].replace("\n", " ")] if part.get("reason") else []
-    lines += [f"Left out, no time: {', '.join(part['left_out'])}."] if part.get("left_out") else []
+    lines += [f"Not measured for lack of time: {', '.join(part['left_out'])}."] if part.get("left_out") else []
     rows = part.get("rows") or []
     if name == "tests":
         lines += part.get("summary", [])
@@ -156,15 +155,15 @@ def section(name: str, part: dict) -> list[str]:
         ]
         idle = [switch for switch, effective in part["trainopt"]["effective"].items() if not effective]
         lines += [
-            f"trainopt: first step after {part['trainopt']['first_step_s']:.1f} s; without effect: "
-            f"{', '.join(idle) or 'no switch'}."
+            f"trainopt: first step after {part['trainopt']['first_step_s']:.1f} s; switches without effect: "
+            f"{', '.join(idle) or 'none'}."
         ]
     elif name == "curves" and "apart" in part:
         named = [
             {"": words, **part[key]}
             for words, key in (
-                ("trainopt and PyTorch apart", "apart"),
-                ("trainopt from two seeds' initial weights apart", "spread"),
+                ("trainopt and PyTorch", "apart"),
+                ("trainopt with initial weights from two seeds", "spread"),
             )
         ]
         lines += [
@@ -206,7 +205,7 @@ def markdown(results: dict) -> str:
                 (
                     ""
                     if results["on_gpu"]
-                    else "\nSmall sizes on a CPU: shows that every part runs, and says nothing about a GPU."
+                    else "\nSmall sizes on a CPU: shows that every part runs, but says nothing about a GPU."
                 ),
                 "",
                 *table(results["targets"], ["what", "at_least", "aim", "measured", "reached"]),

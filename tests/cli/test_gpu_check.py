@@ -137,7 +137,7 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     done = script(OURS, *command, "--only", "tests", "--minutes", "0.25")
     assert "gpu_check: tests, " in done.stderr and "tests: ok" in done.stdout, done
     done = script(OURS, *command[:-2], "--only", "tests")
-    assert done.returncode == 2 and "of another --set; name a new folder" in done.stderr, done
+    assert done.returncode == 2 and "have a different --set; use a new folder" in done.stderr, done
 
 
 def test_parts_skipped_for_lack_of_time_run_in_the_next_call(build, tmp_path):
@@ -146,7 +146,7 @@ def test_parts_skipped_for_lack_of_time_run_in_the_next_call(build, tmp_path):
     done = script(OURS, "run", results, "--cpu", "--build", build, "--minutes", "0.2")
     assert (
         done.returncode == 0
-        and "kernels: left out (the time was up" in done.stdout
+        and "kernels: left out (time ran out" in done.stdout
         and "curves: left out (it needs" in done.stdout
     ), done
 
@@ -201,7 +201,7 @@ exec {PROGRAM} "$@"
     )
     assert done.returncode == 1, done
     other = script(OURS, "run", results, "--build", build, "--cpu", "--only", "kernels")
-    assert other.returncode == 2 and "of another GPU and another --set" in other.stderr, other
+    assert other.returncode == 2 and "have a different GPU and --set" in other.stderr, other
     found = checked(results)
     kernels = next(target for target in found["targets"] if "kernel" in target["what"])
     assert found["on_gpu"] and kernels["measured"] == 0.5 and kernels["reached"] == "no: pool, Half"
@@ -240,7 +240,7 @@ def test_a_ratio_is_judged_against_the_fastest_of_its_family(monkeypatch):
         found[f"ResNet-18, batch {batch}, amp: ratio against the best {family}"]
         for batch, family in ((1024, "compile"), (32, "graph"))
     )
-    assert compiled["measured"] == "1.26 (1.24 to 1.28)" and compiled["reached"] == "yes, the interval begins below"
+    assert compiled["measured"] == "1.26 (1.24 to 1.28)" and compiled["reached"] == "yes, but the interval starts below"
     assert graph["reached"] == "no" and found["ResNet-18, batch 1024, amp: img/s"]["reached"] == "yes"
     assert found["ResNet-50, batch 256: img/s"]["measured"] is None
 
@@ -272,7 +272,7 @@ def test_parts_that_cannot_run_fail_on_a_gpu(build, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "loss_curves", lambda *_: {"within": False})
     assert parts.curves(None)(check, {}) == {
         "status": "failed",
-        "reason": "trainopt and PyTorch are further apart than two seeds",
+        "reason": "trainopt and PyTorch differ more than two seeds do",
         "within": False,
     }
 
@@ -345,7 +345,7 @@ def test_the_gathered_folder_runs(gathered, tmp_path):
     folder, _ = gathered
     there = folder / "scripts/gpu_check"
     done = script(there, "run", tmp_path / "results", TRAINOPT_TORCH=str(torch_folder()))
-    assert done.returncode == 77 and "no GPU is here" in done.stderr, done
+    assert done.returncode == 77 and "this machine has no GPU" in done.stderr, done
     done = script(
         there, "run", tmp_path / "results", "--cpu", "--only", "tests,curves", TRAINOPT_TORCH=str(torch_folder())
     )
@@ -365,7 +365,7 @@ def test_usage_errors_are_one_sentence(gathered, build, tmp_path):
         "no part begins with 'ladders'": script(
             OURS, "run", tmp_path / "results", "--cpu", "--build", build, "--only", "ladders"
         ),
-        "no build folder": script(OURS, "run", tmp_path / "results", "--build", tmp_path / "none"),
+        "not a build folder": script(OURS, "run", tmp_path / "results", "--build", tmp_path / "none"),
         "has no CUDA": script(OURS, "gather", tmp_path / "out", "--build", tmp_path),
         "new or empty": script(OURS, "gather", folder, "--build", build),
         "scripts/bench/kernel_bandwidth": script(OURS, "gather", tmp_path / "out", "--build", build),

@@ -1,4 +1,4 @@
-// CIFAR-10's files: whole records or an error, and pixels that are a rearrangement of the bytes.
+// CIFAR-10 files: the reader returns complete records or an error, and the pixels are a permutation of the bytes.
 #include "data/cifar10_file.h"
 
 #include "base/error.h"

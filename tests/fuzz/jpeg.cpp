@@ -1,5 +1,5 @@
-// JPEG: the header's limits, and a part of an image that has the pixels of the whole. Large images are left at their
-// header, so that all the rest stays fast; a unit test bounds their memory.
+// JPEG: the limits of the header hold, and a decoded part of an image has the pixels of the full image. Large images
+// are decoded only up to the header, which keeps the target fast; a unit test bounds their memory.
 #include "data/image/jpeg.h"
 #include "support.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 18;
 
-/// Some part of the image that depends on the input alone.
+/// A pseudo-random part of the image that depends only on the input.
 Rect part_of(ImageSize size, uint64_t hash) {
   const auto draw = [&](int64_t limit) {
     const auto value = static_cast<int64_t>(hash % static_cast<uint64_t>(limit));
@@ -26,7 +26,7 @@ Rect part_of(ImageSize size, uint64_t hash) {
   return {draw(size.height - height + 1), draw(size.width - width + 1), height, width};
 }
 
-/// False if the part is refused.
+/// Returns false if the reader refuses the part.
 bool read_part(std::span<const uint8_t> file, const Rect& part, int reduction, ImageU8& buffer, InputRegion& region) {
   try {
     JpegReader reader(file);

@@ -1,5 +1,5 @@
-// Manifests: as they are, and with a hash that fits, since a fuzzer cannot guess it. What is accepted is the one text
-// of that manifest.
+// Manifests: each input is tried as it is, and with a valid hash, since a fuzzer cannot guess one. An accepted text
+// must equal the text that is written for its manifest.
 #include "checkpoint/manifest.h"
 
 #include "base/checksum.h"

@@ -1,5 +1,5 @@
-// PNG: every kind decodes to an image of the announced size or is refused. Checksums are put right first, since a
-// fuzzer cannot guess them.
+// PNG: every input either decodes to an image of the announced size or is refused. Checksums are corrected first, since
+// a fuzzer cannot guess them.
 #include "data/image/png.h"
 #include "support.h"
 
@@ -13,14 +13,14 @@ using namespace trainopt;
 
 namespace {
 
-constexpr size_t kSignature = 8, kAroundChunk = 12;  // length and name before, checksum behind
+constexpr size_t kSignature = 8, kAroundChunk = 12;  // length and name before the content, checksum after it
 constexpr int64_t kMostPixels = 1 << 18;
 
 uint32_t number_at(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-/// Also finds the header, which libpng takes from behind other chunks too; nullopt if there is none.
+/// Also returns the size in the header, which libpng accepts after other chunks too; nullopt if there is none.
 std::optional<ImageSize> repair_checksums(std::vector<uint8_t>& file) {
   std::optional<ImageSize> announced;
   for (size_t at = kSignature; at + kAroundChunk <= file.size();) {

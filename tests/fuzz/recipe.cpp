@@ -1,5 +1,5 @@
-// Recipes: what is accepted must come back equal from what is written. Lines of a single % separate a second file and
-// overrides.
+// Recipes: an accepted recipe must be equal after writing and reading it again. Lines of a single % separate the first
+// file, a second file and overrides.
 #include "config/load.h"
 #include "data/transform_form.h"
 #include "recipe/recipe.h"

@@ -1,4 +1,4 @@
-// Safetensors: what is accepted has tensors that fill the file, and is accepted again when written.
+// Safetensors: the tensors of an accepted file fill it to the end, with the bytes that it has there.
 #include "base/safetensors.h"
 #include "support.h"
 

@@ -1,6 +1,6 @@
-// What the targets share. A reader may refuse its input with its own error and nothing else: any other exception, a
-// failed check below, a sanitizer's report and an allocation beyond the limits of scripts/fuzz end the target, and
-// libFuzzer keeps the input.
+// Shared code of the targets. A reader may refuse its input only with its own error. Any other exception, a failed
+// FUZZ_CHECK, a sanitizer's report or an allocation beyond the limits in scripts/fuzz ends the target, and libFuzzer
+// saves the input.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ inline std::string_view as_text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// The bytes as a file that never touches a disk.
+/// The bytes as an in-memory file.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : fd_(::memfd_create("input", MFD_CLOEXEC)) {

@@ -6,7 +6,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("rows come late, but in order and never more than two behind") {
+TEST_CASE("rows arrive in order and at most two steps late") {
   const at::Device gpu(at::kCUDA, 0);
   AsyncReader reader(gpu);
   std::vector<StepRecord> rows;

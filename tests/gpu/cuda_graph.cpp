@@ -1,4 +1,4 @@
-// Recorded steps on a GPU against eager ones, with the kernels that repeat to the bit.
+// Tests recorded steps on a GPU against eager ones, with deterministic kernels.
 #include "device/graph.h"
 #include "device/process.h"
 #include "device/stream.h"
@@ -14,7 +14,7 @@ using namespace trainopt::test;
 
 namespace {
 
-/// Twenty steps with a learning rate that changes in each.
+/// Twenty steps with a learning rate that changes every step.
 Recipe repeatable() {
   Recipe recipe = small_recipe("cuda");
   recipe.deterministic = true;
@@ -33,7 +33,7 @@ Recipe repeatable_mlp() {
 Left train_left(Recipe recipe, bool recorded) {
   recipe.optimizations.cuda_graph = recorded;
   const Plan plan = make_plan(recipe, detect_machine());
-  apply(plan.process);  // the workspace of cuBLAS
+  apply(plan.process);  // sets the workspace of cuBLAS
   return train_part(plan);
 }
 
@@ -47,7 +47,7 @@ void check_same_bits(const Recipe& recipe, int64_t replayed) {
 
 }  // namespace
 
-TEST_CASE("twenty recorded steps of a ResNet have the bits of eager ones") {
+TEST_CASE("twenty recorded steps of a ResNet are bit-identical to eager ones") {
   Recipe recipe = repeatable();
   const int variant = GENERATE(0, 1, 2, 3);
   INFO("variant " << variant);
@@ -61,7 +61,7 @@ TEST_CASE("twenty recorded steps of a ResNet have the bits of eager ones") {
   check_same_bits(recipe, 17);
 }
 
-TEST_CASE("recorded micro-batches and short steps have the bits of eager ones") {
+TEST_CASE("recorded micro-batches and short steps are bit-identical to eager ones") {
   Recipe recipe = repeatable();
   recipe.data.batch_size = 8;
   recipe.train.gradient_accumulation_steps = 3;
@@ -70,7 +70,7 @@ TEST_CASE("recorded micro-batches and short steps have the bits of eager ones") 
   check_same_bits(recipe, 20 - 3 - 6 + 3);
 }
 
-TEST_CASE("batches copied beside the step are recorded steps' too") {
+TEST_CASE("recorded steps work with batches that are copied concurrently") {
   Recipe recipe = repeatable_mlp();
   recipe.data.num_workers = 2;
   recipe.data.pin_memory = recipe.data.non_blocking = true;
@@ -78,18 +78,18 @@ TEST_CASE("batches copied beside the step are recorded steps' too") {
   check_same_bits(recipe, 17);
 }
 
-TEST_CASE("dropout draws anew in each replay, as in eager steps") {
+TEST_CASE("dropout draws new masks in each replay, as in eager steps") {
   Recipe recipe = repeatable_mlp();
   recipe.scheduler = {};
   recipe.optimizer = SgdConfig{.lr = 0};
-  recipe.data.size = recipe.data.batch_size;  // the same batch in each step: only dropout differs
+  recipe.data.size = recipe.data.batch_size;  // the same batch in every step, so that only dropout differs
   recipe.data.shuffle = false;
   const Left recorded = train_left(recipe, true);
   CHECK(std::set<double>(recorded.losses.begin(), recorded.losses.end()).size() > 15);
   CHECK(recorded.losses == train_left(recipe, false).losses);
 }
 
-TEST_CASE("a graph does its work when it is replayed, on what is there then") {
+TEST_CASE("replaying a graph repeats its work on the current contents of its inputs") {
   const at::Device gpu(at::kCUDA, 0);
   at::Generator generator = at::globalContext().getAcceleratorHooksInterface(gpu.type()).getNewGenerator(gpu.index());
   generator.set_current_seed(7);
@@ -124,12 +124,12 @@ TEST_CASE("a graph does its work when it is replayed, on what is there then") {
     throw std::runtime_error("on purpose");
   };
   CHECK_THROWS_WITH(neighbour->record(fails), "on purpose");
-  CHECK(sum.item<float>() == 4000);  // the stream is an ordinary one again
+  CHECK(sum.item<float>() == 4000);  // the stream is no longer recording
   work();
   CHECK(sum.item<float>() == 6000);
 }
 
-TEST_CASE("the switch is effective and says when it pays") {
+TEST_CASE("the switch is effective and reports replayed steps") {
   Recipe recipe = repeatable_mlp();
   recipe.deterministic = false;
   recipe.optimizations.cuda_graph = true;

@@ -8,7 +8,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("facts of a GPU") {
+TEST_CASE("the facts of a GPU are reported") {
   const DeviceFacts facts = device_facts(at::kCUDA);
   CHECK(!facts.name.empty());
   CHECK(facts.sm_major >= 7);
@@ -23,7 +23,7 @@ TEST_CASE("host tensors are page-locked on request") {
   CHECK(!host_tensor({16}, at::kFloat).is_pinned());
 }
 
-TEST_CASE("memory figures of the GPU's allocator") {
+TEST_CASE("the memory figures of the GPU's allocator are consistent") {
   reset_peak_memory(at::kCUDA);
   const at::Tensor held = at::empty({1 << 20}, at::TensorOptions().device(at::kCUDA));
   CHECK(memory_figures(at::kCUDA)->allocated >= 1 << 20);

@@ -1,4 +1,4 @@
-// Images that cross as uint8 against those the host made whole.
+// Tests images that are transferred as uint8 and finished on the GPU against images that the host finished.
 #include "data/device_dataset.h"
 #include "support/catch.h"
 #include "kernels/image_finish_checks.h"
@@ -32,7 +32,7 @@ LoadedData images() {
 
 }  // namespace
 
-TEST_CASE("the GPU scales and normalises to the host's bits") {
+TEST_CASE("the GPU scales and normalises bit-identically to the host") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool non_blocking : {false, true}) {
       LoadedData data = images();
@@ -50,14 +50,14 @@ TEST_CASE("the GPU scales and normalises to the host's bits") {
     }
 }
 
-TEST_CASE("the GPU's kernel finishes images to the bits of the tensor operations") {
+TEST_CASE("the GPU kernel finishes images bit-identically to the tensor operations") {
   REQUIRE(kernels::device::cuda_finish_launches() != nullptr);
   test::check_finish([](const kernels::ImageFinish& finish, const at::Tensor& images,
                         const at::Tensor& placement) { return finish(images, placement); },
                      at::Device(at::kCUDA, 0));
 }
 
-TEST_CASE("the GPU resizes to the host's bits") {
+TEST_CASE("the GPU resizes bit-identically to the host") {
   for (const bool boxed : {false, true}) {
     LoadedData data = images();
     if (boxed) data.transforms = {RandomResizedCropConfig{48, 40}, RandomHorizontalFlipConfig{}};
@@ -69,7 +69,7 @@ TEST_CASE("the GPU resizes to the host's bits") {
   }
 }
 
-TEST_CASE("a GPU finishes more than 2³¹ numbers") {
+TEST_CASE("the GPU finishes batches of more than 2³¹ values") {
   const int64_t count = 15000, side = 224;
   const at::Tensor images = at::randint(0, 256, {2, side, side, 3}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const kernels::ImageFinish finish =
@@ -82,7 +82,7 @@ TEST_CASE("a GPU finishes more than 2³¹ numbers") {
   CHECK(all[count - 1].equal(two[1]));
 }
 
-TEST_CASE("a data set on the GPU gives the host's batches") {
+TEST_CASE("a data set on the GPU gives the same batches as the host") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool random : {false, true}) {
       LoadedData data;

@@ -1,4 +1,5 @@
-// Fused kernels on a GPU: the checks that the CPU's kernels pass, tensors beyond 2³¹ elements, and a job.
+// Tests fused kernels on a GPU: the checks that the CPU kernels pass, tensors with more than 2³¹ elements, and a
+// training job.
 #include "device/device.h"
 #include "kernels/block_checks.h"
 #include "kernels/head_checks.h"
@@ -28,37 +29,37 @@ fused_kernels::BlockKernels all_on_gpu() { return {.norm = on_gpu(), .pool = poo
 
 }  // namespace
 
-TEST_CASE("every fused pass gives what its plain form gives") {
+TEST_CASE("every fused pass matches the reference") {
   check_every_pass(on_gpu(), kGpu);
   check_every_pool_pass(pool_on_gpu(), kGpu);
 }
 
-TEST_CASE("variances of large values survive") { check_large_values(on_gpu(), kGpu); }
+TEST_CASE("large values that differ little keep their variance on a GPU") { check_large_values(on_gpu(), kGpu); }
 
-TEST_CASE("fused kernels let through what is not a number") {
+TEST_CASE("fused kernels propagate NaN and infinity") {
   check_not_a_number(on_gpu(), kGpu);
   check_pool_not_a_number(pool_on_gpu(), kGpu);
 }
 
-TEST_CASE("the pool chooses the first of equals on a GPU") { check_pool_choices(pool_on_gpu(), kGpu); }
+TEST_CASE("the pool chooses the first of equal values on a GPU") { check_pool_choices(pool_on_gpu(), kGpu); }
 
-TEST_CASE("fused block operations and their gradients are those of libtorch") {
-  check_block_operations(all_on_gpu(), kGpu);
+TEST_CASE("fused block operations and their gradients match libtorch") { check_block_operations(all_on_gpu(), kGpu); }
+
+TEST_CASE("16-bit fused block operations are within one rounding of float32") { check_16_bits(all_on_gpu(), kGpu); }
+
+TEST_CASE("fused means over pixels and their gradients match the reference") { check_means(head_on_gpu(), kGpu); }
+
+TEST_CASE("the fused loss and its gradient match the reference") { check_losses(head_on_gpu(), kGpu); }
+
+TEST_CASE("the gradient of the fused loss matches float64") { check_loss_gradients(head_on_gpu(), kGpu); }
+
+TEST_CASE("the fused loss gives the same results as libtorch for extreme logits") {
+  check_extreme_logits(head_on_gpu(), kGpu);
 }
 
-TEST_CASE("fused block operations in 16 bits") { check_16_bits(all_on_gpu(), kGpu); }
+TEST_CASE("the fused head and its gradients match libtorch") { check_head(all_on_gpu(), kGpu); }
 
-TEST_CASE("fused means over pixels and their gradients") { check_means(head_on_gpu(), kGpu); }
-
-TEST_CASE("the fused loss and its gradient are those of the plain forms") { check_losses(head_on_gpu(), kGpu); }
-
-TEST_CASE("the fused loss's gradient is that of float64") { check_loss_gradients(head_on_gpu(), kGpu); }
-
-TEST_CASE("the fused loss gives for extreme logits what libtorch gives") { check_extreme_logits(head_on_gpu(), kGpu); }
-
-TEST_CASE("the fused head and its gradients are those of libtorch") { check_head(all_on_gpu(), kGpu); }
-
-TEST_CASE("the fused loss of a target that is no class is NaN, and the same each time") {
+TEST_CASE("the fused loss is reproducible, and NaN for a target out of range") {
   const at::Tensor logits = random_logits(64, 1001, at::kBFloat16, kGpu), target = random_targets(64, 1001, kGpu);
   const CrossEntropy once = head_on_gpu().cross_entropy(logits, target, 0.1),
                      again = head_on_gpu().cross_entropy(logits, target, 0.1);
@@ -70,7 +71,7 @@ TEST_CASE("the fused loss of a target that is no class is NaN, and the same each
   CHECK(wrong.gradient.isnan().any(1).sum().item<int64_t>() == 1);
 }
 
-TEST_CASE("fused sums are the same each time, and on the stream that is current") {
+TEST_CASE("fused sums are reproducible and run on the current stream") {
   const at::Tensor x = random({32, 64, 56, 56}, at::kBFloat16, kGpu);
   const Moments once = on_gpu().moments(x);
   const Stream main = Stream::current(kGpu), side = Stream::side(kGpu);
@@ -84,14 +85,14 @@ TEST_CASE("fused sums are the same each time, and on the stream that is current"
   CHECK(again.variance.equal(once.variance));
 }
 
-TEST_CASE("elements are counted in 64 bits") {
+TEST_CASE("fused kernels count elements in 64 bits") {
   constexpr int64_t kImages = 5, kSide = 2700;  // 2.3 · 10⁹ elements, 4.7 GB
   if (device_facts(kGpu).memory_bytes < int64_t{20} << 30) {
     WARN("this GPU has too little memory for more than 2³¹ elements");
     return;
   }
   {
-    constexpr int64_t kRows = 30001, kClasses = 100000;  // 3 · 10⁹ logits, 6 GB, and as many gradients
+    constexpr int64_t kRows = 30001, kClasses = 100000;  // 3 · 10⁹ logits, 6 GB, and equally large gradients
     const at::Tensor logits = at::zeros({kRows, kClasses}, at::TensorOptions(kGpu).dtype(at::kBFloat16)),
                      target = at::full({kRows}, kClasses - 1, at::TensorOptions(kGpu).dtype(at::kLong));
     const CrossEntropy got = head_on_gpu().cross_entropy(logits, target, 0);
@@ -115,7 +116,7 @@ TEST_CASE("elements are counted in 64 bits") {
              2 * epsilon(at::kBFloat16));
 }
 
-TEST_CASE("fused kernels train as plain ones do, and the receipt says so") {
+TEST_CASE("fused kernels train like plain ones, and the receipt confirms the switch") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizer = SgdConfig{.lr = 1e-4};
   recipe.optimizations.channels_last = true;

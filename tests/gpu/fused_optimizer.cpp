@@ -1,4 +1,4 @@
-// Updates on a GPU: the checks that the CPU's kernels pass, a tensor beyond 2³¹ numbers, and a job.
+// Tests updates on a GPU: the checks that the CPU kernels pass, a tensor with more than 2³¹ values, and a training job.
 #include "device/device.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "recipes.h"
@@ -18,26 +18,30 @@ const UpdateKernels& on_gpu() {
 
 }  // namespace
 
-TEST_CASE("updates on a GPU are those of the plain form, with all that happens in the same pass") {
+TEST_CASE("updates on a GPU match the reference, including scaling, skipping, clearing and copies") {
   check_every_rule(on_gpu(), kGpu);
 }
 
-TEST_CASE("updates on a GPU of more tensors than a launch takes, and of none") { check_many_tensors(on_gpu(), kGpu); }
+TEST_CASE("updates on a GPU work for more tensors than one launch takes, and for none") {
+  check_many_tensors(on_gpu(), kGpu);
+}
 
-TEST_CASE("updates on a GPU with gradients that are hardly numbers") { check_odd_gradients(on_gpu(), kGpu); }
+TEST_CASE("updates on a GPU match the reference for NaN, infinite, huge and subnormal gradients") {
+  check_odd_gradients(on_gpu(), kGpu);
+}
 
-TEST_CASE("the measure of gradients on a GPU is that of the plain form") { check_measures(on_gpu(), kGpu); }
+TEST_CASE("the measurement of gradients on a GPU matches the reference") { check_measures(on_gpu(), kGpu); }
 
-TEST_CASE("16-bit copies on a GPU have the bits of libtorch's cast") { check_copies(on_gpu(), kGpu); }
+TEST_CASE("16-bit copies on a GPU are bit-identical to libtorch's cast") { check_copies(on_gpu(), kGpu); }
 
-TEST_CASE("updates on a GPU refuse gradients that lie otherwise than their parameters") {
+TEST_CASE("updates on a GPU refuse gradients with other strides than their parameters") {
   check_layouts(on_gpu(), kGpu);
 }
 
-TEST_CASE("numbers of a parameter are counted in 64 bits") {
+TEST_CASE("updates count the values of a parameter in 64 bits") {
   constexpr int64_t kSize = (int64_t{1} << 31) + 5;
   if (device_facts(kGpu).memory_bytes < int64_t{24} << 30) {
-    WARN("this GPU has too little memory for two tensors of more than 2³¹ numbers");
+    WARN("this GPU has too little memory for two tensors of more than 2³¹ values");
     return;
   }
   const at::Tensor parameter = at::zeros({kSize}, at::TensorOptions(kGpu).dtype(at::kFloat)),
@@ -49,7 +53,7 @@ TEST_CASE("numbers of a parameter are counted in 64 bits") {
   CHECK_FALSE(gradient.any().item<bool>());
 }
 
-TEST_CASE("a fused optimizer trains as a plain one does, and the receipt says what else its pass did") {
+TEST_CASE("a fused optimizer trains like a plain one and reports scaling, clipping and clearing") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizer = SgdConfig{.lr = 1e-4};
   recipe.train.max_grad_norm = 0.5;

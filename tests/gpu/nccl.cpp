@@ -1,4 +1,5 @@
-// NCCL with one rank: what does not depend on how many there are. Integers, so that == is the test.
+// Tests what does not depend on the number of ranks, with one NCCL rank. Values are integers, so results are compared
+// exactly.
 #include "comm/backends.h"
 #include "comm/c10d_communicator.h"
 #include "device/device.h"
@@ -10,7 +11,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("NCCL carries every collective, and what its stream waited for is seen") {
+TEST_CASE("NCCL runs every collective and records how long its stream waited") {
   const c10::Device gpu(at::kCUDA, 0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto data = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);

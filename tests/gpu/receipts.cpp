@@ -1,4 +1,4 @@
-// Every switch that only a GPU honours is seen at work in a run.
+// Tests that every switch that only a GPU supports takes effect in a run.
 #include "recipes.h"
 #include "support/catch.h"
 
@@ -21,7 +21,7 @@ bool has_tf32_and_bfloat16() { return detect_machine().sm >= 80; }
 
 }  // namespace
 
-TEST_CASE("page-locked batches are copied beside the step") {
+TEST_CASE("page-locked batches are copied concurrently with the step") {
   Recipe recipe = small_recipe("cuda");
   recipe.data.num_workers = 2;
   recipe.data.pin_memory = recipe.data.non_blocking = true;
@@ -34,7 +34,7 @@ TEST_CASE("page-locked batches are copied beside the step") {
                     [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }
 
-TEST_CASE("without the switches nothing is page-locked and nothing is beside the step") {
+TEST_CASE("without the switches nothing is page-locked or copied concurrently") {
   const Finished finished = train(small_recipe("cuda"));
   CHECK(finished.seen.loader.bytes_copied > 0);
   CHECK(finished.seen.loader.pinned_bytes_copied == 0);
@@ -53,7 +53,7 @@ TEST_CASE("tf32, cudnn_benchmark and channels_last take effect") {
   check_effective(train(recipe), {"cudnn_benchmark", "channels_last"});
 }
 
-TEST_CASE("a data set on the device takes effect, and nothing but numbers is copied") {
+TEST_CASE("a data set on the device takes effect, and only the placement of each sample is copied") {
   Recipe recipe = small_recipe("cuda");
   recipe.data.cache = CacheKind::device;
   const Finished finished = train(recipe);
@@ -70,7 +70,7 @@ TEST_CASE("amp, device_preprocess, set_to_none and fused_optimizer take effect")
   check_effective(train(recipe), {"amp", "device_preprocess", "set_to_none", "fused_optimizer"});
 }
 
-TEST_CASE("float16 has a loss scale that is read back") {
+TEST_CASE("float16 reports its loss scale") {
   Recipe recipe = small_recipe("cuda");
   recipe.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1024}};
   CHECK(train(recipe).rows.rows.front()[Metric::loss_scale] == 1024.0);

@@ -1,4 +1,4 @@
-// A small convolutional job and what a run of it gives.
+// A small convolutional training job and the results of running it.
 #pragma once
 
 #include "recipe/make_plan.h"

@@ -7,7 +7,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("NVML and GPM measure a GPU at work, or say why not") {
+TEST_CASE("NVML and GPM measure a busy GPU or report why they cannot") {
   const auto begin = Clock::now();
   Telemetry telemetry({.device = at::Device(at::kCUDA, 0), .interval_s = 0.05});
   const at::Tensor factor = at::ones({2048, 2048}, at::kCUDA);
@@ -20,7 +20,7 @@ TEST_CASE("NVML and GPM measure a GPU at work, or say why not") {
   for (const Metric metric : kGpuMetrics) {
     const std::string name(info(metric).name);
     INFO(name);
-    CHECK((values[metric].has_value() || reasons.contains(name)));  // a container may hide some of them
+    CHECK((values[metric].has_value() || reasons.contains(name)));  // a container may hide some metrics
   }
   REQUIRE(values[Metric::gpu_memory_used_mib].has_value());
   CHECK(*values[Metric::gpu_memory_used_mib] > 1);

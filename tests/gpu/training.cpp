@@ -1,14 +1,14 @@
-// The same recipe on the CPU and on the GPU.
+// Tests the same recipe on the CPU and on the GPU.
 #include "recipes.h"
 #include "support/catch.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("ten steps in float32 have the losses of the CPU") {
+TEST_CASE("ten steps in float32 have the same losses as on the CPU") {
   Recipe recipe = small_recipe("cpu");
-  recipe.optimizer =
-      SgdConfig{.lr = 1e-4};  // batch-norm over so few samples makes last digits grow; slow steps keep them at 1e-5
+  // Batch-norm over so few samples amplifies rounding errors; small steps keep them at 1e-5.
+  recipe.optimizer = SgdConfig{.lr = 1e-4};
   const auto cpu = train(recipe).rows.losses();
   recipe.device = "cuda";
   const auto gpu = train(recipe).rows.losses();
@@ -20,7 +20,7 @@ TEST_CASE("ten steps in float32 have the losses of the CPU") {
   }
 }
 
-TEST_CASE("a perceptron with momentum and clipping has the losses and norms of the CPU") {
+TEST_CASE("a perceptron with momentum and clipping has the same losses and norms as on the CPU") {
   Recipe recipe = small_recipe("cpu");
   recipe.model = {.name = ModelKind::mlp, .hidden = {64, 32}};
   recipe.train.max_grad_norm = 0.5;

@@ -1,5 +1,5 @@
-// What the model's block operations on any form of the kernels must give: libtorch's results and gradients. On any
-// device.
+// Checks of the model's block operations on any implementation of the kernels, on any device: results and gradients
+// must be those of libtorch.
 #pragma once
 
 #include "kernels/norm_checks.h"
@@ -71,7 +71,7 @@ inline Ran run(const BatchNormOperations& operations, Operation operation, const
   return ran;
 }
 
-/// Block operations on `kernels`, and their gradients, are those of libtorch.
+/// Block operations on `kernels` and their gradients match libtorch.
 inline void check_block_operations(const fused_kernels::BlockKernels& kernels, at::Device device) {
   at::manual_seed(5);
   const auto fused = fused_kernels::make_fused_batch_norm(kernels);
@@ -99,7 +99,7 @@ inline void check_block_operations(const fused_kernels::BlockKernels& kernels, a
         }
 }
 
-/// In 16 bits the output is within one rounding of float32's, gradients within a few.
+/// 16-bit outputs are within one rounding of float32, gradients within a few.
 inline void check_16_bits(const fused_kernels::BlockKernels& kernels, at::Device device) {
   at::manual_seed(6);
   const auto fused = fused_kernels::make_fused_batch_norm(kernels);
@@ -113,7 +113,7 @@ inline void check_16_bits(const fused_kernels::BlockKernels& kernels, at::Device
       CHECK(got.output.scalar_type() == type);
       check_near(got.output.to(at::kFloat), wide.output, epsilon(type));
       check_near(got.of_weight, wide.of_weight, 4 * epsilon(type));
-      // A value that rounds to zero, or above another in its window, sends its gradient elsewhere; few do.
+      // The gradient of a value that rounds to zero, or above another in its window, goes to another position; few do.
       const at::Tensor apart = (got.of_input.to(at::kFloat) - wide.of_input).abs();
       CHECK((apart > 0.05).to(at::kFloat).mean().item<float>() < 0.01);
     }
@@ -140,7 +140,7 @@ inline HeadRan run_head(const HeadOperations& operations, const at::Tensor& inpu
   return ran;
 }
 
-/// The head and its gradients are those of libtorch, of the types that it has under autocast too.
+/// The head and its gradients match libtorch, including their types under autocast.
 inline void check_head(const fused_kernels::BlockKernels& kernels, at::Device device) {
   at::manual_seed(24);
   Builder builder(device, 1);

@@ -1,5 +1,5 @@
-// The CPU's kernels of norm, pool and head against the reference of each pass, and against libtorch's own operations
-// and their gradients.
+// Tests the CPU kernels of norm, pool and head against the reference of each pass, and against libtorch's own
+// operations and their gradients.
 #include "kernels/block_checks.h"
 #include "kernels/head_checks.h"
 #include "kernels/pool_checks.h"
@@ -20,21 +20,19 @@ fused_kernels::BlockKernels plain() {
 
 }  // namespace
 
-TEST_CASE("every pass gives what its plain form gives, in every type and shape") {
+TEST_CASE("every pass matches the reference in every type and shape") {
   for (const NormKernels* width : all_cpu_norm_kernels()) check_every_pass(*width, at::kCPU);
   for (const PoolKernels* width : all_cpu_pool_kernels()) check_every_pool_pass(*width, at::kCPU);
 }
 
-TEST_CASE("values that are large beside their differences keep their variance") {
-  check_large_values(cpu_norm_kernels(), at::kCPU);
-}
+TEST_CASE("large values that differ little keep their variance") { check_large_values(cpu_norm_kernels(), at::kCPU); }
 
-TEST_CASE("what is not a number stays visible") {
+TEST_CASE("NaN and infinity are propagated") {
   for (const NormKernels* width : all_cpu_norm_kernels()) check_not_a_number(*width, at::kCPU);
   for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_not_a_number(*width, at::kCPU);
 }
 
-TEST_CASE("the pool chooses the first of equals") {
+TEST_CASE("the pool chooses the first of equal values") {
   for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_choices(*width, at::kCPU);
 }
 
@@ -49,17 +47,17 @@ TEST_CASE("sums do not depend on the number of threads") {
   CHECK(many.variance.equal(one.variance));
 }
 
-TEST_CASE("block operations and their gradients are those of libtorch") {
+TEST_CASE("block operations and their gradients match libtorch") {
   check_block_operations(on_cpu(reference_head_kernels()), at::kCPU);
   check_block_operations(plain(), at::kCPU);
 }
 
-TEST_CASE("in 16 bits the output is within one rounding of float32's, gradients within a few") {
+TEST_CASE("16-bit outputs are within one rounding of float32, gradients within a few") {
   check_16_bits(on_cpu(reference_head_kernels()), at::kCPU);
 }
 
-TEST_CASE("gradients of the formulas are those of finite differences, in float64") {
-  // The formulas of the reference, without its roundings: y = weight · (x − mean) / √(variance + ε) + bias, through
+TEST_CASE("gradients of the formulas match finite differences in float64") {
+  // The formulas of the reference, without its rounding: y = weight · (x − mean) / √(variance + ε) + bias, through
   // ReLU.
   at::manual_seed(7);
   const at::Tensor x = at::randn({2, 3, 3, 3}, at::kDouble), weight = at::randn({3}, at::kDouble),
@@ -86,30 +84,30 @@ TEST_CASE("gradients of the formulas are those of finite differences, in float64
   }
 }
 
-TEST_CASE("means over pixels and their gradients are those of their plain forms") {
+TEST_CASE("means over pixels and their gradients match the reference") {
   for (const HeadKernels* width : all_cpu_head_kernels()) check_means(*width, at::kCPU);
 }
 
-TEST_CASE("the loss and its gradient are those of their plain forms") {
+TEST_CASE("the loss and its gradient match the reference") {
   for (const HeadKernels* width : all_cpu_head_kernels()) check_losses(*width, at::kCPU);
 }
 
-TEST_CASE("the loss's gradient is that of float64") {
+TEST_CASE("the gradient of the loss matches float64") {
   check_loss_gradients(reference_head_kernels(), at::kCPU);
   for (const HeadKernels* width : all_cpu_head_kernels()) check_loss_gradients(*width, at::kCPU);
 }
 
-TEST_CASE("extreme logits give what libtorch gives") {
+TEST_CASE("extreme logits give the same results as libtorch") {
   for (const HeadKernels* width : all_cpu_head_kernels()) check_extreme_logits(*width, at::kCPU);
 }
 
-TEST_CASE("the head and its gradients are those of libtorch") {
+TEST_CASE("the head and its gradients match libtorch") {
   check_head(plain(), at::kCPU);
   for (const HeadKernels* width : all_cpu_head_kernels()) check_head(on_cpu(*width), at::kCPU);
 }
 
-TEST_CASE("exponentials are within 3e-7 of their value, from the largest to those that vanish") {
-  // Two classes: the first's probability is e^−d ÷ (1 + e^−d), its gradient the same.
+TEST_CASE("exponentials have a relative error below 3e-7 over their whole range") {
+  // With two classes the probability of the first is e^−d ÷ (1 + e^−d), which is also its gradient.
   constexpr int64_t kRows = 20001;
   for (const HeadKernels* width : all_cpu_head_kernels()) {
     const at::Tensor below = -at::linspace(0, 86, kRows, at::kFloat),
@@ -121,7 +119,7 @@ TEST_CASE("exponentials are within 3e-7 of their value, from the largest to thos
   }
 }
 
-TEST_CASE("no result of the head or the loss depends on the number of threads") {
+TEST_CASE("results of the head and the loss do not depend on the number of threads") {
   at::manual_seed(25);
   const at::Tensor x = random({9, 70, 19, 23}, at::kFloat), logits = random_logits(129, 1001, at::kHalf, at::kCPU),
                    target = random_targets(129, 1001, at::kCPU);
@@ -140,7 +138,7 @@ TEST_CASE("no result of the head or the loss depends on the number of threads") 
   for (size_t i = 0; i < many.size(); ++i) CHECK(many[i].equal(one[i]));
 }
 
-TEST_CASE("the loss's gradient is finished in place, and so only once") {
+TEST_CASE("the gradient of the loss is finished in place, so a second backward is refused") {
   const at::Tensor logits = at::randn({4, 5}).requires_grad_(),
                    loss = cross_entropy(logits, at::zeros({4}, at::kLong), 0, cpu_head_kernels());
   loss.backward({}, /*retain_graph=*/true);

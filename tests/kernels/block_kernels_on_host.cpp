@@ -1,4 +1,4 @@
-// The GPU's kernels, compiled for the host and run thread by thread, against the plain form of each pass.
+// Tests the GPU kernels, compiled for the host and run thread by thread, against the reference of each pass.
 #include "support/cuda_on_host.h"
 
 #include "kernels/block_checks.h"
@@ -46,29 +46,27 @@ fused_kernels::BlockKernels all_on_host() {
 
 }  // namespace
 
-TEST_CASE("a GPU's passes give what their plain forms give, in every type and shape") {
+TEST_CASE("GPU passes match the reference in every type and shape") {
   check_every_pass(on_host(), at::kCPU);
   check_every_pool_pass(pool_on_host(), at::kCPU);
 }
 
-TEST_CASE("on a GPU values that are large beside their differences keep their variance") {
-  check_large_values(on_host(), at::kCPU);
-}
+TEST_CASE("on a GPU, large values that differ little keep their variance") { check_large_values(on_host(), at::kCPU); }
 
-TEST_CASE("on a GPU what is not a number stays visible") {
+TEST_CASE("on a GPU, NaN and infinity are propagated") {
   check_not_a_number(on_host(), at::kCPU);
   check_pool_not_a_number(pool_on_host(), at::kCPU);
 }
 
-TEST_CASE("on a GPU the pool chooses the first of equals") { check_pool_choices(pool_on_host(), at::kCPU); }
+TEST_CASE("on a GPU, the pool chooses the first of equal values") { check_pool_choices(pool_on_host(), at::kCPU); }
 
-TEST_CASE("on a GPU block operations and their gradients are those of libtorch") {
+TEST_CASE("on a GPU, block operations and their gradients match libtorch") {
   check_block_operations(all_on_host(), at::kCPU);
 }
 
-TEST_CASE("on a GPU 16-bit outputs are within one rounding of float32's") { check_16_bits(all_on_host(), at::kCPU); }
+TEST_CASE("on a GPU, 16-bit outputs are within one rounding of float32") { check_16_bits(all_on_host(), at::kCPU); }
 
-TEST_CASE("samples that begin between two packs are read one by one") {
+TEST_CASE("unaligned samples are read one by one") {
   at::manual_seed(8);
   for (const auto type : kNormTypes) {
     const at::Tensor memory = at::randn({2 * 5 * 3 * 16 + 1}).to(type);
@@ -80,7 +78,7 @@ TEST_CASE("samples that begin between two packs are read one by one") {
   }
 }
 
-TEST_CASE("blocks go on to further rows, and no result depends on the order of threads") {
+TEST_CASE("a block processes several chunks of rows, and results do not depend on the order of threads") {
   at::manual_seed(10);
   const at::Tensor x = random({1, 8192, 13, 41}, at::kBFloat16), gradient = random({1, 8192, 13, 41}, at::kBFloat16);
   const Tiling tiling = tiling_of(13 * 41, 8192, 8);
@@ -102,21 +100,21 @@ TEST_CASE("blocks go on to further rows, and no result depends on the order of t
              2 * epsilon(at::kBFloat16));
 }
 
-TEST_CASE("on a GPU means over pixels and their gradients are those of their plain forms") {
+TEST_CASE("on a GPU, means over pixels and their gradients match the reference") {
   check_means(head_on_host(), at::kCPU);
 }
 
-TEST_CASE("on a GPU the loss and its gradient are those of their plain forms") {
-  check_losses(head_on_host(), at::kCPU);
+TEST_CASE("on a GPU, the loss and its gradient match the reference") { check_losses(head_on_host(), at::kCPU); }
+
+TEST_CASE("on a GPU, the gradient of the loss matches float64") { check_loss_gradients(head_on_host(), at::kCPU); }
+
+TEST_CASE("on a GPU, extreme logits give the same results as libtorch") {
+  check_extreme_logits(head_on_host(), at::kCPU);
 }
 
-TEST_CASE("on a GPU the loss's gradient is that of float64") { check_loss_gradients(head_on_host(), at::kCPU); }
+TEST_CASE("on a GPU, the head and its gradients match libtorch") { check_head(all_on_host(), at::kCPU); }
 
-TEST_CASE("on a GPU extreme logits give what libtorch gives") { check_extreme_logits(head_on_host(), at::kCPU); }
-
-TEST_CASE("on a GPU the head and its gradients are those of libtorch") { check_head(all_on_host(), at::kCPU); }
-
-TEST_CASE("on a GPU a target that is no class makes its row NaN and no other") {
+TEST_CASE("on a GPU, a target out of range makes its own row NaN and no other") {
   at::manual_seed(11);
   for (const int64_t classes : {10, 1000}) {
     const at::Tensor logits = random_logits(4, classes, at::kFloat, at::kCPU),
@@ -129,7 +127,7 @@ TEST_CASE("on a GPU a target that is no class makes its row NaN and no other") {
   }
 }
 
-TEST_CASE("no result of the head or the loss depends on the order of threads") {
+TEST_CASE("results of the head and the loss do not depend on the order of threads") {
   at::manual_seed(12);
   const at::Tensor x = random({5, 130, 9, 11}, at::kBFloat16), logits = random_logits(37, 1001, at::kFloat, at::kCPU),
                    target = random_targets(37, 1001, at::kCPU);
@@ -146,7 +144,7 @@ TEST_CASE("no result of the head or the loss depends on the order of threads") {
   for (size_t i = 0; i < forwards.size(); ++i) CHECK(forwards[i].equal(backwards[i]));
 }
 
-TEST_CASE("every row and channel has one thread, which sums no more rows in float32 than it may") {
+TEST_CASE("the tiling covers every row and channel once and limits the rows summed in float32") {
   for (const int width : {1, 4, 8})
     for (const int64_t channels : {1, 3, 8, 64, 65, 256, 2048})
       for (const int64_t rows : {1, 49, 3000, 401408, 12845056}) {
@@ -163,7 +161,7 @@ TEST_CASE("every row and channel has one thread, which sums no more rows in floa
       }
 }
 
-TEST_CASE("the host's grid finds kernels that a GPU would not forgive") {
+TEST_CASE("the host grid detects errors that would break a kernel on a GPU") {
   const auto some_wait = [] {
     if (threadIdx.x < 5) __syncthreads();
   };
@@ -177,7 +175,7 @@ TEST_CASE("the host's grid finds kernels that a GPU would not forgive") {
                                          floats.data() + (reinterpret_cast<uintptr_t>(floats.data()) % 16 == 0));
                                    }),
                   BrokenKernel);
-  // Each thread of each block runs once; behind a barrier all have written.
+  // Each thread of each block runs once; after a barrier all threads of a block have written.
   std::multiset<unsigned> seen;
   bool all_wrote = true;
   grid_on_host.run(3, 64, [&] {

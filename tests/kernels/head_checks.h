@@ -1,5 +1,5 @@
-// What every form of HeadKernels must give: the reference's results in every type and size, libtorch's losses and their
-// gradients. On any device.
+// Checks that every implementation of HeadKernels must pass, on any device: results match the reference in every type
+// and size, and losses and gradients match libtorch.
 #pragma once
 
 #include "kernels/head/autograd.h"
@@ -24,13 +24,14 @@ inline at::Tensor random_targets(int64_t rows, int64_t classes, at::Device devic
   return at::randint(classes, {rows}, at::kLong).to(device);
 }
 
-/// Number by number: within `relative` of it, or within `absolute`.
+/// Each value is within a relative error of `relative` or an absolute error of `absolute`.
 inline void check_each_near(const at::Tensor& got, const at::Tensor& wanted, double relative, double absolute) {
   REQUIRE(got.sizes() == wanted.sizes());
   CHECK(at::allclose(got.to(at::kDouble), wanted.to(at::kDouble), relative, absolute, /*equal_nan=*/true));
 }
 
-/// Two roundings of a number to the type, for two ways to one float32 that differ in its last places.
+/// Tolerance of two roundings to the type, for float32 values that were computed in two ways and differ in their last
+/// digits.
 inline double two_roundings(at::ScalarType type) { return type == at::kFloat ? 3e-6 : epsilon(type); }
 
 inline void check_means(const HeadKernels& kernels, at::Device device) {
@@ -65,7 +66,7 @@ inline void check_loss(const HeadKernels& kernels, const at::Tensor& logits, con
   kernels.finish_gradient(got.gradient, upstream);
   reference_head_kernels().finish_gradient(wanted.gradient, upstream);
   check_each_near(got.gradient, wanted.gradient, two_roundings(type),
-                  type == at::kHalf ? 6e-8 : 0);  // one step of float16's smallest numbers
+                  type == at::kHalf ? 6e-8 : 0);  // one step of float16's subnormal numbers
 }
 
 inline void check_losses(const HeadKernels& kernels, at::Device device) {
@@ -80,13 +81,13 @@ inline void check_losses(const HeadKernels& kernels, at::Device device) {
         }
   check_loss(kernels, random_logits(2, 100003, at::kFloat, device), random_targets(2, 100003, device), 0.1);
   check_loss(kernels, random_logits(300, 10, at::kBFloat16, device), random_targets(300, 10, device), 0.1);
-  for (const auto type : kNormTypes) {  // begins between two packs
+  for (const auto type : kNormTypes) {  // unaligned
     const at::Tensor memory = random_logits(1, 5 * 64 + 1, type, device).view(-1);
     check_loss(kernels, memory.slice(0, 1).view({5, 64}), random_targets(5, 64, device), 0.1);
   }
 }
 
-/// The loss and the gradient that backward gives, beside float64's; with what a loss scale makes of them.
+/// Compares the loss, and the gradient of backward under a loss scale, with float64.
 inline void check_loss_gradients(const HeadKernels& kernels, at::Device device) {
   at::manual_seed(23);
   for (const auto type : kNormTypes)
@@ -104,10 +105,11 @@ inline void check_loss_gradients(const HeadKernels& kernels, at::Device device) 
         const auto gradient = torch::autograd::grad({loss * kUpstream}, {logits})[0],
                    of_wide = torch::autograd::grad({wanted * kUpstream}, {wide})[0];
         CHECK(gradient.scalar_type() == type);
-        // Of p − 1 float32's last places are lost where p is near 1.
+        // Where p is near 1, p − 1 loses the last digits of float32.
         check_each_near(gradient, of_wide, two_roundings(type), 4e-7 * kUpstream / kRows);
         if (type == at::kHalf && classes > 100 && smoothing == 0) {
-          // Small ones are as near, or within a step of float16's smallest numbers: a loss scale is there for them.
+          // Small gradients are as accurate, or within one step of float16's subnormal numbers: that is the purpose of
+          // a loss scale.
           const at::Tensor small = gradient.masked_select(of_wide.abs() < 1e-5 * kUpstream / kRows),
                            of_small = of_wide.masked_select(of_wide.abs() < 1e-5 * kUpstream / kRows);
           REQUIRE(small.numel() > 0);
@@ -116,7 +118,7 @@ inline void check_loss_gradients(const HeadKernels& kernels, at::Device device) 
       }
 }
 
-/// What is too large, or no number, gives what libtorch gives: finite, infinite or NaN.
+/// Values that are too large, infinite or NaN give the same result as libtorch: finite, infinite or NaN.
 inline void check_extreme_logits(const HeadKernels& kernels, at::Device device) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::vector<float>> rows = {

@@ -1,5 +1,5 @@
-// What every form of ImageFinish must give: the bits of the tensor operations, in every type, layout, resize and kind
-// of placement. On any device.
+// Checks that every implementation of ImageFinish must pass, on any device: it is bit-identical to the tensor
+// operations in every type, layout, resize and kind of placement.
 #pragma once
 
 #include "data/image_finish.h"
@@ -25,7 +25,7 @@ inline const std::vector<at::ScalarType> kFinishTypes = {at::kFloat, at::kBFloat
 inline const std::vector<at::MemoryFormat> kFinishFormats = {at::MemoryFormat::Contiguous,
                                                              at::MemoryFormat::ChannelsLast};
 
-/// As the usual recipe has it; as is; out of float16's range, and of float32's.
+/// The usual recipe's; none; results beyond float16's range; results beyond float32's range.
 inline std::vector<Normalization> normalizations() {
   return {{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
           {},
@@ -39,8 +39,8 @@ inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          a.contiguous().view(bits).equal(b.contiguous().view(bits));
 }
 
-/// Windows of `size` on `count` of so many images; some reach outside, some are wholly outside, of some a part is black
-/// that the image would have.
+/// `count` windows of `size` on random images. Some reach outside, some are wholly outside, and some have black parts
+/// that the image would cover.
 inline at::Tensor some_placement(int64_t images, ImageSize image, ImageSize size, int64_t count,
                                  const std::optional<ImageResize>& resize = std::nullopt) {
   const auto [height, width] = resize ? resize->to : image;
@@ -59,7 +59,7 @@ inline at::Tensor some_placement(int64_t images, ImageSize image, ImageSize size
   return placement;
 }
 
-/// Smaller, larger, one side only, to a pixel, by much, and by a whole factor.
+/// Smaller, larger, one side only, to one pixel, by a large factor, and by a whole factor.
 inline const std::vector<std::pair<ImageSize, ImageSize>> kResizes = {
     {{9, 8}, {5, 4}}, {{9, 8}, {18, 20}}, {{9, 8}, {9, 3}},   {{9, 8}, {13, 8}}, {{6, 7}, {1, 1}},
     {{1, 1}, {4, 8}}, {{53, 70}, {7, 9}}, {{12, 10}, {4, 5}}, {{3, 90}, {6, 4}}};

@@ -1,4 +1,5 @@
-// The GPU's kernel that finishes images, compiled for the host and run thread by thread, against the tensor operations.
+// Tests the GPU's image-finishing kernel, compiled for the host and run thread by thread, against the tensor
+// operations.
 #include "support/cuda_on_host.h"
 
 #include "kernels/image_finish/device.cuh"
@@ -16,9 +17,11 @@ at::Tensor on_host(const ImageFinish& finish, const at::Tensor& images, const at
 
 }  // namespace
 
-TEST_CASE("a GPU's kernel finishes images to the bits of the tensor operations") { check_finish(on_host, at::kCPU); }
+TEST_CASE("the GPU kernel finishes images bit-identically to the tensor operations") {
+  check_finish(on_host, at::kCPU);
+}
 
-TEST_CASE("on a GPU blocks go on to further pixels, and no pixel depends on the order of threads") {
+TEST_CASE("on a GPU, a block processes several groups of pixels, and no pixel depends on the order of threads") {
   at::manual_seed(3);
   const at::Tensor images = at::randint(0, 256, {8, 60, 61, 3}, at::kByte);
   for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {

@@ -1,4 +1,5 @@
-// What every form of NormKernels must give: the reference's results, in every type and shape. On any device.
+// Checks that every implementation of NormKernels must pass, on any device: results match the reference in every type
+// and shape.
 #pragma once
 
 #include "kernels/norm/norm.h"
@@ -15,7 +16,7 @@ inline const std::vector<std::vector<int64_t>> kNormShapes = {
     {1, 7, 1, 9}, {4, 16, 33, 31}, {1, 13, 1, 1}, {2, 64, 7, 7}, {5, 24, 13, 1}, {1, 8, 2, 2}};
 inline const std::vector<at::ScalarType> kNormTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
-/// One rounding to the type.
+/// Relative error of one rounding to the type.
 inline double epsilon(at::ScalarType type) { return type == at::kFloat ? 1.2e-7 : type == at::kBFloat16 ? 8e-3 : 1e-3; }
 
 inline at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type, at::Device device = at::kCPU,
@@ -23,7 +24,7 @@ inline at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type,
   return (at::randn(shape) * scale + offset).to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-/// What a pass needs by channel.
+/// Random per-channel inputs of a pass.
 struct ByChannel {
   explicit ByChannel(int64_t channels, at::Device device = at::kCPU)
       : scale(at::randn({channels}).to(device)),
@@ -44,7 +45,7 @@ inline void check_near(const GradientSums& got, const GradientSums& wanted, doub
   check_near(got.product, wanted.product, tolerance);
 }
 
-/// Every pass over `x` beside the reference's.
+/// Compares every pass over `x` with the reference.
 inline void check_passes(const NormKernels& fast, const at::Tensor& x) {
   const NormKernels& plain = reference_norm_kernels();
   const auto shape = x.sizes().vec();
@@ -82,7 +83,7 @@ inline void check_every_pass(const NormKernels& fast, at::Device device) {
     }
 }
 
-/// Values that are large beside their differences keep their variance.
+/// Large values that differ little keep their variance.
 inline void check_large_values(const NormKernels& fast, at::Device device) {
   at::manual_seed(4);
   for (const double size : {1e3, 1e4}) {
@@ -92,7 +93,7 @@ inline void check_large_values(const NormKernels& fast, at::Device device) {
   }
 }
 
-/// What is not a number stays visible.
+/// NaN and infinity are propagated.
 inline void check_not_a_number(const NormKernels& fast, at::Device device) {
   at::manual_seed(5);
   for (const auto type : kNormTypes)

@@ -1,4 +1,5 @@
-// What every form of PoolKernels must give: the reference's results, in every type and shape. On any device.
+// Checks that every implementation of PoolKernels must pass, on any device: results match the reference in every type
+// and shape.
 #pragma once
 
 #include "kernels/norm_checks.h"
@@ -6,7 +7,7 @@
 
 namespace trainopt::test {
 
-/// Every pass over `x` beside the reference's.
+/// Compares every pass over `x` with the reference.
 inline void check_pool_passes(const PoolKernels& fast, const at::Tensor& x) {
   const PoolKernels& plain = reference_pool_kernels();
   const ByChannel by(x.size(1), x.device());
@@ -14,7 +15,7 @@ inline void check_pool_passes(const PoolKernels& fast, const at::Tensor& x) {
   const Pooled pooled = fast.pool(x, by.scale, by.shift), wanted = plain.pool(x, by.scale, by.shift);
   check_near(pooled.values, wanted.values, once);
   const at::Tensor same = pooled.positions == wanted.positions;
-  CHECK(same.to(at::kDouble).mean().item<double>() > 0.999);  // two values may be equal but for rounding
+  CHECK(same.to(at::kDouble).mean().item<double>() > 0.999);  // two values may differ only by rounding
   CHECK((pooled.chosen == wanted.chosen)
             .logical_or(same.logical_not())
             .logical_or(wanted.positions == 9)
@@ -35,7 +36,7 @@ inline void check_every_pool_pass(const PoolKernels& fast, at::Device device) {
     }
 }
 
-/// What is not a number stays visible.
+/// NaN and infinity are propagated.
 inline void check_pool_not_a_number(const PoolKernels& fast, at::Device device) {
   at::manual_seed(5);
   for (const auto type : kNormTypes)
@@ -52,25 +53,25 @@ inline void check_pool_not_a_number(const PoolKernels& fast, at::Device device) 
     }
 }
 
-/// Of equal values the pool chooses the first, whatever the sign of the scale and of zeros; NaN of either sign passes;
-/// a scale of 0 makes all equal.
+/// The pool chooses the first of equal values, whatever the sign of the scale and of zeros. NaN of either sign passes
+/// through. A scale of 0 makes all values equal.
 inline void check_pool_choices(const PoolKernels& fast, at::Device device) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor levels = at::tensor({-1.0f, -0.0f, 0.0f, 0.5f, 1.0f});
   struct Case {
     const char* name;
-    float scale, shift;  // of one channel; of the others ±1 and 1
+    float scale, shift;  // for one channel; the others have ±1 and 1
   };
   at::manual_seed(11);
   for (const auto type : kNormTypes)
     for (const int64_t channels : {5, 35, 64, 75})
-      for (const Case& one : {Case{"ordinary", 2, 0},
+      for (const Case& one : {Case{"positive", 2, 0},
                               {"negative", -0.5, 0.25},
                               {"zero", 0, 1},
                               {"infinite", kInfinite, 0},
-                              {"no number", kNan, 0},
-                              {"shifted far", 1, kInfinite},
-                              {"shifted nowhere", -1, kNan}})
+                              {"NaN", kNan, 0},
+                              {"shift infinite", 1, kInfinite},
+                              {"shift NaN", -1, kNan}})
         for (const float guest : {0.5f, kNan, -kNan, kInfinite, -kInfinite}) {
           INFO(type << " " << channels << " " << one.name << " " << guest);
           at::Tensor x =

@@ -1,4 +1,4 @@
-// The CPU's update kernels against the reference.
+// Tests the CPU's update kernels against the reference.
 #include "kernels/update_checks.h"
 
 #include <ATen/Parallel.h>
@@ -6,25 +6,27 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("updates are those of the plain form, with all that happens in the same pass") {
+TEST_CASE("updates match the reference, including scaling, skipping, clearing and copies") {
   check_every_rule(cpu_kernels(), at::kCPU);
 }
 
-TEST_CASE("updates of more tensors than a GPU's launch takes, and of none") {
+TEST_CASE("updates work for more tensors than one GPU launch takes, and for none") {
   check_many_tensors(cpu_kernels(), at::kCPU);
 }
 
-TEST_CASE("updates with gradients that are hardly numbers") { check_odd_gradients(cpu_kernels(), at::kCPU); }
+TEST_CASE("updates match the reference for NaN, infinite, huge and subnormal gradients") {
+  check_odd_gradients(cpu_kernels(), at::kCPU);
+}
 
-TEST_CASE("the measure of gradients is that of the plain form") { check_measures(cpu_kernels(), at::kCPU); }
+TEST_CASE("the measurement of gradients matches the reference") { check_measures(cpu_kernels(), at::kCPU); }
 
-TEST_CASE("16-bit copies have the bits of libtorch's cast") { check_copies(cpu_kernels(), at::kCPU); }
+TEST_CASE("16-bit copies are bit-identical to libtorch's cast") { check_copies(cpu_kernels(), at::kCPU); }
 
-TEST_CASE("updates refuse gradients that lie otherwise than their parameters") {
+TEST_CASE("updates refuse gradients with other strides than their parameters") {
   check_layouts(cpu_kernels(), at::kCPU);
 }
 
-TEST_CASE("updates and measures do not depend on the number of threads") {
+TEST_CASE("updates and measurements do not depend on the number of threads") {
   const int threads = at::get_num_threads();
   const auto run = [](int count, const RuleCase& rule) {
     at::set_num_threads(count);

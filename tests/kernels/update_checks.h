@@ -1,5 +1,5 @@
-// What every form of UpdateKernels must give: the reference's results, for every rule and whatever else happens in the
-// same pass. On any device.
+// Checks that every implementation of UpdateKernels must pass, on any device: results match the reference for every
+// rule and for everything else that happens in the same pass.
 #pragma once
 
 #include "base/error.h"
@@ -16,8 +16,8 @@ namespace trainopt::test {
 
 using namespace trainopt::kernels::update;
 
-/// Tensors of these sizes that begin where packs do, or `misaligned`, one number behind, amid memory that nobody may
-/// write to.
+/// Tensors of these sizes that are 16-byte aligned or, if `misaligned`, off by one value. The memory around them must
+/// not be written.
 class Placed {
  public:
   Placed(const std::vector<int64_t>& sizes, bool misaligned, at::Device device) : begin_(misaligned ? 1 : 0) {
@@ -43,10 +43,10 @@ class Placed {
   std::vector<at::Tensor> memory_;
 };
 
-/// A rule with all that it keeps.
+/// A rule and the state that it needs.
 struct RuleCase {
   const char* name;
-  int states;  ///< tensors beside each parameter
+  int states;  ///< state tensors per parameter
   std::function<int64_t(const UpdateKernels&, const at::Tensor& updates, const Tensors&, const Settings&)> step;
 };
 inline RuleCase sgd_case(const char* name, const SgdRule& rule) {
@@ -67,11 +67,10 @@ inline const std::vector<RuleCase> kRules = {
     sgd_case("sgd, nesterov", {.momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}),
     adam_case("adam", {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.1f, .decoupled = false}),
     adam_case("adamw", {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6f, .weight_decay = 0.1f, .decoupled = true}),
-    adam_case("adam that remembers nothing",
-              {.beta1 = 0, .beta2 = 0, .epsilon = 1e-8f, .weight_decay = 0, .decoupled = false}),
+    adam_case("adam, betas 0", {.beta1 = 0, .beta2 = 0, .epsilon = 1e-8f, .weight_decay = 0, .decoupled = false}),
 };
 
-/// Parameters, gradients and states of one trainer; with 16-bit copies of two parameters in three if a type is given.
+/// Parameters, gradients and state of one trainer; two parameters in three have a 16-bit copy if a type is given.
 struct UnderRule {
   UnderRule(const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device,
             std::optional<at::ScalarType> copied_as = std::nullopt)
@@ -106,7 +105,7 @@ inline void check_updated(const char* what, const std::vector<at::Tensor>& got, 
   }
 }
 
-/// Four steps by `fast` and by the reference; the gradients of step k are gradients(k, how many).
+/// Runs four steps with `fast` and with the reference; gradients(k, count) returns the gradients of step k.
 inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const std::vector<int64_t>& sizes,
                         bool misaligned, at::Device device, const Settings& settings,
                         const std::function<at::Tensor(int, int64_t)>& gradients,
@@ -149,7 +148,7 @@ inline at::Tensor on(at::Device device, float value) {
 
 inline const std::vector<int64_t> kUpdateSizes = {1, 3, 0, 17, 4097, 4096, 5, 20011};
 
-/// Every rule, with and without all that may happen in the same pass, where packs begin and where they do not.
+/// Every rule, with each option of the pass on and off, aligned and unaligned.
 inline void check_every_rule(const UpdateKernels& fast, at::Device device) {
   const auto normal = [](int, int64_t count) { return at::randn({count}); };
   for (const RuleCase& rule : kRules)
@@ -179,7 +178,7 @@ inline void check_many_tensors(const UpdateKernels& fast, at::Device device) {
       check_steps(fast, rule, some, false, device, settings, [](int, int64_t count) { return at::randn({count}); });
 }
 
-/// What is not a number stays visible, and stays where it was.
+/// NaN and infinity are propagated, and only at their own position.
 inline void check_odd_gradients(const UpdateKernels& fast, at::Device device) {
   for (const RuleCase& rule : kRules)
     for (const float odd :
@@ -233,7 +232,7 @@ inline void check_measures(const UpdateKernels& fast, at::Device device) {
   check_measure(fast, many, device);
 }
 
-/// A copy has the bits of libtorch's own cast, whatever the parameter.
+/// A copy is bit-identical to libtorch's cast, whatever the value.
 inline void check_copies(const UpdateKernels& fast, at::Device device) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     at::Tensor numbers = at::cat({at::randn({1000}), at::randn({1000}) * 1e-7, at::randn({1000}) * 1e5,
@@ -249,7 +248,7 @@ inline void check_copies(const UpdateKernels& fast, at::Device device) {
                {.learning_rate = on(device, 0), .factor = {}, .skip_update = {}, .clears = false});
     };
     write();
-    const at::Tensor cast = parameter.to(type), odd = cast.isnan();  // weight decay 0 makes NaN of infinity
+    const at::Tensor cast = parameter.to(type), odd = cast.isnan();  // weight decay 0 turns infinity into NaN
     CHECK(copy.view(at::kShort).masked_select(~odd).equal(cast.view(at::kShort).masked_select(~odd)));
     CHECK(copy.isnan().equal(odd));
     parameter[3] = std::numeric_limits<float>::quiet_NaN();
@@ -258,7 +257,7 @@ inline void check_copies(const UpdateKernels& fast, at::Device device) {
   }
 }
 
-/// Gradients that do not lie as their parameters do would be mixed up.
+/// Gradients with other strides than their parameters would be mixed up.
 inline void check_layouts(const UpdateKernels& fast, at::Device device) {
   const at::Tensor parameter = at::zeros({4, 6}).to(device), gradient = at::randn({6, 4}).to(device).t();
   const SgdRule rule{.momentum = 0, .weight_decay = 0, .nesterov = false};

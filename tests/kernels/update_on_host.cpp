@@ -1,4 +1,4 @@
-// The GPU's update kernels, compiled for the host and run thread by thread, against the plain form.
+// Tests the GPU's update kernels, compiled for the host and run thread by thread, against the reference.
 #include "support/cuda_on_host.h"
 
 #include "kernels/update/device.cuh"
@@ -18,25 +18,27 @@ const UpdateKernels& on_host() {
 
 }  // namespace
 
-TEST_CASE("a GPU's updates are those of the plain form, with all that happens in the same pass") {
+TEST_CASE("GPU updates match the reference, including scaling, skipping, clearing and copies") {
   check_every_rule(on_host(), at::kCPU);
 }
 
-TEST_CASE("a GPU's updates of more tensors than a launch takes, and of none") {
+TEST_CASE("GPU updates work for more tensors than one launch takes, and for none") {
   check_many_tensors(on_host(), at::kCPU);
 }
 
-TEST_CASE("a GPU's updates with gradients that are hardly numbers") { check_odd_gradients(on_host(), at::kCPU); }
+TEST_CASE("GPU updates match the reference for NaN, infinite, huge and subnormal gradients") {
+  check_odd_gradients(on_host(), at::kCPU);
+}
 
-TEST_CASE("a GPU's measure of gradients is that of the plain form") { check_measures(on_host(), at::kCPU); }
+TEST_CASE("the GPU measurement of gradients matches the reference") { check_measures(on_host(), at::kCPU); }
 
-TEST_CASE("a GPU's 16-bit copies have the bits of libtorch's cast") { check_copies(on_host(), at::kCPU); }
+TEST_CASE("16-bit copies on a GPU are bit-identical to libtorch's cast") { check_copies(on_host(), at::kCPU); }
 
-TEST_CASE("a GPU's updates refuse gradients that lie otherwise than their parameters") {
+TEST_CASE("GPU updates refuse gradients with other strides than their parameters") {
   check_layouts(on_host(), at::kCPU);
 }
 
-TEST_CASE("a launch for every table, and no measure depends on the order of threads") {
+TEST_CASE("every table takes one launch, and measurements do not depend on the order of threads") {
   const auto launches_of = [](size_t parameters) {
     Tensors tensors;
     for (size_t i = 0; i < parameters; ++i) {

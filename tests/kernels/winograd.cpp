@@ -1,5 +1,5 @@
-// Winograd's convolution against libtorch's, in every type and shape, and its loops against themselves in other
-// vectors.
+// Tests Winograd's convolution against libtorch's, in every type and shape, and its loops against each other for
+// different vector widths.
 #include "base/error.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/winograd/autograd.h"
@@ -26,8 +26,9 @@ namespace {
 struct Case {
   int64_t images, in, out, height, width;
 };
-/// Whole tiles, tiles over either border, fewer pixels than a tile has; channels of one vector and several, as many as
-/// rows of products are or not; two blocks of tiles, the second shorter.
+/// Complete tiles, tiles over either border, fewer pixels than a tile has; channels of one vector and of several,
+/// numbers of channels that are and are not multiples of the rows of a product; two blocks of tiles, the second
+/// shorter.
 const std::vector<Case> kCases = {{1, 16, 16, 4, 4},   {2, 16, 48, 8, 8},   {3, 48, 16, 7, 7},   {1, 32, 80, 5, 9},
                                   {2, 16, 16, 1, 1},   {5, 16, 32, 1, 13},  {2, 32, 32, 14, 3},  {1, 64, 64, 56, 56},
                                   {33, 272, 16, 9, 6}, {64, 16, 528, 7, 5}, {40, 16, 512, 13, 9}};
@@ -52,7 +53,7 @@ Gradients gradients_of_libtorch(const at::Tensor& g, const at::Tensor& x, const 
   return {of_input, of_weight};
 }
 
-/// Sixteen numbers without a vector of the CPU: the loops for wide vectors, where there are none.
+/// Sixteen values emulated without vector instructions: runs the loops for wide vectors on CPUs that lack them.
 struct Emulated {
   using Number = float;
   struct Numbers {
@@ -93,7 +94,7 @@ struct Width {
   ProductKernels<float> products;
 };
 
-/// Everything that a width computes of one case, one number after another.
+/// All results of one vector width for one case, concatenated.
 std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int64_t out) {
   at::manual_seed(3);
   const int64_t tiles = grid.tiles(), pixels = grid.images * grid.height * grid.width;
@@ -132,9 +133,10 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
 
 }  // namespace
 
-TEST_CASE("Winograd's convolution and its gradients are libtorch's, in every type and shape") {
+TEST_CASE("Winograd's convolution and its gradients match libtorch in every type and shape") {
   at::manual_seed(1);
-  // Of float32 about ten roundings, of 16 bits the one of the result, which is computed in float32.
+  // The tolerance is about ten roundings for float32; for 16 bits, which are computed in float32, it is one rounding of
+  // the result.
   for (const auto& [type, tolerance] :
        {std::pair(at::kDouble, 1e-13), {at::kFloat, 5e-6}, {at::kHalf, 5e-4}, {at::kBFloat16, 4e-3}})
     for (const auto& [images, in, out, height, width] : kCases) {
@@ -151,7 +153,7 @@ TEST_CASE("Winograd's convolution and its gradients are libtorch's, in every typ
     }
 }
 
-TEST_CASE("weights may be float32 beside images of 16 bits, and either stored as NCHW") {
+TEST_CASE("weights may be float32 with 16-bit images, and either may be stored as NCHW") {
   at::manual_seed(2);
   const at::Tensor x = at::randn({2, 32, 8, 8}).to(at::kBFloat16), w = at::randn({16, 32, 3, 3}),
                    g = at::randn({2, 16, 8, 8}).to(at::kBFloat16);
@@ -161,7 +163,7 @@ TEST_CASE("weights may be float32 beside images of 16 bits, and either stored as
   CHECK(distance(weight_gradient(g, x, at::kFloat), of_weight) < 5e-6);
 }
 
-TEST_CASE("Winograd's gradients are those of finite differences, in float64") {
+TEST_CASE("Winograd's gradients match finite differences in float64") {
   at::manual_seed(4);
   at::Tensor x = at::randn({1, 16, 5, 6}, at::kDouble).requires_grad_(),
              w = at::randn({16, 16, 3, 3}, at::kDouble).requires_grad_();
@@ -183,7 +185,7 @@ TEST_CASE("Winograd's gradients are those of finite differences, in float64") {
   }
 }
 
-TEST_CASE("vectors of any width give the same bits") {
+TEST_CASE("vectors of any width give bit-identical results") {
   const Width avx2{tiles_avx2<float>(), products_avx2()};
   const Width emulated{tiles_of<Emulated, float>(), products_of<Emulated, 12, 8, 2, float>()};
   for (const auto& [images, in, out, height, width] : kCases) {
@@ -194,7 +196,7 @@ TEST_CASE("vectors of any width give the same bits") {
   }
 }
 
-TEST_CASE("Winograd's numbers do not depend on the number of threads") {
+TEST_CASE("Winograd's results do not depend on the number of threads") {
   at::manual_seed(5);
   const at::Tensor x = random({17, 64, 21, 18}, at::kFloat), w = random({512, 64, 3, 3}, at::kFloat),
                    g = random({17, 512, 21, 18}, at::kFloat);
@@ -211,7 +213,7 @@ TEST_CASE("Winograd's numbers do not depend on the number of threads") {
   }
 }
 
-TEST_CASE("a convolution whose input needs no gradient computes that of its weight alone") {
+TEST_CASE("a convolution whose input needs no gradient computes only the gradient of its weight") {
   at::manual_seed(8);
   const at::Tensor x = random({2, 32, 8, 8}, at::kFloat);
   at::Tensor w = random({32, 32, 3, 3}, at::kFloat).requires_grad_();
@@ -221,7 +223,7 @@ TEST_CASE("a convolution whose input needs no gradient computes that of its weig
   CHECK(distance(gradients[0], gradients_of_libtorch(at::ones_like(y), x, w.detach()).of_weight) < 5e-6);
 }
 
-TEST_CASE("Winograd refuses what it cannot read") {
+TEST_CASE("Winograd refuses unsupported shapes and types") {
   const at::Tensor x = at::ones({2, 16, 8, 8}), w = at::ones({16, 16, 3, 3});
   CHECK_THROWS_AS(convolution(at::ones({0, 16, 8, 8}), w), BrokenInvariant);
   CHECK_THROWS_AS(convolution(at::ones({2, 32, 8, 8}), w), BrokenInvariant);
@@ -231,7 +233,7 @@ TEST_CASE("Winograd refuses what it cannot read") {
   CHECK_THROWS_AS(weight_gradient(at::ones({1, 16, 8, 8}), x, at::kFloat), BrokenInvariant);
 }
 
-TEST_CASE("what is not a number stays visible, and within its tiles") {
+TEST_CASE("NaN is propagated, but only within its tiles") {
   at::Tensor x = at::ones({1, 16, 16, 16}), w = at::ones({16, 16, 3, 3});
   x[0][3][9][9] = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor y = convolution(x, w), wanted = at::conv2d(x, w, {}, 1, 1);
@@ -240,9 +242,9 @@ TEST_CASE("what is not a number stays visible, and within its tiles") {
   CHECK(weight_gradient(y, x, at::kFloat).isnan().all().item<bool>());
 }
 
-TEST_CASE("kernels of the CPU run on as many threads as libtorch's") {
-  // The library is asked, not at::parallel_for here: that is compiled into whoever calls it. Threads stay until they
-  // are wanted again.
+TEST_CASE("CPU kernels run on as many threads as libtorch's") {
+  // Calls the library rather than at::parallel_for here, which would be compiled into this file. Idle threads stay
+  // alive.
   const auto all = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
   const at::Tensor x = random({17, 16, 21, 18}, at::kFloat), w = random({16, 16, 3, 3}, at::kFloat);
   const int threads = at::get_num_threads();

@@ -1,4 +1,4 @@
-// Eight numbers of memory as float32 and back (AVX2, FMA, F16C: x86-64-v3).
+// Loads and stores eight values as float32, whatever their type in memory (AVX2, FMA, F16C: x86-64-v3).
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -65,7 +65,7 @@ struct Avx2 {
                      _mm_packus_epi16(_mm256_castsi256_si128(shorts), _mm256_castsi256_si128(shorts)));
   }
 
-  /// The first `count` of a row's end; those missing read as zeros and are not written.
+  /// The first `count` values, for the end of a row; the others load as zero and are not stored.
   template <class T>
   static auto load(const T* from, int64_t count) {
     alignas(32) T room[kLanes] = {};
@@ -83,17 +83,17 @@ struct Avx2 {
   static Numbers of(float number) { return _mm256_set1_ps(number); }
   static Positions all(int position) { return _mm256_set1_epi32(position); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm256_fmadd_ps(a, b, c); }
-  /// b where either is NaN.
+  /// Returns b where either is NaN.
   static Numbers larger(Numbers a, Numbers b) { return _mm256_max_ps(a, b); }
   static Numbers rounded(Numbers values) {
     return _mm256_round_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  /// values · 2^n, where both that and `values` are normal numbers.
+  /// values · 2^n; both `values` and the result must be normal numbers.
   static Numbers times_two_to(Numbers values, Numbers n) {
     return _mm256_castsi256_ps(
         _mm256_add_epi32(_mm256_castps_si256(values), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
   }
-  /// Of a vector's numbers, by halves.
+  /// Horizontal reductions, by halves.
   static float largest(Numbers values) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(values), _mm256_extractf128_ps(values, 1)),
                  two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -119,16 +119,16 @@ struct Avx2 {
   static Positions choose(Mask mask, Positions yes, Positions no) {
     return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(mask));
   }
-  /// max(values, 0) that lets NaN through.
+  /// max(values, 0), but NaN stays NaN.
   static Numbers relu(Numbers values) { return where(_mm256_cmp_ps(values, zero(), _CMP_NLE_UQ), values); }
 };
 
-/// Memory as keys: of scale · x + shift for a scale that is neither 0 nor infinite, the largest has the largest key,
-/// and equal ones of x have equal keys.
+/// Values in memory as sort keys. For a scale that is neither 0 nor infinite, the x with the largest scale · x + shift
+/// has the largest key, and equal values of x have equal keys.
 struct FloatKeys : Avx2 {
   using Keys = Numbers;
 
-  /// What turns x to where it grows with scale · x.
+  /// The sign bits to flip, so that x increases with scale · x.
   static Keys signs(const float* scale) { return _mm256_and_ps(_mm256_loadu_ps(scale), _mm256_set1_ps(-0.0f)); }
   static Keys load(const float* from, Keys signs) { return _mm256_xor_ps(_mm256_loadu_ps(from), signs); }
   static Keys samples(Keys keys, Keys signs) { return _mm256_xor_ps(keys, signs); }
@@ -137,14 +137,14 @@ struct FloatKeys : Avx2 {
   static void store(float* to, const Numbers (&values)[1]) { store(to, values[0]); }
   static Mask joined(const Mask (&masks)[1]) { return masks[0]; }
 
-  /// Where NaN is, of a column of three.
+  /// Where a column of three contains NaN.
   using Nan = Mask;
   static Nan nan_of(Keys a, Keys b, Keys c) { return either(nan_in(a, b), nan_in(c, c)); }
-  /// `best`, or NaN where it is in one of three columns.
+  /// `best`, or NaN where one of the three columns contains it.
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) { return choose(either(either(a, b), c), nan(), best); }
 };
 
-/// As integers, which are in the numbers' order once those below zero are turned around.
+/// Integer keys: 16-bit floats sort like integers once the bits of negative ones are inverted.
 template <class T>
 struct HalfKeys {
   using Keys = __m256i;
@@ -163,7 +163,7 @@ struct HalfKeys {
   static Keys load(const T* from, Keys signs) {
     const __m256i bits = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)), signs),
                   below = _mm256_srai_epi16(bits, 15);
-    return _mm256_sub_epi16(turned(bits, below), below);  // −0 is 0
+    return _mm256_sub_epi16(turned(bits, below), below);  // −0 becomes 0
   }
   static __m256i samples(Keys keys, Keys signs) {
     const __m256i below = _mm256_srai_epi16(keys, 15);
@@ -173,7 +173,7 @@ struct HalfKeys {
     return Avx2::widened<T>(half == 0 ? _mm256_castsi256_si128(samples) : _mm256_extracti128_si256(samples, 1));
   }
   static void store(T* to, __m256i samples) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), samples); }
-  /// Rounded as by Avx2::store(); NaN must have come from a sample, so that it has nothing to round.
+  /// Rounded as in Avx2::store(). A NaN must come from a 16-bit sample, so that it needs no rounding.
   static void store(T* to, const __m256 (&values)[2]) {
     if constexpr (std::is_same_v<T, c10::Half>) {
       const auto narrowed = [](__m256 part) { return _mm256_cvtps_ph(part, _MM_FROUND_TO_NEAREST_INT); };
@@ -199,7 +199,8 @@ struct HalfKeys {
                                     0xd8);
   }
 
-  using Nan = Keys;  // the least key: NaN has one below that of −∞, if not above that of ∞
+  /// The smallest key. A NaN with a key above that of ∞ is the best anyway; any other has a key below that of −∞.
+  using Nan = Keys;
   static Nan nan_of(Keys a, Keys b, Keys c) { return _mm256_min_epi16(_mm256_min_epi16(a, b), c); }
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) {
     return choose(_mm256_cmpgt_epi16(_mm256_set1_epi16(-kInfinity), nan_of(a, b, c)), _mm256_set1_epi16(0x7fff), best);

@@ -1,4 +1,5 @@
-// Sixteen numbers of memory as float32 and back (AVX-512 F, BW, VL, DQ). The same operations as of Avx2.
+// Loads and stores sixteen values as float32, whatever their type in memory (AVX-512 F, BW, VL, DQ). The same
+// operations as Avx2.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -93,9 +94,9 @@ struct Avx512 {
   static Numbers nan() { return _mm512_castsi512_ps(all(0x7fc00000)); }
   static Mask equal(Positions a, int b) { return _mm512_cmpeq_epi32_mask(a, all(b)); }
   static Numbers where(Mask mask, Numbers values) {
-    asm(""
-        : "+v"(values));  // in a register by now: a masked load would wait for the mask, and so for what that was
-                          // loaded from
+    // Forces the load into a register: a masked load would wait for the mask, and so for the load that the mask depends
+    // on.
+    asm("" : "+v"(values));
     return _mm512_maskz_mov_ps(mask, values);
   }
   static Numbers except(Mask mask, Numbers values) { return where(static_cast<Mask>(~mask), values); }
@@ -115,12 +116,12 @@ struct Avx512 {
   }
 };
 
-/// Memory as keys: of scale · x + shift for a scale that is neither 0 nor infinite, the largest has the largest key,
-/// and equal ones of x have equal keys.
+/// Values in memory as sort keys. For a scale that is neither 0 nor infinite, the x with the largest scale · x + shift
+/// has the largest key, and equal values of x have equal keys.
 struct FloatKeys : Avx512 {
   using Keys = Numbers;
 
-  /// What turns x to where it grows with scale · x.
+  /// The sign bits to flip, so that x increases with scale · x.
   static Keys signs(const float* scale) { return _mm512_and_ps(_mm512_loadu_ps(scale), _mm512_set1_ps(-0.0f)); }
   static Keys load(const float* from, Keys signs) { return _mm512_xor_ps(_mm512_loadu_ps(from), signs); }
   static Keys samples(Keys keys, Keys signs) { return _mm512_xor_ps(keys, signs); }
@@ -129,14 +130,14 @@ struct FloatKeys : Avx512 {
   static void store(float* to, const Numbers (&values)[1]) { store(to, values[0]); }
   static Mask joined(const Mask (&masks)[1]) { return masks[0]; }
 
-  /// Where NaN is, of a column of three.
+  /// Where a column of three contains NaN.
   using Nan = Mask;
   static Nan nan_of(Keys a, Keys b, Keys c) { return either(nan_in(a, b), nan_in(c, c)); }
-  /// `best`, or NaN where it is in one of three columns.
+  /// `best`, or NaN where one of the three columns contains it.
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) { return choose(either(either(a, b), c), nan(), best); }
 };
 
-/// As integers, which are in the numbers' order once those below zero are turned around.
+/// Integer keys: 16-bit floats sort like integers once the bits of negative ones are inverted.
 template <class T>
 struct HalfKeys {
   using Keys = __m512i;
@@ -153,7 +154,7 @@ struct HalfKeys {
   }
   static Keys load(const T* from, Keys signs) {
     const __m512i bits = _mm512_xor_si512(_mm512_loadu_si512(from), signs), below = _mm512_srai_epi16(bits, 15);
-    return _mm512_sub_epi16(turned(bits, below), below);  // −0 is 0
+    return _mm512_sub_epi16(turned(bits, below), below);  // −0 becomes 0
   }
   static __m512i samples(Keys keys, Keys signs) {
     const __m512i below = _mm512_srai_epi16(keys, 15);
@@ -163,7 +164,7 @@ struct HalfKeys {
     return Avx512::widened<T>(half == 0 ? _mm512_castsi512_si256(samples) : _mm512_extracti64x4_epi64(samples, 1));
   }
   static void store(T* to, __m512i samples) { _mm512_storeu_si512(to, samples); }
-  /// Rounded as by Avx512::store(); NaN must have come from a sample, so that it has nothing to round.
+  /// Rounded as in Avx512::store(). A NaN must come from a 16-bit sample, so that it needs no rounding.
   static void store(T* to, const __m512 (&values)[2]) {
     if constexpr (std::is_same_v<T, c10::Half>) {
       const auto narrowed = [](__m512 part) { return _mm512_cvtps_ph(part, _MM_FROUND_TO_NEAREST_INT); };
@@ -188,7 +189,8 @@ struct HalfKeys {
   static Keys choose(Mask mask, Keys yes, Keys no) { return _mm512_mask_mov_epi16(no, mask, yes); }
   static Mask joined(const __mmask16 (&masks)[2]) { return _cvtmask16_u32(masks[0]) | _cvtmask16_u32(masks[1]) << 16; }
 
-  using Nan = Keys;  // the least key: NaN has one below that of −∞, if not above that of ∞
+  /// The smallest key. A NaN with a key above that of ∞ is the best anyway; any other has a key below that of −∞.
+  using Nan = Keys;
   static Nan nan_of(Keys a, Keys b, Keys c) { return _mm512_min_epi16(_mm512_min_epi16(a, b), c); }
   static Keys with_nan(Keys best, Nan a, Nan b, Nan c) {
     return choose(_mm512_cmplt_epi16_mask(nan_of(a, b, c), _mm512_set1_epi16(-kInfinity)), _mm512_set1_epi16(0x7fff),

@@ -1,4 +1,4 @@
-// Which loops a tensor gets: by its numbers' type, and by the width that this CPU has.
+// Dispatch to loops by the type of a tensor and by the vector width of this CPU.
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 namespace trainopt::kernels {
 
-/// Calls work(type) with a value of the tensor's type.
+/// Calls work(type) with a value of the tensor's element type.
 template <class F>
 auto by_type(const at::Tensor& x, const F& work) {
   switch (x.scalar_type()) {
@@ -18,11 +18,11 @@ auto by_type(const at::Tensor& x, const F& work) {
     case at::kHalf:
       return work(c10::Half());
     default:
-      throw BrokenInvariant("kernels take float32, bfloat16 and float16");
+      throw BrokenInvariant("kernels support only float32, bfloat16 and float16");
   }
 }
 
-/// Whether this CPU has the instructions that files for sixteen numbers are compiled with.
+/// Whether this CPU has the instructions that the AVX-512 files are compiled for.
 inline bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");

@@ -1,6 +1,6 @@
-// Loops over rows of channels for vectors V: Avx2 (which the program requires) or Avx512 (chosen at run time). V has no
-// name outside its file, so nothing that is made of it here has one either: what is compiled for wide vectors must
-// never serve the rest of the program.
+// Loops over rows of channels for vectors V: Avx2 (required by the program) or Avx512 (selected at run time). V has
+// internal linkage, so everything instantiated from it here does too: code compiled for wide vectors must never be used
+// by the rest of the program.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace trainopt::kernels {
 
-/// Values by channel, which are float32, have room for so many more behind the last.
+/// Arrays of per-channel values (float32) have room for this many more values past the end.
 inline constexpr int64_t kMostLanes = 16;
 
-/// How many of a vector's numbers there are: all, or the rest of a row.
+/// Access to a whole vector, or to the remainder of a row.
 template <class V>
 struct Whole {
   template <class T>
@@ -44,7 +44,7 @@ template <class V, class T>
 struct RowLoops {
   using Numbers = typename V::Numbers;
 
-  /// Calls work(first channel, Whole or Part) for all of a row's channels.
+  /// Calls work(first channel, Whole or Part) for all channels of a row.
   template <class F>
   static void each_vector(int64_t channels, const F& work) {
     int64_t c = 0;
@@ -52,10 +52,10 @@ struct RowLoops {
     if (c < channels) work(c, Part<V>{channels - c});
   }
 
-  static constexpr int64_t kRowsAtOnce = 16;  // few enough that memory is read in its order
+  static constexpr int64_t kRowsAtOnce = 16;  // few enough that memory is read sequentially
 
-  /// Adds `rows` rows from `first`: body(row, first channel, lanes, sum, other) adds a vector to both. Written out for
-  /// as many as have their sums in registers.
+  /// Sums `rows` rows from `first` on: body(row, first channel, lanes, sum, other) adds a vector to both sums. Unrolled
+  /// for as many vectors as can keep their sums in registers.
   template <class Lanes, class Body, int64_t... kVectors>
   static void sum_tile(int64_t first, int64_t rows, int64_t c, const Lanes& lanes, const Body& body, float* sums,
                        float* others, std::integer_sequence<int64_t, kVectors...>) {

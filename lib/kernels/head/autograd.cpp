@@ -48,8 +48,8 @@ class LossWithGradient : public torch::autograd::Function<LossWithGradient> {
     const auto& kernels = kept_kernels<HeadKernels>(context);
     at::Tensor gradient = context->get_saved_variables()[0];
     kernels.finish_gradient(gradient, gradients[0]);
-    gradient.unsafeGetTensorImpl()
-        ->bump_version();  // it is another tensor now, as libtorch must know if it is asked for it again
+    // Changed in place: libtorch must refuse to use it again.
+    gradient.unsafeGetTensorImpl()->bump_version();
     return {gradient, {}, {}, {}};
   }
 };

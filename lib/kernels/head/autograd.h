@@ -1,15 +1,15 @@
-// The average pool and the loss, differentiable by images and by logits. Backward is not differentiable.
+// The average pool and the loss, differentiable with respect to images and logits. Double backward is unsupported.
 #pragma once
 
 #include "kernels/head/head.h"
 
 namespace trainopt::kernels {
 
-/// HeadKernels::mean(). Inputs that are not channels-last are converted. `kernels` must outlive the graph.
+/// HeadKernels::mean(). Converts inputs that are not channels-last. `kernels` must outlive the graph.
 at::Tensor average_pool(const at::Tensor& input, const HeadKernels& kernels);
 
-/// The mean over the batch, with a gradient by `logits`: once only (libtorch refuses another backward). `kernels` must
-/// outlive the graph.
+/// The mean loss over the batch, differentiable with respect to `logits` once: libtorch refuses a second backward.
+/// `kernels` must outlive the graph.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing,
                          const HeadKernels& kernels);
 

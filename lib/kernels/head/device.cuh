@@ -1,5 +1,5 @@
-// The kernels behind HeadLaunches: sums over an image's pixels, a row's softmax, and what map() does; and their
-// launches. Include on_device.cuh or its twin for the host first.
+// The kernels behind HeadLaunches and their launches: sums over the pixels of an image, softmax of a row, and bodies
+// for map(). Include on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/head/launch.h"
@@ -12,12 +12,12 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// Packs that a thread has on the way before it uses the first.
+/// Packs that a thread has in flight before it uses the first.
 inline constexpr int kPacksAhead = 4;
 
 // ---- the mean over pixels ----
 
-/// A block has `lanes` packs of one image's channels, and the other threads of it as many pixels at once.
+/// A block covers `lanes` packs of channels of one image; its threads process kThreads ÷ lanes pixels at once.
 struct MeanTiling {
   int64_t images, pixels, channels;
   int lanes, tiles;
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means,
       Pack<T, kWidth> ahead[kPacksAhead];
       for (int k = 0; k < kPacksAhead; ++k) {
         const int64_t pixel = first + k * at_once;
-        ahead[k] = load<kWidth>(from + (pixel < tiling.pixels ? pixel : first) *
-                                           tiling.channels);  // behind the end: read in vain, not used
+        // Past the end: reads the first again and does not use it.
+        ahead[k] = load<kWidth>(from + (pixel < tiling.pixels ? pixel : first) * tiling.channels);
       }
       for (int k = 0; k < kPacksAhead; ++k)
         if (first + k * at_once < tiling.pixels)
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means,
   store(means + image * tiling.channels + channel, sum);
 }
 
-/// For map(): an image's gradient, ÷ pixels, to each of them.
+/// For map(): writes an image's gradient ÷ pixels to every pixel.
 template <class T, int kChannels>
 struct ToPixels {
   static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
@@ -84,13 +84,13 @@ struct ToPixels {
 
 // ---- softmax cross-entropy ----
 
-/// Of some of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ (largest − x), with
-/// the largest so far. It begins with the lowest number, not −∞: −∞ − −∞ would be NaN.
+/// Running sums over part of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ
+/// (largest − x) for the largest so far. `largest` starts from the lowest number, not −∞, because −∞ − −∞ would be NaN.
 struct Softmax {
   float largest, sum, apart, count;
 };
 
-/// Σ (largest − x) with another largest, not below the own.
+/// Σ (largest − x) for another `largest` that is at least the current one.
 __device__ inline float apart_from(const Softmax& s, float largest) {
   return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0;
 }
@@ -101,16 +101,16 @@ __device__ inline Softmax joined(const Softmax& a, const Softmax& b) {
           apart_from(a, largest) + apart_from(b, largest), a.count + b.count};
 }
 
-/// Threads of one row. Each has few packs of it, so that a block has many rows and each of its steps between barriers
-/// many bytes.
+/// Threads per row. Each takes only a few packs, so that a block has many rows and moves many bytes between two
+/// barriers.
 constexpr int row_lanes_of(int64_t classes, int width) {
   int lanes = 1;
   while (lanes < kThreads && static_cast<int64_t>(lanes) * width * kPacksAhead < classes) lanes *= 2;
   return lanes;
 }
 
-/// Calls use(first class, its pack) for all packs of one thread, which begins at class `begin_at` and goes on in
-/// strides of `step`; before that begin(packs) with those that are ahead.
+/// Calls use(first class, its pack) for all packs of one thread, which starts at class `begin_at` and advances by
+/// `step`. Calls begin(packs) on each group of kPacksAhead loaded packs first.
 template <class T, int kWidth, class Begin, class Use>
 __device__ void sweep_row(const T* logits, int64_t classes, int64_t begin_at, int step, const Begin& begin,
                           const Use& use) {
@@ -118,7 +118,7 @@ __device__ void sweep_row(const T* logits, int64_t classes, int64_t begin_at, in
     Pack<T, kWidth> ahead[kPacksAhead];
     for (int k = 0; k < kPacksAhead; ++k) {
       const int64_t c = first + k * step;
-      ahead[k] = load<kWidth>(logits + (c < classes ? c : first));  // behind the end: the first again, not used
+      ahead[k] = load<kWidth>(logits + (c < classes ? c : first));  // past the end: loads the first again, unused
     }
     begin(ahead);
     for (int k = 0; k < kPacksAhead; ++k)
@@ -126,7 +126,8 @@ __device__ void sweep_row(const T* logits, int64_t classes, int64_t begin_at, in
   }
 }
 
-/// Loss and gradient of a row for `lanes` threads, which sweep over it twice: the second time it comes from the caches.
+/// Loss and gradient of rows, with `lanes` threads per row. They sweep a row twice; the second sweep reads from the
+/// caches.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int lanes) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % lanes, step = lanes * kWidth;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
         float largest = own.largest;
         for (int k = 0; k < kPacksAhead; ++k)
           for (int i = 0; i < kWidth; ++i)
-            largest = fmaxf(largest, wide(ahead[k].values[i]));  // loses NaN, which the sum keeps
+            largest = fmaxf(largest, wide(ahead[k].values[i]));  // drops NaN, which the sum keeps
         own = {largest, own.sum * expf(own.largest - largest), apart_from(own, largest), own.count};
       },
       [&](int64_t, const Pack<T, kWidth>& pack) {
@@ -180,12 +181,12 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
           store(gradient + c, g);
         });
   if (lane != 0) return;
-  const float loss =
-      of_target * (all.largest - wide(logits[is_class ? target : 0])) + logf(all.sum);  // (1 − s) + s of the logarithm
+  const float loss = of_target * (all.largest - wide(logits[is_class ? target : 0])) +
+                     logf(all.sum);  // the weights of the logarithm, 1 − s and s, add up to 1
   o.row_losses[row] = !is_class ? kNan : o.smoothing > 0 ? fmaf(of_all, all.apart, loss) : loss;  // 0 · ∞ would be NaN
 }
 
-/// By one block, in float64 and always in the same order.
+/// One block adds in float64, always in the same order.
 __global__ void __launch_bounds__(kThreads) mean_of_rows(const float* row_losses, int64_t rows, float* loss) {
   const int thread = static_cast<int>(threadIdx.x);
   double sum = 0;
@@ -199,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) mean_of_rows(const float* row_losses
   if (thread == 0) *loss = static_cast<float>(*mine / static_cast<double>(rows));
 }
 
-/// For map(), in place.
+/// For map(): scales by the upstream gradient in place.
 template <class T, int kClasses>
 struct TimesUpstream {
   static constexpr int kWidth = kClasses, kAhead = kRowsInTurn;

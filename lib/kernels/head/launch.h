@@ -1,4 +1,4 @@
-// The passes of HeadKernels over bare memory, as a GPU's kernels run them. No libtorch and no CUDA in this header.
+// The passes of HeadKernels over raw memory, as GPU kernels run them. No libtorch and no CUDA in this header.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -7,7 +7,8 @@
 
 namespace trainopt::kernels::device {
 
-/// images × pixels × channels of `dtype`, channels-last, at most 2³¹ − 1 pixels in all; and images × channels.
+/// One side is images × pixels × channels of `dtype`, channels-last, with at most 2³¹ − 1 pixels in all; the other is
+/// images × channels.
 struct MeanOperands {
   DType dtype;
   int64_t images, pixels, channels;
@@ -20,10 +21,10 @@ struct LossOperands {
   DType dtype;
   int64_t rows, classes;
   const void* logits;
-  const int64_t* targets;  ///< one a row; NaN comes of one that is no class
-  void* gradient;          ///< of the rows' sum, × gradient_scale
+  const int64_t* targets;  ///< one per row; one that is out of range gives NaN
+  void* gradient;          ///< of the sum over rows, × gradient_scale
   float* row_losses;
-  float* loss;  ///< their mean
+  float* loss;  ///< the mean of row_losses
   float smoothing, gradient_scale;
 };
 
@@ -36,12 +37,12 @@ struct ScaleOperands {
   float factor;
 };
 
-/// Each call queues kernels and returns. Throws std::runtime_error if one cannot start.
+/// Each call queues kernels and returns. Throws std::runtime_error if a launch fails.
 class HeadLaunches {
  public:
   virtual ~HeadLaunches() = default;
   virtual void mean(const MeanOperands& o, void* queue) const = 0;
-  /// From images × channels to every pixel, ÷ pixels.
+  /// Writes images × channels, ÷ pixels, to every pixel.
   virtual void mean_gradient(const MeanOperands& o, void* queue) const = 0;
   virtual void cross_entropy(const LossOperands& o, void* queue) const = 0;
   virtual void finish_gradient(const ScaleOperands& o, void* queue) const = 0;

@@ -66,8 +66,8 @@ CrossEntropy LaunchedHeadKernels::cross_entropy(const at::Tensor& logits, const 
                  target.scalar_type() == at::kLong && target.is_contiguous());
   const c10::DeviceGuard guard(logits.device());
   CrossEntropy result{make({}, logits, at::kFloat), make(logits.sizes(), logits, logits.scalar_type())};
-  const at::Tensor row_losses =
-      make({logits.size(0)}, logits, at::kFloat);  // the stream's order keeps its memory until the pass is done
+  // Its memory is reused only in stream order, so after the pass.
+  const at::Tensor row_losses = make({logits.size(0)}, logits, at::kFloat);
   launches_.cross_entropy({.dtype = dtype_of(logits.scalar_type()),
                            .rows = logits.size(0),
                            .classes = logits.size(1),

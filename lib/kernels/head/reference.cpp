@@ -20,7 +20,7 @@ class ReferenceHeadKernels : public HeadKernels {
   }
 
   CrossEntropy cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing) const override {
-    constexpr int64_t kIgnored = std::numeric_limits<int64_t>::min();  // nobody
+    constexpr int64_t kIgnored = std::numeric_limits<int64_t>::min();  // matches no target
     at::Tensor loss = at::cross_entropy_loss(wide(logits), target, {}, at::Reduction::Mean, kIgnored, smoothing);
     at::Tensor gradient = wide(logits).softmax(1) - smoothing / static_cast<double>(logits.size(1));
     gradient.scatter_add_(1, target.unsqueeze(1), at::full({logits.size(0), 1}, smoothing - 1, gradient.options()));

@@ -1,5 +1,5 @@
-// From uint8 images to what a model takes, in one kernel: look up by index, resize, cut, pad with black, mirror, scale
-// and normalise by a table of the 256 levels, lay out. Include on_device.cuh or its twin for the host first.
+// Converts uint8 images to the input of a model in one kernel: look up by index, resize, crop, pad with black, mirror,
+// scale and normalise by a table of the 256 levels, lay out. Include on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -12,11 +12,11 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// Blocks go on to further pixels, so that the table of levels is fetched for many of them. As many as an H200 has room
-/// for.
+/// Each block processes many pixels, so that the table of levels is loaded once for all of them. The number of blocks
+/// is the capacity of an H200.
 inline constexpr int kFinishThreads = 128, kMostFinishBlocks = 2112;
 
-/// Of one item: its image and what of it comes out.
+/// The image of one item and the part of it to output.
 struct FinishWindow {
   const uint8_t* image;
   int32_t box_top, box_left, box_height, box_width, top, left, valid_top, valid_bottom, valid_left, valid_right;
@@ -53,7 +53,7 @@ struct Pixel {
   uint8_t of[3];
 };
 
-/// The image as it is.
+/// The image without a resize.
 struct Plain {
   __device__ static Pixel at(const FinishOperands& o, const FinishWindow& window, int32_t y, int32_t x) {
     const uint8_t* pixel = window.image + (static_cast<int64_t>(y) * o.image_width + x) * 3;
@@ -61,9 +61,9 @@ struct Plain {
   }
 };
 
-/// The loader's resize, Pillow's: a row of the source is resized and rounded to bytes, then
-/// columns of such. Done anew for every pixel that comes out: at most twice the sums of two passes, three times those
-/// of an enlargement, and no memory in between.
+/// The loader's resize (Pillow's): resizes rows of the source and rounds them to bytes, then resizes columns of the
+/// result. Recomputed for every output pixel: at most twice the sums of two passes, three times for an enlargement,
+/// with no memory in between.
 struct Resized {
   __device__ static uint8_t rounded(int32_t sum) {
     const int32_t level = sum >> kResizeBits;
@@ -90,8 +90,8 @@ struct Resized {
   }
 };
 
-/// Level: an integer of the output's size, since its bits are only carried. A thread has kPixels neighbours of a row,
-/// whose number is a multiple of that: three packs.
+/// Level is an integer type of the output's size, since bits are only copied. A thread takes kPixels adjacent pixels of
+/// a row, whose width is a multiple of kPixels: three packs.
 template <class Level, int kPixels, class Source>
 __global__ void __launch_bounds__(kFinishThreads) finish(FinishOperands o, int64_t blocks) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -135,7 +135,7 @@ void launch_finish(const FinishOperands& o, void* queue) {
 
 template <class Level>
 void launch_finish(const FinishOperands& o, void* queue) {
-  if (o.resizes) return launch_finish<Level, 1, Resized>(o, queue);  // enough work for a thread, and its own
+  if (o.resizes) return launch_finish<Level, 1, Resized>(o, queue);  // one pixel is enough work for a thread
   o.width % kWhole<Level> == 0 ? launch_finish<Level, kWhole<Level>, Plain>(o, queue)
                                : launch_finish<Level, 1, Plain>(o, queue);
 }

@@ -11,8 +11,8 @@ ImageFinish::ImageFinish(const std::optional<Resize>& resize, const Normalizatio
                          c10::Device device)
     : resize_(resize), result_(result) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  // A tensor on the device, not a number: CUDA divides by a host number as a multiplication with its inverse, which has
-  // other bits.
+  // A tensor on the device, not a number: CUDA turns division by a host number into multiplication by its inverse,
+  // which gives other bits.
   full_scale_ = at::full({1}, 255.0f, options);
   const Normalization nothing;
   if (normalization.mean != nothing.mean || normalization.std != nothing.std) {
@@ -31,7 +31,7 @@ ImageFinish::ImageFinish(const std::optional<Resize>& resize, const Normalizatio
   if (resize_ && !device.is_cpu()) weights_ = make_weights(device);
 }
 
-/// Of all the lengths that a box may have, or of whole images.
+/// Weights for every possible length of a box, or for whole images.
 ImageFinish::Weights ImageFinish::make_weights(c10::Device device) const {
   const auto of = [&](int64_t from, int64_t to) {
     const ResizeWeights made = resize_->resizer->weights(resize_->boxed ? 1 : from, from, to);

@@ -1,11 +1,11 @@
-// Image finishing over bare memory: neither libtorch nor CUDA is seen here.
+// Image finishing over raw memory. No libtorch and no CUDA in this header.
 #pragma once
 
 #include <cstdint>
 
 namespace trainopt::kernels {
 
-inline constexpr int kLevels = 256;  ///< that a byte has
+inline constexpr int kLevels = 256;  ///< number of values of a byte
 
 namespace device {
 
@@ -19,23 +19,23 @@ struct ResizedLines {
 struct FinishOperands {
   const uint8_t* images;  ///< [n, image_height, image_width, 3]
   int32_t image_height, image_width;
-  const int32_t* placement;  ///< [placement_rows, items], see placement_rows.h; null: image i is item i, whole
+  const int32_t* placement;  ///< [placement_rows, items], see placement_rows.h; null: item i is the whole of image i
   int64_t placement_rows;
-  bool resizes;  ///< by `rows` and `columns`, before the window is cut out
+  bool resizes;  ///< with `rows` and `columns`, before the window is cropped
   ResizedLines rows, columns;
   int64_t items;
-  int32_t height, width;  ///< of what comes out
-  const void* levels;     ///< [3, 256]: what becomes of each grey level, by channel; bits of the output's type
-  int level_bytes;        ///< of one of them: 2 or 4
+  int32_t height, width;  ///< of the output
+  const void* levels;     ///< [3, 256]: the result for each level, by channel, as bits of the output's type
+  int level_bytes;        ///< size of one level: 2 or 4
   bool interleaved;       ///< out is [items, height, width, 3], otherwise [items, 3, height, width]
-  void* out;              ///< at a multiple of 16 bytes
+  void* out;              ///< 16-byte aligned
 };
 
 class FinishLaunches {
  public:
   virtual ~FinishLaunches() = default;
-  /// Queues it and returns. `queue`: a cudaStream_t of the current device, where all memory is. Throws
-  /// std::runtime_error if the kernel cannot start.
+  /// Queues the kernel and returns. `queue`: a cudaStream_t of the current device, which holds all the memory. Throws
+  /// std::runtime_error if the launch fails.
   virtual void finish(const FinishOperands& operands, void* queue) const = 0;
 };
 

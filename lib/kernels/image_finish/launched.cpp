@@ -19,7 +19,7 @@ at::Tensor ImageFinish::launched(const device::FinishLaunches& launches, const a
   narrow(result_.size.height * result_.size.width);
   const at::Tensor batch = make_batch(images, placement);
   const c10::DeviceGuard guard(images.device());
-  const Weights used = resize_ ? weights() : Weights{};  // on a GPU those that stay
+  const Weights used = resize_ ? weights() : Weights{};  // on a GPU: the weights stored there
   const auto lines = [&](const ResizeWeights& weights) {
     if (!resize_) return device::ResizedLines{};
     return device::ResizedLines{.first = weights.first.const_data_ptr<int32_t>(),

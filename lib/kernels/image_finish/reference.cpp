@@ -31,8 +31,8 @@ at::Tensor cut_out(const at::Tensor& images, const at::Tensor& placement, Extent
          in_x.view({items, 1, size.width, 1});  // uint8 × bool stays uint8
 }
 
-/// Lines of `images`, uint8 [items, h, w, 3], along dimension `dim`: of item i its samples from begin[i] on, length[i]
-/// of them, are resized and rounded to bytes. Both int64 [items], on the images' device as the weights are.
+/// Resizes lines of `images`, uint8 [items, h, w, 3], along dimension `dim`: the length[i] samples of item i from
+/// begin[i] on, rounded to bytes. `begin` and `length`: int64 [items], on the device of images and weights.
 at::Tensor resize_lines(const at::Tensor& images, int64_t dim, const ResizeWeights& weights, const at::Tensor& begin,
                         const at::Tensor& length) {
   const int64_t items = images.size(0), output = weights.first.size(1), taps = weights.coefficients.size(2);
@@ -45,8 +45,8 @@ at::Tensor resize_lines(const at::Tensor& images, int64_t dim, const ResizeWeigh
   along[static_cast<size_t>(dim)] = output;
   at::Tensor sums = at::full(sizes, 1 << (kResizeBits - 1), images.options().dtype(at::kInt));
   for (int64_t tap = 0; tap < taps; ++tap) {
-    const at::Tensor from =
-        (first + tap).clamp_max(images.size(dim) - 1).view(along).expand(sizes);  // behind the end the weight is zero
+    // Past the end the weight is zero.
+    const at::Tensor from = (first + tap).clamp_max(images.size(dim) - 1).view(along).expand(sizes);
     sums += images.gather(dim, from).to(at::kInt) * coefficients.select(2, tap).contiguous().view(along);
   }
   return sums.bitwise_right_shift(kResizeBits).clamp_max(255).to(at::kByte);

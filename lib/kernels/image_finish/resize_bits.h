@@ -3,7 +3,7 @@
 
 namespace trainopt::kernels {
 
-/// Weights are fixed point: 22 fraction bits leave room for 8 bits of pixel in an int32.
+/// Weights are fixed-point numbers: 22 fraction bits leave room for 8 bits of pixel in an int32.
 inline constexpr int kResizeBits = 22;
 
 }  // namespace trainopt::kernels

@@ -13,10 +13,10 @@ using torch::autograd::variable_list;
 
 at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// Of values that a channel has.
+/// Number of values per channel.
 int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
 
-/// What backward needs besides x, in the order in which it is kept.
+/// The tensors saved for backward, in this order.
 enum Kept : size_t { kX, kMean, kInverse, kScale, kShift, kY };
 
 class Normalize : public torch::autograd::Function<Normalize> {
@@ -29,7 +29,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const Moments moments = kernels->moments(x);
     const ScaleShift by = kernels->scale_shift(moments, count_of(x), *norm);
     const at::Tensor y = kernels->apply(x, by.scale, by.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
-    // Without a residual the mask follows from x again; y is then the next operation's to keep.
+    // Without a residual, backward recomputes the mask from x, and y need not be saved here.
     context->save_for_backward({x, moments.mean, by.inverse, by.scale, by.shift, residual && relu ? y : at::Tensor()});
     context->saved_data["relu"] = relu;
     context->saved_data["adds"] = residual.has_value();

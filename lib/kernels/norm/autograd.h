@@ -1,5 +1,5 @@
-// Batch-norm in training, with what follows it, differentiable by input, weight, bias and residual. Backward is not
-// differentiable.
+// Batch-norm in training with optional addition and ReLU, differentiable with respect to input, weight, bias and
+// residual. Double backward is unsupported.
 #pragma once
 
 #include "kernels/norm/norm.h"
@@ -8,8 +8,8 @@
 
 namespace trainopt::kernels {
 
-/// The batch's own statistics normalise it, and the running ones move. Inputs that are not channels-last are converted.
-/// `norm` is used during the call alone; `kernels` must outlive the graph.
+/// Normalises by the statistics of the batch and updates the running statistics. Converts inputs that are not
+/// channels-last. `norm` is used only during the call; `kernels` must outlive the graph.
 at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const std::optional<at::Tensor>& residual,
                      bool relu, const NormKernels& kernels);
 

@@ -1,5 +1,5 @@
-// Batch-norm: what each pass does with a thread's channels of a row: the bodies of map() and reduce(). T: a sample's
-// type; kChannels: as many at once.
+// Batch-norm: the bodies of map() and reduce(), which process a thread's channels of a row. T: sample type; kChannels:
+// channels per thread.
 #pragma once
 
 #include "kernels/norm/launch.h"
@@ -10,7 +10,7 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// scale · x + shift, rounded once, in every pass alike: a mask that is computed again must be the one that was.
+/// scale · x + shift, rounded once. All passes compute it alike: a recomputed mask must equal the original.
 template <int kWidth>
 struct ScaleShift {
   Floats<kWidth> scale, shift;
@@ -26,8 +26,8 @@ struct ScaleShiftFrom {
 
 // ---- forward ----
 
-/// Sums of x − pivot and of its squares. The pivot is x's first row: squares of large values that differ little would
-/// leave nothing of the variance.
+/// Sums of x − pivot and of its squares. The pivot is x's first row: for large values that differ little, sums of plain
+/// squares would lose the variance.
 template <class T, int kChannels>
 struct Distances {
   static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
@@ -91,7 +91,7 @@ struct Apply {
     for (int i = 0; i < kWidth; ++i) {
       float z = known.of(wide(ahead.x.values[i]), i);
       if constexpr (kAdds) z += wide(ahead.residual.values[i]);
-      y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN passes
+      y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN stays NaN
     }
     store(out + spot.at, y);
   }
@@ -122,7 +122,7 @@ struct MakeCoefficients {
   }
 };
 
-// ---- backward: where g comes from ----
+// ---- backward: the source of g ----
 
 template <class T, int kWidth>
 struct Open {
@@ -176,7 +176,7 @@ struct ThroughOutput {
   }
 };
 
-// ---- backward: what becomes of g ----
+// ---- backward: the uses of g ----
 
 template <class T, int kChannels, class Source>
 struct WithX {

@@ -1,5 +1,5 @@
-// NormLaunches: which body, which type and width, on how many blocks. Include on_device.cuh or its twin
-// for the host first.
+// Implements NormLaunches: selects the body, the type and width, and the number of blocks. Include on_device.cuh or its
+// host counterpart first.
 #pragma once
 
 #include "kernels/norm/bodies.cuh"
@@ -8,7 +8,7 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// Calls with(a sample's type, Width<as many as are read at once>).
+/// Calls with(sample type, Width<channels per access>).
 template <class F>
 auto by_type(const NormOperands& o, const F& with) {
   return by_type(o.dtype, o.shape.channels,

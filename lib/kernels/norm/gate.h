@@ -1,4 +1,5 @@
-// Which part of a gradient counts: all; where scale · x + shift is positive; where the output is.
+// Which part of a gradient passes: all of it (open), where scale · x + shift > 0 (relu), or where the output is > 0
+// (output).
 #pragma once
 
 namespace trainopt::kernels {

@@ -1,4 +1,4 @@
-// What the glue between tensors and launches does for each call of norm's and pool's passes.
+// The argument handling that the launched passes of norm and pool share.
 #pragma once
 
 #include "base/error.h"
@@ -14,8 +14,8 @@
 
 namespace trainopt::kernels {
 
-/// One call of one pass, on operands O: x's device is current, operands are checked as they are taken, and what the
-/// pass needs is alive until it is queued.
+/// One call of one pass with operands O. Makes the device of x current, checks operands as they are set, and keeps the
+/// work space of the pass alive until the pass is queued.
 template <class O>
 class LaunchCall {
  public:
@@ -34,7 +34,7 @@ class LaunchCall {
   void* queue() const { return queue_; }
   const device::Shape& shape() const { return o_.shape; }
 
-  /// A tensor of samples like x's, of this shape.
+  /// Checks that a tensor has x's type and this shape.
   const void* samples(const at::Tensor& tensor, const device::Shape& shape) const {
     TRAINOPT_CHECK(tensor.scalar_type() == x_.scalar_type());
     return as_nhwc(tensor, shape);
@@ -54,7 +54,7 @@ class LaunchCall {
     o_.out = out.mutable_data_ptr();
     return out;
   }
-  /// Room for the two results by channel.
+  /// Allocates the two per-channel results.
   at::Tensor make_first() { return make_floats(shape().channels, o_.first); }
   at::Tensor make_second() { return make_floats(shape().channels, o_.second); }
   template <class Launches>
@@ -62,7 +62,7 @@ class LaunchCall {
     partials_ = make_floats(launches.partials(o_), o_.partials);
   }
 
-  /// Room for sums of g and of g · (x − mean), which launches' sums() then writes.
+  /// Allocates the sums of g and of g · (x − mean), which the launches' sums() then writes.
   template <class Launches>
   GradientSums make_sums(const Launches& launches, const at::Tensor& mean) {
     o_.mean = by_channel(mean);
@@ -101,7 +101,7 @@ class LaunchCall {
   const at::Tensor& x_;
   c10::DeviceGuard guard_;
   O o_{};
-  at::Tensor partials_;  // the stream's order keeps its memory until the pass is done
+  at::Tensor partials_;  // its memory is reused only in stream order, so after the pass
   void* queue_ = nullptr;
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 using Call = LaunchCall<device::NormOperands>;
 
-/// Values by channel, on one device.
+/// Checks and allocates per-channel values on one device.
 class Channels {
  public:
   explicit Channels(const at::Tensor& like) : like_(like) {
@@ -112,7 +112,7 @@ GradientSums LaunchedNormKernels::sums_through_output(const at::Tensor& gradient
   Call call(x, device_);
   call.set_gradient(gradient);
   call.operands().y = call.samples(y, call.shape());
-  at::Tensor passed = call.make_out();  // `g` may be the gradient's own name
+  at::Tensor passed = call.make_out();  // `g` may alias `gradient`, so it is assigned last
   GradientSums result = call.make_sums(launches_, mean);
   launches_.sums(call.operands(), Gate::output, call.queue());
   g = std::move(passed);

@@ -13,10 +13,10 @@ using torch::autograd::variable_list;
 
 at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// Of values that a channel has.
+/// Number of values per channel.
 int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
 
-/// What backward needs besides x, in the order in which it is kept.
+/// The tensors saved for backward, in this order.
 enum Kept : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
 
 class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {

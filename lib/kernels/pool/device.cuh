@@ -1,5 +1,5 @@
-// The max-pool: its bodies for map() and reduce() over rows, and PoolLaunches: which body, which type and width, on how
-// many blocks. Include on_device.cuh or its twin for the host first.
+// The max-pool: its bodies for map() and reduce(), and the implementation of PoolLaunches, which selects the body, the
+// type and width, and the number of blocks. Include on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/norm/bodies.cuh"
@@ -8,7 +8,7 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// Max-pool 3×3, stride 2, padding 1. Rows are windows here.
+/// Max-pool 3×3, stride 2, padding 1. Here a row is a window.
 struct Windows {
   uint32_t height, width, pooled_height, pooled_width;
   int64_t channels;
@@ -19,7 +19,7 @@ struct Pool {
   static constexpr int kWidth = kChannels, kAhead = 1, kSide = 3, kNowhere = kSide * kSide;
   struct Ahead {
     Pack<T, kWidth> pixels[kSide * kSide];
-    uint32_t inside;  ///< a bit for each
+    uint32_t inside;  ///< one bit per pixel: whether it is inside the image
   };
   const T* x;
   Windows windows;
@@ -32,7 +32,7 @@ struct Pool {
   __device__ Ahead load(const Spot& spot) const {
     const auto window = static_cast<uint32_t>(spot.row);
     const uint32_t lines = window / windows.pooled_width, image = lines / windows.pooled_height;
-    // One before the image's edge wraps around to a large number: not inside.
+    // The position before the edge of the image wraps around to a large number and counts as outside.
     const uint32_t top = (lines - image * windows.pooled_height) * 2 - 1,
                    left = (window - lines * windows.pooled_width) * 2 - 1;
     Ahead ahead{};
@@ -47,7 +47,7 @@ struct Pool {
     return ahead;
   }
   __device__ void use(const ScaleShift<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
-    Floats<kWidth> best{};  // ReLU: nothing below counts
+    Floats<kWidth> best{};  // ReLU: only values above 0 count
     Pack<uint8_t, kWidth> found;
     Pack<T, kWidth> picked{};
     for (int i = 0; i < kWidth; ++i) {
@@ -55,7 +55,7 @@ struct Pool {
       for (int position = 0; position < kSide * kSide; ++position) {
         const float z = known.of(wide(ahead.pixels[position].values[i]), i);
         if ((ahead.inside >> position & 1u) == 0 || z <= best.values[i]) continue;
-        if (z > best.values[i] || z != z) {  // of equal values the first, NaN above all
+        if (z > best.values[i] || z != z) {  // the first of equal values; NaN beats all
           best.values[i] = z;
           from = position;
           picked.values[i] = ahead.pixels[position].values[i];
@@ -69,7 +69,7 @@ struct Pool {
   }
 };
 
-/// Where there is a position.
+/// g = gradient where there is a position, else 0.
 template <class T, int kWidth>
 struct WhereChosen {
   static constexpr int kAhead = 2;
@@ -92,15 +92,15 @@ struct WhereChosen {
   }
 };
 
-/// By pixel: each looks at the windows that it is in, at most two by two. So no two threads add to one number.
+/// By pixel: each pixel checks the windows that contain it, at most two by two, so no two threads add to the same
+/// value.
 template <class T, int kWidth>
 struct ThroughPool {
   static constexpr int kAhead = 1, kMost = 4;
   struct Ahead {
     Pack<T, kWidth> gradients[kMost];
     Pack<uint8_t, kWidth> positions[kMost];
-    uint32_t
-        mine[kMost];  ///< the pixel's own position in the window; a number that no position has where there is none
+    uint32_t mine[kMost];  ///< the pixel's position in the window; kNone, which matches none, without a window
   };
   const T* gradient;
   const uint8_t* positions;
@@ -114,7 +114,8 @@ struct ThroughPool {
                    w = pixel - lines * windows.width;
     Ahead ahead{};
     for (uint32_t i = 0; i < kMost; ++i) {
-      // Windows begin one before the pixels 0, 2, 4, …: an even pixel is in one, an odd pixel in two, but for the last.
+      // Windows begin one pixel before pixels 0, 2, 4, …: an even pixel is in one window, an odd pixel in two, except
+      // at the end.
       const uint32_t p = (h + i / 2) / 2, q = (w + i % 2) / 2;
       const bool there = (i / 2 == 0 || (h % 2 == 1 && p < windows.pooled_height)) &&
                          (i % 2 == 0 || (w % 2 == 1 && q < windows.pooled_width));
@@ -146,7 +147,7 @@ inline Windows windows_of(const Shape& x) {
           static_cast<uint32_t>(small.width), x.channels};
 }
 
-/// Calls with(a sample's type, Width<as many as are read at once>).
+/// Calls with(sample type, Width<channels per access>).
 template <class F>
 auto by_type(const PoolOperands& o, const F& with) {
   return by_type(o.dtype, o.shape.channels,

@@ -1,6 +1,6 @@
-// The stem's max-pool behind batch-norm and ReLU, as passes over memory: 3×3 with stride 2 and padding 1 of
-// ReLU(scale · x + shift), and its part in batch-norm's backward. Tensors are those of norm/norm.h; pooled ones are
-// [n, channels, (height + 1) / 2, (width + 1) / 2]. Results are new tensors.
+// The stem's max-pool after batch-norm and ReLU, as passes over memory: 3×3 with stride 2 and padding 1 of ReLU(scale ·
+// x + shift), and its part of batch-norm's backward. Tensors are as in norm/norm.h; pooled ones are [n, channels,
+// (height + 1) / 2, (width + 1) / 2]. Results are new tensors.
 #pragma once
 
 #include "kernels/norm/norm.h"
@@ -9,17 +9,18 @@ namespace trainopt::kernels {
 
 struct Pooled {
   at::Tensor values;
-  at::Tensor positions;  ///< uint8: where in the 3×3 window the value was, row by row; 9: nowhere, all were ≤ 0
-  at::Tensor chosen;     ///< x there; anything where the position is 9
+  at::Tensor positions;  ///< uint8: index of the value in the 3×3 window, row by row; 9: none, all were ≤ 0
+  at::Tensor chosen;     ///< x at that position; unspecified where the position is 9
 };
 
 class PoolKernels {
  public:
   virtual ~PoolKernels() = default;
 
-  /// Of equal x the first counts, of x that only rounding makes equal any; NaN above all (its position may be any).
+  /// Chooses the first of equal values of x, and any of values that only rounding makes equal. NaN beats all values;
+  /// its position may be any.
   virtual Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const = 0;
-  /// NormKernels::sums() with g = gradient at the positions that the values came from. Does not read the values.
+  /// NormKernels::sums() with g = gradient at the positions that the values came from. Does not read `pooled.values`.
   virtual GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const = 0;
   /// NormKernels::input_gradient() with the same g.
   virtual at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
@@ -27,11 +28,11 @@ class PoolKernels {
                                     const at::Tensor& rest) const = 0;
 };
 
-/// libtorch's operations one after another, in float32: the others are compared with it.
+/// Plain libtorch operations in float32: the reference for the other implementations.
 const PoolKernels& reference_pool_kernels();
-/// A few threads, each with whole rows. Uses the widest vectors that this CPU has.
+/// Distributes rows to a few threads. Uses the widest vectors of this CPU.
 const PoolKernels& cpu_pool_kernels();
-/// One for each width that this CPU has, the widest last.
+/// One for each vector width of this CPU, the widest last.
 std::vector<const PoolKernels*> all_cpu_pool_kernels();
 /// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
 const PoolKernels* cuda_pool_kernels();

@@ -12,7 +12,7 @@ class ReferencePoolKernels : public PoolKernels {
   Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const override {
     const auto [values, indices] =
         at::max_pool2d_with_indices(reference_norm_kernels().apply(x.to(at::kFloat), scale, shift, {}, true), 3, 2, 1);
-    // libtorch's index is a position in the image; ours is one in the window.
+    // libtorch's index is a position in the image, ours a position in the window.
     const int64_t width = x.size(3);
     const auto counted = [&](int64_t size, int64_t dimension) {
       std::vector<int64_t> shape{1, 1, 1, 1};
@@ -37,7 +37,8 @@ class ReferencePoolKernels : public PoolKernels {
   }
 
  private:
-  /// The gradient where the values came from, as large as x: window by window into an image with a border of one.
+  /// The gradient at the positions that the values came from, in the shape of x: added window by window to an image
+  /// with a border of one.
   static at::Tensor unpooled(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x) {
     at::Tensor bordered =
         at::zeros({x.size(0), x.size(1), x.size(2) + 3, x.size(3) + 3}, x.options().dtype(at::kFloat));

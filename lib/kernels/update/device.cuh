@@ -1,5 +1,5 @@
-// The kernels: the update of a table of parameters under a rule, Adam's count of updates, and the measure of gradients
-// with its sum (fold); and their launches. Include on_device.cuh or its twin for the host first.
+// The kernels and their launches: the update of a table of parameters under a rule, Adam's count of updates, and the
+// measurement of gradients with its final sum (fold). Include on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/update/table.h"
@@ -9,14 +9,14 @@
 namespace trainopt::kernels::update {
 namespace {
 
-/// A block's numbers of one part.
+/// The values of one part that a block processes.
 struct BlockRange {
   Part part;
   int64_t begin, end;
 };
 __device__ inline BlockRange range_of(const Table& table) {
   const auto block = static_cast<int32_t>(blockIdx.x);
-  int low = 0, high = table.count;  // the part is among low … high − 1
+  int low = 0, high = table.count;  // the part is in [low, high)
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (table.first_block[middle] <= block)
@@ -35,21 +35,21 @@ __device__ inline bool begins_packs_of_16_bits(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (kPack * sizeof(uint16_t)) == 0;
 }
 
-/// Body::load<kWidth>(at) for kAhead positions of a thread, then body.use(at, what that gave): many reads are on their
-/// way at once.
+/// Calls body.load<kWidth>(at) for kAhead positions of a thread, then body.use(at, loaded) for each, so that many reads
+/// are in flight at once.
 template <int kWidth, int kAhead, class Body>
 __device__ inline void sweep(const Body& body, int64_t begin, int64_t end) {
   constexpr int64_t kStride = static_cast<int64_t>(kThreads) * kWidth;
   for (int64_t first = begin + static_cast<int64_t>(threadIdx.x) * kWidth; first < end; first += kAhead * kStride) {
     decltype(body.template load<kWidth>(0)) ahead[kAhead];
     for (int k = 0; k < kAhead; ++k)
-      ahead[k] = body.template load<kWidth>(
-          first + k * kStride < end ? first + k * kStride : first);  // behind the end: read in vain, not used
+      // Past the end: reads the first again and does not use it.
+      ahead[k] = body.template load<kWidth>(first + k * kStride < end ? first + k * kStride : first);
     for (int k = 0; k < kAhead; ++k)
       if (first + k * kStride < end) body.use(first + k * kStride, ahead[k]);
   }
 }
-/// All numbers of a range, in packs where memory allows.
+/// Sweeps all values of a range, in packs if memory is aligned.
 template <class Body>
 __device__ inline void sweep_range(const Body& body, const BlockRange& range, bool packs) {
   constexpr int kAhead = 2;
@@ -128,7 +128,7 @@ template <bool kDecoupled>
 struct Adam {
   static constexpr int kStates = 2;
   AdamScalars numbers;
-  const float* corrections;  ///< of count()
+  const float* corrections;  ///< results of count()
   float step, inverse_root, left;
 
   __device__ void begin(const Given& given) {
@@ -145,7 +145,7 @@ struct Adam {
   }
 };
 
-/// One launch for all of a table's parameters; as many blocks as they have chunks.
+/// One launch for all parameters of a table, with one block per chunk.
 template <class Rule>
 __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Table table, Rule rule, Given given) {
   const BlockRange range = range_of(table);
@@ -160,10 +160,9 @@ __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Table
       packs);
 }
 
-/// One thread. expm1 keeps what of 1 − βᵗ is small.
+/// One thread. expm1 keeps the digits of 1 − βᵗ while it is small.
 __global__ void __launch_bounds__(1) count(AdamScalars numbers, double* updates, float* corrections, Given given) {
-  if (given.skip_update != nullptr && *given.skip_update > 0)
-    return;  // corrections stay what they are: nothing uses them
+  if (given.skip_update != nullptr && *given.skip_update > 0) return;  // corrections stay unset: nothing uses them
   const double update = *updates + 1;
   *updates = update;
   corrections[0] = static_cast<float>(static_cast<double>(*given.learning_rate) / -expm1(numbers.log_beta1 * update));
@@ -172,7 +171,7 @@ __global__ void __launch_bounds__(1) count(AdamScalars numbers, double* updates,
 
 inline constexpr int kFoldThreads = 512;
 
-/// The sums of a block's threads, two of each, in the first one's.
+/// Reduces two sums over the threads of a block; the first thread gets the results.
 template <int kCount>
 __device__ inline void add_up(double& sum, double& other) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -189,7 +188,7 @@ __device__ inline void add_up(double& sum, double& other) {
   other = mine[kCount];
 }
 
-/// A thread's sixteen squares or fewer in float32; what is not finite makes `other` NaN.
+/// Adds at most sixteen squares per thread in float32; a non-finite value makes `other` NaN.
 struct Measuring {
   const float* gradient;
   float &square_sum, &other;
@@ -207,7 +206,7 @@ struct Measuring {
   }
 };
 
-/// partials[block]: Σ g² of its chunk, and 0 or NaN.
+/// Writes Σ g² of a chunk and 0 or NaN to partials[block].
 __global__ void __launch_bounds__(kThreads) measure(const __grid_constant__ Table table, double* partials) {
   const BlockRange range = range_of(table);
   float square_sum = 0, other = 0;
@@ -219,7 +218,7 @@ __global__ void __launch_bounds__(kThreads) measure(const __grid_constant__ Tabl
   partials[2 * static_cast<int64_t>(blockIdx.x) + 1] = zero;
 }
 
-/// One block: the partials of all blocks, always in the same order.
+/// One block adds the partials of all blocks, always in the same order.
 __global__ void __launch_bounds__(kFoldThreads)
     fold(const double* partials, int64_t blocks, double* square_sum, float* not_finite) {
   double sum = 0, zero = 0;

@@ -1,4 +1,4 @@
-// UpdateKernels over bare memory: pointers, sizes, a queue. No libtorch and no CUDA in this header.
+// UpdateKernels over raw memory: pointers, sizes, a queue. No libtorch and no CUDA in this header.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -8,7 +8,7 @@
 
 namespace trainopt::kernels::update {
 
-/// A parameter's memory; null where a rule has none of its kind.
+/// The arrays of a parameter; null if the rule does not use them.
 struct Part {
   float *parameter, *gradient, *first, *second;
   void* copy;
@@ -26,25 +26,25 @@ struct AdamScalars {
   bool decoupled;
 };
 
-/// Where a launch finds its numbers; null: factor 1, not skipped.
+/// Where a launch reads its scalars. Null: factor 1, not skipped.
 struct Given {
   const float *learning_rate, *factor, *skip_update;
   bool clears;
-  DType copies;  ///< what they are of; where there are none it may be any
+  DType copies;  ///< type of the copies; ignored if there are none
 };
 
 class UpdateLaunches {
  public:
   virtual ~UpdateLaunches() = default;
-  // How many launches it took.
+  // Returns the number of launches.
   virtual int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given,
                       void* queue) const = 0;
-  /// `corrections`: room for two floats.
+  /// `corrections`: work space for two floats.
   virtual int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
                        const Given& given, void* queue) const = 0;
-  /// Doubles of work space that measure() needs.
+  /// Number of doubles of work space that measure() needs.
   virtual int64_t partials(const std::vector<Part>& parts) const = 0;
-  /// Of the gradients.
+  /// Measures the gradients.
   virtual void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,
                        void* queue) const = 0;
 };

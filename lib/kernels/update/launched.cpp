@@ -12,7 +12,7 @@
 namespace trainopt::kernels::update {
 namespace {
 
-/// Memory of tensors that are all on one device.
+/// Checked memory of tensors that are all on one device.
 class Memory {
  public:
   Memory(const at::Tensor& like, at::DeviceType type) : device_(like.device()), guard_(device_) {
@@ -88,7 +88,7 @@ class Memory {
   void* queue() const { return queue_of(device_); }
 
  private:
-  /// The parameter's numbers, as they lie in memory.
+  /// Checks that the tensor has the sizes and strides of the parameter.
   static void check_alike(const at::Tensor& parameter, const at::Tensor& tensor) {
     TRAINOPT_CHECK(tensor.sizes() == parameter.sizes() && tensor.is_non_overlapping_and_dense());
     for (int64_t d = 0; d < tensor.dim(); ++d)

@@ -1,5 +1,5 @@
-// UpdateKernels out of launches over bare memory: checks what it is given, makes room for results, and queues on the
-// device's current stream.
+// Implements UpdateKernels with launches over raw memory: checks arguments, allocates results, and queues on the
+// current stream of the device.
 #pragma once
 
 #include "kernels/update/launch.h"
@@ -7,7 +7,8 @@
 
 namespace trainopt::kernels::update {
 
-/// Tensors are on devices of type `device`, all of one call on one of them. `launches` must outlive it.
+/// Tensors are on devices of type `device`; all tensors of one call are on the same device. `launches` must outlive
+/// this object.
 class LaunchedUpdateKernels : public UpdateKernels {
  public:
   LaunchedUpdateKernels(const UpdateLaunches& launches, at::DeviceType device) : launches_(launches), device_(device) {}

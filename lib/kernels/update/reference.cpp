@@ -46,7 +46,8 @@ class ReferenceUpdateKernels : public UpdateKernels {
   }
 
  private:
-  /// rule(parameter, gradient, first, second) with copies, which are written back unless the update is skipped.
+  /// Calls rule(parameter, gradient, first, second) on new values for each parameter; writes them back, with the
+  /// copies, unless the update is skipped.
   template <class Rule>
   static int64_t each(const Tensors& tensors, const Settings& settings, const Rule& rule) {
     const at::NoGradGuard no_grad;

@@ -1,26 +1,26 @@
-// Parameters dealt out to blocks of threads, in a table that travels with the launch: a recorded launch keeps it.
+// Distribution of parameters to thread blocks, as a table passed by value with the launch: a captured launch keeps it.
 #pragma once
 
 #include "kernels/update/launch.h"
 
 namespace trainopt::kernels::update {
 
-inline constexpr int kThreads = 256;                       ///< in a block
+inline constexpr int kThreads = 256;                       ///< per block
 inline constexpr int kPack = 4;                            ///< floats read and written at once: 16 bytes
-inline constexpr int64_t kChunk = int64_t{16} * kThreads;  ///< numbers of one block: four packs a thread
-inline constexpr int kMostParts =
-    512;  ///< in one launch: what a kernel may be given is 32764 bytes (sm_70 and later, CUDA 12.1)
+inline constexpr int64_t kChunk = int64_t{16} * kThreads;  ///< values per block: four packs per thread
+/// Per launch: kernel arguments are limited to 32764 bytes (sm_70 and later, CUDA 12.1).
+inline constexpr int kMostParts = 512;
 
 struct Table {
   Part parts[kMostParts];
-  int32_t first_block[kMostParts];  ///< of each part, ascending
+  int32_t first_block[kMostParts];  ///< first block of each part, ascending
   int32_t count;
 };
 static_assert(sizeof(Table) < 32000);
 
 constexpr int64_t blocks_of(int64_t size) { return (size + kChunk - 1) / kChunk; }
 
-/// with(table, blocks, blocks in the tables before) for as many tables as there must be.
+/// Calls with(table, blocks, blocks in previous tables) for as many tables as needed; returns their number.
 template <class With>
 int64_t each_table(const std::vector<Part>& parts, const With& with) {
   int64_t tables = 0, before = 0;

@@ -1,6 +1,6 @@
-// The optimizer's update of all parameters in one pass, and one measurement of all gradients before it. Unscaling,
-// clipping and zeroing happen in the same pass: gradients are multiplied by a factor as they are read, and cleared once
-// they have been.
+// The optimizer's update of all parameters in one pass, and a measurement of all gradients before it. Unscaling,
+// clipping and zeroing happen in the same pass: gradients are multiplied by a factor as they are read, and cleared
+// afterwards.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,10 +9,10 @@
 
 namespace trainopt::kernels::update {
 
-/// momentum ← μ · momentum + g, parameter ← parameter − lr · momentum (Nesterov: g + μ · momentum), where g has
-/// weight_decay · parameter added (torch.optim.SGD).
+/// momentum ← μ · momentum + g, parameter ← parameter − lr · momentum (Nesterov: lr · (g + μ · momentum)), where g is
+/// the gradient + weight_decay · parameter (torch.optim.SGD).
 struct SgdRule {
-  float momentum, weight_decay;  ///< momentum 0: none is kept, g is used itself
+  float momentum, weight_decay;  ///< momentum 0: no momentum is stored, g is used directly
   bool nesterov;
 };
 
@@ -25,43 +25,44 @@ struct AdamRule {
   bool decoupled;
 };
 
-/// Tensors of the parameters that have a gradient, in one order. All are float32; those of one parameter have its sizes
-/// and strides, without gaps. No two overlap.
+/// Tensors of the parameters that have a gradient, in the same order. All are float32; tensors of one parameter have
+/// its sizes and strides, without gaps. No two overlap.
 struct Tensors {
   std::vector<at::Tensor> parameters, gradients;
   std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Adam: both moments
-  /// Get the updated parameters, rounded to nearest even: bfloat16 or float16, all of one type; undefined: no copy.
+  /// Receive the updated parameters, rounded to nearest, ties to even: bfloat16 or float16, all of one type. Undefined:
+  /// no copy.
   std::vector<at::Tensor> copies = {};
 };
 
-/// 0-dim floats on the parameters' device.
+/// 0-dim float32 tensors on the device of the parameters.
 struct Settings {
   at::Tensor learning_rate;
-  at::Tensor factor;       ///< of every gradient; undefined: 1
-  at::Tensor skip_update;  ///< above 0: nothing is written but cleared gradients; undefined: 0
-  bool clears = false;     ///< gradients become zeros, also where the update is skipped
+  at::Tensor factor;       ///< multiplies every gradient; undefined: 1
+  at::Tensor skip_update;  ///< above 0: only cleared gradients are written; undefined: 0
+  bool clears = false;     ///< set gradients to zero, even if the update is skipped
 };
 
 struct Measured {
   at::Tensor square_sum;  ///< Σ g²: 0-dim float64
-  at::Tensor not_finite;  ///< 0-dim float32: 1 if any g is not finite, else 0
+  at::Tensor not_finite;  ///< 0-dim float32: 1 if any g is non-finite, else 0
 };
 
-/// Every form gives the same results on any number of threads. Throws BrokenInvariant for tensors that are not as
-/// described.
+/// In every implementation, results do not depend on the number of threads. Throws BrokenInvariant for tensors that are
+/// not as described.
 class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
-  // Both update in place and return how many launches that took.
+  // Both update in place and return the number of launches.
   virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
-  /// `updates`: a 0-dim float64 on the device; counts this one too, unless it is skipped.
+  /// `updates`: 0-dim float64 on the device; incremented unless the update is skipped.
   virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                        const Settings& settings) const = 0;
-  /// For values up to 10¹⁸; with larger ones the sum may be infinite. Results are on the device of `like`.
+  /// For values up to 10¹⁸; larger ones may make the sum infinite. Results are on the device of `like`.
   virtual Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const = 0;
 };
 
-/// libtorch's operations one after another: the others are compared with it.
+/// Plain libtorch operations: the reference for the other implementations.
 const UpdateKernels& reference_kernels();
 const UpdateKernels& cpu_kernels();
 /// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.

@@ -1,11 +1,11 @@
-// Winograd's convolution, differentiable by input and weight. Backward is not differentiable.
+// Winograd's convolution, differentiable with respect to input and weight. Double backward is unsupported.
 #pragma once
 
 #include "kernels/winograd/winograd.h"
 
 namespace trainopt::kernels::winograd {
 
-/// convolution(). Computes the gradients that are needed and no others.
+/// Like convolution(). Backward computes only the gradients that are needed.
 at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight);
 
 }  // namespace trainopt::kernels::winograd

@@ -1,9 +1,9 @@
-// What Winograd's convolution does to memory, without its matrix products. F(4×4, 3×3): images are cut into tiles of
-// 4×4 outputs, each of which follows from 6×6 inputs; transformed, a tile has 36 positions, and what was a convolution
-// is, at each position, a product over channels. Formulas and matrices: Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks", 2015 (arXiv:1509.09308), §4.3.
+// The memory operations of Winograd's convolution, and its matrix products. F(4×4, 3×3): images are cut into tiles of
+// 4×4 outputs, each computed from 6×6 inputs. A transformed tile has 36 positions, and the convolution becomes a
+// product over channels at each position. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional
+// Neural Networks", 2015 (arXiv:1509.09308), §4.3.
 //
-// Raw memory and functions of their own only: what is compiled for wide vectors must never serve the rest of the
+// Uses only raw memory and functions of its own: code compiled for wide vectors must never be used by the rest of the
 // program.
 #pragma once
 
@@ -16,11 +16,11 @@
 namespace trainopt::kernels::winograd {
 
 inline constexpr int kTile = 4, kKernel = 3,
-                     kReach = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile, along one side
+                     kReach = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile per side
 inline constexpr int kPositions = kReach * kReach;
-inline constexpr int64_t kPanel = 16;  ///< channels come in multiples of this
+inline constexpr int64_t kPanel = 16;  ///< the number of channels must be a multiple of this
 
-/// Of a convolution with stride 1 and padding 1: outputs are as high and wide as inputs.
+/// The tiles of a convolution with stride 1 and padding 1: outputs have the height and width of the inputs.
 struct Grid {
   int64_t images, height, width;
 
@@ -29,13 +29,13 @@ struct Grid {
   [[gnu::always_inline]] int64_t tiles() const { return images * rows() * columns(); }
 };
 
-/// What transformed numbers are: float64 of float64, otherwise float32.
+/// Type of transformed values: float64 for float64, otherwise float32.
 template <class T>
 using Work = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Transformed numbers, 36 positions of rows × channels: tiles × channels, or a weight's channels on one side × those
-/// on the other. Sixteen channels lie together, row after row, so that products read memory in its order: at[p *
-/// position + (c / 16 * rows + row) * 16 + c % 16].
+/// Transformed values, 36 positions of rows × channels: tiles × channels, or, for weights, channels of one side ×
+/// channels of the other. Sixteen channels are stored together, row after row, so that products read memory
+/// sequentially: at[p * position + (c / 16 * rows + row) * 16 + c % 16].
 template <class W>
 struct Transformed {
   W* at;
@@ -44,8 +44,9 @@ struct Transformed {
   [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * position + c / kPanel * rows * kPanel; }
 };
 
-/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC; tiles [begin, end) of the grid, whose tile `first` is
-/// the first row of the transformed ones. What lies outside of an image reads as zeros and is not written.
+/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC. Functions process tiles [begin, end) of the grid; tile
+/// `first` of the grid is row 0 of the transformed values. Positions outside the image read as zero and are not
+/// written.
 template <class T>
 struct TileKernels {
   /// Bᵀ d B of the inputs d.
@@ -54,35 +55,35 @@ struct TileKernels {
   /// Aᵀ m A, the outputs.
   void (*outputs)(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end,
                   T* image);
-  /// A y Aᵀ of the outputs' gradients y: what the loss's derivative by m is.
+  /// A y Aᵀ of the outputs' gradients y: the gradient of the loss with respect to m.
   void (*output_gradients)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
                            const Transformed<Work<T>>& to);
-  /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `turned` by half a turn.
+  /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `turned` rotates them by 180°.
   void (*weights)(const T* weights, bool turned, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
   /// Gᵀ u G, the weights' gradients.
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };
 
-/// What is done at one position. W: double, float.
+/// The products at one position. W: double, float.
 template <class W>
 struct ProductKernels {
-  /// to[t][k] = Σ a[t][c] · b[c][k] over channels c of a, for rows t of [begin, end).
+  /// to[t][k] = Σ a[t][c] · b[c][k] over the channels c of a, for rows t in [begin, end).
   void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t begin, int64_t end,
                   const Transformed<W>& to);
-  /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k of [begin, end), multiples of kPanel;
-  /// `add`: to what is there.
+  /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k in [begin, end), which are multiples
+  /// of kPanel. `add`: adds to the previous contents.
   void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t rows, int64_t begin,
                         int64_t end, bool add, const Transformed<W>& to);
 };
 
-/// In the widest vectors that this CPU has.
+/// For the widest vectors of this CPU.
 template <class T>
 const TileKernels<T>& tile_kernels();
 template <class W>
 const ProductKernels<W>& product_kernels();
 
 template <class T>
-const TileKernels<T>& tiles_avx2();  // not of double
+const TileKernels<T>& tiles_avx2();  // not for double
 template <class T>
 const TileKernels<T>& tiles_avx512();
 const ProductKernels<float>& products_avx2();

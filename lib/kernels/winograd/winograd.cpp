@@ -12,12 +12,12 @@
 namespace trainopt::kernels::winograd {
 namespace {
 
-/// Tiles are taken in blocks whose transforms, of this many bytes, stay in the last cache between one pass and the
-/// next; but of so many that a position's weights are worth reading.
+/// Tiles are processed in blocks whose transforms, of this many bytes, stay in the last-level cache between passes, but
+/// with at least enough tiles to be worth reading the weights of a position.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
-/// Tiles, or rows of weights, for which a thread is worth its start.
+/// Tiles, or rows of weights, below which starting another thread does not pay.
 constexpr int64_t kGrain = 8;
-/// Tiles of a product that go to one thread together: a multiple of the rows that any width takes at once.
+/// Tiles of a product that one thread processes together: a multiple of the rows that any vector width takes at once.
 constexpr int64_t kRows = 96;
 
 template <class F>
@@ -28,14 +28,14 @@ auto by_image_type(const at::Tensor& x, const F& work) {
 
 at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// Transformed numbers with their memory.
+/// Transformed values with their memory.
 template <class W>
 struct Room : Transformed<W> {
   Room(int64_t by_rows, int64_t by_channels)
       : Transformed<W>{
             .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
-    // Between positions lies a line of the cache: otherwise those of one tile would often fall into one set of it.
+    // Positions are one cache line apart: otherwise those of one tile would often map to the same cache set.
     memory_ = at::empty({kPositions * this->position}, c10::CppTypeToScalarType<W>::value);
     this->at = memory_.template mutable_data_ptr<W>();
   }
@@ -48,7 +48,7 @@ Grid grid_of(const at::Tensor& image) {
   return {.images = image.size(0), .height = image.size(2), .width = image.size(3)};
 }
 
-/// The weights' first or second channels as rows, the others as channels.
+/// Transformed weights with their output (`by_output`) or input channels as rows, the others as channels.
 template <class W>
 Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turned) {
   TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
@@ -61,7 +61,7 @@ Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turne
         tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to);
       });
     else
-      throw BrokenInvariant("float64 weights go with float64 images, and no others");
+      throw BrokenInvariant("images and weights must both be float64, or neither");
   });
   return to;
 }
@@ -71,19 +71,19 @@ int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
                   std::max(kLeastBlock, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
 }
 
-/// Calls work(first, end) for block after block.
+/// Calls work(first, end) for each block.
 template <class F>
 void in_blocks(const Grid& grid, int64_t block, const F& work) {
   for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
 }
 
-/// Calls work(position, begin, end) for parts of [0, count) at every position, in parallel; parts begin at multiples of
-/// `piece`.
+/// Calls work(position, begin, end) for ranges of [0, count) at every position, in parallel; ranges begin at multiples
+/// of `piece`.
 template <class F>
 void at_positions(int64_t count, int64_t piece, const F& work) {
   const int64_t pieces = (count + piece - 1) / piece;
   at::parallel_for(0, kPositions * pieces, 1, [&](int64_t begin, int64_t end) {
-    while (begin < end) {  // pieces of one position at once
+    while (begin < end) {  // all of this range that is in one position
       const int64_t position = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
       work(position, first * piece, std::min(count, last * piece));
       begin += last - first;
@@ -91,7 +91,7 @@ void at_positions(int64_t count, int64_t piece, const F& work) {
   });
 }
 
-/// With T the images' type. `weights`: channels in × channels out.
+/// T: type of the images. `weights`: input channels × output channels.
 template <class T>
 at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weights) {
   const at::Tensor x = nhwc(image);
@@ -147,7 +147,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
   });
 }
 
-// The same with the other channels, and with weights turned by half a turn.
+// The convolution with channels exchanged and weights rotated by 180°.
 at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight) {
   return by_image_type(output_gradient, [&](auto type) {
     return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true));
@@ -167,7 +167,7 @@ at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& 
           tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>());
         });
       else
-        throw BrokenInvariant("float64 weights go with float64 images, and no others");
+        throw BrokenInvariant("images and weights must both be float64, or neither");
     });
   });
   return result;

@@ -15,16 +15,16 @@
 namespace trainopt::kernels {
 namespace {
 
-/// Numbers for which a thread is worth its start.
+/// Values per thread below which starting another thread does not pay.
 constexpr int64_t kGrain = 32768;
 
-/// Calls work(first, last) for shares of `count` things of `size` numbers each.
+/// Calls work(first, last) on ranges of `count` items of `size` values each, in parallel.
 template <class F>
 void each_share(int64_t count, int64_t size, const F& work) {
   at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)), work);
 }
 
-/// Rows of numbers.
+/// A contiguous matrix on the CPU.
 void check_rows(const at::Tensor& rows) { TRAINOPT_CHECK(rows.dim() == 2 && rows.is_cpu() && rows.is_contiguous()); }
 
 std::vector<float> room_for(int64_t numbers) { return std::vector<float>(static_cast<size_t>(numbers + kMostLanes)); }
@@ -95,7 +95,7 @@ class CpuHeadKernels : public HeadKernels {
           out[at + wanted] =
               static_cast<T>((exponentials[static_cast<size_t>(wanted)] / sums.sum - of_all - of_target) * scale);
           const float loss = of_target * (sums.largest - static_cast<float>(in[at + wanted])) +
-                             std::log(sums.sum);  // (1 − s) + s of the logarithm
+                             std::log(sums.sum);  // the weights of the logarithm, 1 − s and s, add up to 1
           losses[static_cast<size_t>(row)] = smoothing > 0 ? loss + of_all * sums.apart : loss;  // 0 · ∞ would be NaN
         }
       });

@@ -1,4 +1,4 @@
-// HeadRows' loops for vectors V, as in kernels/cpu/row_loops.h.
+// The loops of HeadRows for vectors V; see kernels/cpu/row_loops.h.
 #pragma once
 
 #include "kernels/cpu/row_loops.h"
@@ -15,15 +15,15 @@ struct HeadLoops : RowLoops<V, T> {
 
   // ---- the mean over pixels ----
 
-  /// Adds the sums of `rows` rows; written out for as many vectors as have their sums in registers.
+  /// Adds the sums of `rows` rows. Unrolled for as many vectors as can keep their sums in registers.
   template <class Lanes, int64_t... kVectors>
   static void add_rows(const T* x, int64_t rows, int64_t channels, const Lanes& lanes, float* sums,
                        std::integer_sequence<int64_t, kVectors...>) {
     Numbers sum[] = {(static_cast<void>(kVectors), V::zero())...};
     for (int64_t row = 0; row < rows; ++row) {
       const T* from = x + row * channels;
-      (__builtin_prefetch(from + Base::kRowsAtOnce * channels + kVectors * V::kLanes),
-       ...);  // pieces of rows: the processor does not guess the next ones
+      // The hardware prefetcher does not predict accesses to pieces of rows.
+      (__builtin_prefetch(from + Base::kRowsAtOnce * channels + kVectors * V::kLanes), ...);
       ((sum[kVectors] += lanes.take(from + kVectors * V::kLanes)), ...);
     }
     (V::store(sums + kVectors * V::kLanes, V::load(sums + kVectors * V::kLanes) + sum[kVectors]), ...);
@@ -57,9 +57,9 @@ struct HeadLoops : RowLoops<V, T> {
 
   // ---- a row of logits ----
 
-  /// e^x for x ≤ 0, within 3e-7 of it; 0 below −87, where float32's normal numbers end; NaN stays. x = n · ln 2 + r,
-  /// and e^r by the polynomial of degree 5 with the least relative error in [−ln 2 / 2, ln 2 / 2], 9.2e-8 (Lawson's
-  /// algorithm; the constant fixed at 1).
+  /// e^x for x ≤ 0, with relative error below 3e-7; 0 below −87, where the normal numbers of float32 end; NaN stays
+  /// NaN. x = n · ln 2 + r; e^r is the minimax polynomial of degree 5 for relative error in [−ln 2 / 2, ln 2 / 2], with
+  /// error 9.2e-8 (Lawson's algorithm, constant term fixed at 1).
   static Numbers exponential(Numbers x) {
     const Numbers n = V::rounded(x * V::of(1.44269504f));
     const Numbers r =
@@ -74,7 +74,8 @@ struct HeadLoops : RowLoops<V, T> {
 
   template <bool kApart>
   static RowSums exponentials_of(const T* logits, int64_t classes, float* exponentials) {
-    // Begun with the lowest number, not −∞: −∞ − −∞ would be NaN. If a NaN is lost here, the sum still has it.
+    // Starts from the lowest number, not −∞, because −∞ − −∞ would be NaN. A NaN that is lost here still reaches the
+    // sum.
     const Numbers lowest = V::of(-FLT_MAX);
     Numbers most = lowest;
     Base::each_vector(classes, [&, logits](int64_t c, const auto& lanes) {

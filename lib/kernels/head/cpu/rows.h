@@ -1,4 +1,4 @@
-// The loops of HeadKernels on a CPU, for AVX2 and for AVX-512, under the rules of norm/cpu/rows.h.
+// The CPU loops of HeadKernels, for AVX2 and AVX-512. The rules of norm/cpu/rows.h apply.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -8,19 +8,20 @@
 
 namespace trainopt::kernels {
 
-/// Of a row of logits.
+/// Results for one row of logits.
 struct RowSums {
-  float largest, sum, apart;  ///< Σ e^(logit − largest); Σ (largest − logit), where it was asked for
+  float largest, sum, apart;  ///< Σ e^(logit − largest); Σ (largest − logit), if requested
 };
 
 /// T: float, c10::BFloat16, c10::Half.
 template <class T>
 struct HeadRows {
-  /// Of one image. `sums`: room for channels + kMostLanes.
+  /// For one image. `sums`: work space for channels + kMostLanes values.
   void (*mean)(const T* x, T* result, int64_t pixels, int64_t channels, float* sums);
   void (*mean_gradient)(const T* gradient, T* result, int64_t pixels, int64_t channels);
 
-  /// Of one row; `exponentials` gets e^(logit − largest) of each, and has room for classes + kMostLanes.
+  /// For one row. Writes e^(logit − largest) of each class to `exponentials`, which has room for classes + kMostLanes
+  /// values.
   RowSums (*exponentials)(const T* logits, int64_t classes, bool with_apart, float* exponentials);
   /// factor · exponential + offset
   void (*scale_shift)(const float* exponentials, int64_t classes, float factor, float offset, T* result);

@@ -9,18 +9,18 @@
 namespace trainopt::kernels {
 namespace {
 
-/// One image's window on its way to its place in the batch.
+/// Copies the window of one image into the batch.
 struct WindowPass {
   const uint8_t* image;
   int64_t image_width;
   Box window, shown;
   bool flip;
 
-  /// What `levels` has for value (y, x, channel) goes to out[y × row + x × column + channel × plane]. Level: an
-  /// integer, since bits are only carried.
+  /// Writes the level of value (y, x, channel) to out[y × row + x × column + channel × plane]. Level is an integer
+  /// type, since bits are only copied.
   template <class Level>
   void run(const Level* levels, Level* out, int64_t row, int64_t column, int64_t plane) const {
-    // Of the output's columns those from `begin` to `end` show the image; its pixels are walked forwards or backwards.
+    // Output columns [begin, end) show the image; its pixels are read forwards or backwards.
     const int64_t from_left = shown.left - window.left, from_right = window.right() - shown.right();
     const int64_t begin = flip ? from_right : from_left, end = begin + shown.width, step = flip ? -3 : 3;
     const int64_t first = flip ? shown.right() - 1 : shown.left;

@@ -1,4 +1,4 @@
-// What norm and pool share on a CPU: tensors as rows of channels, cut into pieces for threads.
+// Code that norm and pool share on a CPU: tensors as rows of channels, cut into pieces for threads.
 #pragma once
 
 #include "base/error.h"
@@ -14,21 +14,21 @@
 
 namespace trainopt::kernels::by_rows {
 
-/// Pieces that rows are cut into: always as many, so that sums are the same on any number of threads.
+/// Number of pieces that rows are cut into. It is constant, so that sums do not depend on the number of threads.
 inline constexpr int64_t kPieces = 64;
-/// Rows that are summed in float32, with the channel's pivot taken away, before they go into the double sums.
+/// Rows that are summed in float32, relative to the pivot of the channel, before they are added to the float64 sums.
 inline constexpr int64_t kRowsInFloat = 256;
 
 struct Rows {
   int64_t count, channels;
 };
 
-/// Channels-last memory is rows of channels.
+/// A channels-last tensor as rows of channels.
 inline Rows rows_of(const at::Tensor& x) {
   TRAINOPT_CHECK(x.dim() == 4 && x.is_cpu() && x.is_contiguous(at::MemoryFormat::ChannelsLast));
   return {x.size(0) * x.size(2) * x.size(3), x.size(1)};
 }
-/// Of tensors that must be of one kind.
+/// Checks that both tensors have the same shape and type.
 inline Rows rows_of(const at::Tensor& x, const at::Tensor& other) {
   rows_of(other);
   TRAINOPT_CHECK(x.scalar_type() == other.scalar_type() && x.sizes() == other.sizes());
@@ -44,10 +44,10 @@ inline at::Tensor by_channel(const at::Tensor& x) {
                    x.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
 }
 
-/// Numbers for which a thread is worth its start.
+/// Values per thread below which starting another thread does not pay.
 inline constexpr int64_t kGrain = 32768;
 
-/// Of rows with `channels` numbers each.
+/// Calls work(piece, first row, end) for each piece of rows with `channels` values each, in parallel.
 template <class F>
 void each_piece(int64_t rows, int64_t channels, F work) {
   const int64_t step = (rows + kPieces - 1) / kPieces;
@@ -58,7 +58,7 @@ void each_piece(int64_t rows, int64_t channels, F work) {
                    });
 }
 
-/// Values by channel as the loops read them, with room behind the last.
+/// Per-channel values with padding past the end, as the loops read them.
 class Padded {
  public:
   explicit Padded(const at::Tensor& values) : numbers_(static_cast<size_t>(values.numel() + kMostLanes)) {
@@ -72,7 +72,7 @@ class Padded {
 
 using TwoSums = std::array<std::vector<double>, 2>;
 
-/// Two sums by channel, over all rows: add(first row, rows, sums, others) adds to floats.
+/// Two sums per channel over all rows: add(first row, rows, sums, others) adds to float32 sums.
 template <class Add>
 TwoSums sums_over(int64_t rows, int64_t channels, const Add& add) {
   std::vector<double> parts(static_cast<size_t>(kPieces * 2 * channels), 0.0);

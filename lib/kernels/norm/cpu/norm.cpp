@@ -79,8 +79,8 @@ class CpuNormKernels : public NormKernels {
     return avx512_ ? norm_rows_avx512<T>() : norm_rows_avx2<T>();
   }
 
-  /// A row of the tensor itself: squares of large values that differ little would leave nothing of the variance, their
-  /// distances from it do.
+  /// The tensor's first row. For large values that differ little, sums of plain squares would lose the variance;
+  /// squares of distances from this row keep it.
   static at::Tensor pivots_of(const at::Tensor& x) {
     return x.as_strided({x.size(1)}, {1}).to(at::kFloat).nan_to_num(0, 0, 0);
   }

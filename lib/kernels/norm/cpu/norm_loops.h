@@ -1,4 +1,4 @@
-// NormRows' loops for vectors V, as in kernels/cpu/row_loops.h.
+// The loops of NormRows for vectors V; see kernels/cpu/row_loops.h.
 #pragma once
 
 #include "kernels/cpu/row_loops.h"

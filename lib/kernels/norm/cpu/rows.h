@@ -1,8 +1,8 @@
-// The loops of NormKernels on a CPU, over rows of channels: once for AVX2, which the program requires, and once for
-// AVX-512, chosen at run time. Raw memory and functions of their own only: what is compiled for wide vectors must never
-// serve the rest of the program.
+// The CPU loops of NormKernels over rows of channels: compiled once for AVX2, which the program requires, and once for
+// AVX-512, which is selected at run time. They use only raw memory and functions of their own: code compiled for wide
+// vectors must never be used by the rest of the program.
 //
-// Values by channel are float32, with room for kMostLanes (kernels/cpu/row_loops.h) more behind the last.
+// Per-channel values are float32, with room for kMostLanes (kernels/cpu/row_loops.h) more past the end.
 #pragma once
 
 #include "kernels/norm/gate.h"
@@ -19,16 +19,16 @@ struct Combination {
   const float *of_gradient, *of_x, *rest;
 };
 
-/// As NormKernels has them, for `rows` rows. T: float, c10::BFloat16, c10::Half. What is summed is added to the sums.
+/// As in NormKernels, for `rows` rows. T: float, c10::BFloat16, c10::Half. Sums are added to the previous contents.
 template <class T>
 struct NormRows {
-  /// Of x − pivot, and of its square.
+  /// Sums of x − pivot and of its square.
   void (*moments)(const T* x, int64_t rows, int64_t channels, const float* pivot, float* sums, float* squares);
   /// `residual`: null for none.
   void (*apply)(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
                 const float* shift, bool relu);
-  /// `output` and `passed` (where the gated gradient goes) are used by Gate::output alone, scale and shift by
-  /// Gate::relu.
+  /// Only Gate::output uses `output` and `passed` (the destination of the gated gradient); only Gate::relu uses scale
+  /// and shift.
   void (*sums)(Gate gate, const T* gradient, const T* x, const T* output, T* passed, int64_t rows, int64_t channels,
                const float* mean, const float* scale, const float* shift, float* sums, float* products);
   /// Gate: open or relu.

@@ -15,7 +15,7 @@ struct Images {
         pooled(shape.pooled_height * shape.pooled_width * shape.channels) {}
   static int64_t pooled_size(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
   PoolShape shape;
-  int64_t count, size, pooled;  // numbers in an image, and in what is left of it
+  int64_t count, size, pooled;  // images; values per image, and per pooled image
 };
 
 class CpuPoolKernels : public PoolKernels {
@@ -76,7 +76,8 @@ class CpuPoolKernels : public PoolKernels {
       const auto* found = positions.const_data_ptr<uint8_t>();
       T* out = result.mutable_data_ptr<T>();
       each_line(s.count, s.shape.height, s.shape.width * s.shape.channels,
-                [&](int64_t image, int64_t line) {  // by pixel: no two threads write one
+                // By pixel: no two threads write the same value.
+                [&](int64_t image, int64_t line) {
                   const int64_t pooled = image * s.pooled, at = image * s.size;
                   loops<T>().input_gradient(from + pooled, found + pooled, in + at, out + at, s.shape, line, {a, b, c});
                 });
@@ -90,7 +91,7 @@ class CpuPoolKernels : public PoolKernels {
     return avx512_ ? pool_rows_avx512<T>() : pool_rows_avx2<T>();
   }
 
-  /// Of `numbers` numbers each.
+  /// Calls work(image, line) for each line of `numbers` values, in parallel.
   template <class F>
   static void each_line(int64_t images, int64_t lines, int64_t numbers, const F& work) {
     each_piece(images * lines, numbers, [&](int64_t, int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// PoolRows' loops for vectors V, as in kernels/cpu/row_loops.h.
+// The loops of PoolRows for vectors V; see kernels/cpu/row_loops.h.
 #pragma once
 
 #include "kernels/norm/cpu/norm_loops.h"
@@ -12,7 +12,7 @@ struct PoolLoops : NormLoops<V, T> {
   using typename Base::Numbers;
   using Positions = typename V::Positions;
 
-  /// Pixels of a window that there are: rows and columns from `first` up to `last`.
+  /// The rows or columns [first, last) of a window that lie inside the image.
   struct Span {
     Span(int64_t begins, int64_t size)
         : first(begins < 0 ? -begins : 0), last(size - begins < kWindow ? size - begins : kWindow) {}
@@ -20,7 +20,7 @@ struct PoolLoops : NormLoops<V, T> {
     int64_t first, last;
   };
 
-  /// Of some pixels of a window the one where z = scale · x + shift is largest, the first of equals.
+  /// Among some pixels of a window, the one where z = scale · x + shift is largest; the first if several are equal.
   struct Best {
     Numbers z, x;
     Positions position;
@@ -31,10 +31,9 @@ struct PoolLoops : NormLoops<V, T> {
             V::choose(wins, second.position, first.position)};
   }
 
-  /// A pooled line and what it is made of.
+  /// A pooled line and its inputs.
   struct PooledLine {
-    const T* x;  ///< the pixel above and left of the image's window in this line; may lie outside the image, and is not
-                 ///< read then
+    const T* x;  ///< top left pixel of the line's first window; not read where it is outside the image
     T *values, *chosen;
     uint8_t* positions;
     const float *scale, *shift;
@@ -44,7 +43,7 @@ struct PoolLoops : NormLoops<V, T> {
     Numbers z(Numbers value, int64_t c) const { return V::multiply_add(value, V::load(scale + c), V::load(shift + c)); }
   };
 
-  /// The window of `q`, of which there are these rows and columns; channels from `c` on.
+  /// Pools window `q` over the given rows and columns, for channels from `c` on.
   static void window(const PooledLine& line, int64_t q, Span rows, Span columns, int64_t c) {
     const int64_t at = q * line.channels;
     const auto work = [&](const auto& lanes) {
@@ -60,7 +59,7 @@ struct PoolLoops : NormLoops<V, T> {
           best = better(best, one);
           bad = V::either(bad, V::nan_in(one.z, one.z));
         }
-      const auto counts = V::greater(best.z, V::zero());  // ReLU: nothing below 0 does
+      const auto counts = V::greater(best.z, V::zero());  // ReLU: values ≤ 0 do not
       lanes.put(line.values + at + c, V::choose(bad, V::nan(), V::where(counts, best.z)));
       lanes.put(line.chosen + at + c, best.x);
       lanes.put(line.positions + at + c, V::choose(counts, best.position, V::all(kNowhere)));
@@ -78,7 +77,7 @@ struct PoolLoops : NormLoops<V, T> {
     const auto wins = Order::greater(second.key, first.key);
     return {Order::choose(wins, second.key, first.key), Order::choose(wins, second.position, first.position)};
   }
-  /// Keys of a window's column. One window's right column is the next one's left.
+  /// The keys of one column of a window. A window's right column is the next window's left column.
   struct Column {
     typename Order::Keys rows[kWindow];
     typename Order::Nan nan;
@@ -91,20 +90,20 @@ struct PoolLoops : NormLoops<V, T> {
     return keys;
   }
 
-  static constexpr int64_t kAtOnce =
-      4;  // windows whose pixels' channels are still in the first-level cache when their turn comes
+  /// Windows per group: few enough that their pixels are still in the L1 cache for the next channels.
+  static constexpr int64_t kAtOnce = 4;
 
-  /// Whole windows [begin, end) by the order of x alone, which is that of z or its reverse: comparisons of what is in
-  /// memory. Returns how many channels it did.
-  static int64_t ordered_windows(const PooledLine line, int64_t begin,
-                                 int64_t end) {  // a copy: results must not be taken for changes of it
+  /// Pools complete windows [begin, end) by the order of x, which is the order of z or its reverse, so that values are
+  /// compared as they are in memory. Returns the number of channels done. `line` is a copy, so that stores of results
+  /// cannot alias it.
+  static int64_t ordered_windows(const PooledLine line, int64_t begin, int64_t end) {
     int64_t c = 0;
     for (; c + Order::kLanes <= line.channels; c += Order::kLanes) {
       const auto signs = Order::signs(line.scale + c);
       Column left = column_of(line, begin * kStride, c, signs);
       for (int64_t q = begin; q < end; ++q) {
         const int64_t at = q * line.channels + c;
-        // Of the next pooled line what is not in this one.
+        // Prefetches the rows that the next pooled line does not share with this one.
         for (int64_t row = kWindow; row < kWindow + kStride; ++row)
           for (int64_t column = 1; column < kWindow; ++column)
             __builtin_prefetch(line.pixel(row, q * kStride + column) + c);
@@ -124,7 +123,7 @@ struct PoolLoops : NormLoops<V, T> {
 #pragma GCC unroll 2
         for (int64_t i = 0; i < kParts; ++i) {
           const Numbers z = line.z(Order::part(chosen, static_cast<int>(i)), c + i * V::kLanes);
-          values[i] = V::relu(z);  // lets NaN through
+          values[i] = V::relu(z);  // NaN stays NaN
           counts[i] = V::greater(z, V::zero());
         }
         Order::store(line.values + at, values);
@@ -135,7 +134,7 @@ struct PoolLoops : NormLoops<V, T> {
     return c;
   }
 
-  /// Whether scale · x + shift has the order of x, or its reverse, and is NaN only where x is.
+  /// Whether scale · x + shift has the order of x or its reverse, and is NaN only where x is.
   static bool keeps_order(const float* scale, const float* shift, int64_t channels) {
     constexpr float kMost = 3.4028235e38f;
     bool keeps = true;
@@ -180,9 +179,9 @@ struct PoolLoops : NormLoops<V, T> {
         });
   }
 
-  /// Two pixels beside each other: the left one is in the middle of window `q`, the right one also in the next. The
-  /// same for lines: `kLines` that a line of pixels is in, of which `row` is the first one's row there. `right`,
-  /// `next`: whether those are there.
+  /// Two adjacent pixels: the left one is in the middle column of window `q`; the right one is in the right column of
+  /// `q` and the left column of the next window. Lines work alike: a line of pixels is in `kLines` lines of windows and
+  /// is row `row` of the first. `right`, `next`: whether the right pixel and the next window exist.
   template <int kLines>
   static void pixel_pair(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& s,
                          int row, bool right, bool next, const Combination& by) {
@@ -194,7 +193,8 @@ struct PoolLoops : NormLoops<V, T> {
       Numbers of_left = V::zero(), of_right = V::zero();
 #pragma GCC unroll 2
       for (int line = 0; line < kLines; ++line) {
-        const int position = line == 0 ? row * static_cast<int>(kWindow) : 0;  // the one below has its first row here
+        const int position =
+            line == 0 ? row * static_cast<int>(kWindow) : 0;  // this line is the first row of the window below
         const int64_t at = line * below + c;
         const auto found = lanes.take(positions + at);
         const Numbers g = lanes.take(gradient + at);

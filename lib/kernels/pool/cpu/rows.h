@@ -1,4 +1,4 @@
-// The loops of PoolKernels on a CPU, for AVX2 and for AVX-512, under the rules of norm/cpu/rows.h.
+// The CPU loops of PoolKernels, for AVX2 and AVX-512. The rules of norm/cpu/rows.h apply.
 #pragma once
 
 #include "kernels/norm/cpu/rows.h"
@@ -12,11 +12,12 @@ struct PoolShape {
   int64_t channels, height, width, pooled_height, pooled_width;
 };
 
-/// As PoolKernels has them, for one line of an image or `rows` rows. T: as of NormRows. What is summed is added to the
-/// sums.
+/// As in PoolKernels, for one line of an image or `rows` rows. T: as in NormRows. Sums are added to the previous
+/// contents.
 template <class T>
 struct PoolRows {
-  // Pointers are to the beginning of an image; a line of its pooled or of its own pixels is written.
+  // Pointers are to the beginning of an image. pool() writes one line of pooled pixels, input_gradient() one line of
+  // pixels.
   void (*pool)(const T* x, T* values, uint8_t* positions, T* chosen, const PoolShape& shape, int64_t pooled_line,
                const float* scale, const float* shift);
   void (*input_gradient)(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& shape,

@@ -10,7 +10,7 @@
 namespace trainopt::kernels::update {
 namespace {
 
-constexpr int64_t kInCache = 1024;  ///< numbers of each memory that are gone through at once: four are 16 KiB
+constexpr int64_t kInCache = 1024;  ///< values processed at once: 16 KiB for four arrays
 constexpr int64_t kChunk = 16 * kInCache;
 
 struct Chunk {
@@ -26,7 +26,7 @@ std::vector<Chunk> chunks_of(const std::vector<Part>& parts) {
   return all;
 }
 
-/// work(chunk, its index) for each, on as many threads as there are.
+/// Calls work(chunk, its index) for each chunk, in parallel.
 template <class Work>
 void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
   at::parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {
@@ -34,7 +34,8 @@ void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
   });
 }
 
-/// update(rates, part, begin, end) for all numbers, with copies and cleared gradients.
+/// Calls update_stretch(rates, part, begin, end) for all values, writes copies and clears gradients. Returns the number
+/// of launches.
 template <class Update>
 int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const Update& update_stretch) {
   if (parts.empty()) return 0;

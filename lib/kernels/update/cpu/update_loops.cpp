@@ -70,16 +70,16 @@ void narrow(const Part& part, DType to, int64_t begin, int64_t end) {
     uint32_t bits;
     std::memcpy(&bits, from + i, sizeof bits);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-    copy[i] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u
-                                                                       : rounded);  // NaN must not round to infinity
+    // NaN must not round to infinity.
+    copy[i] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
   }
 }
 
 PartOfMeasure measure(const float* gradient, int64_t count) {
-  constexpr int64_t kLanes = 8, kVectors = 4, kRun = 64 * kLanes * kVectors;  // a lane adds up 64 squares in float32
+  constexpr int64_t kLanes = 8, kVectors = 4, kRun = 64 * kLanes * kVectors;  // a lane adds 64 squares in float32
   typedef float Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
   double sum = 0;
-  float zero = 0;  // NaN from the first number on that is not finite
+  float zero = 0;  // becomes NaN with the first non-finite value
   for (int64_t begin = 0; begin < count; begin += kRun) {
     const int64_t end = std::min(count, begin + kRun);
     Vector squares[kVectors] = {}, zeros[kVectors] = {};

@@ -1,11 +1,11 @@
-// The updates of a stretch of one parameter, as loops for the compiler to vectorise: no libtorch in here.
+// The update of a range of one parameter, as loops for the compiler to vectorise. No libtorch in this header.
 #pragma once
 
 #include "kernels/update/launch.h"
 
 namespace trainopt::kernels::update {
 
-/// As a launch found them.
+/// Scalars as read at launch.
 struct Rates {
   float learning_rate, factor;
 };
@@ -13,12 +13,12 @@ struct Corrections {
   float step, inverse_root;  ///< lr ÷ (1 − β₁ᵗ) and 1 ÷ √(1 − β₂ᵗ)
 };
 
-/// Of the numbers begin … end − 1.
+/// Updates the values [begin, end).
 void update(const SgdScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
 void update(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
             int64_t begin, int64_t end);
 
-/// The parameter's numbers begin … end − 1 into its copy.
+/// Rounds the values [begin, end) of the parameter into its copy.
 void narrow(const Part& part, DType to, int64_t begin, int64_t end);
 
 struct PartOfMeasure {

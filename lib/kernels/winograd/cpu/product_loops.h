@@ -1,5 +1,5 @@
-// The products, in registers: some rows by one panel or two of sixteen channels at a time, so that each number that is
-// read takes part in several products.
+// The matrix products, with sums in registers: several rows by one or two panels of sixteen channels at a time, so that
+// each value that is read is used in several products.
 #pragma once
 
 #include "kernels/winograd/tiles.h"
@@ -7,20 +7,18 @@
 namespace trainopt::kernels::winograd {
 namespace {
 
-/// Numbers that a product sums up before it goes on: of the panels that it multiplies by, so many rows stay in the
-/// first cache.
+/// Values that a product sums per pass: this many rows of the panels stay in the L1 cache.
 constexpr int64_t kDepth = 256;
 
 [[gnu::always_inline]] inline int64_t depth_from(int64_t first, int64_t all) {
   return all - first < kDepth ? all - first : kDepth;
 }
 
-/// How the factor by whose numbers lines of b are multiplied lies in its panels: sums run over a row's channels, or
-/// over a channel's rows.
+/// Layout in panels of the left factor a: sums run over the channels of a row, or over the rows of a channel.
 enum class Along { channels, rows };
 
-/// to[row][c] (+)= Σ a(row, i) · b[i][c] for i < depth, a multiple of kPanel if along channels; for kRows rows, and
-/// kPanels panels of b and to.
+/// to[row][c] (+)= Σ a(row, i) · b[i][c] for i < depth, for kRows rows of a and kPanels panels of b and to. Along
+/// channels, depth is a multiple of kPanel.
 template <class Lane, Along kAlong, int kRows, int kPanels, class W>
 void in_registers(const W* a, int64_t a_panel, const W* b, int64_t b_panel, int64_t depth, bool add, W* to,
                   int64_t to_panel) {
@@ -57,7 +55,7 @@ void in_registers(const W* a, int64_t a_panel, const W* b, int64_t b_panel, int6
     }
 }
 
-/// For `rows` rows, kRows of them at a time.
+/// For `rows` rows, kRows at a time.
 template <class Lane, Along kAlong, int kRows, int kPanels, class W>
 void over_rows(const W* a, int64_t a_panel, int64_t rows, const W* b, int64_t b_panel, int64_t depth, bool add, W* to,
                int64_t to_panel) {
@@ -67,7 +65,7 @@ void over_rows(const W* a, int64_t a_panel, int64_t rows, const W* b, int64_t b_
     if (rows > 0) over_rows<Lane, kAlong, kRows - 1, kPanels>(a, a_panel, rows, b, b_panel, depth, add, to, to_panel);
 }
 
-/// For all channels of b and to, kPanels panels at a time; b from its row `first` on, to from its row `row` on.
+/// For all channels of b and to, kPanels panels at a time; from row `first` of b and row `row` of to.
 template <class Lane, Along kAlong, int kRows, int kPanels, class W>
 void over_panels(const W* a, int64_t a_panel, int64_t rows, const Transformed<W>& b, int64_t position, int64_t first,
                  int64_t depth, bool add, const Transformed<W>& to, int64_t row, int64_t c = 0) {
@@ -102,7 +100,7 @@ void outer_product(const Transformed<W>& a, const Transformed<W>& b, int64_t pos
     }
 }
 
-/// Rows of a product and of an outer product, and panels, that leave registers for what is read.
+/// The numbers of rows of a product and of an outer product, and of panels, must leave registers for the values read.
 template <class Lane, int kRows, int kOuterRows, int kPanels, class W>
 constexpr ProductKernels<W> products_of() {
   return {.product = product<Lane, kRows, kPanels, W>, .outer_product = outer_product<Lane, kOuterRows, kPanels, W>};

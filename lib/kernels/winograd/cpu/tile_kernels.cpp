@@ -5,7 +5,7 @@
 namespace trainopt::kernels::winograd {
 namespace {
 
-/// One float64: what finite differences can be held against.
+/// One float64 value per vector, for comparison with finite differences.
 struct One {
   using Number = double;
   using Numbers = double;

@@ -1,4 +1,4 @@
-// The transforms, for vectors of any width: `Lane` says how numbers are read, computed with and written.
+// The transforms, for vectors of any width: `Lane` defines how values are loaded, computed and stored.
 #pragma once
 
 #include "kernels/winograd/tiles.h"
@@ -19,7 +19,7 @@ struct Computed {
   }
 };
 
-// One side of each transform. Points: 0, 1, −1, 2, −2, ∞.
+// Each struct is one side of a transform, for the points 0, 1, −1, 2, −2, ∞.
 
 template <class Lane>
 struct InputSide : Computed<Lane> {  // Bᵀ
@@ -93,9 +93,9 @@ struct WeightGradientSide {  // Gᵀ, times 24
   }
 };
 
-inline constexpr double kWeightScale = 1.0 / (24 * 24);  ///< of both sides of a weight's transform
+inline constexpr double kWeightScale = 1.0 / (24 * 24);  ///< undoes both factors of 24
 
-/// Both sides: load(row, column) gives the numbers, store(row, column, number) takes them.
+/// Applies both sides: load(row, column) returns a value, store(row, column, value) takes one.
 template <class Lane, template <class> class Side, class Load, class Store>
 [[gnu::always_inline]] inline void transform(const Load& load, const Store& store) {
   constexpr int kFrom = Side<Lane>::kFrom, kTo = Side<Lane>::kTo;
@@ -118,14 +118,14 @@ template <class Lane, template <class> class Side, class Load, class Store>
   }
 }
 
-/// Of the first position.
+/// Address of (row, channel) at the first position.
 template <class Lane, class W>
 W* number(const Transformed<W>& of, int64_t row, int64_t channel) {
   return of.panel(0, channel) + row * kPanel + channel % kPanel;
 }
 
-/// Where the pixels of a tile are: kSide × kSide from `shift` down and right of its first output on, in numbers from
-/// the first image.
+/// Offsets of the pixels of a tile from the first image: kSide × kSide pixels, starting `shift` down and right of its
+/// first output.
 template <int kSide>
 struct Pixels {
   static constexpr int64_t kOutside = -1;
@@ -146,8 +146,8 @@ struct Pixels {
   }
 };
 
-/// Calls work(pixels, tile, channel) for each of a tile's vectors of channels: some tiles panel by panel, so that the
-/// transformed numbers are met in their order.
+/// Calls work(pixels, tile, channel) for each vector of channels of a tile. Goes panel by panel over a group of tiles,
+/// so that transformed values are accessed sequentially.
 template <class Lane, int kSide, class F>
 [[gnu::always_inline]] inline void over_tiles(const Grid& grid, int64_t channels, int64_t shift, int64_t begin,
                                               int64_t end, const F& work) {
@@ -162,7 +162,7 @@ template <class Lane, int kSide, class F>
   }
 }
 
-/// `shift`: from the tile's first output to its first number read.
+/// `shift`: from the first output of a tile to the first value that it reads.
 template <class Lane, class T, template <class> class Side>
 void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, int64_t begin, int64_t end,
                 const Transformed<Work<T>>& to) {
@@ -204,7 +204,7 @@ void outputs(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, 
   });
 }
 
-/// Calls work(row, channel) for each vector of the transformed weights, in their order.
+/// Calls work(row, channel) for each vector of the transformed weights, in memory order.
 template <class Lane, class F>
 [[gnu::always_inline]] inline void over_weights(int64_t channels, int64_t begin, int64_t end, const F& work) {
   for (int64_t panel = 0; panel < channels; panel += kPanel)
