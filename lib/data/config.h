@@ -70,7 +70,7 @@ void describe(V& v, DataConfig& c) {
   v.field("global_batch_size", c.global_batch_size,
           "Samples per step over all ranks and micro-batches; null: derived from the other settings.",
           in_range(1, 1e12), alias("train_batch_size"));
-  v.field("shuffle", c.shuffle, "Shuffle anew for each epoch; false: index order.");
+  v.field("shuffle", c.shuffle, "Use a new random order in each epoch; false: index order.");
   v.field("drop_last", c.drop_last,
           "Skip the last samples of an epoch if they do not fill a step; false: take a shorter last step.", any(),
           alias("dataloader_drop_last"));

@@ -14,7 +14,7 @@ namespace trainopt {
 /// Bytes on the device: an image of `size` and a label for each sample.
 int64_t resident_bytes(ImageSize size, int64_t samples);
 
-/// Why they do not fit into `room` bytes, which are `whose` ("data.memory_limit"); null if they fit.
+/// Why the data set does not fit into `room` bytes; null if it fits. `whose` names the limit: "data.memory_limit".
 std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t room, const char* whose);
 
 /// Loaded on first use and then shared by all batch sources opened later, so that a run that goes back a step does not
