@@ -1,4 +1,4 @@
-// What the trainer sees of the data.
+// The batch that the trainer receives.
 #pragma once
 
 #include "data/schedule.h"
@@ -10,28 +10,28 @@
 
 namespace trainopt {
 
-/// One micro-batch on the device. On the CPU its tensors are the loader's own memory and hold until the next batch is
-/// asked for.
+/// One micro-batch on the device. On the CPU its tensors are views of the loader's memory, valid until the next call of
+/// BatchSource::next().
 struct Batch {
-  // Tensors, which begin with the dimension [items]. A task that needs more of them (a mask) adds its own here and to
-  // kBatchFields; what a data set does not give stays undefined.
-  at::Tensor input;   ///< images: [items, 3, h, w] float32, or of 16 bits (TensorFormat::compute_type)
+  // Tensors whose first dimension is [items]. A task that needs another one (a mask) adds it here and to kBatchFields.
+  // A tensor that the data set does not provide stays undefined.
+  at::Tensor input;   ///< images: [items, 3, h, w] float32, or a 16-bit type (TensorFormat::compute_type)
   at::Tensor target;  ///< labels: [items] int64
   std::vector<int64_t> sample_ids;
   int64_t items = 0;       ///< on this rank
-  int64_t step_items = 0;  ///< of the whole step: all micro-batches, all ranks
+  int64_t step_items = 0;  ///< in the whole step: all micro-batches, all ranks
   double weight = 1;       ///< items ÷ step_items
-  bool is_first = true;    ///< of its step
+  bool is_first = true;    ///< first micro-batch of its step
   bool is_last = true;
   int64_t epoch = 0;
-  int64_t step = 0;  ///< from 0, over all epochs
+  int64_t step = 0;  ///< counted from 0 over all epochs
   int64_t micro = 0;
 };
 
-/// All tensors of a batch, for whoever treats them alike (cuts, copies, keeps them): `batch.*field`.
+/// All tensors of a batch, for code that treats them alike (slicing, copying, retaining): `batch.*field`.
 inline constexpr std::array<at::Tensor Batch::*, 2> kBatchFields = {&Batch::input, &Batch::target};
 
-/// Images with their labels and numbers, at their place in the run.
+/// A batch of images, labels and sample ids; its position in the run comes from `where`.
 Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids);
 
 }  // namespace trainopt

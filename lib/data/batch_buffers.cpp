@@ -30,14 +30,14 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
   const int64_t fitting = memory_limit / batch_bytes;
   if (fitting < 2)
     throw UserError(fmt::format(
-        "data.memory_limit must hold two batches: it is {}, one batch takes {}; raise it or lower data.batch_size",
+        "data.memory_limit must hold two batches; raise it or lower data.batch_size: it is {}, one batch takes {}",
         human_bytes(static_cast<double>(memory_limit)), human_bytes(static_cast<double>(batch_bytes))));
   return std::min(wanted, fitting);
 }
 
 std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
   TRAINOPT_CHECK(slots >= 1 && slot_bytes >= 1);
-  // least[n]: fewest bytes for n slots; last[n]: how many of them are in the last allocation then.
+  // least[n]: fewest bytes for n slots; last[n]: how many of those slots are then in the last allocation.
   std::vector<int64_t> least(static_cast<size_t>(slots) + 1), last(least.size());
   for (size_t n = 1; n < least.size(); ++n)
     for (auto size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slot_bytes)));; size *= 2) {

@@ -1,4 +1,4 @@
-// The memory behind a loader: batch buffers allocated once and used in turn.
+// A loader's memory: batch buffers that are allocated once and used in rotation.
 #pragma once
 
 #include "data/image/pipeline.h"
@@ -9,23 +9,23 @@
 
 namespace trainopt {
 
-/// How images lie in a batch.
+/// Layout of the images in a batch.
 struct BufferFormat {
   ImageSize size;
   bool as_uint8 = false;  ///< [items, height, width, 3] for preprocessing on the device
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of float32 [items, 3, height, width]
+  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of float32 images [items, 3, height, width]
 };
 
-/// Images, labels and sample numbers of one batch.
+/// Bytes of one batch: images, labels and sample ids.
 int64_t batch_bytes(const BufferFormat& format, int64_t batch_size);
 
-/// prefetch_factor × num_workers batches ready and two more (two with no workers), as many as fit into `memory_limit`
+/// Number of slots: num_workers × prefetch_factor + 2 (2 without workers), limited to what fits into `memory_limit`
 /// bytes. Throws UserError(recipe) if fewer than two fit.
 int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_bytes, int64_t memory_limit);
 
-/// libtorch makes every page-locked allocation a power of two bytes. How many of `slots` buffers of `slot_bytes` go
-/// into each allocation so that all together take the least: at most 1.2 times what is needed from 16 slots up, up to
-/// twice for two.
+/// How many of `slots` buffers of `slot_bytes` to put into each allocation to minimise the total. libtorch rounds every
+/// page-locked allocation up to a power of two bytes. The total is at most 1.2 times the bytes needed from 16 slots up,
+/// and up to twice for two slots.
 std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes);
 
 struct BatchBuffer {
@@ -38,7 +38,7 @@ struct BatchBuffer {
  private:
   friend std::vector<BatchBuffer> make_buffers(const BufferFormat& format, int64_t batch_size, int64_t count,
                                                bool pinned);
-  /// In `bytes` [slot bytes], which others may own a part of.
+  /// A buffer in `bytes` [slot bytes], which may be part of a shared allocation.
   BatchBuffer(const BufferFormat& format, int64_t batch_size, const at::Tensor& bytes);
 
   BufferFormat format_;
@@ -46,8 +46,8 @@ struct BatchBuffer {
   int64_t image_bytes_;
 };
 
-/// `count` buffers in as few bytes as slots_by_allocation() finds. Throws UserError if pinned memory is asked for
-/// without a GPU.
+/// Allocates `count` buffers, grouped by slots_by_allocation(). Throws UserError if `pinned` is set and there is no
+/// GPU.
 std::vector<BatchBuffer> make_buffers(const BufferFormat& format, int64_t batch_size, int64_t count, bool pinned);
 
 }  // namespace trainopt

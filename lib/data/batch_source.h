@@ -1,4 +1,4 @@
-// Batches on the device, one micro-batch after another, whatever they come from.
+// Sources of batches on the device, delivered one micro-batch at a time.
 #pragma once
 
 #include "data/batch.h"
@@ -14,41 +14,41 @@ namespace trainopt {
 
 /// Since the last take_stats().
 struct BatchSourceStats {
-  double data_wait_ms = 0;        ///< next() blocked on the loader (without workers: loaded)
-  std::optional<double> copy_ms;  ///< host to device; null where nothing is copied or no copy is known to have ended
+  double data_wait_ms = 0;        ///< next() waited for the loader (without workers: loaded)
+  std::optional<double> copy_ms;  ///< host to device; null if nothing was copied or no copy is known to be done
   int64_t bytes_copied = 0;
-  int64_t pinned_bytes_copied = 0;  ///< the part that came from page-locked memory
-  int64_t copies_beside_step = 0;   ///< copies queued on a stream of their own
-  int64_t bytes_delivered = 0;      ///< of the batches as the loader handed them over, copied or not; of their numbers,
-                                    ///< where the images lie on the device
-  int64_t resident_bytes = 0;       ///< of a data set that lies on the device
-  std::optional<at::ScalarType> finished_type;  ///< of the images as the device finished them; null: it does not
-  std::optional<at::ScalarType> input_type;     ///< of the images as the loader handed them over; null: no loader
-  int64_t threads = 0;                          ///< of the loader since it was made: those that have loaded a sample
-  int64_t thread_starts = 0;                    ///< and how often they were started
-  int64_t buffers = 0;                          ///< of the loader
+  int64_t pinned_bytes_copied = 0;  ///< the part copied from page-locked memory
+  int64_t copies_beside_step = 0;   ///< copies queued on a separate stream
+  int64_t bytes_delivered = 0;  ///< of batches as the loader delivered them, copied or not; if the data set is on the
+                                ///< device, of the placements
+  int64_t resident_bytes = 0;   ///< of a data set kept on the device
+  std::optional<at::ScalarType> finished_type;  ///< of images finished on the device; null if none are
+  std::optional<at::ScalarType> input_type;     ///< of images as the loader delivered them; null without a loader
+  int64_t threads = 0;        ///< loader threads that have loaded a sample since the loader was created
+  int64_t thread_starts = 0;  ///< how often the loader's threads were started
+  int64_t buffers = 0;        ///< slots of the loader
 };
 
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Begins to prefetch; next() does so by itself.
+  /// Starts prefetching; next() also does so.
   virtual void start() {}
-  /// In order from the first step on, without end; epochs follow each other. Throws UserError(data).
+  /// The next micro-batch, in order from the first step on; epoch follows epoch without end. Throws UserError(data).
   virtual Batch next() = 0;
-  /// Prefetches nothing more until next() is called again, so that another trainer can have its turn.
+  /// Stops prefetching until the next call of next(), so that another trainer can run.
   virtual void pause() {}
   virtual BatchSourceStats take_stats() = 0;
-  /// Samples that could not be used so far, by number; also after next() has thrown because of them.
+  /// Samples found unusable so far, by index; also valid after next() has thrown because of them.
   virtual std::vector<RefusedSample> bad_samples() const { return {}; }
   virtual const BatchSchedule& schedule() const = 0;
 };
 
-/// A loader's batches, copied to the device (on the CPU: handed out in place).
+/// A loader's batches, copied to the device (on the CPU: returned in place).
 class LoadedBatches : public BatchSource {
  public:
-  /// `non_blocking`: copies run on a stream of their own and, when a batch is ready, one batch ahead of the step; needs
-  /// pinned slots.
+  /// `non_blocking`: copies run on a separate stream, one batch ahead of the step if that batch is ready; needs pinned
+  /// slots.
   LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
                 std::optional<DeviceTransforms> transforms);
 
@@ -66,9 +66,9 @@ class LoadedBatches : public BatchSource {
     at::ScalarType input_type;
   };
   struct Copy {
-    Batch batch;  ///< its tensors on their way
+    Batch batch;  ///< its tensors are being copied
     Event begun, done;
-    Delivered delivered;  ///< counted with the step that gets the batch, not the one in which the copy was queued
+    Delivered delivered;  ///< counted in the step that receives the batch, not in the one that queued the copy
   };
   static Delivered delivered(const HostBatch& host);
   void finish(Batch& batch);
@@ -82,14 +82,14 @@ class LoadedBatches : public BatchSource {
   c10::Device device_;
   std::optional<DeviceTransforms> transforms_;
   std::optional<Stream> copy_stream_;
-  std::optional<HostBatch> held_;  ///< handed out in place and not yet released
+  std::optional<HostBatch> held_;  ///< returned in place and not yet released
   std::optional<Copy> ahead_;
   std::vector<std::pair<Event, Event>> timings_;  ///< of copies not yet counted
   BatchSourceStats stats_;
 };
 
-/// One batch made on the device and given again and again. Place i of the global micro-batch has the same numbers for
-/// any number of ranks.
+/// One batch, created on the device once and returned every time. Index i of the global micro-batch has the same values
+/// for any number of ranks.
 class SyntheticBatches : public BatchSource {
  public:
   SyntheticBatches(const BatchSchedule& schedule, const SyntheticImages& images, at::MemoryFormat memory_format,
@@ -105,21 +105,22 @@ class SyntheticBatches : public BatchSource {
   at::Tensor input_, target_;
 };
 
-/// Which batches are wanted, where and as what.
+/// The device, format and steps of the requested batches.
 struct BatchRequest {
   c10::Device device = at::kCPU;
   TensorFormat format = {};
   StepRange steps = {};
-  std::vector<RefusedSample> refused = {};  ///< bad samples that the run has met already
+  std::vector<RefusedSample> refused = {};  ///< bad samples that the run already knows
 };
 
-/// Size and layout of a loader's batches, for plans and buffers; with a device_dataset of the images that are kept.
-/// `data` has a data set. Throws UserError if images would differ in size, or the transforms allow no device_dataset.
+/// Size and layout of the loader's batches, for plans and buffers; with a device_dataset, of the images it stores.
+/// `data.dataset` must be set. Throws UserError if images would differ in size or the transforms rule out a
+/// device_dataset.
 BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings, at::MemoryFormat memory_format);
-/// The loader alone; not for a device_dataset, whose batches have none.
+/// Only the loader; not for a device_dataset, whose batches do not use one.
 std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& settings,
                                     const BatchRequest& request = {});
-/// Batches of `data`. Throws UserError.
+/// The source of the batches that `data` describes. Throws UserError.
 std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSettings& settings,
                                           const BatchRequest& request = {});
 

@@ -1,4 +1,4 @@
-// Data sets of 32×32 images that are held in memory.
+// Data sets of 32×32 images held in memory.
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
@@ -20,7 +20,7 @@ class FakeCifar10 : public Dataset {
  public:
   FakeCifar10(int64_t size, uint64_t seed)
       : size_(size), seed_(seed), pixel_key_(mix_key(seed, "fake pixels")), label_key_(mix_key(seed, "fake labels")) {
-    constexpr int64_t kMostKeptBytes = int64_t{1} << 30;  // more is drawn anew each time: 3 µs an image
+    constexpr int64_t kMostKeptBytes = int64_t{1} << 30;  // above this, images are redrawn on use: 3 µs each
     if (size > kMostKeptBytes / kCifarImageBytes) return;
     pixels_.resize(static_cast<size_t>(size * kCifarImageBytes));
     for (int64_t i = 0; i < size; ++i) draw(i, pixels_.data() + i * kCifarImageBytes);
@@ -99,7 +99,7 @@ class Cifar10 : public Dataset {
 
   std::vector<File> files_;
   CifarImages images_;
-  uint64_t hash_ = 0;  ///< of each file's name and bytes, in order
+  uint64_t hash_ = 0;  ///< over each file's name and bytes, in order
 };
 
 std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
@@ -112,11 +112,11 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
 
 std::shared_ptr<const Dataset> read_either(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::exists(path))
-    throw UserError(fmt::format("the data set is not there: {}", path), ExitCode::data);
+    throw UserError(fmt::format("the data set does not exist: {}", path), ExitCode::data);
   if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
   const auto files = existing(path, names);
   if (files.empty())
-    throw UserError(fmt::format("the folder has none of {}: {}", fmt::join(names, ", "), path), ExitCode::data);
+    throw UserError(fmt::format("the folder contains none of {}: {}", fmt::join(names, ", "), path), ExitCode::data);
   return std::make_shared<Cifar10>(files);
 }
 

@@ -10,8 +10,8 @@ void append_cifar10(std::string_view bytes, const std::string& path, CifarImages
   if (size == 0 || records * kRecordBytes != size)
     throw UserError(
         fmt::format(
-            "{} is not CIFAR-10's binary version, whose size is a multiple of {} bytes: it has {} bytes, {} records "
-            "and {} bytes",
+            "{} is not in CIFAR-10's binary format: its size must be a multiple of {} bytes, but it has {} bytes, {} "
+            "records and {} bytes",
             path, kRecordBytes, size, records, size % kRecordBytes),
         ExitCode::data);
   const size_t before = images.pixels.size();
@@ -20,7 +20,7 @@ void append_cifar10(std::string_view bytes, const std::string& path, CifarImages
   for (int64_t r = 0; r < records; ++r) {
     const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + r * kRecordBytes;
     if (record[0] >= kCifarClasses)
-      throw UserError(fmt::format("{} has a label that is not 0 to 9: {} in record {}, at byte {}", path, record[0], r,
+      throw UserError(fmt::format("{} has a label outside 0 to 9: {} in record {}, at byte {}", path, record[0], r,
                                   r * kRecordBytes),
                       ExitCode::data);
     images.labels.push_back(record[0]);

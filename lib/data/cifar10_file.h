@@ -1,4 +1,4 @@
-// The binary version of CIFAR-10: records of a label and three planes of 32×32 pixels, nothing else.
+// The binary version of CIFAR-10: records of a label byte and three planes of 32×32 bytes, without a header.
 // Format: https://www.cs.toronto.edu/~kriz/cifar.html.
 #pragma once
 
@@ -13,12 +13,13 @@ inline constexpr int64_t kCifarSide = 32, kCifarPixels = kCifarSide * kCifarSide
 inline constexpr int64_t kCifarClasses = 10;
 
 struct CifarImages {
-  std::vector<uint8_t> pixels;  ///< 8-bit RGB, interleaved, kCifarImageBytes an image
+  std::vector<uint8_t> pixels;  ///< 8-bit RGB, interleaved, kCifarImageBytes per image
   std::vector<uint8_t> labels;
 };
 
-/// Appends all records of a file whose bytes these are. Throws UserError(data) naming `path`, for a size that is not
-/// whole records or a label above 9, which it places; `images` is then unfinished.
+/// Appends all records in `bytes`, the contents of the file `path`. Throws UserError(data), naming the file, if the
+/// size is not a multiple of the record size or a label is above 9 (its position is named too); `images` is then
+/// incomplete.
 void append_cifar10(std::string_view bytes, const std::string& path, CifarImages& images);
 
 }  // namespace trainopt

@@ -61,40 +61,42 @@ struct DataConfig {
 
 template <class V>
 void describe(V& v, DataConfig& c) {
-  v.field("dataset", c.dataset, "What to train on.");
-  v.field("path", c.path, "Folder of the data set; cifar10 and image_folder need one.");
-  v.field("size", c.size, "Samples in an epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
-  v.field("image_size", c.image_size, "Side of synthetic images in pixels.", in_range(1, 16384));
+  v.field("dataset", c.dataset, "Data set to train on.");
+  v.field("path", c.path, "Folder of the data set; required for cifar10 and image_folder.");
+  v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
+  v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),
           alias("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu"));
   v.field("global_batch_size", c.global_batch_size,
-          "Samples per step over all ranks and micro-batches; null: what the others make.", in_range(1, 1e12),
-          alias("train_batch_size"));
-  v.field("shuffle", c.shuffle, "New order each epoch; false: index order.");
+          "Samples per step over all ranks and micro-batches; null: derived from the other settings.",
+          in_range(1, 1e12), alias("train_batch_size"));
+  v.field("shuffle", c.shuffle, "Use a new random order in each epoch; false: index order.");
   v.field("drop_last", c.drop_last,
-          "Leave out the samples of an epoch that do not fill a step; false: a shorter last step.", any(),
+          "Skip the last samples of an epoch if they do not fill a step; false: take a shorter last step.", any(),
           alias("dataloader_drop_last"));
-  v.field("num_workers", c.num_workers, "Loader threads; 0 loads in the training thread.", in_range(0, 1024),
+  v.field("num_workers", c.num_workers, "Loader threads; 0: load in the training thread.", in_range(0, 1024),
           alias("dataloader_num_workers", "workers"));
-  v.field("prefetch_factor", c.prefetch_factor, "Batches kept ready per worker.", in_range(1, 1024),
+  v.field("prefetch_factor", c.prefetch_factor, "Batches prefetched per worker.", in_range(1, 1024),
           alias("dataloader_prefetch_factor"));
   v.field("persistent_workers", c.persistent_workers,
-          "Keep the threads and go on prefetching across the end of an epoch.", any(),
+          "Keep the threads alive and continue prefetching across the end of an epoch.", any(),
           alias("dataloader_persistent_workers"));
-  v.field("pin_memory", c.pin_memory, "Batch buffers in page-locked memory, which a GPU copies from directly.", any(),
+  v.field("pin_memory", c.pin_memory,
+          "Allocate batch buffers in page-locked memory, which a GPU can copy from directly.", any(),
           alias("dataloader_pin_memory", "pin_mem"));
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
   v.field("memory_limit", c.memory_limit,
-          "Most memory for batch buffers; on the CPU also for the data set of cache: device.", at_least(1));
+          "Memory limit of the batch buffers; on the CPU also of the data set with cache: device.", at_least(1));
   v.field("decode", c.decode,
-          "JPEG: exact gives Pillow's pixels, scaled decodes at reduced size (faster, other numbers).");
+          "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");
   v.field("cache", c.cache,
-          "Keep the decoded data set: memory holds image_folder's images, device holds all as uint8 where the step "
-          "runs and draws batches there, crops and flips included.");
-  v.field("transforms", c.transforms, "What happens to each image, in order, as torchvision defines it.");
+          "Cache the decoded data set: memory caches image_folder's images on the host; device stores all images as "
+          "uint8 on the device and draws batches there, including crops and flips.");
+  v.field("transforms", c.transforms, "Transforms applied to each image, in order, as torchvision defines them.");
   v.field("on_bad_sample", c.on_bad_sample,
-          "A sample that cannot be read ends the run, or another takes its place and it is logged.");
-  v.field("max_bad_samples", c.max_bad_samples, "How many may be substituted before the run ends.", at_least(0));
+          "Handling of an unreadable sample: error ends the run; substitute logs it and uses another sample.");
+  v.field("max_bad_samples", c.max_bad_samples, "Number of bad samples that may be substituted before the run ends.",
+          at_least(0));
 }
 
 }  // namespace trainopt

@@ -52,8 +52,9 @@ ImageSize output_size(const Pipeline& pipeline, const Dataset& dataset) {
       if (problem.empty()) problem = fmt::format("{}: {}", dataset.name_of(sample), bad.what());
     }
   }
-  throw UserError(fmt::format("cannot tell the size of the images, none of the first can be read; {}", problem),
-                  ExitCode::data);
+  throw UserError(
+      fmt::format("cannot determine the image size because none of the first images can be read: {}", problem),
+      ExitCode::data);
 }
 
 }  // namespace trainopt

@@ -10,7 +10,7 @@ namespace {
 ImageFolderOptions folder_options(const DataConfig& data) {
   if (data.cache == CacheKind::memory && data.decode == DecodeKind::scaled)
     throw UserError(
-        "data.cache: memory keeps whole images, which data.decode: scaled never makes: choose one of the two");
+        "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
   return {.decode = data.decode, .keep_in_memory = data.cache == CacheKind::memory, .classes = std::nullopt};
 }
 
@@ -50,7 +50,7 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   if (!path) return nullptr;
   if (data.dataset != DatasetKind::image_folder)
     throw UserError(
-        "evaluation.path needs data.dataset to be cifar10 or image_folder: the others have nothing to evaluate on");
+        "evaluation.path needs data.dataset to be cifar10 or image_folder; the others have no evaluation data");
   TRAINOPT_CHECK(training != nullptr);
   auto options = folder_options(data);
   options.classes = training->class_names();

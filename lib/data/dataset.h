@@ -1,4 +1,4 @@
-// Where samples come from: numbered images with labels, each a pure function of its number.
+// Data sets: indexed images with labels, each a pure function of its index.
 #pragma once
 
 #include "data/config.h"
@@ -11,11 +11,11 @@
 
 namespace trainopt {
 
-/// What one thread reuses from sample to sample.
+/// Buffers that one thread reuses from sample to sample.
 struct LoadScratch {
   PipelineScratch image;
   std::vector<uint8_t> file;
-  int64_t read_ns = 0;  ///< time spent reading files, counted up
+  int64_t read_ns = 0;  ///< accumulated time spent reading files
 };
 
 /// Safe to use from many threads.
@@ -25,42 +25,43 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual int64_t num_classes() const = 0;
   virtual int64_t label(int64_t sample) const = 0;
-  /// Of every image, or nullopt where they may differ.
+  /// Size of every image; nullopt if sizes may differ.
   virtual std::optional<ImageSize> uniform_size() const = 0;
-  /// Of this image. Throws BadSample.
+  /// Size of this image. Throws BadSample.
   virtual ImageSize size_of(int64_t sample, LoadScratch& scratch) const = 0;
-  /// Writes the transformed image to `destination`. `key`: of the random transforms' draws. Throws BadSample.
+  /// Writes the transformed image to `destination`. `key` seeds the random transforms. Throws BadSample.
   virtual void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
                     LoadScratch& scratch) const = 0;
-  /// For messages: the file, or the record in it.
+  /// Name for messages: the file, or the record in it.
   virtual std::string name_of(int64_t sample) const = 0;
-  /// May look at many files (image_folder: at most ten thousand): not for every step.
+  /// May stat many files (image_folder: up to 10,000), so do not call it every step.
   virtual DataIdentity identity() const = 0;
-  /// Names in the order of their labels; empty where classes have none.
+  /// Class names in label order; empty if classes have no names.
   virtual const std::vector<std::string>& class_names() const;
 };
 
-/// fake_cifar10: random 32×32 images and labels; image i depends on seed and i alone.
+/// fake_cifar10: random 32×32 images and labels; image i depends only on seed and i.
 std::shared_ptr<const Dataset> make_fake_cifar10(int64_t size, uint64_t seed);
 
 /// The binary version of CIFAR-10. `path`: a folder with any of data_batch_1.bin … data_batch_5.bin, or one such file.
-/// Throws UserError(data) for a missing folder, a size that is not whole records, or a label above 9.
+/// Throws UserError(data) for a missing folder, a size that is not a multiple of the record size, or a label above 9.
 std::shared_ptr<const Dataset> read_cifar10(const std::string& path);
-/// The same, but a folder's test_batch.bin is preferred.
+/// As read_cifar10(), but reads a folder's test_batch.bin if there is one.
 std::shared_ptr<const Dataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
   DecodeKind decode = DecodeKind::exact;
-  bool keep_in_memory = false;  ///< decoded images, filled as they are first used, up to half of the machine's memory
-  std::optional<std::vector<std::string>> classes;  ///< whose numbers to use; null: the folders in bytewise order
+  bool keep_in_memory = false;  ///< cache decoded images on first use, up to half of the machine's memory
+  std::optional<std::vector<std::string>> classes;  ///< class names in label order; null: the folders in bytewise order
 };
 /// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws
-/// UserError(data) if there are no classes, a class without images, or one that `classes` lacks.
+/// UserError(data) if there are no classes or no images, a class is not in `classes`, or, without `classes`, a class
+/// has no images.
 std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
-/// The data set of a recipe; null for `synthetic`, which has none. Throws UserError.
+/// Opens the data set of a recipe; null for `synthetic`, which has none. Throws UserError.
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, uint64_t seed);
-/// `path`: evaluation.path. Null where there is nothing to evaluate on. Classes are numbered as in `training`.
+/// `path`: evaluation.path. Null if there is no evaluation data. Class labels are those of `training`.
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path,
                                                     const Dataset* training);
 

@@ -23,8 +23,7 @@ std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t 
   const int64_t needed = resident_bytes(size, samples);
   if (needed <= room) return std::nullopt;
   return fmt::format(
-      "data.cache: device does not fit; leave it out, or make the images smaller by a resize: {} of {}×{}×3 are {}, {} "
-      "is {}",
+      "data.cache: device does not fit; remove it or add a resize to smaller images: {} of {}×{}×3 are {}, {} is {}",
       counted(samples, "sample"), size.height, size.width, human_bytes(static_cast<double>(needed)), whose,
       human_bytes(static_cast<double>(room)));
 }
@@ -41,19 +40,18 @@ void DeviceDataset::load(Loader& loader, c10::Device device) {
   try {
     images = at::empty({samples, size.height, size.width, 3}, at::TensorOptions(device).dtype(at::kByte));
     labels = at::empty({samples}, at::TensorOptions(device).dtype(at::kLong));
-  } catch (const std::exception& error) {  // smaller micro-batches, the usual recovery, would not help
+  } catch (const std::exception& error) {  // the usual recovery, smaller micro-batches, would not help
     if (!is_out_of_memory(error)) throw;
     throw UserError(
-        fmt::format(
-            "data.cache: device: no room for {} of {}, {}; leave it out, or make the images smaller by a resize",
-            counted(samples, "sample"), fmt::format("{}×{}×3", size.height, size.width),
-            human_bytes(static_cast<double>(resident_bytes(size, samples)))),
+        fmt::format("data.cache: device: cannot allocate {} of {}, {}; remove it or add a resize to smaller images",
+                    counted(samples, "sample"), fmt::format("{}×{}×3", size.height, size.width),
+                    human_bytes(static_cast<double>(resident_bytes(size, samples)))),
         ExitCode::memory);
   }
   for (int64_t done = 0; done < samples;) {
     const HostBatch batch = loader.next();
     TRAINOPT_CHECK_EQUAL(batch.where.first, done);
-    images.narrow(0, done, batch.where.items).copy_(batch.input);  // waits until it is copied
+    images.narrow(0, done, batch.where.items).copy_(batch.input);  // blocks until the copy is done
     labels.narrow(0, done, batch.where.items).copy_(batch.target);
     for (size_t i = 0; i < batch.sample_ids.size(); ++i)
       if (const int64_t sample = done + static_cast<int64_t>(i); batch.sample_ids[i] != sample)

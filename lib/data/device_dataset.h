@@ -1,4 +1,4 @@
-// A small data set that lies on the device as it is before its random transforms: uint8, read once.
+// A small data set kept on the device as uint8, in its state before the random transforms; read once.
 #pragma once
 
 #include "data/loader.h"
@@ -11,28 +11,28 @@
 
 namespace trainopt {
 
-/// Bytes on the device: images of `size` and a label each.
+/// Bytes on the device: an image of `size` and a label for each sample.
 int64_t resident_bytes(ImageSize size, int64_t samples);
 
-/// Why `room` bytes, which are `whose` ("data.memory_limit"), are too few for them; null if they are not.
+/// Why the data set does not fit into `room` bytes; null if it fits. `whose` names the limit: "data.memory_limit".
 std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t room, const char* whose);
 
-/// Loaded when first asked for and then kept for every source of batches that is opened after, so that a run which goes
-/// a step back reads nothing again. For one thread.
+/// Loaded on first use and then shared by all batch sources opened later, so that a run that goes back a step does not
+/// read it again. Not thread-safe.
 class DeviceDataset {
  public:
-  /// Takes all samples from `loader`, which gives each once, in index order and as uint8. Throws UserError for bad
-  /// samples as the loader's policy has it, and where the device has no room.
+  /// Takes all samples from `loader`, which must deliver each once, in index order, as uint8. Throws UserError for bad
+  /// samples according to the loader's policy, and if they do not fit on the device.
   void load(Loader& loader, c10::Device device);
   bool loaded() const { return images_.defined(); }
 
   const at::Tensor& images() const { return images_; }  ///< uint8 [samples, height, width, 3]
   const at::Tensor& labels() const { return labels_; }  ///< int64 [samples]
   int64_t bytes() const { return static_cast<int64_t>(images_.nbytes() + labels_.nbytes()); }
-  const std::set<int64_t>& unusable() const { return unusable_; }  ///< samples whose image is another's
+  const std::set<int64_t>& unusable() const { return unusable_; }  ///< samples in whose position a substitute is stored
   const std::vector<RefusedSample>& bad_samples() const {
     return bad_samples_;
-  }  ///< the same with their reasons, and those the loader knew of before
+  }  ///< those with their reasons, and those the loader already knew
   int64_t loading_threads() const { return loading_threads_; }
 
  private:

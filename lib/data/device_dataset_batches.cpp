@@ -31,7 +31,7 @@ void DeviceDatasetBatches::prepare() {
     try {
       images_->load(*loader, device_);
     } catch (...) {
-      note(loader->samples().bad_samples());  // bad_samples() tells them all the same
+      note(loader->samples().bad_samples());  // so that bad_samples() still reports them
       throw;
     }
   }

@@ -1,4 +1,4 @@
-// Batches drawn by index from a data set that lies on the device: no loader beside the training, no images copied.
+// Batches drawn by index from a data set on the device: no loader runs during training and no images are copied.
 #pragma once
 
 #include "data/batch_source.h"
@@ -9,8 +9,8 @@
 
 namespace trainopt {
 
-/// The batches that a loader would give, bit for bit: the same order, augmentation, substitutes and cuts into steps,
-/// micro-batches and ranks.
+/// Delivers bit for bit the batches that a loader would: same order, augmentation, substitutes, and division into
+/// steps, micro-batches and ranks.
 class DeviceDatasetBatches : public BatchSource {
  public:
   struct Order {
@@ -19,8 +19,8 @@ class DeviceDatasetBatches : public BatchSource {
     SampleKeys keys;
     int64_t first_step;
   };
-  /// `loader`: makes what loads the images, if nobody has done so yet; called by the first next(). `refused`: bad
-  /// samples that the run has met already.
+  /// `loader` creates the loader that reads the images; the first next() calls it if they are not yet loaded.
+  /// `refused`: bad samples that the run already knows.
   DeviceDatasetBatches(std::shared_ptr<DeviceDataset> images, std::function<std::unique_ptr<Loader>()> loader,
                        const Order& order, c10::Device device, DeviceTransforms transforms,
                        const std::vector<RefusedSample>& refused);
@@ -36,11 +36,11 @@ class DeviceDatasetBatches : public BatchSource {
   std::vector<int64_t> draw(const MicroBatch& where);
 
   std::shared_ptr<DeviceDataset> images_;
-  std::function<std::unique_ptr<Loader>()> make_loader_;  ///< empty from the first batch on
+  std::function<std::unique_ptr<Loader>()> make_loader_;  ///< empty after the first batch
   Order order_;
   c10::Device device_;
   DeviceTransforms transforms_;
-  int64_t sequence_, epoch_ = -1;  ///< of the order
+  int64_t sequence_, epoch_ = -1;  ///< epoch of epoch_order_
   EpochOrder epoch_order_;
   std::map<int64_t, RefusedSample> bad_samples_;
   BatchSourceStats stats_;

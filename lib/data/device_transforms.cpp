@@ -39,7 +39,7 @@ TransformSplit split_for_device_dataset(const std::vector<TransformConfig>& tran
 
 std::optional<std::string> device_resize_refusal(const std::vector<TransformConfig>& transforms) {
   const auto device = split_transforms(transforms, true).device;
-  if (std::none_of(device.begin(), device.end(), resizes)) return "data.transforms has no resize that could move";
+  if (std::none_of(device.begin(), device.end(), resizes)) return "data.transforms has no resize to move to the device";
   if (std::count_if(device.begin(), device.end(), resizes) > 1) return "data.transforms resizes twice";
   return std::nullopt;
 }
@@ -47,8 +47,8 @@ std::optional<std::string> device_resize_refusal(const std::vector<TransformConf
 std::optional<std::string> device_dataset_refusal(const std::vector<TransformConfig>& transforms) {
   const auto device = split_for_device_dataset(transforms).device;
   if (!device.empty() && std::any_of(device.begin() + 1, device.end(), resizes))
-    return "data.transforms resizes after a random transform, in every epoch anew, which only the loader's threads can "
-           "do";
+    return "data.transforms resizes after a random transform; only the loader's threads can repeat such a resize in "
+           "every epoch";
   return std::nullopt;
 }
 
@@ -73,7 +73,7 @@ DeviceTransforms::DeviceTransforms(const TransformSplit& transforms, ImageSize i
 at::Tensor DeviceTransforms::place(const DrawnBatch& batch) const {
   if (!placer_.places() && batch.in_order) return {};
   return placer_(batch, /*pinned=*/device_.is_cuda())
-      .to(device_, /*non_blocking=*/true);  // the allocator of pinned memory waits for the copy
+      .to(device_, /*non_blocking=*/true);  // the pinned-memory allocator waits for the copy
 }
 
 at::Tensor DeviceTransforms::operator()(const at::Tensor& images, const at::Tensor& placement) const {

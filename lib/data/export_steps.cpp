@@ -14,7 +14,7 @@ void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::pa
     std::vector<at::Tensor> input, target, sample_id;
     for (bool last = false; !last;) {
       const Batch batch = batches.next();
-      // A copy: on the CPU the batch is the loader's memory.
+      // Copied, because on the CPU the batch is the loader's memory.
       input.push_back(batch.input.to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous());
       target.push_back(batch.target.to(at::kCPU, at::kLong, false, true));
       sample_id.push_back(at::tensor(batch.sample_ids, at::kLong));

@@ -1,4 +1,4 @@
-// What a data set is, small enough to be kept in a checkpoint: a run that goes on must find the samples it left.
+// A data set's fingerprint, small enough to store in a checkpoint, to check that a resumed run finds the same samples.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ struct DataIdentity {
   int64_t samples = 0;
   int64_t classes = 0;
   std::string
-      content;  ///< changes with the files' names, sizes and order, or with their bytes where these are read anyway
+      content;  ///< changes with the files' names, sizes and order, or with their bytes if these are read anyway
   bool operator==(const DataIdentity&) const = default;
 };
 
-/// The first field that differs, "samples 10000 → 9000"; null if none does.
+/// The first field that differs, as in "samples 10000 → 9000"; null if none does.
 std::optional<std::string> first_difference(const DataIdentity& before, const DataIdentity& now);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// kernels::ImageFinish with the loader's sizes, normalisation and resize.
+// Creates kernels::ImageFinish with the loader's sizes, normalisation and resize.
 #pragma once
 
 #include "data/image/image.h"
@@ -14,7 +14,7 @@ struct FinishedAs {
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
 };
 
-/// `resize`: null for images that keep their size.
+/// `resize`: null if images keep their size.
 kernels::ImageFinish make_image_finish(const std::optional<ImageResize>& resize, const Normalization& normalization,
                                        const FinishedAs& result, c10::Device device);
 

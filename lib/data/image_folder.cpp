@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 
-/// Reads a file whole into memory that only grows. Throws BadSample.
+/// Reads a complete file into a buffer that is never shrunk. Throws BadSample.
 void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
   try {
     const File file = File::open(path, ExitCode::data);
@@ -42,7 +42,7 @@ bool is_image_name(const fs::path& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-/// Entries of a folder in bytewise order.
+/// The subfolders or the image files of a folder, in bytewise order.
 std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   try {
@@ -57,7 +57,7 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   return names;
 }
 
-/// Decoded images, each written once and then only read.
+/// Cache of decoded images. Each is written once and then only read.
 class ImageCache {
  public:
   explicit ImageCache(size_t count)
@@ -73,7 +73,8 @@ class ImageCache {
     if (bytes_.fetch_add(bytes) + bytes > limit_) {
       bytes_.fetch_sub(bytes);
       if (!full_.exchange(true))
-        spdlog::warn("data.cache holds half of the machine's memory; further images are read and decoded each time");
+        spdlog::warn(
+            "data.cache has filled half of the machine's memory; further images are read and decoded on each use");
       return;
     }
     const ImageU8* none = nullptr;
@@ -95,14 +96,14 @@ class ImageFolder : public Dataset {
   ImageFolder(const std::string& path, const ImageFolderOptions& options)
       : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
     if (!fs::is_directory(root_))
-      throw UserError(fmt::format("the data set's folder is not there: {}", path), ExitCode::data);
+      throw UserError(fmt::format("the data set's folder does not exist: {}", path), ExitCode::data);
     const auto folders = names_in(root_, true);
     if (folders.empty())
-      throw UserError(fmt::format("image_folder needs a folder for each class and finds none: {}", path),
+      throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}", path),
                       ExitCode::data);
     classes_ = options.classes.value_or(folders);
     for (const auto& folder : folders) add_class(folder, options.classes.has_value());
-    if (files_.empty()) throw UserError(fmt::format("the folder has no images: {}", path), ExitCode::data);
+    if (files_.empty()) throw UserError(fmt::format("the folder contains no images: {}", path), ExitCode::data);
     if (options.keep_in_memory) cache_ = std::make_unique<ImageCache>(files_.size());
   }
 
@@ -134,8 +135,8 @@ class ImageFolder : public Dataset {
     cache_->keep(sample, std::move(image));
   }
 
-  /// Names and order of all files, and the sizes of up to ten thousand evenly spread ones: on network storage each size
-  /// is a round trip.
+  /// Hashes the names and order of all files, and the sizes of up to ten thousand evenly spaced ones: on network
+  /// storage each size costs a round trip.
   DataIdentity identity() const override {
     constexpr size_t kMostSizes = 10000;
     XXH64_hash_t hash = 0;
@@ -165,11 +166,11 @@ class ImageFolder : public Dataset {
     const auto found = std::find(classes_.begin(), classes_.end(), folder);
     if (found == classes_.end())
       throw UserError(
-          fmt::format("a class to evaluate on is not one of the training data: {}", (root_ / folder).string()),
+          fmt::format("an evaluation class does not exist in the training data: {}", (root_ / folder).string()),
           ExitCode::data);
     const auto names = names_in(root_ / folder, false);
     if (names.empty() && !numbered_elsewhere)
-      throw UserError(fmt::format("a class has no image (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()),
+      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()),
                       ExitCode::data);
     for (const auto& name : names) files_.push_back({found - classes_.begin(), name});
   }

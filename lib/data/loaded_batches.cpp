@@ -26,7 +26,7 @@ Batch LoadedBatches::next() {
   return batch;
 }
 
-/// The device's part of the transforms.
+/// Applies the device's part of the transforms.
 void LoadedBatches::finish(Batch& batch) {
   const at::Tensor placement =
       transforms_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
@@ -38,7 +38,7 @@ void LoadedBatches::finish(Batch& batch) {
 }
 
 Batch LoadedBatches::next_in_place() {
-  if (held_) loader_->release(*std::exchange(held_, std::nullopt));  // the CPU is done with what it was given before
+  if (held_) loader_->release(*std::exchange(held_, std::nullopt));  // the caller is done with the previous batch
   held_ = loader_->next();
   count(delivered(*held_), false);
   return describe(*held_, held_->input, held_->target);
@@ -48,8 +48,8 @@ Batch LoadedBatches::next_copied() {
   const HostBatch host = loader_->next();
   const Stream stream = Stream::current(device_);
   Event begun(device_, true), done(device_, true);
-  begun.record(stream);  // behind the work queued before, which the copy waits for
-  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both wait until the copy is done
+  begun.record(stream);  // after the work queued before, which the copy waits for
+  Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both block until the copy is done
   done.record(stream);
   timings_.emplace_back(std::move(begun), std::move(done));
   count(delivered(host), true);
@@ -61,14 +61,14 @@ Batch LoadedBatches::next_overlapped() {
   Copy copy = ahead_ ? *std::exchange(ahead_, std::nullopt) : begin_copy(loader_->next());
   const Stream compute = Stream::current(device_);
   copy.done.block(compute);
-  // The memory belongs to the copy stream: the allocator must not give it to the next copy while the step still reads
+  // The memory belongs to the copy stream: the allocator must not reuse it for the next copy while the step still reads
   // it.
   for (const auto field : kBatchFields)
     if (const at::Tensor& tensor = copy.batch.*field; tensor.defined()) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
   count(copy.delivered, true);
   ++stats_.copies_beside_step;
-  if (loader_->ready()) ahead_ = begin_copy(loader_->next());  // runs beside the step that is about to be queued
+  if (loader_->ready()) ahead_ = begin_copy(loader_->next());  // overlaps with the step that is about to be queued
   return std::move(copy.batch);
 }
 
@@ -109,7 +109,7 @@ BatchSourceStats LoadedBatches::take_stats() {
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
   std::erase_if(timings_, [&](const auto& copy) {
-    if (!copy.second.ready()) return false;  // counted a step late rather than waited for
+    if (!copy.second.ready()) return false;  // count it a step later rather than wait for it
     stats_.copy_ms = stats_.copy_ms.value_or(0) + elapsed_ms(copy.first, copy.second);
     return true;
   });

@@ -10,9 +10,9 @@
 namespace trainopt {
 namespace {
 
-// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the batch that
-// follows in the same slot for the one it knew: low bits count unclaimed samples (batch_size is at most 2^24), high
-// bits hold the sequence.
+// A slot's tickets in one word, so that a claim is one compare-and-swap and a late worker cannot mistake the next batch
+// in the same slot for the previous one. The low bits count unclaimed samples (batch_size is at most 2^24); the high
+// bits hold the sequence number.
 constexpr int kItemBits = 25;
 uint64_t make_tickets(int64_t sequence, int64_t items) {
   return static_cast<uint64_t>(sequence) << kItemBits | static_cast<uint64_t>(items);
@@ -54,7 +54,7 @@ void Loader::join() {
 
 void Loader::start() {
   if (settings_.num_workers == 0 || delivered_ < limit_ || failure_) return;
-  join();  // those of the epoch before have reached its end
+  join();  // the previous epoch's threads have reached its end
   const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
   limit_ =
       settings_.persistent_workers ? std::numeric_limits<int64_t>::max() : (epoch + 1) * schedule_.micros_per_epoch();
@@ -132,7 +132,7 @@ void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
     slot_of(batch.sequence).last_use = std::move(last_use);
     ++released_;
   }
-  may_open_.notify_one();  // whoever wakes opens the slot and wakes the others
+  may_open_.notify_one();  // the woken worker opens the slot and wakes the others
 }
 
 void Loader::work(int64_t worker, int64_t sequence) {
@@ -150,7 +150,7 @@ void Loader::work(int64_t worker, int64_t sequence) {
   }
   const std::lock_guard lock(mutex_);
   --working_;
-  progress_.notify_all();  // under the lock: next() may return, and the loader end, as soon as it is free
+  progress_.notify_all();  // under the lock: once it is free, next() may return and the loader be destroyed
 }
 
 std::optional<Loader::Claim> Loader::claim(int64_t& sequence) {
@@ -174,7 +174,7 @@ void Loader::wait_while_paused() {
   may_open_.wait(lock, [&] { return stop_ || !paused_; });
 }
 
-/// Opens the batch if it is its turn and its slot is free, or waits for another to do so. False: no more work.
+/// Opens the batch if it is next and its slot is free, or waits for another worker to do so. False: no more work.
 bool Loader::wait_until_open(int64_t sequence) {
   std::unique_lock lock(mutex_);
   const auto openable = [&] { return sequence == opened_ && !opening_ && sequence - slots() < released_; };
@@ -227,7 +227,7 @@ void Loader::finish_sample(const Claim& claim) {
   progress_.notify_one();
 }
 
-/// Samples are claimed in order and every claimed one is finished, so the earliest failure does not depend on
+/// Samples are claimed in order and every claimed sample is finished, so the earliest failure does not depend on
 /// scheduling either.
 void Loader::fail(int64_t sequence, int64_t item) {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// Batches in host memory, in order, from worker threads. Workers claim single samples and write them straight into
-// their place in a batch slot; batches are delivered by their number, so scheduling cannot change anything that is
-// delivered.
+// Loads batches into host memory with worker threads and delivers them in order. Workers claim single samples and write
+// each directly to its position in a batch slot. Batches are delivered by sequence number, so scheduling cannot change
+// what is delivered.
 #pragma once
 
 #include "base/clock.h"
@@ -20,13 +20,13 @@
 
 namespace trainopt {
 
-/// Of a run.
+/// The steps of a run.
 struct StepRange {
   int64_t first = 0;                          ///< counted from 0
-  std::optional<int64_t> end = std::nullopt;  ///< nothing is prefetched for this step and later ones
+  std::optional<int64_t> end = std::nullopt;  ///< this step and later ones are not prefetched
 };
 
-/// A delivered batch; the tensors are views of a slot and hold until release().
+/// A delivered batch; its tensors are views of a slot, valid until release().
 struct HostBatch {
   at::Tensor input, target;  ///< target: int64 [items]
   std::span<const int64_t> sample_ids;
@@ -36,9 +36,9 @@ struct HostBatch {
 
 /// Since the last take_stats().
 struct LoaderStats {
-  double wait_ms = 0;  ///< next() blocked (without workers: loaded)
+  double wait_ms = 0;  ///< next() waited (without workers: loaded)
   double elapsed_ms = 0;
-  double busy_ms = 0;  ///< all workers together, loading samples
+  double busy_ms = 0;  ///< loading samples, summed over all workers
   double read_ms = 0;  ///< the part of busy_ms spent reading files
   int64_t samples = 0;
 };
@@ -51,18 +51,19 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Starts the workers; next() does so by itself.
+  /// Starts the workers; next() also does so.
   void start();
-  /// Waits for the next micro-batch. An error of a worker is thrown here, at the batch that it hit, once all before
-  /// were delivered and all threads have ended; again at each further call. At most slots() batches may be unreleased.
+  /// Waits for the next micro-batch. A worker's error is thrown here, in place of the batch it occurred in, after all
+  /// earlier batches were delivered and all threads have ended; each further call throws it again. At most slots()
+  /// batches may be unreleased.
   HostBatch next();
-  /// Whether next() would not wait. Always false without workers.
+  /// Whether next() would return without waiting. Always false without workers.
   bool ready();
-  /// Workers begin no further sample until the next call of next(): what is ready then is what was ready now.
+  /// Workers start no further samples until the next call of next().
   void pause();
-  /// How many batches are complete and not delivered.
+  /// Number of batches that are complete but not delivered.
   int64_t ready_batches();
-  /// Gives back the oldest unreleased batch. `last_use`: its memory is overwritten only after this event.
+  /// Releases the oldest unreleased batch. `last_use`: its memory is overwritten only after this event.
   void release(const HostBatch& batch, std::optional<Event> last_use = std::nullopt);
 
   int64_t num_workers() const { return settings_.num_workers; }
@@ -72,20 +73,20 @@ class Loader {
   const SampleLoader& samples() const { return *samples_; }
   const BufferFormat& format() const { return format_; }
   LoaderStats take_stats();
-  /// Workers that have loaded at least one sample since the loader was made.
+  /// Workers that have loaded at least one sample since the loader was created.
   int64_t loading_threads() const;
   int64_t thread_starts() const { return thread_starts_; }  ///< how often the workers were started
-  /// LoaderStats::wait_ms alone, for every step; the other figures go on counting.
+  /// Takes only LoaderStats::wait_ms, for every step; the other figures keep accumulating.
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
 
  private:
   struct LoaderBuffer {
     explicit LoaderBuffer(BatchBuffer buffers) : memory(std::move(buffers)) {}
     BatchBuffer memory;
-    std::atomic<uint64_t> tickets{0};  ///< the batch it is open for, and how many of its samples nobody has claimed
+    std::atomic<uint64_t> tickets{0};  ///< the batch it is open for, and how many of its samples are unclaimed
     std::atomic<int64_t> unfinished{0};
     MicroBatch where;
-    int64_t ready_for = -1;  ///< sequence that is complete in here
+    int64_t ready_for = -1;  ///< sequence number of the complete batch in this slot
     std::optional<Event> last_use;
   };
   struct Claim {
@@ -120,21 +121,21 @@ class Loader {
   std::vector<std::unique_ptr<LoaderBuffer>> slots_;
 
   std::mutex mutex_;
-  std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or it is time to end
+  std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or the loader stops
   std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
   std::vector<std::atomic<bool>> has_loaded_;  ///< by worker
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false}, paused_{false};
-  // Under the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
+  // Guarded by the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
   int64_t opened_, released_, limit_;
   bool opening_ = false;  ///< a worker is preparing batch `opened_`
   int64_t working_ = 0;   ///< threads that have not ended
   int64_t ready_ = 0;
-  std::optional<Failure> failure_;  ///< the one at the earliest sample
-  int64_t delivered_;               ///< only the calling thread's
+  std::optional<Failure> failure_;  ///< the failure at the earliest sample
+  int64_t delivered_;               ///< used only by the calling thread
 
-  SampleLoader::Scratch scratch_;  ///< without workers
+  SampleLoader::Scratch scratch_;  ///< used without workers
   std::atomic<int64_t> busy_ns_{0}, read_ns_{0}, loaded_{0};
   double wait_ms_ = 0;
   Clock::time_point stats_since_ = Clock::now();

@@ -10,14 +10,13 @@ namespace {
 
 std::string verdict(const LoaderBenchResult& result, int64_t num_workers) {
   const std::string work = result.read_pct > 50 ? "reading files" : "decoding and transforming";
-  if (num_workers == 0) return fmt::format("no workers: the training thread loads by itself, mostly {}", work);
-  if (result.wait_pct < 20) return "the workers wait: batches are ready before they are asked for";
+  if (num_workers == 0) return fmt::format("no workers: the training thread loads the batches itself, mostly {}", work);
+  if (result.wait_pct < 20) return "the workers wait: batches are ready before the consumer needs them";
   if (result.workers_busy_pct > 80)
     return fmt::format("the consumer waits: all {} workers are busy, mostly {}", num_workers, work);
   return fmt::format(
-      "the consumer waits although the workers are busy only {:.0f} % of the time: more batches in flight "
-      "(data.prefetch_factor, "
-      "data.memory_limit) may help",
+      "the consumer waits although the workers are busy only {:.0f} % of the time: prefetching more batches "
+      "(data.prefetch_factor, data.memory_limit) may help",
       result.workers_busy_pct);
 }
 
@@ -69,7 +68,7 @@ LoaderBenchResult run_resident_bench(BatchSource& batches, c10::Device device, c
   result.samples_per_s = static_cast<double>(result.samples) / result.seconds;
   result.sample_us = 1e6 * result.seconds / static_cast<double>(result.samples);
   result.wait_pct = 100;
-  result.verdict = "no loader: batches are drawn by index from a data set that lies on the device";
+  result.verdict = "no loader: batches are drawn by index from a data set on the device";
   return result;
 }
 

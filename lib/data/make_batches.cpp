@@ -1,4 +1,4 @@
-// From a description of the data to a source of batches.
+// Creates a batch source from a description of the data.
 #include "base/error.h"
 #include "data/batch_source.h"
 #include "data/device_dataset_batches.h"
@@ -41,12 +41,12 @@ std::unique_ptr<Loader> loader_of(const DataSpec& data, LoaderSettings settings,
   return std::make_unique<Loader>(std::move(samples), data.schedule(), settings, format, request.steps);
 }
 
-/// One epoch in index order, as uint8 and without what differs from epoch to epoch.
+/// A loader of one epoch in index order, as uint8, without the transforms that differ between epochs.
 std::unique_ptr<Loader> loader_once(DataSpec data, LoaderSettings settings, const std::vector<RefusedSample>& refused) {
   data.shuffle = data.drop_last = settings.pin_memory = settings.persistent_workers = false;
-  data.ranks = data.accumulation = 1, data.rank = 0;  // every rank holds all samples
+  data.ranks = data.accumulation = 1, data.rank = 0;  // every rank stores all samples
   const BufferFormat format = buffer_format(data, settings, at::MemoryFormat::Contiguous);
-  // Two batches are the least that a loader needs.
+  // A loader needs memory for at least two batches.
   const int64_t fitting = settings.memory_limit / (2 * batch_bytes(format, 1));
   data.batch_size = std::clamp<int64_t>(fitting, 1, data.batch_size);
   return loader_of(data, settings, {.steps = {.end = data.schedule().steps_per_epoch()}, .refused = refused});

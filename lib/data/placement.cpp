@@ -54,8 +54,9 @@ at::Tensor Placer::operator()(const DrawnBatch& batch, bool pinned) const {
   return placement;
 }
 
-/// A box that has the right size already is not resized: its stage cuts a window out of the whole image. Here every
-/// stage has a box, this one any that holds what is shown.
+/// A box that already has the output size is not resized; its stage crops a window out of the whole image instead. The
+/// placement needs a box for every image, so this sets one that contains the visible part and makes the window and
+/// `shown` relative to it.
 void Placer::box(Stage& stage, Rect& shown) const {
   const auto [height, width] = resize_->to;
   stage.source = {std::min(shown.top, input_.height - height), std::min(shown.left, input_.width - width), height,

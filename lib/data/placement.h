@@ -1,4 +1,4 @@
-// Crops, pads and flips of a batch as a few numbers an image: the host draws, the device only looks up.
+// A batch's crops, pads and flips as a few integers per image: the host draws them, the device only looks them up.
 #pragma once
 
 #include "data/image/geometry.h"
@@ -12,29 +12,29 @@
 
 namespace trainopt {
 
-/// What comes before the cut.
+/// The resize before the crop.
 struct ImageResize {
-  ImageSize from, to;  ///< from: of whole images
-  bool boxed;          ///< each image's own part is resized, otherwise the whole
+  ImageSize from, to;  ///< from: size of the complete input images
+  bool boxed;          ///< each image has its own box to resize; otherwise the whole image is resized
 };
 
-/// Whose images a batch has.
+/// The samples of a batch.
 struct DrawnBatch {
   int64_t epoch;
   std::span<const int64_t> samples;
-  bool in_order;  ///< image i of those on the device is the batch's i-th; otherwise sample s has image s
+  bool in_order;  ///< true: image i on the device is the batch's i-th; false: sample s is image s
 };
 
 class Placer {
  public:
-  /// `transforms`: crops and flips, behind one resize or none; the first has `first_place` in the recipe's list. Throws
-  /// UserError(data) where images of this size are too small for a random crop.
+  /// `transforms`: at most one resize, then crops and flips; the first one has index `first_place` in the recipe's
+  /// list. Throws UserError(data) if images of this size are too small for a random crop.
   Placer(const std::vector<TransformConfig>& transforms, size_t first_place, ImageSize input, uint64_t seed);
 
   ImageSize output_size() const { return output_size_; }
-  /// Null where images keep their size.
+  /// Null if images keep their size.
   const std::optional<ImageResize>& resize() const { return resize_; }
-  /// Whether each image has a cut, a flip or a box of its own.
+  /// Whether each image has its own crop, flip or box.
   bool places() const { return rows_ > 1; }
   /// int32 [1, kWindowRows or kBoxRows; items] on the host.
   at::Tensor operator()(const DrawnBatch& batch, bool pinned) const;

@@ -29,8 +29,7 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
     } catch (const OtherSize& other) {
       if (policy_.one_size)
         throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a "
-                                    "resize to [height, width] first, or leave it out; "
-                                    "{}: {}",
+                                    "resize to [height, width] first or remove data.cache; {}: {}",
                                     dataset_->name_of(sample), other.what()),
                         ExitCode::data);
       note_bad(sample, other.what());

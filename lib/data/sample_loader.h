@@ -1,4 +1,4 @@
-// One sample from its number to its place in a batch, and what happens when it cannot be read.
+// Loads one sample into its position in a batch, and handles samples that cannot be read.
 #pragma once
 
 #include "data/dataset.h"
@@ -15,8 +15,8 @@ namespace trainopt {
 
 struct BadSamplePolicy {
   bool substitute = false;  ///< false: the first bad sample is an error
-  int64_t budget = 0;       ///< different samples that may be substituted
-  bool one_size = false;    ///< an image of another size than the rest is no bad sample but the wrong data
+  int64_t budget = 0;       ///< number of distinct samples that may be substituted
+  bool one_size = false;    ///< an image of a different size is an error, not a bad sample
 };
 
 /// A sample that could not be used.
@@ -38,18 +38,18 @@ class SampleLoader {
     int64_t sample, label;
   };
 
-  /// `refused`: those that the run has met before it was resumed; they count.
+  /// `refused`: bad samples that the run found before it was resumed; they count towards the budget.
   SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
                BadSamplePolicy policy, const std::vector<RefusedSample>& refused = {});
 
-  /// Writes the image at `position` of `epoch`'s order, or its substitute, and says which sample it is.
-  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples when the budget is spent;
-  /// UserError for an image of another size where the policy wants one.
+  /// Writes the image at `position` of `epoch`'s order, or its substitute, and returns which sample it is.
+  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples if the budget is exceeded;
+  /// also for an image of a different size if the policy requires one size.
   Loaded load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch);
 
   const Dataset& dataset() const { return *dataset_; }
   const Pipeline& pipeline() const { return pipeline_; }
-  /// All that were met so far, each once, by number; also the ones that made load() throw.
+  /// All bad samples found so far, each once, by index; includes those that made load() throw.
   std::vector<RefusedSample> bad_samples() const;
 
  private:

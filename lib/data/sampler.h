@@ -1,5 +1,5 @@
-// The order in which an epoch visits its samples: a pure function of seed, epoch and position. No index array, no
-// state, so resuming in the middle of an epoch costs nothing and neither workers nor ranks can change it.
+// The order in which an epoch visits its samples: a pure function of seed, epoch and position. It has no index array
+// and no state, so resuming in mid-epoch costs nothing, and neither workers nor ranks can change it.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace trainopt {
 
-/// A pseudorandom permutation of [0, size) from a key. The "swap-or-not" shuffle (Hoang, Morris, Rogaway, CRYPTO 2012):
-/// every round pairs x with K - x and swaps the pair or not by a hashed bit. Unlike a Feistel network it works on any
-/// size, also 2 or 3, without walking cycles. Holds a few hundred bytes; a call costs 4·log2(size) + 24 hashes.
+/// A pseudorandom permutation of [0, size) from a key, by the "swap-or-not" shuffle (Hoang, Morris, Rogaway, CRYPTO
+/// 2012): each round pairs x with K - x and swaps the two if a hashed bit is set. Unlike a Feistel network it works for
+/// any size, including 2 and 3, without cycle walking. Takes a few hundred bytes; a call costs 4·log2(size) + 24
+/// hashes.
 class KeyedPermutation {
  public:
   /// `size` ≥ 1.
@@ -39,7 +40,7 @@ class Sampler {
  public:
   Sampler(int64_t size, uint64_t seed, bool shuffle);
 
-  /// For many positions of one epoch.
+  /// The order of one epoch, for looking up many positions.
   EpochOrder order(int64_t epoch) const;
   int64_t sample_at(int64_t epoch, int64_t position) const { return order(epoch)(position); }
   int64_t size() const { return size_; }

@@ -1,4 +1,4 @@
-// Which positions of the epoch's order go to which step, micro-batch and rank. A pure function: every rank computes the
+// Maps positions of the epoch's order to steps, micro-batches and ranks. It is a pure function: every rank computes the
 // same number of micro-batches for every step, so no rank can run out before another.
 #pragma once
 
@@ -10,41 +10,41 @@ namespace trainopt {
 
 /// This rank's share of one micro-batch.
 struct MicroBatch {
-  int64_t step = 0;  ///< from 0, over all epochs
+  int64_t step = 0;  ///< counted from 0 over all epochs
   int64_t epoch = 0;
   int64_t micro = 0;       ///< within the step, from 0
   int64_t first = 0;       ///< this rank's positions in the epoch's order: first … first + items - 1
   int64_t items = 0;       ///< samples on this rank; may be 0 in a short last step of several ranks
   int64_t step_items = 0;  ///< samples of the whole step: all micro-batches, all ranks
-  bool is_last = false;    ///< of its step
+  bool is_last = false;    ///< last micro-batch of its step
 
   bool is_first() const { return micro == 0; }
-  /// The share of the step's mean that this rank's mean over its items is.
+  /// The weight of this rank's mean over its items in the step's mean.
   double weight() const { return static_cast<double>(items) / static_cast<double>(step_items); }
 };
 
 class BatchSchedule {
  public:
   struct Shape {
-    int64_t samples = 0;     ///< N, in an epoch
+    int64_t samples = 0;     ///< N, per epoch
     int64_t batch_size = 0;  ///< B, per rank and micro-batch
     int64_t ranks = 1;       ///< W
     int64_t rank = 0;
-    int64_t accumulation = 1;  ///< A, micro-batches in a step
+    int64_t accumulation = 1;  ///< A, micro-batches per step
     bool drop_last = true;
   };
-  /// Throws UserError(data) if an epoch would have no step.
+  /// Throws UserError(data) if an epoch would have no steps.
   explicit BatchSchedule(const Shape& shape);
 
   const Shape& shape() const { return shape_; }
-  int64_t step_samples() const { return step_samples_; }  ///< G = W·A·B, of a full step
+  int64_t step_samples() const { return step_samples_; }  ///< G = W·A·B, samples of a full step
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   int64_t micros_per_epoch() const { return micros_per_epoch_; }
   /// Fewer than `accumulation` only in a short last step of an epoch.
   int64_t micros_in_step(int64_t step) const;
 
   MicroBatch at(int64_t step, int64_t micro) const;
-  /// Micro-batches counted through all steps and epochs.
+  /// The micro-batch with this number, counted over all steps and epochs.
   MicroBatch at_sequence(int64_t sequence) const;
   int64_t sequence_of(int64_t step) const;
 
@@ -55,7 +55,7 @@ class BatchSchedule {
   int64_t step_samples_, steps_per_epoch_, micros_per_epoch_;
 };
 
-/// Why an epoch of this shape has no step, with the numbers; nullopt if it has one.
+/// Why an epoch of this shape has no steps, with the numbers; nullopt if it has any.
 std::optional<std::string> why_no_step(const BatchSchedule::Shape& shape);
 
 }  // namespace trainopt

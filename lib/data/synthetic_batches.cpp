@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-/// Values like normalised bytes: uniform with mean 0 and variance 1.
+/// Draws values distributed like normalised bytes: uniform, with mean 0 and variance 1.
 void draw_image(uint64_t key, int64_t place, float* values, int64_t count) {
   constexpr float kMean = 127.5f, kDeviation = 73.9f;
   for (int64_t i = 0; i < count; i += 16) {

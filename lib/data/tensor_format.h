@@ -1,4 +1,4 @@
-// How the images of a batch and the activations made from them are stored.
+// How a batch's images and the activations computed from them are stored.
 #pragma once
 
 #include <c10/core/MemoryFormat.h>
@@ -8,8 +8,8 @@ namespace trainopt {
 
 struct TensorFormat {
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of batches, activations and filters
-  /// What forward computes in: float32, or what autocast casts to. Images that are finished on the device are of this
-  /// type; the host's are float32.
+  /// The type that forward computes in: float32, or autocast's type. Images finished on the device have this type;
+  /// those finished on the host are float32.
   at::ScalarType compute_type = at::kFloat;
 };
 

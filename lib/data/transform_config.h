@@ -1,4 +1,4 @@
-// The items of `data.transforms`, with torchvision 0.26's names, parameters and defaults.
+// The transforms in `data.transforms`, with torchvision 0.26's names, parameters and defaults.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct RandomHorizontalFlipConfig {
 };  ///< random_horizontal_flip, or with p
 struct NormalizeConfig {
   std::array<double, 3> mean{0, 0, 0}, std{1, 1, 1};
-};  ///< normalize: {mean, std}: each a number or three
+};  ///< normalize: {mean, std}, each one number or a list of three
 
 using TransformConfig = std::variant<ResizeConfig, CenterCropConfig, RandomCropConfig, RandomResizedCropConfig,
                                      RandomHorizontalFlipConfig, NormalizeConfig>;

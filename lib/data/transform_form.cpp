@@ -6,12 +6,12 @@
 
 namespace trainopt {
 
-/// 224 or [height, width]. `is_single` keeps which, because resize takes 224 as the shorter side.
+/// 224 or [height, width]. `is_single` records which was written, because resize takes 224 as the shorter side.
 struct WrittenSize {
   int64_t height = 0, width = 0;
   bool is_single = true;
 };
-/// One number for all channels, or three for red, green, blue.
+/// One number for all channels, or three for red, green and blue.
 struct WrittenChannels {
   std::array<double, 3> values{};
 };
@@ -40,7 +40,7 @@ struct Form<WrittenSize> {
 
 template <>
 struct Form<WrittenChannels> {
-  static std::string type_text() { return "a number or three"; }
+  static std::string type_text() { return "a number or a list of three"; }
   static Json schema(const Bounds& bounds) {
     return {{"anyOf", Json::array({Form<double>::schema(bounds), Form<std::array<double, 3>>::schema(bounds)})}};
   }
@@ -57,7 +57,7 @@ struct Form<WrittenChannels> {
 
 namespace {
 
-/// What each transform takes, as describe() has it; the first parameter may be given alone, without its name.
+/// The parameters of each transform, for describe(); the first one may be given alone, without its name.
 struct ResizeParameters {
   static constexpr std::string_view kName = "resize";
   static constexpr std::array<std::string_view, 1> kNeeded{"size"};
@@ -69,7 +69,7 @@ struct ResizeParameters {
 };
 template <class V>
 void describe(V& v, ResizeParameters& c) {
-  v.field("size", c.size, "The shorter side, or exactly [height, width].");
+  v.field("size", c.size, "Length of the shorter side, or the exact [height, width].");
 }
 
 struct CenterCropParameters {
@@ -80,7 +80,7 @@ struct CenterCropParameters {
 };
 template <class V>
 void describe(V& v, CenterCropParameters& c) {
-  v.field("size", c.size, "A square's side, or [height, width].");
+  v.field("size", c.size, "Side length of a square, or [height, width].");
 }
 
 struct RandomCropParameters {
@@ -92,8 +92,8 @@ struct RandomCropParameters {
 };
 template <class V>
 void describe(V& v, RandomCropParameters& c) {
-  v.field("size", c.size, "A square's side, or [height, width].");
-  v.field("padding", c.padding, "Black pixels added on every side first.", in_range(0, 16384));
+  v.field("size", c.size, "Side length of a square, or [height, width].");
+  v.field("padding", c.padding, "Black pixels added on every side before the crop.", in_range(0, 16384));
 }
 
 struct RandomResizedCropParameters {
@@ -105,10 +105,10 @@ struct RandomResizedCropParameters {
 };
 template <class V>
 void describe(V& v, RandomResizedCropParameters& c) {
-  v.field("size", c.size, "A square's side, or [height, width].");
-  v.field("scale", c.scale, "Least and most share of the image's area.",
+  v.field("size", c.size, "Side length of a square, or [height, width].");
+  v.field("scale", c.scale, "Minimum and maximum fraction of the image's area.",
           Bounds{.low = 0, .high = 1, .low_included = false});
-  v.field("ratio", c.ratio, "Least and most width ÷ height.", above(0));
+  v.field("ratio", c.ratio, "Minimum and maximum aspect ratio, width ÷ height.", above(0));
 }
 
 struct RandomHorizontalFlipParameters {
@@ -119,7 +119,7 @@ struct RandomHorizontalFlipParameters {
 };
 template <class V>
 void describe(V& v, RandomHorizontalFlipParameters& c) {
-  v.field("p", c.p, "Probability.", in_range(0.0, 1.0));
+  v.field("p", c.p, "Probability of a flip.", in_range(0.0, 1.0));
 }
 
 struct NormalizeParameters {
@@ -130,8 +130,8 @@ struct NormalizeParameters {
 };
 template <class V>
 void describe(V& v, NormalizeParameters& c) {
-  v.field("mean", c.mean, "Taken from each channel of [0, 1].");
-  v.field("std", c.std, "By which each channel is then divided.", above(0));
+  v.field("mean", c.mean, "Per-channel mean, subtracted after scaling to [0, 1].");
+  v.field("std", c.std, "Per-channel standard deviation to divide by.", above(0));
 }
 
 /// Calls `use` with each kind's parameters.
@@ -162,7 +162,7 @@ NormalizeParameters parameters_of(const NormalizeConfig& c) { return {{c.mean}, 
 
 bool check_order(const Value& value, const std::array<double, 2>& range, const char* name, const Location& location) {
   if (range[0] <= range[1]) return true;
-  location.problem(value, fmt::format("{} must be [least, most]: [{}, {}]", name, range[0], range[1]));
+  location.problem(value, fmt::format("{} must be [min, max]: [{}, {}]", name, range[0], range[1]));
   return false;
 }
 

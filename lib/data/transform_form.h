@@ -1,4 +1,4 @@
-// How an item of `data.transforms` is written: a name, or a map of one name to its parameter or parameters.
+// The recipe syntax of an item of `data.transforms`: a name, or a map from one name to its parameter or parameters.
 #pragma once
 
 #include "config/form.h"

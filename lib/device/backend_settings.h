@@ -1,27 +1,27 @@
-// The settings of libtorch that hold for a step and are global there: a value in the plan, applied by a guard around
-// the step, so that two trainers with different plans can take turns in one process.
+// libtorch's global settings that affect a step. They are a value in the plan, applied by a guard around the step, so
+// that two trainers with different plans can take turns in one process.
 #pragma once
 
 namespace trainopt {
 
-/// The defaults here are ours: libtorch itself lets cuDNN use TF32.
+/// These defaults differ from libtorch's, which lets cuDNN use TF32.
 struct BackendSettings {
   bool cudnn_benchmark = false;  ///< time cuDNN's algorithms at each new shape and keep the fastest
   bool allow_tf32 =
-      false;  ///< convolutions and matrix products of float32 with 10 bits of mantissa (GPU, sm_80 and later)
-  bool deterministic = false;  ///< only algorithms that repeat bit for bit; an operation without one throws
+      false;  ///< compute float32 convolutions and matrix products with a 10-bit mantissa (GPU, sm_80 and later)
+  bool deterministic = false;  ///< use only bit-reproducible algorithms; an operation that has none throws
 
   bool operator==(const BackendSettings&) const = default;
 };
 
-/// As libtorch has them now; TF32 is allowed where both cuDNN and cuBLAS may use it.
+/// libtorch's current settings; allow_tf32 is true if both cuDNN and cuBLAS may use TF32.
 BackendSettings current_backend_settings();
 
-/// Whether trainers with these settings may take turns in one process. cuDNN's plans are cached for the process by
-/// shape: what one chose without timing, the other would take without timing.
+/// Whether trainers with these settings may take turns in one process. cuDNN's plans are cached per process by shape,
+/// so one trainer would reuse a plan that the other chose without timing.
 bool share_a_process(const BackendSettings& a, const BackendSettings& b);
 
-/// Applies settings and puts back what was there. Well under a microsecond when nothing changes.
+/// Applies settings and restores the previous ones at scope exit. Takes well under a microsecond if nothing changes.
 class BackendGuard {
  public:
   explicit BackendGuard(const BackendSettings& settings);
@@ -30,8 +30,8 @@ class BackendGuard {
   BackendGuard& operator=(const BackendGuard&) = delete;
 
  private:
-  /// libtorch's flags one by one: three settings of ours are six of theirs, which need not agree with each other
-  /// before.
+  /// libtorch's individual flags. The three settings here correspond to several flags there, which may disagree with
+  /// each other beforehand.
   struct Flags {
     bool cudnn_benchmark, cudnn_tf32, cublas_tf32, cudnn_deterministic, mkldnn_deterministic, deterministic, warn_only;
   };

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPage = size_t{64} << 10;
 
-// Whole huge pages where they are wanted and waste is small.
+// Rounds up to huge pages if the block is large enough that little is wasted, otherwise to 64 KiB.
 size_t rounded(size_t bytes) {
   const size_t unit = bytes >= 8 * kHugePage ? kHugePage : kPage;
   return (bytes + unit - 1) / unit * unit;
@@ -40,8 +40,8 @@ CachingAllocator::Header* CachingAllocator::take_kept(size_t bytes) {
   const std::lock_guard lock(mutex_);
   ++figures_.given;
   const auto found = kept_.lower_bound(bytes);
-  // A block a quarter too large wastes less than it costs to fault a new one in; a larger one is kept for requests of
-  // its own size.
+  // Using a block up to a quarter too large costs less than faulting in a new one; larger ones are left for requests of
+  // their own size.
   if (found == kept_.end() || found->first > bytes + bytes / 4) return nullptr;
   Header* header = found->second;
   kept_.erase(found);
@@ -50,7 +50,8 @@ CachingAllocator::Header* CachingAllocator::take_kept(size_t bytes) {
 }
 
 CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
-  // One huge page more, to start at a multiple of it: otherwise the kernel could use none at the ends.
+  // One extra huge page, so that the block can start at a multiple of it; otherwise the kernel could use none at the
+  // ends.
   const size_t extra = huge_pages_ && bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
@@ -58,7 +59,7 @@ CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
   if (extra > 0) {
     address = (address + kHugePage - 1) / kHugePage * kHugePage;
     ::madvise(reinterpret_cast<void*>(address), bytes,
-              MADV_HUGEPAGE);  // advice: a kernel without huge pages says no, and that is fine
+              MADV_HUGEPAGE);  // only advice: a failure on kernels without huge pages is ignored
   }
   const std::lock_guard lock(mutex_);
   figures_.held_bytes += static_cast<int64_t>(bytes);

@@ -1,6 +1,6 @@
-// CPU tensors from memory that is kept. glibc's malloc gives every block above 32 MiB back to the kernel, and what lies
-// free at the heap's end too, so that a training step touches tens of thousands of new pages, each a fault and 4 KiB of
-// zeros.
+// An allocator that reuses the memory of CPU tensors. glibc's malloc returns every block above 32 MiB, and free memory
+// at the end of the heap, to the kernel. A training step then touches tens of thousands of new pages, each of which
+// costs a fault and zeroing 4 KiB.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -11,15 +11,14 @@
 
 namespace trainopt {
 
-/// Large blocks are kept when they are freed and given out again to requests of nearly their size; small ones are left
-/// to malloc. Memory in use grows to the largest that was ever needed at once, and a little more. Safe to use from many
-/// threads.
+/// Freed large blocks are cached and reused for requests of nearly their size; small blocks are left to malloc. Memory
+/// use grows to slightly more than the largest amount ever needed at once. Thread-safe.
 class CachingAllocator : public c10::Allocator {
  public:
-  /// From this size on a block is kept.
+  /// Blocks of at least this size are cached.
   static constexpr size_t kSmallestKept = size_t{256} << 10;
 
-  /// Must outlive every tensor made from it. `huge_pages`: ask the kernel for 2 MiB pages.
+  /// Must outlive every tensor allocated from it. `huge_pages`: ask the kernel for 2 MiB pages.
   explicit CachingAllocator(bool huge_pages) : huge_pages_(huge_pages) {}
 
   c10::DataPtr allocate(size_t bytes) override;
@@ -27,19 +26,19 @@ class CachingAllocator : public c10::Allocator {
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
 
   struct Figures {
-    int64_t held_bytes = 0;   ///< taken from the kernel, in use or kept
-    int64_t given = 0;        ///< requests served
-    int64_t given_again = 0;  ///< of them from kept blocks
+    int64_t held_bytes = 0;   ///< obtained from the kernel, in use or cached
+    int64_t given = 0;        ///< requests for large blocks
+    int64_t given_again = 0;  ///< those served from the cache
   };
   Figures figures() const;
 
  private:
-  /// In front of every block. A deleter is told only the data's address (oneDNN frees that way), so the rest must lie
-  /// beside it.
+  /// Precedes every block. A deleter gets only the data's address (oneDNN frees that way), so everything else must be
+  /// stored next to it.
   struct alignas(64) Header {
-    CachingAllocator* owner;  ///< null: from malloc
-    void* start;              ///< what malloc or the kernel gave
-    size_t bytes;             ///< with the header
+    CachingAllocator* owner;  ///< null: the block is from malloc
+    void* start;              ///< address returned by malloc or the kernel
+    size_t bytes;             ///< including the header
   };
   static void give_back(void* data);
   Header* take_kept(size_t bytes);
@@ -51,9 +50,9 @@ class CachingAllocator : public c10::Allocator {
   Figures figures_;
 };
 
-/// Puts a CachingAllocator under all CPU tensors that this process makes from now on. A second call does nothing.
+/// Makes all CPU tensors created from now on in this process use a CachingAllocator. A second call does nothing.
 void install_caching_allocator(bool huge_pages);
-/// The one installed, or nullptr.
+/// The installed allocator, or nullptr.
 const CachingAllocator* installed_caching_allocator();
 
 }  // namespace trainopt

@@ -47,8 +47,8 @@ DeviceFacts device_facts(c10::Device device) {
   }
   const int count = cuda_count();
   if (!device.is_cuda() || count == 0 || device.index() >= count)
-    throw UserError(
-        fmt::format("device {} is not here: this process sees {} GPU{}", device.str(), count, count == 1 ? "" : "s"));
+    throw UserError(fmt::format("device {} is not available: this process sees {} GPU{}", device.str(), count,
+                                count == 1 ? "" : "s"));
   return gpu_facts(with_index(device).index());
 }
 

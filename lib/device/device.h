@@ -1,4 +1,4 @@
-// Which devices this machine has, what they are, and waiting for one.
+// Which devices this machine has, their properties, and waiting for a device.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -9,9 +9,10 @@
 
 namespace trainopt {
 
-/// A GPU, a driver and a build that can use them. Never throws; the first call starts the CUDA driver (some 100 ms).
+/// Whether there is a GPU, a driver and a build that can use them. Never throws; the first call initialises the CUDA
+/// driver (about 100 ms).
 bool cuda_available();
-/// GPUs this process sees (after CUDA_VISIBLE_DEVICES); 0 without a driver.
+/// Number of GPUs this process sees (after CUDA_VISIBLE_DEVICES); 0 without a driver.
 int cuda_count();
 
 struct DeviceFacts {
@@ -19,20 +20,20 @@ struct DeviceFacts {
   int sm_major = 0;  ///< compute capability; 0 on the CPU
   int sm_minor = 0;
   int64_t memory_bytes = 0;  ///< of the GPU, or of the machine
-  int multiprocessors = 0;   ///< streaming multiprocessors; on the CPU the cores this process may use
+  int multiprocessors = 0;   ///< streaming multiprocessors; on the CPU, the cores this process may use
   std::string
-      pci_bus_id;  ///< "00000000:1B:00.0" as NVML writes it, whatever CUDA_VISIBLE_DEVICES says; empty on the CPU
+      pci_bus_id;  ///< "00000000:1B:00.0", in NVML's format, independent of CUDA_VISIBLE_DEVICES; empty on the CPU
 };
-/// `device` is the CPU or a GPU of this process (no index: the current one). Throws UserError if there is no such GPU.
+/// `device`: the CPU or a GPU of this process (no index: the current one). Throws UserError if there is no such GPU.
 DeviceFacts device_facts(c10::Device device);
 
 /// The same device with its index filled in ("cuda" becomes "cuda:0"); the CPU has none.
 c10::Device with_index(c10::Device device);
 
-/// A source of random numbers on the device, apart from every other one in this process.
+/// Creates a random number generator on the device, independent of all others in this process.
 at::Generator make_generator(c10::Device device, uint64_t seed);
 
-/// Waits until everything queued on the device has run. Nothing on the CPU.
+/// Waits until everything queued on the device has run. Does nothing on the CPU.
 void synchronize(c10::Device device);
 
 }  // namespace trainopt

@@ -1,11 +1,11 @@
-// The one part of device.h that needs CUDA's own headers: cuda/facts.cpp or none/facts.cpp.
+// The only part of device.h that needs CUDA's own headers; implemented in cuda/facts.cpp or none/facts.cpp.
 #pragma once
 
 #include "device/device.h"
 
 namespace trainopt {
 
-/// Facts of GPU `index`, which exists.
+/// Facts of GPU `index`, which must exist.
 DeviceFacts gpu_facts(int index);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// Device work that is recorded once and replayed: one launch instead of one for every kernel in it.
+// Device work that is recorded once and replayed with a single launch instead of one per kernel.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,17 +12,18 @@ class Graph {
  public:
   virtual ~Graph() = default;
 
-  /// Calls `work` and keeps what it queues on the current stream, a side stream on which the same work has run before;
-  /// nothing of it runs now. Tensors it makes hold their place as long as somebody holds them, and get values with each
-  /// replay. What the host computes meanwhile is fixed; reading a value of the device there throws. Once.
+  /// Calls `work` and records what it queues on the current stream without running it. The current stream must be a
+  /// side stream on which the same work has already run. Tensors that `work` creates keep their memory as long as they
+  /// are referenced, and each replay writes their values. Values that the host computes in `work` are fixed at
+  /// recording; reading a device value there throws. Call once.
   virtual void record(const std::function<void()>& work) = 0;
-  /// Queues the work on the current stream, with the random numbers that `work` would have drawn now.
+  /// Queues the recorded work on the current stream, with the random numbers that `work` would draw now.
   virtual void replay() = 0;
 };
 
-/// `generator`: what the work draws from besides libtorch's default one. With a `neighbour`, which has been recorded,
-/// the graph uses its memory too: they never run at the same time, and what one leaves for the other is held. Throws
-/// UserError in a build without CUDA.
+/// `generator`: the generator that the work draws from, in addition to libtorch's default one. With a `neighbour`,
+/// which must have been recorded, the two graphs share a memory pool: they must never run at the same time, and tensors
+/// that one passes to the other must be kept referenced. Throws UserError in a build without CUDA.
 std::unique_ptr<Graph> make_graph(const at::Generator& generator, const Graph* neighbour);
 
 using MakeGraph = std::function<std::unique_ptr<Graph>(const at::Generator& generator, const Graph* neighbour)>;

@@ -28,7 +28,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// Those there are and those to come. A thread that ends meanwhile is no loss.
+/// Binds all existing threads, and those created later, to `cpus`. A thread that ends meanwhile is ignored.
 void keep_threads_to(const std::vector<int>& cpus) {
   const int most = *std::max_element(cpus.begin(), cpus.end()) + 1;
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* mask) { CPU_FREE(mask); });
@@ -61,10 +61,10 @@ std::optional<int> cores_of_quota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
 }
 
-void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }  // on Linux, of the thread
+void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }  // per thread on Linux
 
 std::vector<int> allowed_cpus() {
-  // A fixed cpu_set_t ends at 1024 CPUs; the kernel refuses a mask smaller than its own.
+  // A fixed cpu_set_t holds 1024 CPUs, and the kernel rejects a mask smaller than its own.
   for (int most = 1024; most <= 1 << 20; most *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
                                                                [](cpu_set_t* mask) { CPU_FREE(mask); });
@@ -95,7 +95,7 @@ std::vector<int> cpus_of_list(std::string_view text) {
 }
 
 std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys) {
-  // NVML writes the domain with eight digits and letters large, the kernel with four and small.
+  // NVML writes the domain with eight digits and letters in upper case, the kernel with four and in lower case.
   if (pci_bus_id.size() < 12) return {};
   std::string id(pci_bus_id.substr(pci_bus_id.size() - 12));
   std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -104,7 +104,7 @@ std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem:
 
 int allowed_cores() {
   int cores = std::max(static_cast<int>(allowed_cpus().size()), 1);
-  // "0::/user.slice/job": the quota of every group up to the root binds.
+  // "0::/user.slice/job": the quotas of all groups up to the root apply.
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     if (!line.starts_with("0::/")) continue;

@@ -1,4 +1,4 @@
-// What belongs to the process and not to a trainer; the program applies it before anything else.
+// Settings of the process, not of a trainer; the program applies them before anything else.
 #pragma once
 
 #include <filesystem>
@@ -11,37 +11,38 @@
 namespace trainopt {
 
 struct ProcessSettings {
-  std::optional<int> num_threads;  ///< of CPU operations (OpenMP); null: libtorch's choice
-  bool caching_allocator = false;  ///< CPU tensors from a CachingAllocator (caching_allocator.h)
-  bool huge_pages = true;          ///< for its blocks
-  bool deterministic = false;      ///< cuBLAS gets a workspace with which it repeats (its start is the last moment)
-  std::map<std::string, std::string> environment;  ///< variables that libraries read when they start
-  std::vector<int> cpus;                           ///< that all its threads keep to; empty: those they may use
+  std::optional<int> num_threads;  ///< threads of CPU operations (OpenMP); null: libtorch's choice
+  bool caching_allocator = false;  ///< allocate CPU tensors with a CachingAllocator (caching_allocator.h)
+  bool huge_pages = true;          ///< for the CachingAllocator's blocks
+  bool deterministic = false;  ///< give cuBLAS a workspace that makes it reproducible; must be set before cuBLAS starts
+  std::map<std::string, std::string> environment;  ///< environment variables that libraries read on start-up
+  std::vector<int> cpus;                           ///< CPUs to bind all threads to; empty: leave them unbound
 
   bool operator==(const ProcessSettings&) const = default;
 };
-/// Before the first operation, from the thread that will train. A CUBLAS_WORKSPACE_CONFIG that is already set stays.
+/// Call before the first operation, from the thread that will train. Keeps a CUBLAS_WORKSPACE_CONFIG that is already
+/// set.
 void apply(const ProcessSettings& settings);
 
-/// libtorch writes its warnings, with stack frames, to standard error; from here on only what ends the process.
+/// libtorch writes its warnings, with stack frames, to standard error. After this call it only writes fatal errors.
 void silence_library_warnings();
 
-/// The CPUs in this thread's affinity mask, by number; empty if the kernel does not say.
+/// The CPUs in this thread's affinity mask, in ascending order; empty if the kernel does not report them.
 std::vector<int> allowed_cpus();
-/// The numbers in the kernel's "0-3,8,10-11"; empty if it is something else.
+/// Parses a CPU list in the kernel's format, "0-3,8,10-11"; empty if `text` has another format.
 std::vector<int> cpus_of_list(std::string_view text);
-/// The CPUs on the same side of the machine as the GPU (DeviceFacts::pci_bus_id), as the kernel knows them; empty if it
-/// does not.
+/// The CPUs local to the GPU (DeviceFacts::pci_bus_id) according to the kernel; empty if it does not know them.
 std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
-/// This thread gets the processor only when nobody else wants it: for work that nobody waits for.
+/// Gives this thread the lowest CPU priority (nice 19), for background work.
 void yield_to_others();
-/// Cores this process may keep busy: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2),
+/// Number of cores this process may use: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2)
 /// rounded up; at least 1.
 int allowed_cores();
-/// The line of a cgroup's cpu.max, "200000 100000", as cores rounded up; nullopt if it says max or nothing readable.
+/// Converts the line in a cgroup's cpu.max, "200000 100000", to cores, rounded up; nullopt if it is "max" or cannot be
+/// parsed.
 std::optional<int> cores_of_quota(std::string_view cpu_max);
 
-/// Throws UserError, naming what is missing, on a CPU older than the code is compiled for (Intel Haswell 2013, AMD
+/// Throws UserError, naming the missing features, on a CPU older than the code is compiled for (Intel Haswell 2013, AMD
 /// Excavator 2015).
 void require_x86_64_v3();
 

@@ -21,7 +21,7 @@ void Stream::synchronize() const {
 }
 
 Event::Event(c10::Device device, bool timing) {
-  // libtorch's guard of the CPU has no events.
+  // libtorch's CPU guard has no events.
   if (!device.is_cpu())
     event_.emplace(device.type(), timing ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT);
 }

@@ -1,6 +1,6 @@
-// Order and time of device work. A Stream is a queue; an Event is a place in it that others can wait for or measure
-// from. On the CPU all work has happened when the call returns: there is one stream, waiting is nothing, and an event
-// keeps the host's clock, so that the same code measures on both.
+// Ordering and timing of device work. A Stream is a queue; an Event is a point in it that others can wait for or
+// measure from. On the CPU all work is done when the call returns: there is one stream, waiting does nothing, and an
+// event stores the host's clock, so that the same code can measure on both.
 #pragma once
 
 #include "base/clock.h"
@@ -15,16 +15,16 @@ namespace trainopt {
 
 class Stream {
  public:
-  /// The stream on which this thread's operations run now.
+  /// The stream on which this thread's operations currently run.
   static Stream current(c10::Device device);
-  /// One of libtorch's pool of 32 streams per device (taken in turn), beside the default one; on the CPU the same as
-  /// current(). `urgent`: of another pool of 32, whose work goes first.
+  /// A stream from libtorch's pool of 32 per device (used in rotation), separate from the default stream; on the CPU
+  /// the same as current(). `urgent`: from a second pool of 32 with higher priority.
   static Stream side(c10::Device device, bool urgent = false);
 
   c10::Device device() const { return stream_.device(); }
-  /// For Tensor::record_stream, and for what needs the bare handle.
+  /// For Tensor::record_stream and other calls that need the c10 handle.
   c10::Stream handle() const { return stream_; }
-  /// Waits on the host for everything queued so far.
+  /// Blocks the host until everything queued so far is done.
   void synchronize() const;
   bool operator==(const Stream& other) const { return stream_ == other.stream_; }
 
@@ -44,34 +44,34 @@ class StreamGuard {
   std::optional<c10::StreamGuard> guard_;
 };
 
-/// Used by one thread at a time. Recording again moves it.
+/// Not thread-safe. Recording again moves the event.
 class Event {
  public:
-  /// `timing`: elapsed_ms() is allowed; costs a little more on a GPU. On the CPU always.
+  /// `timing`: allow elapsed_ms(), at a small extra cost on a GPU. Always allowed on the CPU.
   explicit Event(c10::Device device, bool timing = false);
   Event(Event&&) noexcept = default;
   Event& operator=(Event&&) noexcept = default;
 
   void record(const Stream& stream);
-  /// What is queued on `stream` from now on starts after this event. Nothing if it was never recorded.
+  /// Work queued on `stream` from now on starts after this event. Does nothing if it was never recorded.
   void block(const Stream& stream) const;
-  /// The work before it is done; true if it was never recorded. Never waits.
+  /// Whether the work before the event is done; true if it was never recorded. Never waits.
   bool ready() const;
-  /// Waits on the host.
+  /// Blocks the host until the event has happened.
   void synchronize() const;
   bool recorded() const { return recorded_; }
 
  private:
   friend double elapsed_ms(const Event& start, const Event& end);
   bool recorded_ = false;
-  std::optional<c10::Event> event_;  // an accelerator's
-  Clock::time_point recorded_at_;    // the CPU's
+  std::optional<c10::Event> event_;  // on an accelerator
+  Clock::time_point recorded_at_;    // on the CPU
 };
 
-/// Milliseconds of device time between two recorded events with timing, both ready.
+/// Milliseconds of device time between two recorded events with timing; both must be ready.
 double elapsed_ms(const Event& start, const Event& end);
 
-/// A stretch of device work to be measured: record both ends, read it when the end is ready.
+/// A span of device work to measure: record both events, and read the time when `end` is ready.
 struct EventSpan {
   explicit EventSpan(c10::Device device) : start(device, true), end(device, true) {}
   Event start, end;

@@ -19,7 +19,7 @@ void require_x86_64_v3() {
   require(__builtin_cpu_supports("lzcnt"), "LZCNT");
   require(__builtin_cpu_supports("movbe"), "MOVBE");
   if (!missing.empty())
-    throw UserError("this build needs an x86-64-v3 CPU (2013 or later, with AVX2), and this one lacks " + missing);
+    throw UserError("this build needs an x86-64-v3 CPU (2013 or later, with AVX2), but this CPU lacks " + missing);
 }
 
 }  // namespace trainopt

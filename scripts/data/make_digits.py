@@ -6,8 +6,8 @@
   OUT/cifar10/data_batch_1.bin, test_batch.bin        records of 3,073 bytes: the label, then 32x32 red, green and blue
   OUT/image_folder/{train,test}/<digit>/<number>.png  32x32 grey PNG
 
-The 8x8 images are enlarged to 32x32 by repeating pixels, their 17 grey levels spread over 0..255. Of every digit each
-fifth image is held out for testing. The same bytes come out every time.
+The 8x8 images are enlarged to 32x32 by repeating pixels, and their 17 grey levels are scaled to 0..255. Every fifth
+image of each digit is held out for testing. The output is the same bytes every time.
 """
 import os
 import subprocess
@@ -19,7 +19,7 @@ try:
     from PIL import Image
     from sklearn.datasets import load_digits
 except ImportError as missing:
-    # Started with a Python that lacks scikit-learn: go on with the one that scripts/setup makes.
+    # This Python lacks scikit-learn: restart with the one that scripts/setup creates.
     setup = Path(__file__).resolve().parents[1] / "setup"
     settings = subprocess.run([setup, "--print", "test"], check=True, stdout=subprocess.PIPE, text=True).stdout
     python = dict(line.split("=", 1) for line in settings.splitlines())["TRAINOPT_PYTHON"]
@@ -31,7 +31,7 @@ SIDE, HELD_OUT_EVERY = 32, 5
 
 
 def held_out(labels):
-    """True for the 5th, 10th, 15th ... image of each digit, in the order scikit-learn has them."""
+    """True for the 5th, 10th, 15th ... image of each digit, in scikit-learn's order."""
     seen = [0] * 10
     chosen = np.zeros(len(labels), dtype=bool)
     for i, label in enumerate(labels):
@@ -64,7 +64,7 @@ def main():
     for split, file, chosen in [("train", "data_batch_1.bin", ~test), ("test", "test_batch.bin", test)]:
         write_cifar10(out / "cifar10" / file, images[chosen], digits.target[chosen])
         write_image_folder(out / "image_folder" / split, images[chosen], digits.target[chosen], np.flatnonzero(chosen))
-    print(f"{out}: {np.sum(~test)} images to train on, {np.sum(test)} held out")
+    print(f"{out}: {np.sum(~test)} training images, {np.sum(test)} held out")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ namespace trainopt {
 void check_image_size(ImageSize size) {
   if (size.height < 1 || size.width < 1) throw BadSample("the image has no pixels");
   if (size.height > kMostImageSide || size.width > kMostImageSide || size.height * size.width > kMostImagePixels)
-    throw BadSample(fmt::format("an image of {}x{} pixels is over the limits of {} a side and {} in all", size.width,
-                                size.height, kMostImageSide, kMostImagePixels));
+    throw BadSample(fmt::format("an image of {}x{} pixels is over the limits of {} per side and {} in total",
+                                size.width, size.height, kMostImageSide, kMostImagePixels));
 }
 
 ImageKind image_kind(std::span<const uint8_t> file) {

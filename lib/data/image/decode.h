@@ -1,4 +1,4 @@
-// Files to pixels: JPEG and PNG, as Pillow's Image.open(file).convert("RGB") has them; EXIF rotation and colour
+// Decodes JPEG and PNG files to the same pixels as Pillow's Image.open(file).convert("RGB"). EXIF rotation and colour
 // profiles are ignored.
 #pragma once
 
@@ -8,20 +8,20 @@
 
 namespace trainopt {
 
-/// Limits on what a header may announce, checked before anything is allocated.
+/// Limits on the values in a file's header, checked before anything is allocated.
 inline constexpr int64_t kMostImageSide = 16384;
 inline constexpr int64_t kMostImagePixels = 89478485;  // Pillow's warning threshold
 inline constexpr int kMostScans = 500;                 // of a progressive JPEG
 
-/// Throws BadSample beyond the limits.
+/// Throws BadSample if the size exceeds the limits or is zero.
 void check_image_size(ImageSize size);
 
 enum class ImageKind { jpeg, png };
-/// By the first bytes. Throws BadSample for anything else.
+/// Determined by the first bytes. Throws BadSample if the file is neither JPEG nor PNG.
 ImageKind image_kind(std::span<const uint8_t> file);
 
-/// The whole image. Throws BadSample for what cannot be decoded, is cut off or is damaged as far as the decoder can
-/// tell.
+/// Decodes the complete image. Throws BadSample if the file is truncated, cannot be decoded, or is damaged in a way
+/// that the decoder can detect.
 void decode_image(std::span<const uint8_t> file, ImageU8& out);
 
 }  // namespace trainopt

@@ -35,18 +35,20 @@ void check(const TransformConfig& transform) {
     check_side("random_resized_crop", random->width);
     const auto& [scale, ratio] = std::pair(random->scale, random->ratio);
     if (!(scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1])))
-      throw UserError(fmt::format("transform random_resized_crop: scale must be two rising shares above 0: {}, {}",
-                                  scale[0], scale[1]));
+      throw UserError(
+          fmt::format("transform random_resized_crop: scale must be two fractions above 0 in ascending order: {}, {}",
+                      scale[0], scale[1]));
     if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && std::isfinite(ratio[1])))
-      throw UserError(fmt::format("transform random_resized_crop: ratio must be two rising numbers above 0: {}, {}",
-                                  ratio[0], ratio[1]));
+      throw UserError(
+          fmt::format("transform random_resized_crop: ratio must be two numbers above 0 in ascending order: {}, {}",
+                      ratio[0], ratio[1]));
   } else if (const auto* flip = std::get_if<RandomHorizontalFlipConfig>(&transform)) {
     if (!(flip->p >= 0 && flip->p <= 1))
       throw UserError(fmt::format("transform random_horizontal_flip: p must be from 0 to 1: {}", flip->p));
   }
 }
 
-/// torchvision's _compute_resized_output_size: the longer side is cut to an integer, not rounded.
+/// As torchvision's _compute_resized_output_size: the longer side is truncated to an integer, not rounded.
 ImageSize resized_size(const ResizeConfig& resize, ImageSize input) {
   if (!resize.shorter_side) return {resize.exact.first, resize.exact.second};
   const int64_t shorter = *resize.shorter_side;
@@ -57,7 +59,7 @@ ImageSize resized_size(const ResizeConfig& resize, ImageSize input) {
                                      : ImageSize{shorter, longer(input.width, input.height)};
 }
 
-/// torchvision's RandomResizedCrop.get_params: ten tries, then the largest central crop within the ratios.
+/// As torchvision's RandomResizedCrop.get_params: ten attempts, then the largest central crop within the ratios.
 Rect random_resized_crop(const RandomResizedCropConfig& config, ImageSize input, PhiloxStream& random) {
   const double area = static_cast<double>(input.height * input.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -72,7 +74,7 @@ Rect random_resized_crop(const RandomResizedCropConfig& config, ImageSize input,
   }
   const double input_ratio = static_cast<double>(input.width) / static_cast<double>(input.height);
   int64_t height = input.height, width = input.width;
-  // A ratio far from the image's can round to no pixel at all, which torchvision does not survive.
+  // A ratio far from the image's can round to zero pixels, on which torchvision fails.
   if (input_ratio < config.ratio[0]) {
     height = std::max<int64_t>(round_half_even(static_cast<double>(width) / config.ratio[0]), 1);
   } else if (input_ratio > config.ratio[1]) {
@@ -81,19 +83,19 @@ Rect random_resized_crop(const RandomResizedCropConfig& config, ImageSize input,
   return {(input.height - height) / 2, (input.width - width) / 2, height, width};
 }
 
-/// An image as stages plus a last one that can still take in more transforms.
+/// The stages of an image; the last one can still absorb further transforms.
 class Stages {
  public:
   explicit Stages(ImageSize input) : stages_{whole(input)} {}
 
   ImageSize size() const { return {last().window.height, last().window.width}; }
 
-  /// `crop`: of the image as it is now; what reaches outside becomes zeros.
+  /// `crop` is in coordinates of the current image; parts outside it become zeros.
   void crop(const Rect& crop) {
     Stage& stage = stages_.back();
-    // A mirrored window counts its columns from the right.
+    // A flipped window counts its columns from the right.
     const int64_t left = stage.flip ? stage.window.right() - crop.right() : stage.window.left + crop.left;
-    // Only the part inside the old window is there from now on, even if a later pad uncovers more of the image.
+    // From now on only the part inside the old window is valid, even if a later pad would uncover more of the image.
     stage.valid = intersection(stage.valid, stage.window);
     stage.window = {stage.window.top + crop.top, left, crop.height, crop.width};
   }
@@ -106,7 +108,7 @@ class Stages {
     const bool untouched = stage.resized == ImageSize{stage.source.height, stage.source.width};
     const bool unpadded = intersection(stage.valid, stage.window) == stage.window;
     Stage next = whole(size());
-    if (untouched && unpadded && !stage.flip) {  // the crop so far becomes what is resized
+    if (untouched && unpadded && !stage.flip) {  // resize the crop so far
       next.source = {stage.source.top + stage.window.top, stage.source.left + stage.window.left, stage.window.height,
                      stage.window.width};
       stages_.pop_back();
@@ -134,16 +136,16 @@ struct Applier {
 
   void operator()(const ResizeConfig& config) {
     const ImageSize to = resized_size(config, stages.size());
-    // A line of one pixel's width would grow without bounds.
+    // Without this limit, an image one pixel wide could be resized to an enormous one.
     if (to.height * to.width > kMostImagePixels)
-      throw BadSample(fmt::format("resize would make it {}x{} pixels (height x width), over the limit of {}", to.height,
+      throw BadSample(fmt::format("resize would produce {}x{} pixels (height x width), over the limit of {}", to.height,
                                   to.width, kMostImagePixels));
     stages.resize(to);
   }
 
   void operator()(const CenterCropConfig& config) {
     const auto [height, width] = stages.size();
-    // torchvision pads a smaller image first, the odd pixel going to the bottom and right; then the crop fits exactly.
+    // torchvision first pads a smaller image, with the odd pixel at the bottom and right; then the crop fits exactly.
     const auto begin = [](int64_t have, int64_t want) {
       return have < want ? -((want - have) / 2) : round_half_even(static_cast<double>(have - want) / 2.0);
     };

@@ -1,4 +1,4 @@
-// What the configured transforms do to an image of a given size, as a list of resamplings; draws the random ones.
+// Turns the configured transforms into a list of resampling stages for an image of a given size; draws the random ones.
 #pragma once
 
 #include "data/image/resample.h"
@@ -10,16 +10,16 @@ namespace trainopt {
 
 class Geometry {
  public:
-  /// `first_place`: of the first of these in the whole list, where others come before it elsewhere. Throws UserError
-  /// for a size below 1 or another parameter out of its range.
+  /// `first_place`: the index of the first of these in the recipe's list, if earlier transforms run elsewhere. Throws
+  /// UserError for a size below 1 or another parameter out of range.
   explicit Geometry(std::vector<TransformConfig> transforms, size_t first_place = 0);
 
-  /// Crops, flips and pads join the resize before them where that gives the same pixels, so there is nearly always one
-  /// stage; at least one. Each stage's input is the one before's window. Draws depend on `sample_key` and the
-  /// transform's place in the list alone. Throws BadSample if the image is too small for a random crop.
+  /// Crops, flips and pads merge into the resize before them if that gives the same pixels, so there is nearly always
+  /// one stage, and always at least one. A stage's input is the previous stage's window. Draws depend only on
+  /// `sample_key` and the transform's index in the list. Throws BadSample if the image is too small for a random crop.
   std::vector<Stage> stages(ImageSize input, uint64_t sample_key) const;
 
-  /// The size that comes out, nullopt if it varies with the sample. `input`: nullopt if that varies.
+  /// The output size; nullopt if it varies with the sample. `input`: the input size, nullopt if it varies.
   std::optional<ImageSize> output_size(std::optional<ImageSize> input) const;
 
  private:
@@ -27,7 +27,7 @@ class Geometry {
   size_t first_place_;
 };
 
-/// Python's round(): halves go to the even neighbour.
+/// Rounds like Python's round(): halves go to the even neighbour.
 int64_t round_half_even(double value);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// Images as the loader sees them: 8-bit RGB, interleaved (HWC), rows from top to bottom.
+// Images in the loader: 8-bit RGB, interleaved (HWC), rows from top to bottom.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace trainopt {
 
-/// A sample that cannot be used; what() is the reason, the caller knows the file.
+/// A sample that cannot be used. what() is the reason; the caller knows the file.
 class BadSample : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-/// Because it is not as large as the others.
+/// A sample whose image does not have the same size as the others.
 class OtherSize : public BadSample {
  public:
   using BadSample::BadSample;
@@ -24,7 +24,7 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-/// In pixels; may reach outside the image it refers to where zeros pad it.
+/// In pixels; may extend outside its image if that is padded with zeros.
 struct Rect {
   int64_t top = 0, left = 0, height = 0, width = 0;
   int64_t bottom() const { return top + height; }
@@ -32,20 +32,20 @@ struct Rect {
   bool operator==(const Rect&) const = default;
 };
 
-/// What two rectangles share; no height and no width if nothing.
+/// The intersection of two rectangles; height or width is 0 if they do not overlap.
 Rect intersection(const Rect& a, const Rect& b);
 
-/// Somebody else's pixels. Rows are `stride` bytes apart; nothing is read past the last pixel.
+/// A view of pixels owned elsewhere. Rows are `stride` bytes apart; nothing is read past the last pixel.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t height = 0, width = 0;
   int64_t stride = 0;
 };
 
-/// Own pixels. The memory only grows, so that an image can be filled again and again without allocating.
+/// An image that owns its pixels. The memory only grows, so that an image can be refilled without allocating.
 class ImageU8 {
  public:
-  /// The pixels' values are then whatever was there before.
+  /// Leaves the values of the pixels unspecified.
   void set_size(ImageSize size) {
     size_ = size;
     const size_t needed = static_cast<size_t>(size.height * size.width * 3);

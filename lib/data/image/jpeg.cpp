@@ -11,8 +11,8 @@
 
 namespace trainopt {
 
-// libjpeg is C and leaves by longjmp when it fails. So the functions here that call it through guarded() hold nothing
-// with a destructor, and the reason waits in `reason` until we are back in C++.
+// libjpeg is C, and its errors leave by longjmp. Functions that call it through guarded() therefore must not hold
+// objects with a destructor, and the reason is stored in `reason` until control is back in C++.
 struct JpegReader::State {
   jpeg_decompress_struct info{};
   jpeg_error_mgr error{};
@@ -24,7 +24,7 @@ struct JpegReader::State {
 
   ~State() { jpeg_destroy_decompress(&info); }
 
-  /// Runs `calls`; throws BadSample with libjpeg's words if one of them fails.
+  /// Runs `calls`; throws BadSample with libjpeg's message if one of them fails.
   template <class Calls>
   void guarded(const Calls& calls) {
     if (setjmp(on_error)) throw BadSample(fmt::format("JPEG: {}", reason));
@@ -32,10 +32,10 @@ struct JpegReader::State {
   }
 
   void open();
-  /// Whether a progressive image ends before all of its coefficients are there in full; libjpeg then smooths what it
-  /// has.
+  /// Whether a progressive image ends before all of its coefficients have full precision; libjpeg then smooths across
+  /// blocks.
   bool is_unfinished() const;
-  /// Rows up to `height` of the output, beginning at the next; each `width` pixels wide.
+  /// Reads the next rows, as many as `out` has, each as wide as `out`.
   void read_rows(ImageU8& out);
 };
 
@@ -47,13 +47,13 @@ namespace {
   std::longjmp(state->on_error, 1);
 }
 
-/// Warnings mean damaged or missing data, except two about header fields that no pixel depends on.
+/// Warnings mean damaged or missing data, except two about header fields that do not affect pixels.
 void note_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && code != JWRN_JFIF_MAJOR && code != JWRN_ADOBE_XFORM) fail(info);
 }
 
-/// A small progressive file can ask for scan after scan over a large image.
+/// A small progressive file can demand very many scans over a large image.
 void limit_scans(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
   auto* state = static_cast<JpegReader::State*>(info->client_data);
@@ -142,7 +142,7 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(reduction);
 
-  // Smooth upsampling looks at the chroma sample next door, which is missing at the edge of a partial decode: decode a
+  // Smooth upsampling reads the neighbouring chroma sample, which is missing at the edge of a partial decode: decode a
   // little more.
   constexpr int64_t kMargin = 2;
   int64_t top = std::max<int64_t>(part.top - kMargin, 0);
@@ -151,7 +151,7 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   JDIMENSION width = static_cast<JDIMENSION>(std::min(part.right() + kMargin, whole.width) - left);
   state_->guarded([&] {
     jpeg_start_decompress(&info);
-    if (state_->is_unfinished()) top = left = 0, width = info.output_width;   // smoothing looks further than the margin
+    if (state_->is_unfinished()) top = left = 0, width = info.output_width;   // smoothing reads beyond the margin
     if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);  // moves both outwards to whole blocks
     if (top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(top));
   });
@@ -161,8 +161,8 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   const auto& file = state_->file;
   const bool ends_well = file.size() >= 2 && file[file.size() - 2] == 0xFF && file[file.size() - 1] == JPEG_EOI;
   if (!ends_well && bottom < whole.height) {
-    // Probably cut off: look at the rest too, so that the verdict does not depend on the crop. Skipping alone would not
-    // look.
+    // Probably truncated: also decode the last row, so that the verdict does not depend on the crop. Skipping rows
+    // alone would not detect it.
     ImageU8 last;
     last.set_size({1, info.output_width});
     state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(whole.height - bottom - 1)); });

@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo: slow integer DCT and smooth chroma upsampling, as Pillow uses it; whole, in part, or at
-// reduced size.
+// JPEG decoding with libjpeg-turbo, complete, in part or at reduced size. Uses the slow integer DCT and smooth chroma
+// upsampling, as Pillow does.
 #pragma once
 
 #include "data/image/decode.h"
@@ -16,14 +16,14 @@ class JpegReader {
   ~JpegReader();
 
   ImageSize size() const;
-  /// The size at 1/reduction (1, 2, 4 or 8) of the full one, rounded up.
+  /// The full size divided by `reduction` (1, 2, 4 or 8), rounded up.
   ImageSize reduced_size(int reduction) const;
 
-  /// Call one of these, once.
+  /// Call read_all() or read(), once.
   void read_all(ImageU8& out);
-  /// Decodes at least `part` of the reduced image into `buffer` and returns where it lies. At reduction 1 the pixels of
-  /// `part` are those of read_all(); rows below are not looked at, and damage there goes unseen, if the file ends as a
-  /// JPEG should.
+  /// Decodes at least `part` of the reduced image into `buffer` and returns its position. At reduction 1, the pixels of
+  /// `part` are those of read_all(). If the file ends as a JPEG should, rows below `part` are not decoded and damage
+  /// there goes unnoticed.
   InputRegion read(const Rect& part, int reduction, ImageU8& buffer);
 
   struct State;  // libjpeg's

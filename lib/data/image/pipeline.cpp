@@ -16,7 +16,7 @@ Normalization normalization_of(const std::vector<TransformConfig>& transforms) {
     const auto* config = std::get_if<NormalizeConfig>(&transforms[i]);
     if (!config) continue;
     if (i + 1 != transforms.size())
-      throw UserError("transforms: normalize must be the last, and there can be one only");
+      throw UserError("transforms: normalize must be the last transform and can appear only once");
     for (int channel = 0; channel < 3; ++channel) {
       normalization.mean[channel] = static_cast<float>(config->mean[channel]);
       normalization.std[channel] = static_cast<float>(config->std[channel]);
@@ -28,7 +28,7 @@ Normalization normalization_of(const std::vector<TransformConfig>& transforms) {
   return normalization;
 }
 
-/// The largest reduction that leaves the part to be resized at least as large as what it becomes.
+/// The largest reduction at which the part to be resized is still at least as large as the result.
 int reduction_for(const Stage& stage) {
   for (const int reduction : {8, 4, 2})
     if (stage.source.height / reduction >= stage.resized.height &&
@@ -37,7 +37,7 @@ int reduction_for(const Stage& stage) {
   return 1;
 }
 
-/// `source` in the coordinates of the reduced image, to whole pixels.
+/// `source` in coordinates of the reduced image, rounded to whole pixels.
 Rect reduced(const Rect& source, int reduction, ImageSize image) {
   const auto scale = [&](int64_t value) { return (value + reduction / 2) / reduction; };
   const int64_t top = std::min(scale(source.top), image.height - 1),
@@ -75,7 +75,7 @@ void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, c
                           PipelineScratch& scratch) const {
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
-    throw OtherSize(fmt::format("the image is {}x{} after the transforms where {}x{} is needed (height x width)",
+    throw OtherSize(fmt::format("the image is {}x{} after the transforms but must be {}x{} (height x width)",
                                 last.height, last.width, destination.height, destination.width));
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ImageU8& between = scratch.between[i % 2];

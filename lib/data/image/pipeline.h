@@ -1,4 +1,4 @@
-// The whole way of a sample from pixels, or a file's bytes, to its place in a batch.
+// Transforms pixels, or the bytes of a file, into a sample's position in a batch.
 #pragma once
 
 #include "data/image/geometry.h"
@@ -9,33 +9,33 @@ namespace trainopt {
 
 enum class DecodeSize {
   full,    ///< Pillow's pixels
-  reduced  ///< a JPEG that will be made at most 1/2, 1/4 or 1/8 its size is decoded at that size: faster, other numbers
+  reduced  ///< a JPEG resized to at most 1/2, 1/4 or 1/8 is decoded at that size: faster, but other pixels
 };
 
-/// One thread's memory; any pipeline may use it, one at a time.
+/// One thread's working memory; any pipeline may use it, one at a time.
 struct PipelineScratch {
   ResampleScratch resample;
   ImageU8 decoded, between[2];
 };
 
-/// Immutable: any number of threads may run one at the same time.
+/// Immutable; any number of threads may run the same pipeline concurrently.
 class Pipeline {
  public:
-  /// Throws UserError for parameters out of range and for `normalize` given twice or not last.
+  /// Throws UserError for parameters out of range, and if `normalize` appears twice or is not last.
   explicit Pipeline(const std::vector<TransformConfig>& transforms);
 
-  /// The size that comes out, nullopt if it varies with the sample. `input`: nullopt if that varies.
+  /// The output size; nullopt if it varies with the sample. `input`: the input size, nullopt if it varies.
   std::optional<ImageSize> output_size(std::optional<ImageSize> input) const { return geometry_.output_size(input); }
-  /// What float destinations get after scaling to [0, 1]; mean 0 and std 1 without a normalize.
+  /// Applied to float destinations after scaling to [0, 1]; mean 0 and std 1 without a normalize.
   const Normalization& normalization() const { return normalization_; }
 
-  /// Writes the transformed image to `destination`. `sample_key`: a mix of seed, epoch and sample; all randomness
-  /// follows from it. Throws BadSample if the image is too small for a random crop or does not come out in the
+  /// Writes the transformed image to `destination`. `sample_key`: a mix of seed, epoch and sample that determines all
+  /// random draws. Throws BadSample if the image is too small for a random crop or the result does not have the
   /// destination's size.
   void run(const ImageView& image, uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const;
 
-  /// The same from a JPEG or PNG file; a JPEG is decoded where the transforms look only. Throws BadSample for a bad
-  /// file too.
+  /// The same from a JPEG or PNG file; only the part of a JPEG that the transforms need is decoded. Also throws
+  /// BadSample for a bad file.
   void run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
                    const Destination& destination, PipelineScratch& scratch) const;
 

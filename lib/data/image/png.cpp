@@ -12,7 +12,7 @@ namespace trainopt {
 
 namespace {
 
-/// Everything that lives across libpng's longjmp: see jpeg.cpp.
+/// State that must survive libpng's longjmp; see jpeg.cpp.
 struct PngReader {
   std::span<const uint8_t> file;
   size_t position = 0;
@@ -37,12 +37,12 @@ struct PngReader {
   png_longjmp(png, 1);
 }
 
-/// Warnings are about chunks that no pixel depends on; damaged image data is an error to libpng.
+/// Warnings are about chunks that do not affect pixels; libpng reports damaged image data as an error.
 void ignore_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep out, size_t count) {
   auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
-  if (count > reader->file.size() - reader->position) png_error(png, "the file is cut off");
+  if (count > reader->file.size() - reader->position) png_error(png, "the file is truncated");
   std::memcpy(out, reader->file.data() + reader->position, count);
   reader->position += count;
 }
@@ -59,8 +59,8 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
   TRAINOPT_CHECK(info != nullptr);
   reader.guarded([&] {
     png_set_read_fn(png, &reader, read_bytes);
-    png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);                       // check_image_size() says it better
-    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // text, profiles, times: not even unpacked
+    png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);                       // check_image_size() has the better message
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // do not even unpack text, profiles, times
     png_read_info(png, info);
   });
   const ImageSize size{png_get_image_height(png, info), png_get_image_width(png, info)};

@@ -16,7 +16,7 @@ Rect intersection(const Rect& a, const Rect& b) {
 
 namespace {
 
-/// First input sample used by outputs [begin, begin + count), and how many from there.
+/// First input sample used by outputs [begin, begin + count), and the number of samples from there.
 std::pair<int64_t, int64_t> used_samples(const ResampleTable& table, int64_t begin, int64_t count) {
   int64_t end = 0;
   for (int64_t i = begin; i < begin + count; ++i) end = std::max<int64_t>(end, table.first[i] + table.count[i]);
@@ -25,7 +25,7 @@ std::pair<int64_t, int64_t> used_samples(const ResampleTable& table, int64_t beg
 
 bool is_empty(const Rect& rect) { return rect.height <= 0 || rect.width <= 0; }
 
-/// Makes the horizontally resized rows that the vertical sums ask for, each once, in a ring.
+/// Computes the horizontally resized rows that the vertical sums need, each once, in a ring buffer.
 class RowRing {
  public:
   RowRing(const InputRegion& input, const Stage& stage, const Rect& inside, bool planar, ResampleScratch& scratch)
@@ -39,7 +39,7 @@ class RowRing {
         plane_(stage.window.width + kRowSlack),
         row_bytes_(planar ? plane_ * 3 : stage.window.width * 3 + kRowSlack),
         ring_size_(rows_->taps + 1) {
-    // One row more than the ring, for the zeros. Columns outside the valid part are never written and stay zero too.
+    // One more row than the ring, for the zeros. Columns outside the valid part are never written and also stay zero.
     scratch_.rows.assign(static_cast<size_t>((ring_size_ + 1) * row_bytes_), 0);
     taken_.resize(static_cast<size_t>(rows_->taps));
     std::tie(first_column_, column_count_) = used_samples(*columns_, inside.left, inside.width);
@@ -49,7 +49,7 @@ class RowRing {
   int64_t plane() const { return plane_; }
   const uint8_t* zeros() const { return scratch_.rows.data() + ring_size_ * row_bytes_; }
 
-  /// The sum that makes row `y` of the resized image; y never decreases from call to call.
+  /// The sum that yields row `y` of the resized image; y must not decrease from call to call.
   RowSum sum(int64_t y) {
     const int64_t first = rows_->first[y], taps = rows_->count[y];
     made_ = std::max(made_, first);
@@ -73,7 +73,7 @@ class RowRing {
     }
   }
 
-  /// The used part of a source row; a copy with room behind it where reading ahead would leave the image's memory.
+  /// The used part of a source row; a padded copy if reading ahead would leave the image's memory.
   const uint8_t* source_row(int64_t y) {
     const ImageView& view = input_.view;
     const int64_t offset =
@@ -87,14 +87,14 @@ class RowRing {
 
   const InputRegion& input_;
   const Stage& stage_;
-  const Rect inside_;  // the part of the window that is not zeros
+  const Rect inside_;  // the part of the window that is not padding
   const bool planar_;
   ResampleScratch& scratch_;
   const std::shared_ptr<const ResampleTable> columns_, rows_;
   const int64_t plane_, row_bytes_, ring_size_;
   std::vector<const uint8_t*> taken_;
   int64_t first_column_ = 0, column_count_ = 0;
-  int64_t made_ = 0;  // rows below are in the ring or no longer needed
+  int64_t made_ = 0;  // rows before this one are in the ring or no longer needed
 };
 
 void write_row(RowSum sum, int64_t y, int64_t plane, const Normalization& normalization,

@@ -1,9 +1,9 @@
-// The format of resampling's weights, for kernels too.
+// The number format of the resampling weights; shared with the kernels.
 #pragma once
 
 namespace trainopt {
 
-/// Weights are fixed point: 22 fraction bits leave room for 8 bits of pixel in an int32.
+/// Weights are fixed-point. With 22 fraction bits, products with 8-bit pixels fit in an int32.
 inline constexpr int kResampleBits = 22;
 
 }  // namespace trainopt

@@ -13,8 +13,8 @@ constexpr int32_t kHalf = 1 << (kResampleBits - 1);
 
 inline __m128i load_16(const uint8_t* bytes) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)); }
 
-/// Two input pixels (bytes 0-5 of both halves of `pixels`, or 6-11) times their coefficients: int32 (R, G, B, 0) in
-/// either half.
+/// Two input pixels (bytes kFrom to kFrom + 5 of both halves of `pixels`; kFrom is 0 or 6) times their coefficients:
+/// int32 (R, G, B, 0) in each half.
 template <int kFrom>
 inline __m256i weigh_two(__m256i pixels, const int32_t* coefficients) {
   constexpr char k = kFrom, _ = -1;
@@ -26,8 +26,8 @@ inline __m256i weigh_two(__m256i pixels, const int32_t* coefficients) {
   return _mm256_mullo_epi32(_mm256_shuffle_epi8(pixels, spread), weights);
 }
 
-/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0 is the table's number of taps,
-/// known to the compiler.
+/// One output pixel as int32 (R, G, B, 0), from the input pixels at `pixel`. kTaps > 0: the table's number of taps as a
+/// compile-time constant.
 template <int kTaps>
 inline __m128i weigh_pixel(const uint8_t* pixel, const int32_t* coefficient, int64_t table_taps) {
   const int64_t taps = kTaps > 0 ? kTaps : table_taps;
@@ -43,10 +43,10 @@ inline __m128i weigh_pixel(const uint8_t* pixel, const int32_t* coefficient, int
   return _mm_srai_epi32(_mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)), kResampleBits);
 }
 
-/// Calls four(out x, 16 bytes R G B 0 of four pixels) and one(out x, the same of one) until the request is served.
+/// Calls four(out x, 16 bytes R G B 0 of four pixels) and one(out x, the same for one pixel) to serve the request.
 template <int kTaps, class Four, class One>
 inline void for_each_pixel(const ResampleTable& table, const RowRequest& request, const Four& four, const One& one) {
-  // Copies, because the compiler must take stores of bytes for stores to anything.
+  // Local copies, because the compiler must assume that byte stores alias anything.
   const int64_t taps = table.taps, count = request.count, step = request.step;
   const uint8_t* const row = request.row;
   const int64_t row_begin = request.row_begin * 3;
@@ -85,7 +85,7 @@ void for_each_pixel_of(const ResampleTable& table, const RowRequest& request, co
 
 inline void store_4(uint8_t* out, int32_t bytes) { std::memcpy(out, &bytes, 4); }
 
-/// What one vector of sums needs to become floats; for interleaved rows there are three such in turn.
+/// Constants that convert one vector of sums to floats; interleaved rows cycle through three of them.
 struct Channels {
   __m256 mean, std;
 };
@@ -94,7 +94,7 @@ inline __m256i load_eight(const uint8_t* bytes) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
 }
 
-/// The rounded sums of kVectors × 8 bytes from `at` on. kTaps > 0 is the number of rows, known to the compiler.
+/// Rounded sums of kVectors × 8 bytes from `at` on. kTaps > 0: the number of rows as a compile-time constant.
 template <int kTaps, int kVectors>
 inline void sum_bytes(const RowSum& sum, int64_t at, __m256i (&totals)[kVectors]) {
   const int64_t taps = kTaps > 0 ? kTaps : sum.taps;
@@ -112,8 +112,8 @@ inline void sum_bytes(const RowSum& sum, int64_t at, __m256i (&totals)[kVectors]
   for (int i = 0; i < kVectors; ++i) totals[i] = _mm256_srai_epi32(totals[i], kResampleBits);
 }
 
-/// (value / 255 - mean) / std with every operation rounded as float32 is. The quotient by 255 comes from a product and
-/// a correction step (Markstein), which is exact for the 256 values there are; a test compares them all.
+/// (value / 255 - mean) / std, each operation rounded to float32. The division by 255 is a multiplication and a
+/// correction step (Markstein), which is exact for all 256 possible values; a test checks them all.
 inline __m256 normalize_eight(__m256i values, const Channels& channels) {
   const __m256 reciprocal = _mm256_set1_ps(1.0f / 255.0f);
   const __m256 value = _mm256_cvtepi32_ps(values);

@@ -1,4 +1,4 @@
-// The two inner loops of resample(): a row made narrower or wider, and rows summed into an output row. AVX2.
+// The two inner loops of resample(), with AVX2: resizing a row, and summing rows into an output row.
 #pragma once
 
 #include "data/image/normalization.h"
@@ -6,22 +6,22 @@
 
 namespace trainopt {
 
-/// Columns `index`, `index + step`, ... of a resized row, `count` of them. `row` is interleaved and begins at input
-/// sample `row_begin`; 3 × taps + 16 bytes behind the last sample used must be readable (their values do not matter).
+/// Requests the `count` columns `index`, `index + step`, ... of a resized row. `row` is interleaved and begins at input
+/// sample `row_begin`; 3 × taps + 16 bytes after the last used sample must be readable (their values do not matter).
 struct RowRequest {
   const uint8_t* row;
   int64_t row_begin;
   int64_t index, step, count;
 };
 
-/// Room to leave behind the pixels of a row that these functions write or read.
+/// Bytes that must be accessible after the pixels of a row that these functions write or read.
 inline constexpr int64_t kRowSlack = 32;
 
 void resize_row_interleaved(const ResampleTable& table, const RowRequest& request, uint8_t* out);
 /// Writes the three channels to out, out + plane and out + 2 × plane.
 void resize_row_planar(const ResampleTable& table, const RowRequest& request, uint8_t* out, int64_t plane);
 
-/// Rows of `length` bytes (kRowSlack more readable), `taps` of them, and their weights.
+/// A sum of `taps` rows of `length` bytes each (kRowSlack more must be readable), with their weights.
 struct RowSum {
   const uint8_t* const* rows;
   int64_t offset;  ///< of the first byte used in each row

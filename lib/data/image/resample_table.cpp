@@ -7,12 +7,12 @@
 
 namespace trainopt {
 
-// Every line of arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs): the fixed-point
-// weights, and so the pixels, come out with the same bits.
+// All arithmetic here is in double and in Pillow's order (Resample.c, precompute_coeffs), so that the fixed-point
+// weights, and thus the pixels, are bit-identical.
 ResampleTable make_resample_table(int64_t input, int64_t output) {
   TRAINOPT_CHECK(input >= 1 && output >= 1);
   const double scale = static_cast<double>(input) / static_cast<double>(output);
-  const double support = std::max(scale, 1.0);  // the triangle reaches this far to both sides, in input samples
+  const double support = std::max(scale, 1.0);  // the triangle extends this far to either side, in input samples
   const double inverse_support = 1.0 / support;
   const int64_t room = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
 
@@ -33,7 +33,7 @@ ResampleTable make_resample_table(int64_t input, int64_t output) {
       weights[x - begin] = distance < 1.0 ? 1.0 - distance : 0.0;
       sum += weights[x - begin];
     }
-    // Weights that round to zero at either end are left out, which shortens the loops and changes no pixel.
+    // Weights that round to zero at either end are dropped, which shortens the loops and changes no pixel.
     int64_t first = end, last = begin;
     for (int64_t x = begin; x < end; ++x) {
       const int32_t fixed = static_cast<int32_t>(0.5 + weights[x - begin] / sum * (1 << kResampleBits));

@@ -1,4 +1,4 @@
-// The weights of antialiased bilinear resampling, as Pillow's 8-bit path has them.
+// The weights of antialiased bilinear resampling, as in Pillow's 8-bit path.
 #pragma once
 
 #include "data/image/resample_bits.h"
@@ -14,15 +14,15 @@ namespace trainopt {
 /// kResampleBits.
 struct ResampleTable {
   int64_t output = 0;
-  int64_t taps = 0;  ///< coefficients an output sample has room for; even; those beyond count[i] are zero
+  int64_t taps = 0;                   ///< coefficients stored per output sample; even; those beyond count[i] are zero
   std::vector<int32_t> first, count;  ///< [output]; count ≥ 1; first never decreases
   std::vector<int32_t> coefficients;  ///< [output × taps]
 };
 
-/// A line of `input` samples made into `output` samples. Equal lengths give the line itself.
+/// The weights that resample a line of `input` samples to `output` samples; the identity if the lengths are equal.
 ResampleTable make_resample_table(int64_t input, int64_t output);
 
-/// Remembers the tables last made: random crops come in few hundred sizes, fixed images in one.
+/// Caches recent tables: random crops come in a few hundred sizes, images of fixed size in one.
 class ResampleTableCache {
  public:
   std::shared_ptr<const ResampleTable> get(int64_t input, int64_t output);

@@ -13,7 +13,7 @@ DeviceFacts gpu_facts(int index) {
           .sm_minor = properties.minor,
           .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
           .multiprocessors = properties.multiProcessorCount,
-          // NVML's form. CUDA leaves out the function number, which is 0 for every GPU.
+          // NVML's format. CUDA omits the function number, which is 0 for every GPU.
           .pci_bus_id = fmt::format("{:08X}:{:02X}:{:02X}.0", properties.pciDomainID, properties.pciBusID,
                                     properties.pciDeviceID)};
 }

@@ -12,7 +12,7 @@ namespace {
 std::string text_of(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
-    return "for no known reason";
+    return "unknown error";
   } catch (const std::exception& known) {
     return known.what();
   }
@@ -22,16 +22,16 @@ class CudaGraph : public Graph {
  public:
   CudaGraph(const at::Generator& generator, const CudaGraph* neighbour)
       : pool_(neighbour ? neighbour->pool_ : c10::MempoolId_t{0, 0}) {
-    graph_.register_generator_state(generator);  // the default one registers itself
+    graph_.register_generator_state(generator);  // the default generator registers itself
   }
 
   void record(const std::function<void()>& work) override {
-    // Of this thread only: the loader's may allocate and copy meanwhile.
+    // Capture this thread only, so that the loader's threads may allocate and copy meanwhile.
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     std::exception_ptr failed;
     try {
       work();
-    } catch (...) {  // the stream must not stay a recording one
+    } catch (...) {  // the stream must not be left recording
       failed = std::current_exception();
     }
     try {
@@ -42,10 +42,10 @@ class CudaGraph : public Graph {
     try {
       pool_ = graph_.pool();  // throws unless the recording has ended
     } catch (...) {
-      // libtorch's allocator and generators still take it for under way. Not to be mistaken for an error that smaller
-      // pieces could avoid.
+      // libtorch's allocator and generators still treat the recording as in progress. This must not look like an error
+      // that smaller micro-batches could avoid.
       throw std::runtime_error(
-          "a CUDA graph's recording could not be ended, after which this process can neither record nor free a GPU's "
+          "could not end the recording of a CUDA graph, so this process can no longer record graphs or free GPU "
           "memory: " +
           text_of(failed));
     }

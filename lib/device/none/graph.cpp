@@ -5,7 +5,7 @@
 namespace trainopt {
 
 std::unique_ptr<Graph> make_graph(const at::Generator&, const Graph*) {
-  throw UserError("steps are recorded on NVIDIA GPUs; this build has no CUDA");
+  throw UserError("recording a step needs an NVIDIA GPU, and this build has no CUDA support");
 }
 
 }  // namespace trainopt

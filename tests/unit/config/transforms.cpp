@@ -77,7 +77,7 @@ TEST_CASE("a wrong transform says which and why") {
   CHECK(transform_error("{random_crop: {size: 4, paddin: 1}}") ==
         "data.transforms[0].random_crop.paddin: unknown key (did you mean 'padding'?)");
   CHECK(transform_error("{random_resized_crop: {size: 4, scale: [1, 0.5]}}") ==
-        "data.transforms[0].random_resized_crop: scale must be [least, most]: [1, 0.5]");
+        "data.transforms[0].random_resized_crop: scale must be [min, max]: [1, 0.5]");
   CHECK(transform_error("{resize: 4, center_crop: 4}") ==
         "data.transforms[0]: must be one transform, such as 'resize: 224': a map of 2 keys");
 }

@@ -12,7 +12,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") {
+TEST_CASE("on the CPU a batch is a view of the loader's memory, valid until the next call") {
   LoadedData data;
   data.batch_size = 4;
   data.num_workers = 2;
@@ -31,7 +31,7 @@ TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") 
     REQUIRE(batch.weight == Approx(1.0 / 3));
     REQUIRE(batch.step_items == 12);
     const at::Tensor before = batch.input.clone();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the workers go on meanwhile
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the workers keep running
     REQUIRE(at::equal(batch.input, before));
     for (int64_t k = 0; k < 4; ++k) {
       REQUIRE(batch.target[k].item<int64_t>() == batch.sample_ids[static_cast<size_t>(k)] % 10);
@@ -46,7 +46,7 @@ TEST_CASE("on the CPU a batch is the loader's memory and holds until the next") 
   REQUIRE(batches->take_stats().data_wait_ms == 0);
 }
 
-TEST_CASE("synthetic batches are one batch, the same over ranks") {
+TEST_CASE("synthetic batches repeat one batch, whose values do not depend on the number of ranks") {
   LoadedData data;
   data.synthetic = {.samples = 20, .side = 9, .num_classes = 3};
   data.batch_size = 8;
@@ -73,7 +73,7 @@ TEST_CASE("synthetic batches are one batch, the same over ranks") {
   REQUIRE(at::equal(at::cat(targets), first.target));
 }
 
-TEST_CASE("an export holds the steps as the model sees them") {
+TEST_CASE("an export contains the steps as the model receives them") {
   const auto path = std::filesystem::temp_directory_path() / fmt::format("trainopt-export-{}.safetensors", ::getpid());
   LoadedData data;
   data.batch_size = 4;
@@ -125,7 +125,7 @@ TEST_CASE("an export holds the steps as the model sees them") {
   std::filesystem::remove(path);
 }
 
-TEST_CASE("the bench tells who waits") {
+TEST_CASE("the loader benchmark reports whether the workers or the consumer wait") {
   LoadedData data;
   data.batch_size = 4;
   data.num_workers = 2;

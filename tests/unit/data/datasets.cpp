@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Not std::filesystem::remove_all: libtorch.so exports an incomplete one of its own, which is found first and crashes.
+/// Replaces std::filesystem::remove_all: libtorch.so exports an incomplete one, which is found first and crashes.
 void remove_tree(const fs::path& path) {
   if (fs::is_directory(path))
     for (const auto& entry : fs::directory_iterator(path)) remove_tree(entry.path());
@@ -49,8 +49,8 @@ void write_grey_png(const fs::path& path, uint32_t height, uint32_t width, uint8
   REQUIRE(png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) != 0);
 }
 
-/// A record whose red, green and blue values are `base`, `base` + 1 and `base` + 2, but for the first pixel of the
-/// second row.
+/// A record whose red, green and blue values are `base`, `base` + 1 and `base` + 2, except that the first pixel of the
+/// second row has red 200.
 std::string record(uint8_t label, uint8_t base) {
   std::string bytes(3073, '\0');
   bytes[0] = static_cast<char>(label);
@@ -85,9 +85,9 @@ std::unique_ptr<Loader> loader_of(const DataConfig& data) {
 
 }  // namespace
 
-TEST_CASE("fake images depend on seed and number alone and look random") {
+TEST_CASE("fake images depend only on seed and index and look random") {
   const auto small = make_fake_cifar10(10, 3), large = make_fake_cifar10(2000, 3), other = make_fake_cifar10(10, 4);
-  const auto huge = make_fake_cifar10(1000000, 3);  // too many to keep: drawn when asked for
+  const auto huge = make_fake_cifar10(1000000, 3);  // too many to store: drawn on use
   REQUIRE(load(*small, 7) == load(*large, 7));
   REQUIRE(load(*small, 7) == load(*huge, 7));
   REQUIRE(load(*small, 7) != load(*small, 8));
@@ -104,7 +104,7 @@ TEST_CASE("fake images depend on seed and number alone and look random") {
   for (const int64_t n : labels) CHECK(std::abs(n - 200) < 70);
 }
 
-TEST_CASE("cifar10 reads whichever batches are there, planes interleaved") {
+TEST_CASE("cifar10 reads all existing batch files and interleaves the planes") {
   const TemporaryFolder folder;
   write_bytes(folder.path / "data_batch_4.bin", record(9, 60));
   write_bytes(folder.path / "data_batch_2.bin", record(1, 10) + record(2, 20));
@@ -132,7 +132,7 @@ TEST_CASE("cifar10 reads whichever batches are there, planes interleaved") {
   REQUIRE(read_cifar10((folder.path / "test_batch.bin").string())->size() == 1);
 }
 
-TEST_CASE("a damaged cifar10 file is named with the place") {
+TEST_CASE("the error for a damaged cifar10 file names the file and the position") {
   const TemporaryFolder folder;
   REQUIRE_THAT(data_error([&] { read_cifar10((folder.path / "none").string()); }), ContainsSubstring("none"));
   REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("data_batch_1.bin"));
@@ -146,7 +146,7 @@ TEST_CASE("a damaged cifar10 file is named with the place") {
   REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("0 bytes"));
 }
 
-TEST_CASE("image_folder numbers classes and files bytewise") {
+TEST_CASE("image_folder numbers classes and files in bytewise order") {
   const TemporaryFolder folder;
   write_grey_png(folder.path / "b" / "2.png", 4, 6, 1);
   write_grey_png(folder.path / "b" / "10.PNG", 4, 6, 2);
@@ -189,7 +189,7 @@ TEST_CASE("image_folder says what is missing or cannot be read") {
   for (int64_t i = 0; i < 3; ++i) REQUIRE_THROWS_AS(load(*dataset, i), BadSample);
 }
 
-TEST_CASE("images of another size than the first are errors that name the file") {
+TEST_CASE("an image of a different size than the first is an error that names the file") {
   const TemporaryFolder folder;
   write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);
   write_grey_png(folder.path / "a" / "2.png", 4, 7, 2);
@@ -208,7 +208,7 @@ TEST_CASE("images of another size than the first are errors that name the file")
   resized->release(resized->next());
 }
 
-TEST_CASE("the memory cache gives the same images without the files") {
+TEST_CASE("the memory cache delivers the same images after the files are deleted") {
   const TemporaryFolder folder;
   for (uint8_t i = 0; i < 12; ++i)
     write_grey_png(folder.path / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
@@ -235,7 +235,7 @@ TEST_CASE("the memory cache gives the same images without the files") {
   REQUIRE_THROWS_AS(open_training_data(data, 0), UserError);
 }
 
-TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end the run with their name") {
+TEST_CASE("D12: a file that is deleted, shrunk or replaced in mid-epoch ends the run with an error that names it") {
   struct Change {
     const char* name;
     void (*make)(const fs::path&);
@@ -263,7 +263,7 @@ TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end 
     auto loader = loader_of(data);
     loader->release(loader->next());
     for (int i = 40; i < 80; ++i)
-      change.make(folder.path / "a" / fmt::format("{:02}.png", i));  // further than was prefetched
+      change.make(folder.path / "a" / fmt::format("{:02}.png", i));  // beyond what was prefetched
     const auto error = data_error([&] {
       for (int batch = 1; batch < 20; ++batch) loader->release(loader->next());
     });
@@ -271,7 +271,7 @@ TEST_CASE("D12: files that are deleted, shrink or are replaced in mid-epoch end 
   }
 }
 
-TEST_CASE("D16: a data set's identity changes with whatever would change its samples, and says what did") {
+TEST_CASE("D16: a data set's identity changes if its samples would, and first_difference() names what changed") {
   const TemporaryFolder folder;
   const auto cifar = [&] { return read_cifar10(folder.path.string())->identity(); };
   write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
@@ -301,7 +301,7 @@ TEST_CASE("D16: a data set's identity changes with whatever would change its sam
   CHECK(first_difference({"a", 1, 2, ""}, {"a", 1, 3, "x"}) == "classes 2 → 3");
 }
 
-TEST_CASE("D16: an image folder's identity changes with names, order and sizes of its files") {
+TEST_CASE("D16: an image folder's identity changes with the names, order and sizes of its files") {
   const TemporaryFolder folder;
   const auto identity = [&] { return open_image_folder(folder.path.string(), {})->identity(); };
   write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);

@@ -1,4 +1,4 @@
-// Batches drawn from a data set that lies on the device, beside those that a loader gives.
+// Compares batches drawn from a data set on the device with those from a loader.
 #include "data/device_dataset_batches.h"
 
 #include "base/error.h"
@@ -22,7 +22,7 @@ LoadedData augmented() {
   return data;
 }
 
-/// The next batches of both are the same, to the last bit.
+/// Checks that the next batches of both sources are bit-identical.
 void check_same(BatchSource& loaded, BatchSource& resident, int64_t batches,
                 at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   for (int64_t i = 0; i < batches; ++i) {
@@ -56,7 +56,7 @@ std::string error_of(BatchSource& batches, ExitCode code) {
   return "no error";
 }
 
-/// Images whose sizes differ, as a folder's may.
+/// A data set whose images differ in size, as in an image folder.
 class Uneven : public ProbeDataset {
  public:
   Uneven() : ProbeDataset(8, 12), large_(8, 14) {}
@@ -73,7 +73,7 @@ class Uneven : public ProbeDataset {
 
 }  // namespace
 
-TEST_CASE("a data set on the device gives a loader's batches") {
+TEST_CASE("a data set on the device delivers the same batches as a loader") {
   const auto dataset = std::make_shared<ProbeDataset>(43, 24);
   for (const bool shuffle : {true, false})
     for (const bool drop_last : {true, false})
@@ -92,7 +92,7 @@ TEST_CASE("a data set on the device gives a loader's batches") {
           }
 }
 
-TEST_CASE("every crop and flip moves to the device with its own draws") {
+TEST_CASE("every crop and flip gives the same result on the device as on the host") {
   const auto dataset = std::make_shared<ProbeDataset>(30, 12);
   const std::vector<std::vector<TransformConfig>> all{
       {},
@@ -102,9 +102,9 @@ TEST_CASE("every crop and flip moves to the device with its own draws") {
       {RandomHorizontalFlipConfig{1}, RandomCropConfig{9, 20, 6}, kImageNet},
       {RandomResizedCropConfig{8, 10}, RandomHorizontalFlipConfig{}, kImageNet},
       {RandomResizedCropConfig{5, 5, {0.15, 0.25}}, RandomCropConfig{5, 5, 1}, RandomHorizontalFlipConfig{},
-       CenterCropConfig{3, 6}},  // some boxes have the size already
+       CenterCropConfig{3, 6}},  // some boxes already have the output size
       {RandomResizedCropConfig{12, 12, {1, 1}, {1, 1}}, RandomCropConfig{12, 12, 4},
-       RandomHorizontalFlipConfig{}},  // all are the whole image
+       RandomHorizontalFlipConfig{}},  // every box is the whole image
       {RandomHorizontalFlipConfig{}, RandomCropConfig{8, 8, 0}, CenterCropConfig{13, 5},
        RandomHorizontalFlipConfig{0.3}, RandomCropConfig{12, 5, 2}, kImageNet}};
   for (const auto& transforms : all) {
@@ -116,13 +116,13 @@ TEST_CASE("every crop and flip moves to the device with its own draws") {
   }
 }
 
-TEST_CASE("the CPU's one pass has the bits of the tensor operations") {
+TEST_CASE("the CPU's fused pass is bit-identical to the tensor operations") {
   test::check_finish([](const kernels::ImageFinish& finish, const at::Tensor& images,
                         const at::Tensor& placement) { return finish(images, placement); },
                      at::kCPU);
 }
 
-TEST_CASE("16-bit batches are the rounded numbers of the others") {
+TEST_CASE("16-bit batches equal the float32 batches rounded to 16 bits") {
   const auto dataset = std::make_shared<ProbeDataset>(30, 24);
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const bool on_device : {false, true}) {
@@ -139,13 +139,12 @@ TEST_CASE("16-bit batches are the rounded numbers of the others") {
     }
   BatchRequest loaded;
   loaded.format.compute_type = at::kBFloat16;
-  const auto host =
-      make_batches(augmented(), dataset, loaded);  // a loader's own images are float32 whatever the step computes in
+  const auto host = make_batches(augmented(), dataset, loaded);  // images finished on the host are always float32
   CHECK(host->next().input.scalar_type() == at::kFloat);
   CHECK_FALSE(host->take_stats().finished_type.has_value());
 }
 
-TEST_CASE("bad samples have the substitutes that a loader gives them, and are reported") {
+TEST_CASE("bad samples get the same substitutes as in a loader and are reported") {
   auto dataset = std::make_shared<ProbeDataset>(40, 6);
   dataset->bad = {3, 4, 17, 39};
   LoadedData data;
@@ -161,7 +160,7 @@ TEST_CASE("bad samples have the substitutes that a loader gives them, and are re
     CHECK(both.resident->bad_samples().size() == 4);
     CHECK((both.resident->bad_samples() == both.loaded->bad_samples()));
   }
-  data.num_workers = 0;  // several threads would meet more before the first of them ends the run
+  data.num_workers = 0;  // several threads would find more before the first one ends the run
   data.bad_samples.budget = 2;
   data.device_dataset = std::make_shared<DeviceDataset>();
   auto spent = make_batches(data, dataset, {});
@@ -171,7 +170,7 @@ TEST_CASE("bad samples have the substitutes that a loader gives them, and are re
   CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data) == "cannot use the sample probe 3: made to be bad");
 }
 
-TEST_CASE("a sample that was bad before and is not any more is used again") {
+TEST_CASE("a previously bad sample is used again once it is readable") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
   LoadedData data;
   data.batch_size = 5;
@@ -182,7 +181,7 @@ TEST_CASE("a sample that was bad before and is not any more is used again") {
   CHECK((both.resident->bad_samples() == request.refused));
 }
 
-TEST_CASE("the images are read once, whoever opens them again") {
+TEST_CASE("the images are read once, even if another source opens the data set") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
   LoadedData data;
   data.batch_size = 5;
@@ -196,7 +195,7 @@ TEST_CASE("the images are read once, whoever opens them again") {
   CHECK(dataset->loads == 20);
   const auto stats = first->take_stats();
   CHECK(stats.resident_bytes == 20 * (6 * 6 * 3 + 8));
-  CHECK(stats.bytes_delivered == 9 * 5 * 4);  // one int32 a sample: nothing is cropped or flipped
+  CHECK(stats.bytes_delivered == 9 * 5 * 4);  // one int32 per sample: nothing is cropped or flipped
   CHECK(stats.bytes_copied == 0);
   CHECK(stats.threads > 0);
   CHECK_FALSE(stats.input_type.has_value());
@@ -206,7 +205,7 @@ TEST_CASE("the images are read once, whoever opens them again") {
   CHECK(dataset->loads == 20);
 }
 
-TEST_CASE("a data set that cannot lie on the device is refused with a reason") {
+TEST_CASE("a data set that cannot be kept on the device is refused with a reason") {
   const auto dataset = std::make_shared<ProbeDataset>(20, 6);
   LoadedData data;
   data.batch_size = 5;

@@ -20,7 +20,7 @@ std::vector<at::Tensor> inputs(const LoadedData& data, const BatchRequest& reque
 
 }  // namespace
 
-TEST_CASE("scaling and normalising on the device gives the host's bits") {
+TEST_CASE("scaling and normalising on the device is bit-identical to the host") {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
     for (const bool normalize : {true, false}) {
       LoadedData data;
@@ -41,7 +41,7 @@ TEST_CASE("scaling and normalising on the device gives the host's bits") {
     }
 }
 
-TEST_CASE("resizing on the device gives the host's bits") {
+TEST_CASE("resizing on the device is bit-identical to the host") {
   const RandomResizedCropConfig crop{24, 20, {0.3, 1}};
   std::vector<std::vector<TransformConfig>> all{
       {crop},
@@ -69,7 +69,7 @@ TEST_CASE("resizing on the device gives the host's bits") {
     }
 }
 
-TEST_CASE("a resize that cannot move stays with the loader") {
+TEST_CASE("a resize that cannot run on the device stays in the loader") {
   LoadedData data;
   data.batch_size = 16;
   data.transforms = {ResizeConfig{.shorter_side = 40}, RandomResizedCropConfig{24, 24}, kImageNet};  // resizes twice
@@ -80,7 +80,7 @@ TEST_CASE("a resize that cannot move stays with the loader") {
   for (size_t i = 0; i < host.size(); ++i) CHECK(at::equal(device[i], host[i]));
 }
 
-TEST_CASE("resized lines are Pillow's") {
+TEST_CASE("ImageFinish resizes like resample_reference()") {
   const at::Tensor images = at::randint(0, 256, {2, 11, 9, 3}, at::kByte);
   for (const ImageSize to : {ImageSize{5, 7}, {30, 4}, {11, 9}}) {
     const kernels::ImageFinish finish = make_image_finish(ImageResize{{11, 9}, to, false}, {}, {to}, at::kCPU);
@@ -95,7 +95,7 @@ TEST_CASE("resized lines are Pillow's") {
   }
 }
 
-TEST_CASE("the device takes what it can and says why not") {
+TEST_CASE("transforms that cannot run on the device are refused with a reason") {
   const ResizeConfig resize{.shorter_side = 224};
   REQUIRE_FALSE(device_resize_refusal({resize}).has_value());
   REQUIRE_FALSE(
@@ -118,7 +118,7 @@ TEST_CASE("the device takes what it can and says why not") {
   REQUIRE(parts.device.size() == 1);
 }
 
-TEST_CASE("evaluation keeps what is not random") {
+TEST_CASE("evaluation keeps the deterministic transforms and replaces random_resized_crop") {
   const auto kept = evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNet});
   REQUIRE(kept.size() == 1);
   REQUIRE(std::holds_alternative<NormalizeConfig>(kept[0]));

@@ -30,14 +30,14 @@ std::shared_ptr<ProbeDataset> probe(int64_t size, int64_t microseconds = 0) {
 
 }  // namespace
 
-TEST_CASE("what is delivered does not depend on workers, prefetching or their lifetime") {
+TEST_CASE("what is delivered does not depend on workers, prefetching or persistent workers") {
   const auto cut_in_two = [](int64_t workers, uint64_t seed) {
     auto data = augmented(workers, 4);
     data.accumulation = 2;
     data.seed = seed;
     return data;
   };
-  const int64_t samples = 41;  // steps of 8: the last has one sample, in one micro-batch
+  const int64_t samples = 41;  // steps of 8 samples; the last has one sample in one micro-batch
   const auto plain = take(*make_loader(cut_in_two(0, 5), probe(samples)), 33);
   REQUIRE(plain.samples.size() == 3 * 41);
   for (const int64_t workers : {1, 2, 3, 7})
@@ -52,7 +52,7 @@ TEST_CASE("what is delivered does not depend on workers, prefetching or their li
   REQUIRE(other.samples != plain.samples);
 }
 
-TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
+TEST_CASE("a delivered image is the pipeline's output for its sample id") {
   LoadedData data;
   data.batch_size = 5;
   data.num_workers = 2;
@@ -72,7 +72,7 @@ TEST_CASE("a delivered image is the pipeline's, under its own sample number") {
   }
 }
 
-TEST_CASE("ranks and accumulation together deliver what one rank does") {
+TEST_CASE("all ranks and micro-batches together deliver what a single rank does") {
   const auto seeded = [](int64_t workers, int64_t batch_size) {
     auto data = augmented(workers, batch_size);
     data.seed = 9;
@@ -101,7 +101,7 @@ TEST_CASE("ranks and accumulation together deliver what one rank does") {
   }
 }
 
-TEST_CASE("starting in mid-epoch gives what going there would have given") {
+TEST_CASE("starting in mid-epoch delivers what a run from the beginning would deliver there") {
   for (const int64_t workers : {0, 2}) {
     BatchRequest request;
     auto from_start = make_loader(augmented(workers, 4), probe(30), request);
@@ -127,7 +127,7 @@ TEST_CASE("uint8 and channels-last slots hold the same images") {
   REQUIRE(raw.input.sizes() == at::IntArrayRef({4, 6, 6, 3}));
 }
 
-TEST_CASE("a loader can be left at any moment, and no thread stays") {
+TEST_CASE("a loader can be destroyed at any moment, and no thread remains") {
   const int64_t before = thread_count();
   for (int64_t i = 0; i < 200; ++i) {
     auto data = augmented(1 + i % 4, 3);
@@ -142,7 +142,7 @@ TEST_CASE("a loader can be left at any moment, and no thread stays") {
   REQUIRE(threads_come_down_to(before));
 }
 
-TEST_CASE("without persistent workers threads and prefetching end with the epoch") {
+TEST_CASE("without persistent workers, threads and prefetching end with the epoch") {
   const auto dataset = probe(20);
   auto data = augmented(2, 4);
   const int64_t before = thread_count();
@@ -158,7 +158,7 @@ TEST_CASE("without persistent workers threads and prefetching end with the epoch
   auto persistent = make_loader(data, other, {});
   take(*persistent, 5);
   happens([&] { return other->loads >= 20 + 6 * 4; });
-  CHECK(other->loads == 20 + 6 * 4);  // 2 × 2 + 2 slots filled from the next epoch
+  CHECK(other->loads == 20 + 6 * 4);  // the 2 × 2 + 2 slots, filled from the next epoch
 
   BatchRequest until;
   until.steps.end = 5;
@@ -169,7 +169,7 @@ TEST_CASE("without persistent workers threads and prefetching end with the epoch
   CHECK(last->loads == 20);
 }
 
-TEST_CASE("a slot is not written again before it is released") {
+TEST_CASE("a slot is not overwritten before it is released") {
   auto data = augmented(3, 4);
   data.persistent_workers = true;
   const auto dataset = probe(40);
@@ -189,7 +189,7 @@ TEST_CASE("a slot is not written again before it is released") {
   REQUIRE(dataset->loads == 9 * 4);
 }
 
-TEST_CASE("a paused loader keeps what is ready and begins nothing until it is asked again") {
+TEST_CASE("a paused loader retains ready batches and starts nothing until the next call of next()") {
   auto data = augmented(2, 4);
   data.persistent_workers = true;
   const auto dataset = probe(80, 20000);  // slow, so that the pause comes long before the slots are full
@@ -197,15 +197,15 @@ TEST_CASE("a paused loader keeps what is ready and begins nothing until it is as
   take(*loader, 1);
   loader->pause();
   int64_t loads = 0, ready = 0;
-  do {  // what was begun may end
+  do {  // started samples may finish
     loads = dataset->loads, ready = loader->ready_batches();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (dataset->loads != loads || loader->ready_batches() != ready);
-  REQUIRE(loads < 7 * 4);  // the slots are not all full: there was more to do
+  REQUIRE(loads < 7 * 4);  // not all slots are full, so there was more to load
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(dataset->loads == loads);
   CHECK(loader->ready_batches() == ready);
-  // The order of what is delivered does not change.
+  // The pause does not change the delivered order.
   const auto rest = take(*loader, 19);
   CHECK(rest.samples == [&] {
     auto all = take(*make_loader(data, probe(80), {}), 20).samples;
@@ -213,7 +213,7 @@ TEST_CASE("a paused loader keeps what is ready and begins nothing until it is as
   }());
 }
 
-TEST_CASE("a paused loader can be thrown away") {
+TEST_CASE("a paused loader can be destroyed") {
   auto data = augmented(2, 4);
   auto loader = make_loader(data, probe(400, 100), {});
   take(*loader, 1);
@@ -222,7 +222,7 @@ TEST_CASE("a paused loader can be thrown away") {
   SUCCEED();
 }
 
-TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no open file and no memory") {
+TEST_CASE("D17: a thousand loaders destroyed in mid-epoch leave no threads, open files or memory behind") {
   auto data = augmented(2, 4);
   data.persistent_workers = true;
   const auto dataset = probe(400);
@@ -231,7 +231,7 @@ TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no 
       auto loader = make_loader(data, dataset, {});
       if (i % 4 == 0) loader->start();  // nothing taken
       if (i % 4 == 1) loader->release(loader->next());
-      if (i % 4 == 2) loader->next();  // and not given back
+      if (i % 4 == 2) loader->next();  // and not released
       if (i % 4 == 3) take(*loader, 2), loader->pause();
     }
   };
@@ -243,7 +243,7 @@ TEST_CASE("D17: a thousand loaders thrown away in mid-epoch leave no thread, no 
   CHECK(resident_bytes() - memory < 4 << 20);  // each loader's slots are more than 10 KB
 }
 
-TEST_CASE("the number of slots follows workers, prefetching and the limit") {
+TEST_CASE("the number of slots follows from workers, prefetching and the memory limit") {
   REQUIRE(slot_count(0, 2, 100, 1 << 30) == 2);
   REQUIRE(slot_count(8, 2, 100, 1 << 30) == 18);
   REQUIRE(slot_count(8, 2, 100, 1050) == 10);
@@ -254,7 +254,7 @@ TEST_CASE("the number of slots follows workers, prefetching and the limit") {
   REQUIRE(batch_bytes({.size = {224, 224}, .as_uint8 = true}, 32) == 32 * (224 * 224 * 3 + 16));
 }
 
-TEST_CASE("a loader holds its slots and little more") {
+TEST_CASE("a loader uses little more memory than its slots") {
   LoadedData data;
   data.batch_size = 32;
   data.num_workers = 2;
@@ -274,7 +274,7 @@ TEST_CASE("a loader holds its slots and little more") {
   if (!kSanitized) CHECK(static_cast<double>(resident_bytes() - before) < 1.2 * slots);
 }
 
-TEST_CASE("statistics say who worked and who waited") {
+TEST_CASE("statistics report busy and waiting time") {
   auto data = augmented(2, 4);
   auto loader = make_loader(data, probe(400, 2000), {});
   take(*loader, 50);
@@ -285,7 +285,7 @@ TEST_CASE("statistics say who worked and who waited") {
   REQUIRE(stats.busy_ms < 2.05 * stats.elapsed_ms);
 }
 
-TEST_CASE("page-locked slots share allocations, so that rounding these up to powers of two wastes little") {
+TEST_CASE("page-locked slots share allocations, so that rounding up to powers of two wastes little memory") {
   const auto taken = [](int64_t slots, int64_t slot_bytes) {
     uint64_t bytes = 0;
     int64_t placed = 0;
@@ -297,7 +297,7 @@ TEST_CASE("page-locked slots share allocations, so that rounding these up to pow
     return static_cast<double>(bytes) / static_cast<double>(slots * slot_bytes);
   };
   CHECK(slots_by_allocation(18, 1 << 20) == std::vector<int64_t>{16, 2});
-  CHECK(taken(18, 308285440) < 1.17);  // 512 images of 224² as float32; each in its own: 1.74
+  CHECK(taken(18, 308285440) < 1.17);  // 512 images of 224² in float32; with one allocation per slot: 1.74
   for (int64_t slot_bytes = 513; slot_bytes <= 1024; ++slot_bytes) {
     CHECK(taken(2, slot_bytes) < 2);
     for (const int64_t slots : {16, 18, 34, 66}) CHECK(taken(slots, slot_bytes) <= 1.2);

@@ -33,12 +33,12 @@ std::string error_of(Loader& loader) {
 
 }  // namespace
 
-TEST_CASE("a bad sample ends the run at its batch, whatever the workers did meanwhile") {
+TEST_CASE("a bad sample ends the run at its batch, regardless of the number of workers") {
   const int64_t threads_before = thread_count();
   for (const int64_t workers : {0, 1, 3}) {
     for (int repeat = 0; repeat < 20; ++repeat) {
       auto dataset = std::make_shared<ProbeDataset>(60, 4);
-      dataset->bad = {14, 15, 30};  // the first two in the fourth batch
+      dataset->bad = {14, 15, 30};  // the first two are in the fourth batch
       dataset->microseconds = 30;
       auto loader = make_loader(plain(workers), dataset, {});
       const auto delivered = take(*loader, 3);
@@ -50,7 +50,7 @@ TEST_CASE("a bad sample ends the run at its batch, whatever the workers did mean
   }
 }
 
-TEST_CASE("substitutes are other samples, the same for any number of workers") {
+TEST_CASE("bad samples are replaced by the same substitutes for any number of workers") {
   std::vector<Delivered> all;
   for (const int64_t workers : {0, 1, 3}) {
     auto dataset = std::make_shared<ProbeDataset>(40, 4);
@@ -59,7 +59,7 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
     data.bad_samples.substitute = true;
     data.bad_samples.budget = 3;
     auto loader = make_loader(data, dataset, {});
-    all.push_back(take(*loader, 20));  // two epochs: a sample counts once
+    all.push_back(take(*loader, 20));  // two epochs; each bad sample counts once
     const std::vector<RefusedSample> known{
         {3, "probe 3", "made to be bad"}, {17, "probe 17", "made to be bad"}, {39, "probe 39", "made to be bad"}};
     REQUIRE((loader->samples().bad_samples() == known));
@@ -80,7 +80,7 @@ TEST_CASE("substitutes are other samples, the same for any number of workers") {
   REQUIRE(substitutes(0) != substitutes(1));
 }
 
-TEST_CASE("more bad samples than the budget end the run with the first ten") {
+TEST_CASE("exceeding the budget of bad samples ends the run and lists the first ten") {
   auto dataset = std::make_shared<ProbeDataset>(100, 4);
   for (int64_t i = 0; i < 50; ++i) dataset->bad.insert(i);
   auto data = plain(0);
@@ -102,7 +102,7 @@ TEST_CASE("more bad samples than the budget end the run with the first ten") {
   REQUIRE(named == 10);
 }
 
-TEST_CASE("a data set of bad samples only is an error, not a search without end") {
+TEST_CASE("a data set of only bad samples is an error, not an endless search") {
   auto dataset = std::make_shared<ProbeDataset>(5, 4);
   dataset->bad = {0, 1, 2, 3, 4};
   auto data = plain(2);
@@ -112,7 +112,7 @@ TEST_CASE("a data set of bad samples only is an error, not a search without end"
   REQUIRE_THAT(error_of(*loader), ContainsSubstring("5 so far"));
 }
 
-TEST_CASE("D5: what could not be used is known completely, in order, also after the run has failed") {
+TEST_CASE("D5: all bad samples are reported in order, also after the run has failed") {
   for (const int64_t workers : {0, 3}) {
     auto dataset = std::make_shared<ProbeDataset>(100, 4);
     for (int64_t i = 99; i > 50; --i) dataset->bad.insert(i);
@@ -132,7 +132,7 @@ TEST_CASE("D5: what could not be used is known completely, in order, also after 
     }
     const auto bad = batches->bad_samples();
     REQUIRE(bad.size() >= 21);
-    REQUIRE(bad.size() <= static_cast<size_t>(21 + workers));  // the other workers finish theirs
+    REQUIRE(bad.size() <= static_cast<size_t>(21 + workers));  // the other workers finish their samples
     CHECK(std::is_sorted(bad.begin(), bad.end(),
                          [](const auto& one, const auto& other) { return one.sample < other.sample; }));
     for (const RefusedSample& one : bad) {
@@ -149,7 +149,7 @@ TEST_CASE("D5: what could not be used is known completely, in order, also after 
   CHECK((batches->bad_samples() == std::vector<RefusedSample>{{5, "probe 5", "made to be bad"}}));
 }
 
-TEST_CASE("D18: whatever a worker throws, the earliest comes out, as it was, after all threads have ended") {
+TEST_CASE("D18: the earliest exception of any worker is rethrown unchanged after all threads have ended") {
   const int64_t threads_before = thread_count();
   struct NobodyKnowsMe {};
   for (const int64_t workers : {0, 1, 3}) {

@@ -1,5 +1,4 @@
-// A data set whose every pixel is known, which can fail or be slow on request, and ways to collect what a loader
-// delivers.
+// A data set with known pixels that can fail or be slow on request, and functions that collect what a loader delivers.
 #pragma once
 
 #include "base/philox.h"
@@ -23,8 +22,8 @@ class ProbeDataset : public Dataset {
  public:
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;
-  std::map<int64_t, std::function<void()>> fails;  ///< by sample: throws what it likes
-  int64_t microseconds = 0;  ///< a sample takes between none and twice this, differently each time
+  std::map<int64_t, std::function<void()>> fails;  ///< by sample: called to throw an exception
+  int64_t microseconds = 0;                        ///< mean delay per sample; the delay varies between 0 and twice this
   mutable std::atomic<int64_t> loads{0};
 
   int64_t size() const override { return size_; }
@@ -53,7 +52,7 @@ class ProbeDataset : public Dataset {
   int64_t size_, side_;
 };
 
-/// Everything in `count` micro-batches.
+/// The contents of consecutive micro-batches.
 struct Delivered {
   std::vector<int64_t> samples, labels, steps, micros;
   std::vector<float> values;
@@ -86,21 +85,22 @@ inline int64_t entries_in(const char* folder) {
 }
 inline int64_t thread_count() { return entries_in("/proc/self/task"); }
 
-/// Of this process.
+/// Resident memory of this process.
 inline int64_t resident_bytes() {
   int64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-/// Waits for it up to half a minute.
+/// Waits up to 30 seconds until `happened` returns true; returns whether it did.
 template <class Happened>
 bool happens(const Happened& happened) {
   for (int i = 0; i < 30000 && !happened(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return happened();
 }
 
-/// A joined thread may stay visible in /proc for a moment, also while `count` was taken.
+/// Waits until there are at most `count` threads. A joined thread may remain visible in /proc for a moment, also when
+/// `count` was taken.
 inline bool threads_come_down_to(int64_t count) {
   return happens([count] { return thread_count() <= count; });
 }

@@ -26,12 +26,12 @@ TEST_CASE("the order is a permutation for every size") {
   }
 }
 
-TEST_CASE("without shuffling the order is that of the indices") {
+TEST_CASE("without shuffling, the order is index order") {
   const Sampler sampler(10, 7, false);
   for (int64_t i = 0; i < 10; ++i) REQUIRE(sampler.sample_at(5, i) == i);
 }
 
-TEST_CASE("the order depends on seed and epoch and on nothing else") {
+TEST_CASE("the order depends only on seed and epoch") {
   const auto order = [](uint64_t seed, int64_t epoch) {
     std::vector<int64_t> all;
     for (int64_t i = 0; i < 100; ++i) all.push_back(Sampler(100, seed, true).sample_at(epoch, i));
@@ -42,7 +42,7 @@ TEST_CASE("the order depends on seed and epoch and on nothing else") {
   REQUIRE(order(1, 0) != order(2, 0));
 }
 
-TEST_CASE("small orders are all equally likely") {
+TEST_CASE("all orders of a small data set are equally likely") {
   for (const int64_t size : {2, 3, 4, 5}) {
     const int64_t epochs = 12000;
     const Sampler sampler(size, 11, true);
@@ -61,7 +61,7 @@ TEST_CASE("small orders are all equally likely") {
   }
 }
 
-TEST_CASE("a large order is well mixed") {
+TEST_CASE("the order of a large data set is well mixed") {
   const int64_t size = 10000;
   const auto order = Sampler(size, 3, true).order(0);
   // Each tenth of the epoch draws about evenly from each tenth of the samples: 100 cells of 100 expected.

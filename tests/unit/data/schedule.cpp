@@ -14,7 +14,7 @@ BatchSchedule::Shape shape(int64_t samples, int64_t batch_size, int64_t ranks, i
 }
 }  // namespace
 
-TEST_CASE("every sample is visited once an epoch and steps agree over ranks") {
+TEST_CASE("every sample is visited once per epoch, and the ranks agree on the steps") {
   for (const int64_t samples : {1, 2, 7, 24, 25, 47, 48, 49, 100})
     for (const int64_t batch : {1, 2, 3, 8})
       for (const int64_t ranks : {1, 2, 3})
@@ -48,11 +48,11 @@ TEST_CASE("every sample is visited once an epoch and steps agree over ranks") {
             }
             REQUIRE(static_cast<int64_t>(visited.size()) == (drop_last ? samples / global * global : samples));
             for (size_t i = 0; i < visited.size(); ++i)
-              REQUIRE(visited[i] == static_cast<int64_t>(i));  // in order, none twice
+              REQUIRE(visited[i] == static_cast<int64_t>(i));  // in order, without duplicates
           }
 }
 
-TEST_CASE("counting micro-batches through all steps agrees with counting steps") {
+TEST_CASE("the count of micro-batches over all steps agrees with the count of steps") {
   const BatchSchedule schedule(shape(23, 2, 2, 1, 3, false));  // steps of 12 and 11 samples: 3 micro-batches each
   const BatchSchedule shorter(shape(14, 2, 2, 1, 3, false));   // 12 and 2: 3 and 1
   REQUIRE(shorter.micros_per_epoch() == 4);
@@ -66,10 +66,10 @@ TEST_CASE("counting micro-batches through all steps agrees with counting steps")
       }
     }
   }
-  REQUIRE(shorter.at(1, 0).items == 0);  // rank 1 of a last step with two samples, both rank 0's
+  REQUIRE(shorter.at(1, 0).items == 0);  // rank 1 in a last step of two samples, both of which go to rank 0
 }
 
-TEST_CASE("an epoch without a step is refused with the numbers") {
+TEST_CASE("an epoch without steps is refused with the numbers") {
   try {
     BatchSchedule(shape(63, 8, 2, 0, 4, true));
     FAIL("accepted");

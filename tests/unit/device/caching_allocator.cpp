@@ -8,7 +8,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("a freed block is given out again, to a request of nearly its size only") {
+TEST_CASE("a freed block is reused only for a request of nearly its size") {
   CachingAllocator allocator(true);
   const size_t size = size_t{40} << 20;
   void* first = nullptr;
@@ -27,18 +27,18 @@ TEST_CASE("a freed block is given out again, to a request of nearly its size onl
   CHECK(reinterpret_cast<uintptr_t>(first) % 64 == 0);
 }
 
-TEST_CASE("small requests are not kept, and raw ones find their way back") {
+TEST_CASE("small blocks are not cached, and raw allocations can be freed") {
   CachingAllocator allocator(false);
   const auto block = allocator.allocate(1000);
   std::memset(block.get(), 1, 1000);
-  void* raw = allocator.raw_allocate(5 << 20);  // as oneDNN asks and frees
+  void* raw = allocator.raw_allocate(5 << 20);  // as oneDNN allocates and frees
   std::memset(raw, 1, 5 << 20);
   allocator.raw_deallocate(raw);
   CHECK(allocator.allocate(0).get() == nullptr);
   CHECK(allocator.figures().given == 1);
 }
 
-TEST_CASE("threads never share a block") {
+TEST_CASE("concurrent threads never get the same block") {
   CachingAllocator allocator(false);
   std::vector<std::thread> threads;
   std::atomic<int> mixed{0};

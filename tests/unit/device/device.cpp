@@ -10,7 +10,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("facts of the CPU") {
+TEST_CASE("device_facts describes the CPU") {
   const DeviceFacts facts = device_facts(at::kCPU);
   CHECK(!facts.name.empty());
   CHECK(facts.memory_bytes > int64_t{1} << 28);
@@ -21,12 +21,12 @@ TEST_CASE("facts of the CPU") {
   synchronize(at::kCPU);
 }
 
-TEST_CASE("a GPU that is not here is named") {
+TEST_CASE("the error for a missing GPU names it") {
   CHECK(cuda_available() == (cuda_count() > 0));
-  CHECK_THROWS_WITH(device_facts(at::Device(at::kCUDA, 77)), ContainsSubstring("device cuda:77 is not here"));
+  CHECK_THROWS_WITH(device_facts(at::Device(at::kCUDA, 77)), ContainsSubstring("device cuda:77 is not available"));
 }
 
-TEST_CASE("host tensors") {
+TEST_CASE("host tensors have the requested shape, type, layout and alignment") {
   const at::Tensor image = host_tensor({2, 3, 5, 7}, at::kByte, at::MemoryFormat::ChannelsLast);
   CHECK(image.sizes() == at::IntArrayRef{2, 3, 5, 7});
   CHECK(image.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -35,7 +35,7 @@ TEST_CASE("host tensors") {
   if (!cuda_available()) CHECK_THROWS_AS(host_tensor({16}, at::kFloat, at::MemoryFormat::Contiguous, true), UserError);
 }
 
-TEST_CASE("peak memory is this process's own, and stays when memory is given back") {
+TEST_CASE("peak memory is this process's own and does not drop when memory is freed") {
   const double before = peak_memory_mib(c10::Device(c10::kCPU));
   CHECK(before > 1);
   {

@@ -13,7 +13,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("a backend guard applies and puts back, also where libtorch's flags disagreed before") {
+TEST_CASE("a backend guard applies and restores settings, even if libtorch's flags disagreed before") {
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(true);
   context.setAllowTF32CuBLAS(false);
@@ -40,7 +40,7 @@ TEST_CASE("a backend guard applies and puts back, also where libtorch's flags di
   CHECK(!context.allowTF32CuBLAS());
 }
 
-TEST_CASE("the kernel's lists of CPUs") {
+TEST_CASE("the kernel's CPU lists are parsed") {
   CHECK(cpus_of_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
   CHECK(cpus_of_list("7") == std::vector<int>{7});
   for (const char* bad : {"", "x", "3-1", "1,,2", "1-", "-1", "0-99999999999", "1 2"}) {
@@ -49,7 +49,7 @@ TEST_CASE("the kernel's lists of CPUs") {
   }
 }
 
-TEST_CASE("the CPUs beside a GPU are those the kernel names") {
+TEST_CASE("the CPUs local to a GPU are those the kernel lists") {
   const TemporaryFolder sys;
   const auto folder = sys.path() / "bus/pci/devices/0000:1b:00.0";
   std::filesystem::create_directories(folder);
@@ -59,7 +59,7 @@ TEST_CASE("the CPUs beside a GPU are those the kernel names") {
   CHECK(cpus_beside("", sys.path()).empty());
 }
 
-TEST_CASE("a process keeps to its CPUs, threads that run already and those to come") {
+TEST_CASE("binding a process to CPUs affects both running threads and later ones") {
   const auto before = allowed_cpus();
   if (before.size() < 2) return;
   std::promise<void> bound;
@@ -78,7 +78,7 @@ TEST_CASE("a process keeps to its CPUs, threads that run already and those to co
   CHECK(allowed_cpus() == before);
 }
 
-TEST_CASE("process settings") {
+TEST_CASE("process settings set the thread count and keep an existing cuBLAS workspace setting") {
   const int before = at::get_num_threads();
   apply({.num_threads = 1, .deterministic = false});
   CHECK(at::get_num_threads() == 1);
@@ -93,7 +93,7 @@ TEST_CASE("process settings") {
   CHECK(std::string(getenv("CUBLAS_WORKSPACE_CONFIG")) == ":4096:8");
 }
 
-TEST_CASE("cores follow the affinity mask") {
+TEST_CASE("the number of allowed cores follows the affinity mask") {
   cpu_set_t before, one;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
   CPU_ZERO(&one);
@@ -109,7 +109,7 @@ TEST_CASE("cores follow the affinity mask") {
   sched_setaffinity(0, sizeof before, &before);
 }
 
-TEST_CASE("cores of a cgroup's quota") {
+TEST_CASE("a cgroup's CPU quota is converted to cores") {
   CHECK(cores_of_quota("200000 100000") == 2);
   CHECK(cores_of_quota("150000 100000") == 2);
   CHECK(cores_of_quota("50000 100000") == 1);
@@ -120,4 +120,4 @@ TEST_CASE("cores of a cgroup's quota") {
   CHECK(!cores_of_quota("100000 0"));
 }
 
-TEST_CASE("this CPU is new enough, since the test is running on it") { CHECK_NOTHROW(require_x86_64_v3()); }
+TEST_CASE("the x86-64-v3 check passes on the CPU that runs this test") { CHECK_NOTHROW(require_x86_64_v3()); }

@@ -9,7 +9,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("events on the CPU keep the host's clock") {
+TEST_CASE("events on the CPU use the host's clock") {
   const Stream stream = Stream::current(at::kCPU);
   CHECK(stream == Stream::side(at::kCPU));
   Event start(at::kCPU, true), end(at::kCPU, true);
