@@ -96,7 +96,7 @@ Fact buffers_fact(const Plan& plan, const std::string& readers) {
   const char* delivery = plan.device.is_cpu()  ? "read in place"
                          : loader.non_blocking ? "copied on a second stream"
                                                : "copied before the step";
-  const std::string finish = loader.finish_on_device ? fmt::format(", finished on the device as {}",
+  const std::string finish = loader.finish_on_device ? fmt::format(", converted on the device to {}",
                                                                    type_name(plan.tensor_format.compute_type))
                                                      : "";
   return {"loader",

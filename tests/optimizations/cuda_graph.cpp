@@ -387,10 +387,10 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
               {kEagerStepMsLabel, 5},
               {kReplayedStepMsLabel, 1.5}};
   CHECK(receipt(pays).observed ==
-        "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, "
+        "97 of 100 steps replayed; recording took 12.0 ms, pays off after about 4 steps (one step: 5.00 ms eager, "
         "1.50 ms replayed)");
   pays[kReplayedStepMsLabel] = 6;
-  CHECK_THAT(receipt(pays).observed, ContainsSubstring("does not pay"));
+  CHECK_THAT(receipt(pays).observed, ContainsSubstring("does not pay off"));
   CHECK_FALSE(receipt({{kEagerStepsLabel, 3}}).effective);
   CHECK_THAT(receipt({{kEagerStepsLabel, 12}, {kEndedLabel, 1}}).reason, ContainsSubstring("memory ran out"));
   CHECK_THAT(receipt({{kEagerStepsLabel, 3}, {kReplayedStepsLabel, 9}, {kEndedLabel, 1}}).observed,

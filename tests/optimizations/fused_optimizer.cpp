@@ -164,18 +164,18 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
     std::string along;
   };
   const std::vector<Way> ways = {
-      {"plain", [](Recipe&) {}, "1 launch, cleared"},
+      {"plain", [](Recipe&) {}, "1 launch, gradients zeroed"},
       {"dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }, "1 launch"},
       {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.3; },
-       "1 launch, clipped, cleared; 1 measure of all gradients before it"},
+       "1 launch, gradients clipped, gradients zeroed; 1 extra read of the gradients for norm and finiteness"},
       {"skipping", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; },
-       "1 launch, cleared; 1 measure of all gradients before it"},
+       "1 launch, gradients zeroed; 1 extra read of the gradients for norm and finiteness"},
       {"loss scale",
        [](Recipe& r) {
          r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
        },
-       "1 launch, unscaled, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast "
-       "in the step"},
+       "1 launch, gradients unscaled, gradients zeroed; 1 extra read of the gradients for norm and finiteness; 16-bit "
+       "copies of 4 parameters kept, 0 parameter casts in the step"},
       {"everything",
        [](Recipe& r) {
          r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
@@ -184,8 +184,8 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
          r.train.gradient_accumulation_steps = 2;
          r.optimizer = AdamWConfig();
        },
-       "1 launch, unscaled, clipped, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters "
-       "kept, 0 cast in the step"},
+       "1 launch, gradients unscaled, gradients clipped, gradients zeroed; 1 extra read of the gradients for norm and "
+       "finiteness; 16-bit copies of 4 parameters kept, 0 parameter casts in the step"},
   };
   for (const Way& way : ways) {
     DYNAMIC_SECTION(way.name) {
@@ -273,7 +273,7 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       CHECK(fused_optimizer::update_of(with.seen).copies > 0);
       CHECK(fused_optimizer::casts_of_parameters(without.seen) ==
             fused_optimizer::update_of(with.seen).copies * recipe.train.gradient_accumulation_steps.value_or(1));
-      CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
+      CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 parameter casts in the step"));
       CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
     }
   }

@@ -171,7 +171,7 @@ TEST_CASE("batch-norm over all ranks cannot be had together with another batch-n
   Recipe recipe;
   recipe.device = "cpu";
   recipe.parallel.sync_batch_norm = true;
-  CHECK(plan_of(recipe, 2).batch_norm.describe() == "over the samples of all ranks (parallel.sync_batch_norm)");
+  CHECK(plan_of(recipe, 2).batch_norm.describe() == "statistics over all ranks (parallel.sync_batch_norm)");
   CHECK(plan_of(recipe, 1).batch_norm.is_plain());
   recipe.optimizations.fused_kernels = true;
   CHECK_THROWS_WITH(plan_of(recipe, 2),

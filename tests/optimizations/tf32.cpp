@@ -40,7 +40,7 @@ TEST_CASE("TF32's receipt counts the float32 operations that may use it") {
   CHECK(used.effective);
   const Receipt forbidden = receipt(step_with(c10::kFloat, false));
   CHECK(forbidden.observed == "TF32 not allowed for 4 float32 convolutions and matrix products");
-  CHECK(forbidden.reason == "something else forbade it");
+  CHECK(forbidden.reason == "another setting disabled it");
   const Receipt unused = receipt(step_with(c10::kBFloat16, true));
   CHECK_FALSE(unused.effective);
   CHECK(unused.reason == "no convolution or matrix product ran in float32");
