@@ -1,4 +1,4 @@
-// What only tf32 can do is done on a GPU; here its decision and the words of its receipt.
+// TF32 itself needs a GPU; these tests cover the plan's decision and the wording of the receipt.
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 
@@ -33,7 +33,7 @@ TEST_CASE("TF32 needs a GPU from sm_80") {
   CHECK(planned("gpus=1,arch=sm_80").has_effect);
 }
 
-TEST_CASE("TF32's receipt counts the float32 operations that may use it") {
+TEST_CASE("the receipt of tf32 counts the float32 operations that may use it") {
   const MakeReceipt receipt = planned("gpus=1,arch=sm_80").receipt;
   const Receipt used = receipt(step_with(c10::kFloat, true));
   CHECK(used.observed == "TF32 allowed for 4 float32 convolutions and matrix products");
