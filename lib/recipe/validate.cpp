@@ -49,7 +49,8 @@ void check_order(const std::vector<TransformConfig>& transforms, const std::stri
 void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
     problems.push_back(
-        {"name", fmt::format("must be a valid start of a directory name, not empty and without /: '{}'", recipe.name)});
+        {"name", fmt::format("starts the run directory's name, so it must not be empty, '.' or '..' or contain /: '{}'",
+                             recipe.name)});
   if (recipe.output_dir.empty()) problems.push_back({"output_dir", "must not be empty"});
   if (recipe.checkpoint.resume.empty())
     problems.push_back({"checkpoint.resume", "must be none, auto or the path of a checkpoint"});

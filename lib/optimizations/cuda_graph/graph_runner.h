@@ -1,5 +1,5 @@
-// Replays recordings of both halves of a step. The first three steps of a kind (a set of shapes) run eagerly, on the
-// stream that will be recorded. From the fourth on, each half is recorded when it first occurs, and replayed.
+// Replays recordings of both halves of a step. The first three steps of each kind (see Kind) run eagerly, on the stream
+// that will be recorded. From the fourth on, each half is recorded when it first occurs, and replayed.
 #pragma once
 
 #include "device/graph.h"

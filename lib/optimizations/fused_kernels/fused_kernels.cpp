@@ -67,8 +67,7 @@ Outcome apply(Plan& plan) {
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
       "batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), average pool "
-      "(one and one), loss with its gradient (one); "
-      "activations as NHWC",
+      "(one and one), loss with its gradient (one); activations as NHWC",
       receipt);
 }
 
