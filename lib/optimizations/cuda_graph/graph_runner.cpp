@@ -94,7 +94,7 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
   const auto gradients = parameters_.gradients();
   try {
     recording = record(half);
-  } catch (const std::exception& error) {  // recovery: recording runs nothing, so the half can still run eagerly
+  } catch (const std::exception& error) {  // named recovery: recording runs nothing
     if (!is_out_of_memory(error)) throw;
     spdlog::warn("memory ran out while recording a step: no more steps will be recorded");
     spdlog::debug("{}", error.what());
