@@ -14,7 +14,7 @@ at::Tensor PlainBatchNormOperations::batch_norm(const at::Tensor& input, const B
                         BatchNorm2d::kMomentum, BatchNorm2d::kEpsilon, /*cudnn_enabled=*/true);
 }
 
-// In place: batch-norm's backward reads its input, ReLU's its output, so nobody needs the tensor that is overwritten.
+// In place: batch-norm's backward reads its input and ReLU's reads its output, so nothing needs the overwritten tensor.
 at::Tensor PlainBatchNormOperations::batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
                                                      const ForwardContext& context) const {
   return batch_norm(input, norm, context).relu_();

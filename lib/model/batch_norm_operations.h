@@ -1,4 +1,4 @@
-// What batch-norm layers compute with, alone or together with what follows them in a network's blocks.
+// Batch-norm, alone or combined with the operations that follow it in a network's blocks.
 #pragma once
 
 #include "model/layers.h"
@@ -6,7 +6,7 @@
 namespace trainopt {
 
 /// Inputs and residuals are not overwritten. In training, running statistics are updated in place and
-/// num_batches_tracked grows by one, without asking the host.
+/// num_batches_tracked grows by one, without synchronising with the host.
 class BatchNormOperations {
  public:
   virtual ~BatchNormOperations() = default;
@@ -22,7 +22,7 @@ class BatchNormOperations {
                                const ForwardContext& context) const = 0;
 };
 
-/// What torchvision computes, operation by operation.
+/// The ATen operations that torchvision uses, one by one.
 class PlainBatchNormOperations : public BatchNormOperations {
  public:
   at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override;

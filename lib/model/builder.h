@@ -1,5 +1,4 @@
-// What a network is built with: it makes the tensors on the wanted device, gives them their initial values and keeps
-// them in order.
+// Builds a network: creates its tensors on a device, sets their initial values and records them in order.
 #pragma once
 
 #include "model/initial_values.h"
@@ -15,28 +14,29 @@ struct StateEntry {
   at::Tensor tensor;
   bool trainable;
   size_t unit;                ///< index of the unit that holds it
-  WeightCopy copy = nullptr;  ///< where its layer would use one
+  WeightCopy copy = nullptr;  ///< the 16-bit copy its layer would use; null if the layer uses none
 };
 
 class Builder {
  public:
   Builder(at::Device device, uint64_t seed);
 
-  /// float32, requires gradients; on the meta device without values. Names are unique.
+  /// A float32 tensor that requires gradients; without values on the meta device. Names are unique.
   at::Tensor parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values);
-  /// Where the layer of this parameter, which was made before, finds its 16-bit copy, if there ever is one.
+  /// The handle through which a layer finds the 16-bit copy of this parameter, if one is ever stored. The parameter
+  /// must exist already.
   WeightCopy copy_of(const std::string& name);
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
 
-  /// Makes a unit of type U from (builder, arguments...) and appends it; what the unit asks for meanwhile belongs to
-  /// it.
+  /// Constructs a unit of type U from (builder, arguments...) and appends it. Tensors that its constructor requests
+  /// belong to it.
   template <class U, class... Arguments>
   void add(Arguments&&... arguments) {
     auto unit = std::make_unique<U>(*this, std::forward<Arguments>(arguments)...);
     units_.push_back(std::move(unit));
   }
 
-  /// What the layers of this model compute with; the model can exchange it under them.
+  /// The operations that this model's layers call. The model can replace them later.
   std::shared_ptr<const Operations> operations() const { return operations_; }
 
  private:

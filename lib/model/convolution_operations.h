@@ -1,23 +1,23 @@
-// What convolution layers compute with.
+// The operation of convolution layers.
 #pragma once
 
 #include "model/layers.h"
 
 namespace trainopt {
 
-/// Convolutions with their gradients. `input`: batch × channels × height × width. Any thread may call.
+/// Convolutions and their gradients. `input`: batch × channels × height × width. Thread-safe.
 class ConvolutionOperations {
  public:
   virtual ~ConvolutionOperations() = default;
-  /// Whether this one is computed in a way of its own rather than by libtorch's convolution, by what is known before:
-  /// shapes, types, device, autocast. A part that wraps another asks, and leaves such a convolution to it.
+  /// Whether this implementation computes the convolution itself rather than with libtorch, judging by shapes, types,
+  /// device and autocast. A wrapper calls it to leave such convolutions to the part it wraps.
   virtual bool takes(const Conv2d::Shape&, const at::Tensor& /*input*/) const { return false; }
-  /// Of autocast's type where autocast is on, otherwise of the input's. `weight`: the parameter, or its 16-bit copy
-  /// where there is one. Double backward may be unsupported.
+  /// The result has autocast's type if autocast is on, otherwise the input's. `weight`: the parameter, or its 16-bit
+  /// copy if there is one. Double backward may be unsupported.
   virtual at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const = 0;
 };
 
-/// libtorch's.
+/// libtorch's convolution.
 class PlainConvolutionOperations : public ConvolutionOperations {
  public:
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override;

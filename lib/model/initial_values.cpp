@@ -15,11 +15,10 @@ namespace {
 
 constexpr int64_t kDrawsPerBlock = 4;
 
-/// In (0, 1), the ends excluded: 32 bits are enough here, and normal draws reach 6.7 standard deviations.
+/// In the open interval (0, 1). 32 bits suffice: normal draws reach 6.7 standard deviations.
 double unit(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
-/// Four draws of the block. In double, so that the last bits of a platform's mathematics library do not show in
-/// float32.
+/// The block's four draws. In double, so that last-bit differences between maths libraries vanish in float32.
 std::array<float, kDrawsPerBlock> draw(const InitialValues& values, uint64_t key, int64_t block) {
   const PhiloxBlock bits = philox(key, 0, static_cast<uint64_t>(block));
   std::array<float, kDrawsPerBlock> drawn{};
@@ -67,7 +66,7 @@ void fill_initial_values(const at::Tensor& tensor, const InitialValues& values, 
   const int64_t blocks = (count + kDrawsPerBlock - 1) / kDrawsPerBlock;
   const int64_t half = blocks / 2;
   std::future<void> other;
-  if (blocks > (1 << 15))  // worth a second thread
+  if (blocks > (1 << 15))  // large enough for a second thread
     other = std::async(std::launch::async, fill_blocks, target, count, values, key, half, blocks);
   fill_blocks(target, count, values, key, 0, other.valid() ? half : blocks);
   if (other.valid()) other.get();

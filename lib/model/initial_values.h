@@ -1,5 +1,5 @@
-// How a parameter starts. Draws are a function of (seed, the parameter's full name, place in it), so a parameter starts
-// the same on every device, on every rank, and whatever else the model holds.
+// Initial values of parameters. Each draw is a function of (seed, the parameter's full name, element index), so a
+// parameter starts with the same values on every device and rank, whatever else the model holds.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@ struct InitialValues {
   double amount = 0;  ///< the constant; the standard deviation; the bound b of uniform [-b, b)
 
   static InitialValues constant(double value) { return {Kind::constant, value}; }
-  /// Kaiming He's normal draw for layers followed by ReLU, with the variance kept in the backward pass: torch's
-  /// kaiming_normal_ with fan_out.
+  /// Kaiming He's normal distribution for layers followed by ReLU, which preserves the variance in the backward pass:
+  /// torch's kaiming_normal_ with fan_out.
   static InitialValues kaiming_normal(int64_t fan_out);
   /// torch's default for Linear, weight and bias alike: uniform within ±1/√fan_in.
   static InitialValues torch_linear(int64_t fan_in);

@@ -1,5 +1,5 @@
-// The three layers our networks are made of. Their tensors are handles that the Model lists too; their names and
-// numerics are torch.nn's.
+// The three layers of the networks here. The Model holds handles to the same tensors. Names and numerics are
+// torch.nn's.
 #pragma once
 
 #include "model/unit.h"
@@ -28,7 +28,7 @@ class Conv2d {
   std::shared_ptr<const Operations> operations_;
 };
 
-/// Only state: BatchNormOperations computes with it, alone or fused with what follows.
+/// State only: BatchNormOperations computes with it, alone or fused with the operations that follow.
 struct BatchNorm2d {
   static constexpr double kMomentum = 0.1, kEpsilon = 1e-5;
   BatchNorm2d(Builder& builder, const std::string& name, int64_t channels);

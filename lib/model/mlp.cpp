@@ -5,10 +5,10 @@
 namespace trainopt {
 namespace {
 
-/// As torch's dropout, but from the trainer's own generator.
+/// torch's dropout, but drawing from the given generator.
 at::Tensor dropout(const at::Tensor& input, double rate, const std::optional<at::Generator>& generator) {
   const at::Tensor kept = at::empty_like(input).bernoulli_(1 - rate, generator);
-  return at::mul(input, kept).div_(1 - rate);  // scaled last: a mask of 16 bits would round 1 / (1 - rate)
+  return at::mul(input, kept).div_(1 - rate);  // scaled last: a 16-bit mask would round 1 / (1 - rate)
 }
 
 class HiddenLayer : public Unit {
@@ -17,7 +17,8 @@ class HiddenLayer : public Unit {
       : name_(name), linear_(builder, name, in, out), dropout_rate_(dropout_rate) {}
   std::string name() const override { return name_; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    const at::Tensor hidden = linear_.forward(input.flatten(1)).relu_();  // linear's backward does not need its output
+    const at::Tensor hidden =
+        linear_.forward(input.flatten(1)).relu_();  // in place: linear's backward does not need its output
     return context.training && dropout_rate_ > 0 ? dropout(hidden, dropout_rate_, context.generator) : hidden;
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {

@@ -1,5 +1,5 @@
-// A multi-layer perceptron: the sample flattened, then linear layers `layers.0`, `layers.1`, … with ReLU and optional
-// dropout between them. Each layer is a unit.
+// A multi-layer perceptron: flattens the sample, then applies linear layers `layers.0`, `layers.1`, … with ReLU and
+// optional dropout between them. Each layer is a unit.
 #pragma once
 
 #include "model/builder.h"

@@ -14,17 +14,17 @@ namespace trainopt {
 namespace {
 
 constexpr std::string_view kOptionalEnding =
-    ".num_batches_tracked";  // files older than PyTorch 0.4.1 lack it, and nothing computes with it
+    ".num_batches_tracked";  // files from before PyTorch 0.4.1 lack it, and no result depends on it
 constexpr size_t kDifferencesShown = 10;
 
-/// Of the parameters, only filters of convolutions have four dimensions.
+/// Convolution filters are the only parameters with four dimensions.
 bool is_filter(const StateEntry& entry) { return entry.trainable && entry.tensor.dim() == 4; }
 
 std::string describe_tensor(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-/// What keeps the file's tensors from being the model's state, in the model's order.
+/// How the file's tensors differ from the model's state, in the model's order.
 std::vector<std::string> differences_between(const std::vector<StateEntry>& entries,
                                              const std::map<std::string, at::Tensor>& file) {
   std::vector<std::string> differences;
@@ -104,7 +104,7 @@ void Model::set_operations(Operations operations) {
 void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
-    // Not contiguous(): a 1×1 filter is in both formats already, and its gradient would have other strides than it.
+    // Not contiguous(): a 1×1 filter counts as both formats, so its strides would stay and differ from its gradient's.
     if (is_filter(entry))
       entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }

@@ -1,5 +1,5 @@
-// What the units of a model compute with. Each kind of operation is an interface with a plain part, which an
-// optimization may replace; parameter names do not change.
+// The operations that a model's units call. Each kind is an interface with a plain implementation that an optimization
+// may replace; parameter names do not change.
 #pragma once
 
 #include "model/batch_norm_operations.h"

@@ -33,7 +33,7 @@ class Stem : public Unit {
   std::shared_ptr<const Operations> operations_;
 };
 
-/// The projection of a shortcut whose shape differs from the block's output.
+/// The projection on the shortcut, used if the input's shape differs from the block's output.
 struct Downsample {
   Downsample(Builder& builder, const std::string& name, int64_t in, int64_t out, int64_t stride)
       : conv(builder, name + ".downsample.0", {in, out, 1, stride}), norm(builder, name + ".downsample.1", out) {}
@@ -57,7 +57,7 @@ class Block : public Unit {
 
   std::string name_;
   std::shared_ptr<const Operations> operations_;
-  std::optional<Downsample> downsample_;  // made last: torchvision lists it after the block's own layers
+  std::optional<Downsample> downsample_;  // created last: torchvision lists it after the block's own layers
 };
 
 class BasicBlock : public Block {
@@ -163,7 +163,7 @@ void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_cha
     case ModelKind::mlp:
       break;
   }
-  throw BrokenInvariant("build_resnet was asked for another network");
+  throw BrokenInvariant("build_resnet was called for another network");
 }
 
 }  // namespace trainopt

@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// `config.name` is one of the resnets.
+/// `config.name` must be one of the resnets.
 void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_channels);
 
 }  // namespace trainopt

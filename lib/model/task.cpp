@@ -8,7 +8,7 @@ namespace {
 TaskOutput cross_entropy(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context,
                          double smoothing) {
   at::Tensor outputs = model.forward(input, context);
-  // In float32 also under autocast, where the outputs are of 16 bits.
+  // In float32, also under autocast, where the outputs are 16-bit.
   at::Tensor loss =
       at::cross_entropy_loss(outputs.to(at::kFloat), target, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
   return {std::move(loss), std::move(outputs)};

@@ -1,4 +1,4 @@
-// What a model is trained for: it owns the loss and what counts as right.
+// What a model is trained for: defines the loss and which predictions count as correct.
 #pragma once
 
 #include "model/model.h"
@@ -7,19 +7,19 @@ namespace trainopt {
 
 struct TaskOutput {
   at::Tensor loss;     ///< 0-dim float32: the mean over the batch's samples
-  at::Tensor outputs;  ///< what the model gave
+  at::Tensor outputs;  ///< of the model
 };
 
 class Task {
  public:
   virtual ~Task() = default;
-  /// Runs the model.
+  /// Runs the model and computes the training loss.
   virtual TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                           const ForwardContext& context) const = 0;
-  /// The same for evaluation, where what only regularises training is left out.
+  /// The same for evaluation, without regularisation of the loss (label smoothing).
   virtual TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                      const ForwardContext& context) const = 0;
-  /// Samples right at the first attempt and within five: int64 [2], on the device of `outputs`.
+  /// Number of samples correct in top-1 and in top-5: int64 [2], on the device of `outputs`.
   virtual at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const = 0;
 };
 

@@ -31,7 +31,7 @@ std::string word_of_type(at::ScalarType type, const std::string& name) {
   for (const auto& [word, known] : kTypes)
     if (type == known) return word;
   throw BrokenInvariant(
-      fmt::format("tensor {} has the type {}, which safetensors files do not hold", name, at::toString(type)));
+      fmt::format("tensor {} has the type {}, which safetensors files cannot store", name, at::toString(type)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A unit is a piece of a network that takes one tensor and gives one. Activation checkpointing, gathering of sharded
+// A unit is a part of a network with one input and one output tensor. Activation checkpointing, gathering of sharded
 // parameters, offload, pipeline stages and trace labels attach to a network by wrapping its units.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace trainopt {
 
 struct ForwardContext {
   bool training = false;
-  /// Of the model's device; dropout draws from it. None: from the device's default generator.
+  /// On the model's device; dropout draws from it. None: the device's default generator.
   std::optional<at::Generator> generator = std::nullopt;
 };
 
@@ -27,12 +27,12 @@ class Unit {
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  ///< the common prefix of its parameters, or "stem" and "head"
   virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
-  /// The shape it gives for a sample of this shape. Adds its forward operations (2 × multiply-adds) to `flops`.
-  /// Computes nothing.
+  /// Returns the output shape for a sample of this shape, and adds the forward operations (2 × multiply-adds) to
+  /// `flops`. Computes no values.
   virtual SampleShape trace(const SampleShape& input, double& flops) const = 0;
 };
 
-/// A unit around another one; overriding forward() is all that is left to do.
+/// A unit around another one. Derived classes only override forward().
 class WrappedUnit : public Unit {
  public:
   explicit WrappedUnit(std::unique_ptr<Unit> inner) : inner_(std::move(inner)) {}

@@ -10,7 +10,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A cast whose result is there already.
+/// A differentiable cast whose result already exists.
 struct FromCopy : torch::autograd::Function<FromCopy> {
   static at::Tensor forward(AutogradContext*, const at::Tensor&, const at::Tensor& copy) {
     return copy.variable_data();

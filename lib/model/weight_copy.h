@@ -1,4 +1,5 @@
-// A 16-bit copy of a parameter, kept by whoever updates the parameter: autocast would cast the parameter in every step.
+// A 16-bit copy of a parameter, maintained by the code that updates the parameter, so that autocast need not cast it in
+// every step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +8,11 @@
 
 namespace trainopt {
 
-/// Shared by a layer and the model; undefined: nobody keeps a copy.
+/// Shared by a layer and the model. The tensor is undefined if there is no copy.
 using WeightCopy = std::shared_ptr<at::Tensor>;
 
-/// What a layer computes with: the copy, where autocast would make the same of the parameter; its gradient goes on to
-/// the parameter, as float32. Otherwise the parameter.
+/// The tensor that a layer computes with: the copy if autocast would cast the parameter to the same type, with its
+/// gradient passed to the parameter as float32; otherwise the parameter.
 at::Tensor as_autocast(const at::Tensor& parameter, const WeightCopy& copy);
 
 }  // namespace trainopt

@@ -1,5 +1,5 @@
-// The `optimizations` section of a recipe: one switch each, with the words that other tools have for it. The order in
-// which they are applied is make_plan()'s.
+// The `optimizations` section of a recipe: one option per switch, with the names that other tools use for it.
+// make_plan() defines the order in which switches are applied.
 #pragma once
 
 #include "config/describe.h"
@@ -26,7 +26,7 @@ template <class V>
 void describe(V& v, OptimizationsConfig& c) {
   constexpr std::string_view kFloat16 = "{dtype: float16}", kBfloat16 = "{dtype: bfloat16}";
   constexpr std::string_view kNoFp8 = "this build has no fp8; optimizations.amp has bfloat16 and float16";
-  v.toggle("amp", c.amp, "Convolutions and matrix products in 16 bits (autocast).",
+  v.toggle("amp", c.amp, "Run convolutions and matrix products in bfloat16 or float16 (autocast).",
            {{"fp16", kFloat16},
             {"amp_fp16", kFloat16},
             {"bf16", kBfloat16},
@@ -39,25 +39,26 @@ void describe(V& v, OptimizationsConfig& c) {
             {"use_mixed_precision"},
             {"fp8", {}, kNoFp8},
             {"amp_fp8", {}, kNoFp8}});
-  v.field("channels_last", c.channels_last, "Weights and activations in NHWC memory order.", any(), {},
+  v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.", any(), {},
           {{"memory_format"}, {"nhwc"}});
-  v.field("tf32", c.tf32, "float32 convolutions and matrix products with TF32 inputs, on NVIDIA GPUs from sm_80.",
-          any(), {}, {{"allow_tf32"}, {"enable_tf32_compute"}, {"float32_matmul_precision"}});
-  v.field("cudnn_benchmark", c.cudnn_benchmark, "cuDNN times its algorithms for each new shape and keeps the fastest.",
+  v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},
+          {{"allow_tf32"}, {"enable_tf32_compute"}, {"float32_matmul_precision"}});
+  v.field("cudnn_benchmark", c.cudnn_benchmark, "Let cuDNN time its algorithms for each new shape and use the fastest.",
           any(), {}, {{"benchmark"}});
-  v.field("set_to_none", c.set_to_none, "Gradients are dropped after an update instead of filled with zeros.", any(),
-          {}, {{"zero_grad_set_to_none"}});
+  v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.", any(), {},
+          {{"zero_grad_set_to_none"}});
   v.toggle("device_preprocess", c.device_preprocess,
-           "Images cross to the device as uint8; conversion and normalisation happen there.");
-  v.toggle("host_allocator", c.host_allocator, "CPU tensors from a caching allocator instead of malloc.");
-  v.field("fused_optimizer", c.fused_optimizer, "One operation updates all parameters instead of several for each.",
-          any(), {}, {{"fused"}, {"foreach"}, {"adamw_torch_fused"}});
+           "Copy images to the device as uint8; convert and normalise them there.");
+  v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.");
+  v.field("fused_optimizer", c.fused_optimizer,
+          "Update all parameters in one operation instead of several per parameter.", any(), {},
+          {{"fused"}, {"foreach"}, {"adamw_torch_fused"}});
   v.field("fused_kernels", c.fused_kernels,
-          "Batch-norm with addition, ReLU and max-pool, the average pool and the loss in as few passes over memory as "
-          "they can have, as NHWC.",
+          "Use fused kernels for batch-norm (with addition, ReLU and max-pool), average pool and loss; implies NHWC.",
           any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}});
-  v.field("winograd", c.winograd, "3×3 convolutions with a quarter of the multiplications, on a CPU, as NHWC.");
-  v.field("cuda_graph", c.cuda_graph, "The step is recorded once and replayed; needs fused_optimizer.", any(), {},
+  v.field("winograd", c.winograd,
+          "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");
+  v.field("cuda_graph", c.cuda_graph, "Record the step as CUDA graphs and replay it; needs fused_optimizer.", any(), {},
           {{"cuda_graphs"}, {"use_cuda_graph"}, {"cuda_graph_impl"}});
 }
 

@@ -1,15 +1,15 @@
-// What the catalogue says of an optimization.
+// The properties of an optimization that the catalogue lists.
 #pragma once
 
 #include <string_view>
 
 namespace trainopt {
 
-/// How training with an optimization compares with the plain training from the same seed.
+/// How training with an optimization compares with plain training from the same seed.
 enum class Exactness {
-  same_bits,  ///< losses and weights are equal to the bit
+  same_bits,  ///< losses and weights are bit-identical
   same_math,  ///< the same formulas, rounded differently: each loss agrees within Info::tolerance
-  new_math    ///< it trains something else on purpose and is judged by properties of its own
+  new_math    ///< training changes on purpose; the optimization's own tests judge it
 };
 
 constexpr std::string_view word_of(Exactness exactness) {
@@ -25,12 +25,12 @@ constexpr std::string_view word_of(Exactness exactness) {
 }
 
 struct Info {
-  const char* name;  ///< of the switch, as plans, receipts and `ablate` write it
+  const char* name;  ///< the switch's name in plans, receipts and `ablate`
   Exactness exactness;
-  double tolerance = 0;         ///< with same_math: of each loss of a short training, relative
-  bool in_every_recipe = true;  ///< false: the folder's page names options of the recipe with which it does not hold
-  /// It draws other random numbers (dropout, crops) or divides a step into other micro-batches. `compare` then holds
-  /// its numbers against those of another seed; without this, against those of weights that are rounded.
+  double tolerance = 0;         ///< for same_math: relative tolerance of each loss in a short run
+  bool in_every_recipe = true;  ///< false: exactness fails with some recipe options, which the folder's README names
+  /// It draws other random numbers (dropout, crops) or splits a step into other micro-batches. `compare` then judges
+  /// its numbers against a run with another seed; otherwise against a run with rounded weights.
   bool other_draws = false;
 };
 

@@ -1,4 +1,4 @@
-// Contradictions between an optimization and other parts of a recipe, found before there is a plan.
+// Contradictions between an optimization and the rest of a recipe, detected before a plan is made.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ struct RecipeProblem {
   std::string key, message;
 };
 
-/// Handed to the check of each optimization that a recipe turns on, in the order of the list in make_plan(). What one
-/// optimization offers to later ones is a fact here, so that neither names the other.
+/// Passed to check() of each optimization that a recipe turns on, in the order in which make_plan() applies them. What
+/// one optimization offers to later ones is a fact here, so that neither names the other.
 struct OptionChecks {
   // Facts of the recipe
   bool deterministic = false;
-  bool sync_batch_norm = false;  ///< batch-norm sees the samples of all ranks
-  bool stale_updates = false;    ///< gradients are used a step late
+  bool sync_batch_norm = false;  ///< batch-norm statistics cover all ranks
+  bool stale_updates = false;    ///< gradients are applied one step late
 
   // Facts set by checks of earlier optimizations
-  bool learning_rate_on_device = false;  ///< the update reads it there and never asks the host
+  bool learning_rate_on_device = false;  ///< the update reads it on the device, never from the host
 
   std::vector<RecipeProblem> problems = {};
   void refuse(std::string key, std::string message) { problems.push_back({std::move(key), std::move(message)}); }

@@ -12,13 +12,13 @@ std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t 
   if (asked && *asked * together != *global)
     return RecipeProblem{
         "data.global_batch_size",
-        fmt::format("must be ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
+        fmt::format("must equal ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
                     ranks, *asked, batch_size)};
   if (*global % together != 0) {
     const int64_t near = std::max<int64_t>(1, (*global + together / 2) / together) * together;
-    return RecipeProblem{
-        "data.global_batch_size",
-        fmt::format("must divide by ranks × data.batch_size, {} would: {}, {} × {}", near, *global, ranks, batch_size)};
+    return RecipeProblem{"data.global_batch_size",
+                         fmt::format("must be a multiple of ranks × data.batch_size, such as {}: {}, {} × {}", near,
+                                     *global, ranks, batch_size)};
   }
   return *global / together;
 }

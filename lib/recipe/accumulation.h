@@ -1,4 +1,4 @@
-// How many micro-batches make a step, from the three keys that have a say.
+// The number of micro-batches in a step, from the three keys that determine it.
 #pragma once
 
 #include "recipe/validate.h"
@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// Micro-batches of a step on each rank, or how data.global_batch_size contradicts the other keys.
+/// Micro-batches per step on each rank, or how data.global_batch_size contradicts the other keys.
 std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks);
 
 }  // namespace trainopt

@@ -19,17 +19,17 @@
 namespace trainopt {
 namespace {
 
-/// A number that turns a pass on where it is not the default.
+/// A numeric option: any value other than the default turns the optimization on.
 struct Number {
   int64_t value, standard;
 };
-/// An option with words for values, one of which turns the pass on by itself.
+/// An option with words as values; `turns_on` is one that turns the optimization on in a plain recipe.
 struct Word {
   bool on;
   std::string_view value, turns_on;
 };
 
-// What the list's options have in common: bool, Switch, Number and Word.
+// Common functions of the list's option types: bool, Switch, Number and Word.
 bool is_on(bool on) { return on; }
 template <class Config>
 bool is_on(const Switch<Config>& option) {
@@ -47,7 +47,7 @@ std::string requested(const Switch<Config>& option) {
 std::string requested(const Number& number) { return std::to_string(number.value); }
 std::string requested(const Word& word) { return std::string(word.value); }
 
-/// In a recipe that is plain otherwise.
+/// The value that turns the option on in an otherwise plain recipe.
 template <class Option>
 std::string turned_on_by(const Option&) {
   return "true";
@@ -68,9 +68,9 @@ auto call_with(const Number& number, Call call, First&... first) {
   return call(first..., number.value);
 }
 
-/// The list: every optimization in the order in which they are applied. Each line names an Info, the recipe's option
-/// and apply(); where an optimization may contradict other parts of a recipe, its check() too. `pass` is one of the
-/// three readers below.
+/// The list of all optimizations, in the order in which they are applied. Each line names an Info, the recipe's option
+/// and apply(), and check() if the optimization may contradict other parts of a recipe. `pass` is one of the three
+/// readers below.
 template <class Pass>
 void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   const auto& o = recipe.optimizations;
@@ -103,7 +103,7 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
   // Several ranks
   pass(sharding::kInfo,             strategy, [&](Plan& plan) { return sharding::apply(plan, parallel); });
-  pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);  // last: records what is above
+  pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);  // last: it records the rest
   // clang-format on
 }
 
@@ -123,14 +123,14 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
   for_each_optimization(recipe, position.ranks, [&](const Info& info, const auto& option, auto apply, auto...) {
     if (!is_on(option)) return;
     if (without.contains(info.name))
-      plan.notes.push_back(fmt::format("{} is left out on request", info.name));
+      plan.notes.push_back(fmt::format("{} is excluded on request", info.name));
     else {
       Outcome outcome = call_with(option, apply, plan);
       plan.switches.push_back({info.name, requested(option), std::move(outcome)});
     }
   });
   if (recipe.strict) refuse_without_effect(plan.switches);
-  add_dump(plan);  // outermost: sees what the slots really did
+  add_dump(plan);  // last, so that its wrappers are outermost and see what the slots really did
   return plan;
 }
 

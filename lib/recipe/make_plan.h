@@ -12,20 +12,21 @@
 
 namespace trainopt {
 
-/// Names of switches to leave out although the recipe turns them on.
+/// Names of switches to exclude although the recipe turns them on.
 using Without = std::set<std::string>;
 
-/// Throws UserError for what this machine cannot do at all, and for every switch without effect here if recipe.strict.
+/// Throws UserError if this machine cannot run the recipe and, with recipe.strict, for all switches without effect
+/// here.
 Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position = {},
                const Without& without = {});
 
-/// What the optimizations that are on contradict in the rest of the recipe.
+/// Contradictions between the optimizations that are on and the rest of the recipe.
 std::vector<RecipeProblem> check_optimizations(const Recipe& recipe);
 
 struct CatalogueEntry {
   Info info;
-  std::string key;    ///< of the recipe: "data.num_workers"
-  std::string value;  ///< that turns it on in a plain recipe: "true", "1"
+  std::string key;    ///< the recipe's key: "data.num_workers"
+  std::string value;  ///< turns it on in a plain recipe: "true", "1"
 };
 /// Every optimization, in the order in which they are applied.
 std::vector<CatalogueEntry> catalogue();

@@ -14,30 +14,30 @@ struct ChosenDevice {
   std::string reason;
 };
 
-/// Each rank of a machine has a GPU of its own.
+/// Each rank on a machine has its own GPU.
 ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::string reason) {
   if (position.local_ranks > 1 && position.local_ranks > machine.gpus && !machine.assumed)
     throw UserError(
-        fmt::format("device: every rank needs a GPU of its own; start fewer ranks here or use cpu: {} ranks, {} GPUs",
+        fmt::format("device: every rank needs its own GPU; start fewer ranks here or use cpu: {} ranks, {} GPUs",
                     position.local_ranks, machine.gpus));
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(position.local_rank)), std::move(reason)};
 }
 
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine, const RankPosition& position) {
-  if (wanted == "cpu") return {at::kCPU, "as the recipe says"};
+  if (wanted == "cpu") return {at::kCPU, "set in the recipe"};
   if (wanted == "auto")
-    return machine.gpus > 0 ? gpu_of(position, machine, "auto: a GPU is there")
-                            : ChosenDevice{at::kCPU, "auto: no GPU is there"};
+    return machine.gpus > 0 ? gpu_of(position, machine, "auto: GPU found")
+                            : ChosenDevice{at::kCPU, "auto: no GPU found"};
   if (position.local_ranks > 1) {
     if (wanted != "cuda")
-      throw UserError(fmt::format("device: one GPU cannot be that of all ranks; use auto or cuda: {}", wanted));
-    return gpu_of(position, machine, "as the recipe says");
+      throw UserError(fmt::format("device: several ranks cannot share one GPU; use auto or cuda: {}", wanted));
+    return gpu_of(position, machine, "set in the recipe");
   }
   const int index = wanted == "cuda" ? 0 : std::stoi(wanted.substr(5));
   if (index >= machine.gpus)
-    throw UserError(fmt::format("device: the recipe asks for a GPU that is not there; use auto or cpu: {}, {} GPUs",
+    throw UserError(fmt::format("device: the recipe asks for a GPU that does not exist; use auto or cpu: {}, {} GPUs",
                                 wanted, machine.gpus));
-  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "as the recipe says"};
+  return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "set in the recipe"};
 }
 
 int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
@@ -47,7 +47,7 @@ int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   return std::get<int64_t>(found);
 }
 
-/// Which library exchanges tensors follows from the device; the recipe may insist.
+/// The device determines the communication library. A recipe that names another one is refused.
 void check_backend(const Recipe& recipe, at::Device device) {
   if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu())
     throw UserError("parallel.backend: nccl needs GPUs; leave it out or use gloo");
@@ -55,23 +55,23 @@ void check_backend(const Recipe& recipe, at::Device device) {
     throw UserError("parallel.backend: gloo is for CPUs; leave it out or use device: cpu");
 }
 
-/// The mean of no samples is 0 ÷ 0.
+/// Every rank needs at least one sample per step: the mean of no samples is 0 ÷ 0.
 void require_samples_for_all(const BatchSchedule& schedule) {
   const auto& shape = schedule.shape();
   const int64_t together = shape.ranks * shape.batch_size, left = shape.samples % together;
   if (shape.ranks == 1 || shape.drop_last || left == 0 || left > (shape.ranks - 1) * shape.batch_size) return;
   throw UserError(
-      fmt::format("data.drop_last: false leaves {} for {} ranks at an epoch's end, and some would have none; use "
+      fmt::format("data.drop_last: false leaves {} for {} ranks at the end of an epoch, so some would have none; use "
                   "drop_last: true, fewer ranks or a smaller "
                   "data.batch_size: {} samples, {} × {} at once",
                   counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
-/// The first limit of steps; null if only time ends the run.
+/// The smaller of the limits on steps; null if only time ends the run.
 std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
   if (!train.max_steps && !train.epochs) return train.max_time ? std::nullopt : std::optional(steps_per_epoch);
   if (!train.epochs) return train.max_steps;
-  // As double first: a thousand million epochs of a large data set overflow.
+  // In double first: a billion epochs of a large data set would overflow.
   const double steps = static_cast<double>(*train.epochs) * static_cast<double>(steps_per_epoch);
   const int64_t of_epochs = steps < 1e15 ? *train.epochs * steps_per_epoch : int64_t{1'000'000'000'000'000};
   return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
@@ -94,8 +94,8 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
 
 void check_classes(const Dataset& dataset, int64_t model_classes) {
   if (dataset.num_classes() > model_classes)
-    throw UserError(fmt::format("model.num_classes must be at least the data's classes: {}, {}", model_classes,
-                                dataset.num_classes()));
+    throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}",
+                                model_classes, dataset.num_classes()));
 }
 
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
@@ -104,8 +104,8 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
       throw UserError(
-          fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; name evaluation.path or put "
-                      "test_batch.bin beside the data: {}",
+          fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; set evaluation.path or put "
+                      "test_batch.bin next to the training data: {}",
                       recipe.data.path.value_or("")));
     return std::nullopt;
   }
@@ -121,8 +121,9 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   plan.data.accumulation = 1;
   const auto image = plan.data.image();
   if (!(image == training.image()))
-    throw UserError(fmt::format("evaluation.transforms must give images of the size that training's do: {}×{}, {}×{}",
-                                image.height, image.width, training.image().height, training.image().width));
+    throw UserError(
+        fmt::format("evaluation.transforms must produce images of the same size as data.transforms: {}×{}, {}×{}",
+                    image.height, image.width, training.image().height, training.image().width));
   return plan;
 }
 

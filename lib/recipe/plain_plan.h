@@ -1,4 +1,4 @@
-// The plan before any optimization: device, model, data and lengths made concrete, every slot plain.
+// The plan before any optimization: device, model, data and run length are decided, and every slot is plain.
 #pragma once
 
 #include "recipe/recipe.h"

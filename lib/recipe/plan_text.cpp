@@ -7,12 +7,12 @@
 namespace trainopt {
 namespace {
 
-/// One line of the text, and what programs read of it.
+/// One line of the printed plan and its JSON form.
 struct Fact {
   const char* name;
   std::string text;
   const char* key;  ///< in the JSON; facts with the same key share an object
-  Json json;        ///< an empty object: the key is left out
+  Json json;        ///< if an empty object, the key is omitted
 };
 
 Fact device_fact(const Plan& plan) {
@@ -44,7 +44,7 @@ std::string human_flops(double operations) {
 Fact model_fact(const ModelPlan& model) {
   const auto name = word_of(model.config.name);
   return {"model",
-          fmt::format("{}, {} parameters ({}), {} a sample forward", name, with_commas(model.parameters),
+          fmt::format("{}, {} parameters ({}), {} per sample (forward)", name, with_commas(model.parameters),
                       human_bytes(4.0 * static_cast<double>(model.parameters)), human_flops(model.flops_per_sample)),
           "model",
           {{"name", name}, {"parameters", model.parameters}, {"flops_per_sample", model.flops_per_sample}}};
@@ -63,7 +63,7 @@ Fact data_fact(const DataPlan& data) {
 Fact batch_fact(const DataPlan& data) {
   const auto schedule = data.schedule();
   return {"batch",
-          fmt::format("{} × {} × {} = {} a step, {} an epoch", counted(data.batch_size, "sample"),
+          fmt::format("{} × {} × {} = {} per step, {} per epoch", counted(data.batch_size, "sample"),
                       counted(data.accumulation, "micro-batch", "es"), counted(data.ranks, "rank"),
                       counted(schedule.step_samples(), "sample"), counted(schedule.steps_per_epoch(), "step")),
           "data",
@@ -78,11 +78,11 @@ BufferFormat buffers_of(const Plan& plan) {
   return buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format);
 }
 
-/// Of a data set that is read once and stays on the device.
+/// The loader's line for a data set that is cached on the device.
 Fact resident_fact(const Plan& plan, const std::string& readers) {
   const int64_t samples = plan.data.samples(), bytes = resident_bytes(buffers_of(plan).size, samples);
   return {"loader",
-          fmt::format("data set on the device: {}, {} as uint8, read once {}{}, batches made as {}",
+          fmt::format("data set cached on the device: {}, {} as uint8, read once {}{}, batches built as {}",
                       counted(samples, "sample"), human_bytes(static_cast<double>(bytes)),
                       plan.loader.num_workers == 0 ? "" : "by ", readers, type_name(plan.tensor_format.compute_type)),
           "loader",
@@ -96,7 +96,7 @@ Fact buffers_fact(const Plan& plan, const std::string& readers) {
   const char* delivery = plan.device.is_cpu()  ? "read in place"
                          : loader.non_blocking ? "copied on a second stream"
                                                : "copied before the step";
-  const std::string finish = loader.finish_on_device ? fmt::format(", finished on the device as {}",
+  const std::string finish = loader.finish_on_device ? fmt::format(", converted on the device to {}",
                                                                    type_name(plan.tensor_format.compute_type))
                                                      : "";
   return {"loader",
@@ -113,24 +113,24 @@ Fact buffers_fact(const Plan& plan, const std::string& readers) {
 
 Fact loader_fact(const Plan& plan) {
   if (!plan.data.dataset)
-    return {"loader", "none: one batch is made on the device and used again and again", "loader", Json::object()};
+    return {"loader", "none: one batch is created on the device and reused in every step", "loader", Json::object()};
   const int64_t workers = plan.loader.num_workers;
   const std::string readers = workers == 0 ? "in the training thread" : counted(workers, "thread");
   return plan.data.device_dataset ? resident_fact(plan, readers) : buffers_fact(plan, readers);
 }
 
 Fact length_fact(const Plan& plan) {
-  std::string text = plan.steps ? counted(*plan.steps, "step") : std::string("no limit of steps");
-  if (plan.train.max_time) text += fmt::format(", {} at most", to_text(*plan.train.max_time));
+  std::string text = plan.steps ? counted(*plan.steps, "step") : std::string("no step limit");
+  if (plan.train.max_time) text += fmt::format(", at most {}", to_text(*plan.train.max_time));
   return {"length", text, "steps", plan.steps ? Json(*plan.steps) : Json()};
 }
 
 std::string schedule_text(const Plan& plan) {
   std::string text(word_of(plan.scheduler.name));
   if (plan.scheduler.warmup_steps > 0)
-    text += fmt::format(", {} steps of warm-up", with_commas(plan.scheduler.warmup_steps));
+    text += fmt::format(", {} warm-up steps", with_commas(plan.scheduler.warmup_steps));
   if (plan.scheduler.name != ScheduleKind::constant)
-    text += fmt::format(", to 0 at step {}", with_commas(plan.schedule_steps));
+    text += fmt::format(", reaching 0 at step {}", with_commas(plan.schedule_steps));
   return text;
 }
 
@@ -146,19 +146,19 @@ std::string checkpoint_text(const Plan& plan) {
   const CheckpointConfig& saving = plan.checkpoint;
   std::string when = saving.every_n_steps ? fmt::format("every {}", counted(*saving.every_n_steps, "step")) : "";
   if (saving.at_end) when += when.empty() ? "at the end" : " and at the end";
-  if (when.empty()) return "only when a signal stops the run or asks for one";
-  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "stays" : "stay",
+  if (when.empty()) return "only when a signal requests one or stops the run";
+  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "is kept" : "are kept",
                      saving.background ? ", written in the background" : "");
 }
 
 std::string nonfinite_text(const Plan& plan) {
   switch (plan.train.on_nonfinite) {
     case OnNonfinite::abort:
-      return "a loss that is not finite ends the run";
+      return "a non-finite loss ends the run";
     case OnNonfinite::skip:
-      return fmt::format("a step that is not finite is left out, {} at most", plan.train.max_skipped_steps);
+      return fmt::format("non-finite steps are skipped, at most {}", plan.train.max_skipped_steps);
     case OnNonfinite::rerun:
-      return "a step that is not finite is repeated, to tell a hardware fault from data";
+      return "a non-finite step is rerun, to tell a hardware fault from bad data";
   }
   return "";
 }
@@ -176,10 +176,10 @@ std::vector<Fact> facts(const Plan& plan) {
           {"evaluation", evaluation_text(plan), "evaluation",
            plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
           {"checkpoints", checkpoints, "checkpoints", checkpoints},
-          {"not finite", nonfinite, "on_nonfinite", nonfinite}};
+          {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
 }
 
-/// Of the slots of what the model computes with, those that are not plain; all of the trainer's.
+/// The model's operation slots that are not plain, and all slots of the trainer.
 std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   std::vector<std::pair<std::string, std::string>> texts;
   const auto add = [&](const auto& slot) { texts.emplace_back(slot.name(), slot.describe()); };
@@ -198,7 +198,7 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   return texts;
 }
 
-/// What the ways of dividing the model among the ranks would cost; empty with one rank.
+/// The cost of each sharding strategy; empty with one rank.
 std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
   std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
   const int64_t ranks = plan.position.ranks;
@@ -211,8 +211,8 @@ std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(co
 
 std::string sharding_text(const Plan& plan) {
   std::string text =
-      fmt::format("dividing the model among {} ranks, by formula; each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
-                  plan.position.ranks, "", "sends in a step", "parameters", "gradients", "optimizer state");
+      fmt::format("sharding over {} ranks, predicted for each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
+                  plan.position.ranks, "", "sent per step", "parameters", "gradients", "optimizer state");
   for (const auto& [strategy, costs] : sharding_alternatives(plan))
     text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
                         human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
@@ -239,7 +239,7 @@ std::string plan_text(const Plan& plan) {
   for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
-  text += plan.switches.empty() ? "switches: none is on\n" : "switches\n";
+  text += plan.switches.empty() ? "switches: none\n" : "switches\n";
   for (const auto& entry : plan.switches)
     line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
   if (plan.position.ranks > 1) text += sharding_text(plan);

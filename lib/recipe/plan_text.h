@@ -1,4 +1,4 @@
-// A plan as people and programs read it.
+// A plan as text for people and as JSON for programs.
 #pragma once
 
 #include "base/json.h"
@@ -8,8 +8,8 @@
 
 namespace trainopt {
 
-/// Several lines: what will run where, how data flows, what fills each slot, and what each switch does here or why it
-/// does nothing.
+/// Several lines: device, model, data, schedule, what fills each slot, and what each switch does here or why it has no
+/// effect.
 std::string plan_text(const Plan& plan);
 Json plan_json(const Plan& plan);
 

@@ -1,4 +1,4 @@
-// A recipe: what is wanted. Plain structs; each section's options are declared beside the code that uses them.
+// A recipe: what the user asks for. Plain structs; each section's options are declared next to the code that uses them.
 #pragma once
 
 #include "comm/config.h"
@@ -37,30 +37,31 @@ struct Recipe {
 
 template <class V>
 void describe(V& v, Recipe& c) {
-  v.field("name", c.name, "Prefix of the run directory.", any(), alias("run_name"));
-  v.field("output_dir", c.output_dir, "Where run directories are made.", any(),
+  v.field("name", c.name, "Prefix of the run directory's name.", any(), alias("run_name"));
+  v.field("output_dir", c.output_dir, "Where run directories are created.", any(),
           alias("default_root_dir", "save_folder"));
-  v.field("run_dir", c.run_dir, "Exactly this run directory.");
-  v.field("seed", c.seed, "Of sample order, augmentation, fake data, initial weights and dropout.", in_range(0, 9e15));
-  v.field("deterministic", c.deterministic, "Only operations that give the same bits each time.", any(),
+  v.field("run_dir", c.run_dir, "Use this run directory as given.");
+  v.field("seed", c.seed, "Random seed of sample order, augmentation, fake data, initial weights and dropout.",
+          in_range(0, 9e15));
+  v.field("deterministic", c.deterministic, "Use only operations that give the same bits every time.", any(),
           alias("full_determinism"));
-  v.field("strict", c.strict, "A switch without effect on this machine is an error.");
+  v.field("strict", c.strict, "Refuse switches that have no effect on this machine.");
   v.field("device", c.device, "auto, cpu, cuda or cuda:N.");
-  v.field("num_threads", c.num_threads, "CPU threads for the maths; null: this rank's share of the allowed cores.",
+  v.field("num_threads", c.num_threads, "CPU compute threads; null: this rank's share of the allowed cores.",
           in_range(1, 4096));
   v.section("model", c.model, "The network.");
-  v.section("data", c.data, "The data and the loader.");
-  v.section("train", c.train, "How long and how.");
+  v.section("data", c.data, "Data set and loader.");
+  v.section("train", c.train, "Training length and behaviour.");
   v.section("optimizer", c.optimizer, "The update rule.");
-  v.section("scheduler", c.scheduler, "The learning rate over time.");
-  v.section("optimizations", c.optimizations, "The switches.");
-  v.section("parallel", c.parallel, "Several ranks.");
+  v.section("scheduler", c.scheduler, "The learning-rate schedule.");
+  v.section("optimizations", c.optimizations, "The optimization switches.");
+  v.section("parallel", c.parallel, "Training on several ranks.");
   v.section("evaluation", c.evaluation, "Accuracy on held-out data.");
   v.section("checkpoint", c.checkpoint, "Saving and resuming.");
-  v.section("logging", c.logging, "What is written where.");
-  v.section("telemetry", c.telemetry, "The thread that watches the hardware.");
+  v.section("logging", c.logging, "Records, progress and tensor dumps.");
+  v.section("telemetry", c.telemetry, "The thread that samples the hardware.");
   v.section("watchdog", c.watchdog, "Ends a run that hangs.");
-  v.section("bench", c.bench, "What the summary counts.");
+  v.section("bench", c.bench, "Which steps the summary counts.");
 }
 
 }  // namespace trainopt

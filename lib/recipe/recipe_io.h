@@ -1,4 +1,4 @@
-// Recipes from files and to text: the reader of lib/config, applied to Recipe, and the checks across keys.
+// Reads recipes from files and writes them as text: lib/config's reader applied to Recipe, plus the checks across keys.
 #pragma once
 
 #include "base/json.h"
@@ -13,22 +13,22 @@ namespace trainopt {
 
 struct LoadedRecipe {
   Recipe recipe;
-  std::vector<std::string> notes;  ///< what the user should know about the merging
+  std::vector<std::string> notes;  ///< what the user should know about how sources were merged
 };
 
-/// Throws RecipeErrors with every problem of every kind, those of a job of `ranks` ranks among them; null: of any.
+/// Throws RecipeErrors with all problems at once, including those of a job with `ranks` ranks; null: number not known.
 LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks = 1);
 
-/// The resolved recipe; loads again to the same values.
+/// The resolved recipe; loading it gives the same values.
 std::string recipe_yaml(const Recipe& recipe);
 Json recipe_json(const Recipe& recipe);
-/// Every key with its default and its meaning as a comment; runs.
+/// Every key with its default, and its meaning as a comment; a valid recipe.
 std::string documented_recipe();
 Json recipe_schema();
-/// The full key of a switch as plans name it: "data.num_workers" for num_workers, optimizations.<name> for an
-/// optimization of that section; a full key stays. Throws UserError with a suggestion for a name that is neither.
+/// The full key of a switch by its name in plans: "data.num_workers" for num_workers, "optimizations.<name>" for an
+/// optimization of that section; a full key is returned as it is. Throws UserError with a suggestion for other names.
 std::string key_of_switch(const std::string& name);
-/// A table of keys: all, those of a section, or one. Throws UserError for a name that is neither.
+/// A table of all keys, those of a section, or one. Throws UserError if there is no such section or key.
 std::string recipe_help(const std::string& section_or_key);
 
 }  // namespace trainopt

@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-// A section stands for all its keys. data.path may change: whether it is the same data is seen when it is opened.
+// A section stands for all its keys. data.path may change: opening the data checks that it is the same.
 const std::vector<std::string> kFixed{
     "model",           "seed",         "optimizer",      "data.dataset", "data.size",
     "data.image_size", "data.shuffle", "data.drop_last", "data.decode",  "data.transforms"};
@@ -23,7 +23,7 @@ bool among(const std::string& key, const std::vector<std::string>& keys) {
                      [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
 }
 
-/// Keys that may change without a word: the weights to begin with, and the switches that train with the same bits.
+/// Keys that may change without a note: the initial weights, and switches whose training is bit-identical.
 std::vector<std::string> free_keys() {
   std::vector<std::string> keys{"model.weights"};
   for (const CatalogueEntry& entry : catalogue())
@@ -35,7 +35,7 @@ struct Change {
   std::string before = "not set", now = "not set";
 };
 
-/// Every key, in full, with its value.
+/// Collects every key by its full name, with its value.
 void flatten(const Json& value, const std::string& path, std::map<std::string, std::string>& keys) {
   if (!value.is_object()) {
     keys[path] = value.dump();
@@ -75,7 +75,7 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
     if (among(key, kFixed))
       refuse(key, change);
     else if (among(key, kNoted))
-      notes.push_back(fmt::format("other than in the checkpoint, so numbers may differ from here on: {}: {}, was {}",
+      notes.push_back(fmt::format("differs from the checkpoint, so numbers may change from here on: {}: {}, was {}",
                                   key, change.now, change.before));
   }
   const int64_t before = global_batch(stored, stored_ranks), after = global_batch(now, ranks);
@@ -84,14 +84,14 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
            {std::to_string(before), std::to_string(after)});
   else if (stored_ranks != ranks)
     notes.push_back(fmt::format(
-        "the same global batch on another number of ranks ({}, was {}): sums round differently from here on", ranks,
+        "the same global batch on a different number of ranks ({}, was {}): sums round differently from here on", ranks,
         stored_ranks));
   else if (stored.data.batch_size != now.data.batch_size)
     notes.push_back(fmt::format(
-        "the same global batch in other pieces (data.batch_size {}, was {}): sums round differently from here on",
+        "the same global batch, split differently (data.batch_size {}, was {}): sums round differently from here on",
         now.data.batch_size, stored.data.batch_size));
   if (!refused.empty())
-    throw UserError("a resumed run must train the same thing; set these back, or begin a new run: " + refused,
+    throw UserError("a resumed run must train the same thing; restore these values or start a new run: " + refused,
                     ExitCode::checkpoint);
   return notes;
 }

@@ -1,4 +1,4 @@
-// Which keys may differ between a checkpoint's recipe and the one that goes on from it.
+// Which keys may differ between a checkpoint's recipe and the recipe that resumes it.
 #pragma once
 
 #include "recipe/recipe.h"
@@ -8,10 +8,10 @@
 
 namespace trainopt {
 
-/// Throws UserError(checkpoint) naming every key that may not change: model, seed, data, global batch and optimizer
-/// decide what is being trained. Returns sentences about keys that may, but change the numbers from here on: switches,
-/// schedule, clipping. Everything else (logging, workers, limits, checkpoints, how ranks share the work) changes
-/// nothing and is not mentioned.
+/// Throws UserError(checkpoint) naming every key that changed but must not: model, seed, data, global batch and
+/// optimizer define what is trained. Returns notes about changed keys that are allowed but affect the numbers from here
+/// on: switches, schedule, clipping. All other keys (logging, workers, limits, checkpoints, how ranks share the work)
+/// may change without a note.
 std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, int64_t stored_ranks = 1,
                                       int64_t ranks = 1);
 

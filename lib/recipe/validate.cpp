@@ -22,7 +22,7 @@ void collect(const Json& value, const Json& standard, const std::string& path, s
     collect(entry, standard.contains(key) ? standard.at(key) : Json(), path.empty() ? key : path + "." + key, changed);
 }
 
-/// Full names of the keys whose value is not the default.
+/// Full names of the keys that differ from their defaults.
 std::set<std::string> changed_keys(const Recipe& recipe) {
   std::set<std::string> changed;
   collect(recipe_json(recipe), recipe_json(Recipe()), "", changed);
@@ -41,20 +41,21 @@ bool reads_files(DatasetKind kind) { return kind == DatasetKind::cifar10 || kind
 void check_order(const std::vector<TransformConfig>& transforms, const std::string& key, Problems& problems) {
   for (size_t i = 0; i + 1 < transforms.size(); ++i)
     if (std::holds_alternative<NormalizeConfig>(transforms[i])) {
-      problems.push_back({key, "normalize must be the last, and there can be one only"});
+      problems.push_back({key, "normalize must be the last transform, and there can be only one"});
       return;
     }
 }
 
 void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
-    problems.push_back({"name", fmt::format("begins the run directory's name: it must not be empty and have no /: '{}'",
-                                            recipe.name)});
+    problems.push_back(
+        {"name", fmt::format("starts the run directory's name, so it must not be empty, '.' or '..' or contain /: '{}'",
+                             recipe.name)});
   if (recipe.output_dir.empty()) problems.push_back({"output_dir", "must not be empty"});
   if (recipe.checkpoint.resume.empty())
     problems.push_back({"checkpoint.resume", "must be none, auto or the path of a checkpoint"});
   if (recipe.checkpoint.resume == "auto" && !recipe.run_dir)
-    problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir): whose newest checkpoint?"});
+    problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir), whose newest checkpoint it resumes"});
   if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
 }
 
@@ -73,14 +74,15 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
   } else if (changed.contains("data.size")) {
     problems.push_back(
         {"data.size",
-         fmt::format("only fake_cifar10 and synthetic have a size of their own; {} has the size of its files", name)});
+         fmt::format("only fake_cifar10 and synthetic use this; {} has as many samples as its files: leave this out",
+                     name)});
   }
   if (data.dataset == DatasetKind::image_folder && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
     problems.push_back({"evaluation.every_n_steps", "image_folder needs evaluation.path for this"});
   if (data.dataset == DatasetKind::synthetic) {
     if (!data.transforms.empty())
       problems.push_back(
-          {"data.transforms", "synthetic batches are made on the device at data.image_size: leave transforms out"});
+          {"data.transforms", "synthetic batches are created on the device at data.image_size: leave this out"});
   } else if (changed.contains("data.image_size")) {
     problems.push_back(
         {"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
@@ -92,10 +94,11 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
       problems.push_back({"data.decode", fmt::format("only image_folder decodes files; {} does not", name)});
     if (data.cache == CacheKind::memory)
       problems.push_back(
-          {"data.cache", fmt::format("only image_folder reads files again and again; {} is in memory anyway", name)});
+          {"data.cache", fmt::format("only image_folder reads files in every epoch; {} is in memory anyway", name)});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back(
-        {"data.cache", "keeps whole decoded images, which data.decode: scaled never makes; leave one of them out"});
+        {"data.cache",
+         "memory stores fully decoded images, which data.decode: scaled never produces; leave one of them out"});
   }
   if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
     problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
@@ -119,7 +122,7 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
   if (schedule.name != ScheduleKind::constant && !schedule.total_steps && open_end)
     problems.push_back(
         {"scheduler.total_steps",
-         fmt::format("{} needs this, or train.max_steps or train.epochs: with max_time alone its end is unknown",
+         fmt::format("{} needs this, train.max_steps or train.epochs: with only train.max_time its end is unknown",
                      word_of(schedule.name))});
   if (schedule.name == ScheduleKind::constant && schedule.total_steps)
     problems.push_back({"scheduler.total_steps", "only linear and cosine have an end: leave this out"});
@@ -136,7 +139,8 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"logging.dump.what", "needs logging.dump.steps"});
 }
 
-/// What a step is made of, and that an epoch has one where the number of samples is known without reading files.
+/// Checks the sizes that make up a step and, if the number of samples is known without reading files, that an epoch has
+/// at least one step.
 void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int64_t ranks, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto micros = accumulation(recipe, ranks);
@@ -156,9 +160,10 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
              stale = parallel.async_updates.staleness > 0;
   if (sharded && changed.contains("parallel.bucket_cap_mb"))
     problems.push_back(
-        {"parallel.bucket_cap_mb", "only sharding_strategy none has buckets; zero sends what parallel.wrap joins"});
+        {"parallel.bucket_cap_mb",
+         "only sharding_strategy none has buckets; zero1, zero2 and zero3 send units, see parallel.wrap"});
   if (!sharded && (changed.contains("parallel.wrap.policy") || changed.contains("parallel.wrap.min_parameters")))
-    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 join parameters"});
+    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 use this"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
@@ -170,9 +175,8 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (stale && !parallel.overlap_comm)
     problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
-    problems.push_back(
-        {"parallel.async_updates.staleness",
-         "a step that is not finite is known too late to be taken back; leave train.on_nonfinite at abort"});
+    problems.push_back({"parallel.async_updates.staleness",
+                        "a non-finite step is detected too late to be undone; leave train.on_nonfinite at abort"});
   const auto& nccl = parallel.nccl;
   if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
     problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});

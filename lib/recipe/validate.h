@@ -1,4 +1,4 @@
-// The checks that no single option can make: contradictions between keys.
+// Checks that involve several keys: contradictions between them.
 #pragma once
 
 #include "optimizations/option_checks.h"
@@ -9,8 +9,8 @@
 
 namespace trainopt {
 
-/// All of them at once. A key that this build or this data set would ignore is refused where it differs from its
-/// default. `ranks`: that will train; null where that is not known yet, and nothing is said about the global batch.
+/// Returns all problems at once. A key that this build or this data set would ignore is refused if it differs from its
+/// default. `ranks`: the number of ranks that will train; null if not known yet, which skips the global batch's checks.
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks = 1);
 
 }  // namespace trainopt

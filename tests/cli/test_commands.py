@@ -127,8 +127,8 @@ def test_export_has_float32_whatever_the_step_computes_in(trainopt):
     assert trainopt("data", "export", "tiny.yaml", "device=cpu", "--steps", "2", "plain.safetensors").code == 0
     plan = trainopt("plan", "tiny.yaml", "device=cpu", "optimizations.amp=true", "optimizations.device_preprocess=true")
     assert (
-        "finished on the device as bfloat16" in plan.out
-        and "scaled and normalised on the device, to bfloat16" in plan.out
+        "converted on the device to bfloat16" in plan.out
+        and "scaling and normalisation on the device, giving bfloat16" in plan.out
     ), plan
     for more in (["optimizations.device_preprocess=true"], ["data.cache=device"]):
         assert (

@@ -44,7 +44,7 @@ def test_training_is_identical_and_the_receipt_reports_what_was_sent(trainopt):
     assert trained(trainopt, "tiny.yaml", "resident", "device=cpu", "data.cache=device") == loaded
     seen = summary(trainopt.folder / "resident")["receipts"]["cache"]
     assert (
-        seen["effective"] and "192.5 KiB lie on the device; 256 B a step" in seen["observed"]
+        seen["effective"] and "192.5 KiB cached on the device; 256 B of indices and crops per step" in seen["observed"]
     ), seen  # 8 samples × 8 numbers of 4 bytes
 
 
@@ -74,9 +74,9 @@ def test_16_bit_batches_give_the_same_results_and_an_injected_nan_is_detected(tr
             summary(trainopt.folder / folder)["evaluation"]["loss"]
             == summary(trainopt.folder / "loaded")["evaluation"]["loss"]
         )
-    assert "batches were made as bfloat16" in summary(trainopt.folder / "resident")["receipts"]["cache"]["observed"]
+    assert "batches built as bfloat16" in summary(trainopt.folder / "resident")["receipts"]["cache"]["observed"]
     assert (
-        "finished on the device as bfloat16"
+        "the device converted it to bfloat16"
         in summary(trainopt.folder / "uint8")["receipts"]["device_preprocess"]["observed"]
     )
     planted = trainopt("run", "folder.yaml", "--run-dir", "nan", *amp, "data.cache=device", "--inject", "nan@3")

@@ -20,7 +20,7 @@ std::unique_ptr<Precision> precision(const amp::Config& config) {
 
 }  // namespace
 
-TEST_CASE("autocast lasts for its guard and no longer") {
+TEST_CASE("autocast is active only while its guard lives") {
   const auto part = precision({.dtype = amp::Type::bfloat16});
   const at::Tensor a = at::randn({4, 4}), b = at::randn({4, 4});
   {
@@ -34,7 +34,7 @@ TEST_CASE("autocast lasts for its guard and no longer") {
   CHECK(at::mm(a, b).scalar_type() == at::kFloat);
 }
 
-TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
+TEST_CASE("the gradient scaler scales, detects overflow, backs off and grows again") {
   auto store = some_parameters();
   const auto part = precision({.dtype = amp::Type::float16, .init_scale = 8, .growth_interval = 2});
   const auto weight = store.parameters()[0].second;
@@ -46,10 +46,10 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
     return overflow.item<float>();
   };
   CHECK(step(3.0) == 0);
-  CHECK(weight.grad().equal(at::full_like(weight, 3.0)));  // back at its own scale
+  CHECK(weight.grad().equal(at::full_like(weight, 3.0)));  // unscaled
   CHECK(part->loss_scale().item<float>() == 8);
   CHECK(step(std::numeric_limits<double>::infinity()) == 1);
-  CHECK(part->loss_scale().item<float>() == 8);  // the one this step used
+  CHECK(part->loss_scale().item<float>() == 8);  // the scale that this step used
   CHECK(step(1.0) == 0);
   CHECK(part->loss_scale().item<float>() == 4);  // halved
   CHECK(step(1.0) == 0);
@@ -57,7 +57,7 @@ TEST_CASE("the scaler scales, notices overflow, backs off and grows again") {
   CHECK(part->loss_scale().item<float>() == 8);  // doubled after two good steps
 }
 
-TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's give, and their gradients") {
+TEST_CASE("16-bit convolutions computed in float32, and their gradients, agree with libtorch's") {
   at::manual_seed(6);
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1},
@@ -79,12 +79,12 @@ TEST_CASE("convolutions of 16 bits that compute in float32 give what libtorch's 
         CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
         const at::Tensor wanted = theirs[i].to(at::kFloat);
         CHECK((ours[i].to(at::kFloat) - wanted).norm().item<double>() <
-              1e-2 * wanted.norm().item<double>());  // some roundings to bfloat16
+              1e-2 * wanted.norm().item<double>());  // several roundings to bfloat16
       }
     }
 }
 
-TEST_CASE("in float32 only what autocast would have changed, and what nobody else takes") {
+TEST_CASE("convolutions compute in float32 only under autocast") {
   const auto kernel = amp::make_float32_convolutions(std::make_unique<PlainConvolutionOperations>());
   const Conv2d::Shape shape{.in = 8, .out = 12, .kernel = 3};
   CHECK_FALSE(kernel->takes(shape, at::ones({1, 8, 4, 4})));

@@ -1,5 +1,4 @@
-// A run whose steps are recorded and replayed against the run that executes each: the same bits, whatever the host
-// decides between the steps.
+// A run that records and replays its steps is bit-identical to an eager run, whatever the host decides between steps.
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "kernels/update/update.h"
@@ -21,7 +20,7 @@ constexpr int64_t kSteps = 12, kEager = cuda_graph::GraphRunner::kEagerSteps;
 
 const Machine kMachine{.cpu = "test", .cores = 2};
 
-/// Two epochs of an mlp that draws for itself, with a learning rate that changes in every step.
+/// Two epochs of an mlp with dropout and a learning rate that changes in every step.
 Recipe small_recipe() {
   Recipe recipe;
   recipe.device = "cpu";
@@ -41,7 +40,7 @@ double replayed_steps(const StepTrace& trace) { return trace.count(kReplayedStep
 
 Plan eager_plan(const Recipe& recipe) { return make_plan(recipe, kMachine); }
 
-/// The CPU's updates: launches, as a recording of a GPU's has them.
+/// The CPU's update kernels, put on the tape as single launches, as a GPU recording holds them.
 class UpdatesOnTape : public kernels::update::UpdateKernels {
  public:
   int64_t sgd(const kernels::update::SgdRule& rule, const kernels::update::Tensors& tensors,
@@ -65,14 +64,15 @@ class UpdatesOnTape : public kernels::update::UpdateKernels {
   }
 };
 
-/// What the switch does on a GPU, on a tape.
+/// Makes the graphs of a run.
 using GraphsFor = std::function<MakeGraph(const BuildContext&)>;
 
+/// The plan that the switch makes on a GPU, with a tape instead of a CUDA graph.
 Plan recorded_plan(
     const Recipe& recipe, const GraphsFor& graphs = [](const BuildContext&) { return make_tape_graph; }) {
   Plan plan = eager_plan(recipe);
   if (recipe.optimizations.fused_optimizer)
-    plan.optimizer.wrap("cuda_graph", "whose launches are on a tape",
+    plan.optimizer.wrap("cuda_graph", "with launches on a tape",
                         [](const BuildContext& context, std::unique_ptr<Optimizer>) {
                           static const UpdatesOnTape kernels;
                           return fused_optimizer::make_fused_optimizer(kernels, context);
@@ -84,7 +84,8 @@ Plan recorded_plan(
 }
 
 struct Result {
-  std::vector<std::vector<std::optional<double>>> numbers;  ///< of each step told, also of those that were taken back
+  std::vector<std::vector<std::optional<double>>>
+      numbers;  ///< of each recorded step, including steps that were rolled back
   NamedTensors state;
   RunOutcome outcome;
 };
@@ -104,7 +105,7 @@ Result train(Plan plan, const std::string& faults = "", const std::filesystem::p
   return result;
 }
 
-/// All digits, a line a step. Not numbers: one NaN must equal another.
+/// One line per step with all digits. Text instead of numbers, because one NaN must equal another.
 std::string text(const Result& result) {
   std::string lines;
   for (const auto& row : result.numbers) {
@@ -124,23 +125,23 @@ const std::vector<Case> kCases = {
     {"sgd", [](Recipe&) {}},
     {"sgd without momentum", [](Recipe& r) { r.optimizer = SgdConfig{.lr = 0.05, .momentum = 0}; }},
     {"adam", [](Recipe& r) { r.optimizer = AdamConfig{.lr = 0.01}; }},
-    {"adamw, gradients dropped",
+    {"adamw, gradients freed",
      [](Recipe& r) {
        AdamWConfig adamw;
        adamw.weight_decay = 0.1;
        r.optimizer = adamw, r.optimizations.set_to_none = true;
      }},
-    {"gradients dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }},
+    {"gradients freed", [](Recipe& r) { r.optimizations.set_to_none = true; }},
     {"three micro-batches",
      [](Recipe& r) { r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3; }},
-    {"three micro-batches, gradients dropped",
+    {"three micro-batches, gradients freed",
      [](Recipe& r) {
        r.data.batch_size = 2, r.data.size = 36, r.train.gradient_accumulation_steps = 3,
        r.optimizations.set_to_none = true;
      }},
-    // Steps of 8, 8, 6: the short one is another kind, of which the fourth is replayed.
+    // Steps of 8, 8, 6 samples: the short step is a separate kind, replayed from its fourth occurrence.
     {"short steps", [](Recipe& r) { r.data.drop_last = false, r.data.size = 22; }, (8 - kEager) + (4 - kEager)},
-    // Of 4 + 4 and 4 + 2.
+    // Steps of 4 + 4 and 4 + 2 samples.
     {"short micro-batches",
      [](Recipe& r) {
        r.data.drop_last = false, r.data.size = 14, r.data.batch_size = 4, r.train.gradient_accumulation_steps = 2,
@@ -157,25 +158,25 @@ const std::vector<Case> kCases = {
        r.optimizer = AdamConfig{.lr = 0.01};
      }},
     {"bfloat16", [](Recipe& r) { r.optimizations.amp.on = true; }},
-    {"a loss that is not finite, left out", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; },
-     kSteps - kEager, "nan@7"},
-    {"a gradient that is not finite, left out",
+    {"a non-finite loss, skipped", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }, kSteps - kEager,
+     "nan@7"},
+    {"a non-finite gradient, skipped",
      [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip, r.optimizations.set_to_none = true; }, kSteps - kEager,
      "gradient@7"},
-    // The scale takes care of it.
+    // The loss scale handles it.
     {"a gradient that overflows",
      [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
      },
      kSteps - kEager, "gradient@8"},
-    // Recorded in halves.
-    {"memory that runs out", [](Recipe& r) { r.optimizations.set_to_none = true; }, 11 - kEager, "oom@2"},
-    {"memory that runs out, gradients kept", [](Recipe&) {}, 11 - kEager, "oom@2"},
+    // Micro-batches are split in halves before recording.
+    {"memory runs out", [](Recipe& r) { r.optimizations.set_to_none = true; }, 11 - kEager, "oom@2"},
+    {"memory runs out, gradients not freed", [](Recipe&) {}, 11 - kEager, "oom@2"},
 };
 
 }  // namespace
 
-TEST_CASE("recorded steps have the bits of eager ones") {
+TEST_CASE("recorded steps are bit-identical to eager steps") {
   at::set_num_threads(1);
   for (const Case& one : kCases) {
     DYNAMIC_SECTION(one.name) {
@@ -191,7 +192,7 @@ TEST_CASE("recorded steps have the bits of eager ones") {
   }
 }
 
-TEST_CASE("convolutions and batch-norm's statistics are recorded as well") {
+TEST_CASE("convolutions and batch-norm statistics are recorded too") {
   Recipe recipe = small_recipe();
   recipe.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
   recipe.train.max_steps = 6;
@@ -203,7 +204,7 @@ TEST_CASE("convolutions and batch-norm's statistics are recorded as well") {
   CHECK(replayed_steps(recorded.outcome.trace) == 3);
 }
 
-TEST_CASE("a recorded run resumes with the bits of the eager one") {
+TEST_CASE("a recorded run that is resumed is bit-identical to an eager run") {
   Recipe recipe = small_recipe();
   recipe.optimizer = AdamConfig{.lr = 0.01};
   const Left whole = train_part(eager_plan(recipe));
@@ -216,13 +217,13 @@ TEST_CASE("a recorded run resumes with the bits of the eager one") {
   }
 }
 
-TEST_CASE("a recording never asks the host again: with its learning rate there, training is another one") {
+TEST_CASE("a recording never consults the host again: with the learning rate on the host, training differs") {
   Recipe recipe = small_recipe();
   recipe.optimizations.fused_optimizer = false;
   CHECK(text(train(recorded_plan(recipe))) != text(train(eager_plan(recipe))));
 }
 
-TEST_CASE("a tape asks the tensors again, never the host") {
+TEST_CASE("a tape reads the tensors again, never the host") {
   at::Tensor input = at::ones({3}), sum = at::zeros({}), doubled;
   double factor = 2;
   const auto work = [&] {
@@ -242,7 +243,7 @@ TEST_CASE("a tape asks the tensors again, never the host") {
                     ContainsSubstring("the host reads"));
 }
 
-TEST_CASE("a recorded step for which memory runs out runs again whole, and none is recorded from there on") {
+TEST_CASE("if memory runs out in a recorded step, the whole step runs again and recording ends") {
   Recipe recipe = small_recipe();
   recipe.optimizations.set_to_none = GENERATE(false, true);
   const Result eager = train(eager_plan(recipe)), recorded = train(recorded_plan(recipe), "oom@6");
@@ -252,16 +253,16 @@ TEST_CASE("a recorded step for which memory runs out runs again whole, and none 
   CHECK(recorded.outcome.micro_split == 1);
 }
 
-TEST_CASE("where memory runs out while a half is recorded the step goes on without") {
+TEST_CASE("if memory runs out while recording, the step continues eagerly") {
   struct Full : Graph {
     Full(std::unique_ptr<Graph> tape, ParameterStore& store, bool is_full)
         : inner(std::move(tape)), parameters(store), full(is_full) {}
     void record(const std::function<void()>& work) override {
       if (!full) return inner->record(work);
-      // What a recording that breaks off leaves: gradients nobody has computed.
+      // An aborted recording leaves gradients without values.
       for (const auto& [name, parameter] : parameters.parameters())
         parameter.mutable_grad() = at::full_like(parameter, std::numeric_limits<double>::quiet_NaN());
-      // And what the host was told to do to them.
+      // It also leaves pending factors on the host.
       at::Tensor not_finite = at::zeros({});
       parameters.finish_gradients().unscale(at::full({}, 0.5f), not_finite);
       C10_THROW_ERROR(OutOfMemoryError, "tried to allocate a lot. ");
@@ -276,7 +277,7 @@ TEST_CASE("where memory runs out while a half is recorded the step goes on witho
   recipe.data.drop_last = false;
   recipe.data.size = 22;  // steps of 8, 8, 6
   const auto [failing, replayed] = GENERATE(std::pair(1, 0), std::pair(2, 0),
-                                            std::pair(3, 5));  // the third recording is of the short step: the twelfth
+                                            std::pair(3, 5));  // the third recording is of the short step, in step 12
   INFO("recording " << failing);
   int recordings = 0;
   Plan plan = recorded_plan(recipe, [&, failing = failing](const BuildContext& context) {
@@ -291,7 +292,7 @@ TEST_CASE("where memory runs out while a half is recorded the step goes on witho
   CHECK(replayed_steps(recorded.outcome.trace) == replayed);
 }
 
-TEST_CASE("when memory runs out no recording stays") {
+TEST_CASE("when memory runs out, all recordings are dropped") {
   struct Counted : Graph {
     Counted(std::unique_ptr<Graph> tape, int& count) : inner(std::move(tape)), alive(count) { ++alive; }
     ~Counted() override { --alive; }
@@ -305,7 +306,7 @@ TEST_CASE("when memory runs out no recording stays") {
   recipe.train.max_steps = 7;
   Plan plan = recorded_plan(recipe, [&alive](const BuildContext&) {
     return [&alive](const at::Generator& generator, const Graph* neighbour) {
-      CHECK((neighbour != nullptr) == (alive > 0));  // all of a run share memory
+      CHECK((neighbour != nullptr) == (alive > 0));  // all recordings of a run share memory
       return std::make_unique<Counted>(make_tape_graph(generator, nullptr), alive);
     };
   });
@@ -317,7 +318,7 @@ TEST_CASE("when memory runs out no recording stays") {
   CHECK(alive == (runs_out ? 0 : 2));
 }
 
-TEST_CASE("an evaluation for which recordings leave no memory runs again without them") {
+TEST_CASE("an evaluation that runs out of memory drops the recordings and runs again") {
   struct FullOnce : Rows {
     void at(const char* stage, int64_t) override {
       if (std::string_view(stage) == "evaluating" && full && !std::exchange(was_full, true))
@@ -338,13 +339,13 @@ TEST_CASE("an evaluation for which recordings leave no memory runs again without
   const RunOutcome again = trained(recorded_plan(small_recipe()), recorded),
                    once = trained(eager_plan(small_recipe()), eager);
   CHECK(recorded.was_full);
-  CHECK(replayed_steps(again.trace) == kSteps - 2 * kEager);  // three more eager ones after step 6
+  CHECK(replayed_steps(again.trace) == kSteps - 2 * kEager);  // three more eager steps after step 6
   CHECK(again.evaluation->loss == once.evaluation->loss);
   FullOnce nothing_to_give_up;
   CHECK_THROWS(trained(eager_plan(small_recipe()), nothing_to_give_up));
 }
 
-TEST_CASE("what is dumped is gathered by a step that runs") {
+TEST_CASE("a step that dumps tensors runs eagerly") {
   const TemporaryFolder folder;
   Recipe recipe = small_recipe();
   recipe.logging.dump = {.steps = {2, 8}, .what = {DumpKind::outputs, DumpKind::gradients}};
@@ -355,7 +356,8 @@ TEST_CASE("what is dumped is gathered by a step that runs") {
   CHECK(replayed_steps(recorded.outcome.trace) == kSteps - kEager - 1);
 }
 
-TEST_CASE("the other switches are seen in an eager step, and the receipt says what recording costs and when it pays") {
+TEST_CASE(
+    "an eager step shows the other switches, and the receipt reports the cost of recording and when it pays off") {
   Recipe recipe = small_recipe();
   recipe.optimizations.amp.on = recipe.optimizations.set_to_none = true;
   const Plan plan = recorded_plan(recipe);
@@ -369,7 +371,7 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
   CHECK(seen.count(kEagerStepMsLabel) > 0);
   CHECK(seen.count(kReplayedStepMsLabel) > 0);
 
-  if (kernels::update::cuda_kernels() == nullptr) return;  // it could not be planned for a GPU
+  if (kernels::update::cuda_kernels() == nullptr) return;  // this build cannot plan it for a GPU
   recipe.optimizations.cuda_graph = true;
   recipe.device = "cuda";
   const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine).switches.back();
@@ -387,17 +389,17 @@ TEST_CASE("the other switches are seen in an eager step, and the receipt says wh
               {kEagerStepMsLabel, 5},
               {kReplayedStepMsLabel, 1.5}};
   CHECK(receipt(pays).observed ==
-        "97 of 100 steps replayed; recording took 12.0 ms, pays after about 4 steps (one step alone: 5.00 ms eager, "
+        "97 of 100 steps replayed; recording took 12.0 ms, pays off after about 4 steps (one step: 5.00 ms eager, "
         "1.50 ms replayed)");
   pays[kReplayedStepMsLabel] = 6;
-  CHECK_THAT(receipt(pays).observed, ContainsSubstring("does not pay"));
+  CHECK_THAT(receipt(pays).observed, ContainsSubstring("does not pay off"));
   CHECK_FALSE(receipt({{kEagerStepsLabel, 3}}).effective);
   CHECK_THAT(receipt({{kEagerStepsLabel, 12}, {kEndedLabel, 1}}).reason, ContainsSubstring("memory ran out"));
   CHECK_THAT(receipt({{kEagerStepsLabel, 3}, {kReplayedStepsLabel, 9}, {kEndedLabel, 1}}).observed,
              ContainsSubstring("until memory ran out"));
 }
 
-TEST_CASE("where steps cannot be recorded the plan says why") {
+TEST_CASE("if steps cannot be recorded, the plan says why") {
   Recipe recipe = small_recipe();
   recipe.optimizations.cuda_graph = true;
   const auto why = [&](const Machine& machine, const Without& without, int64_t ranks = 1) {

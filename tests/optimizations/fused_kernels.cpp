@@ -1,4 +1,4 @@
-// The switch fused_kernels: its task, and the plan it makes. Its kernels are tested in tests/kernels.
+// The switch fused_kernels: its task and its plan. tests/kernels tests the kernels.
 #include "kernels/head_checks.h"
 #include "model/builder.h"
 #include "model/model.h"
@@ -8,7 +8,7 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and evaluates as it does") {
+TEST_CASE("the fused task has the plain task's outputs, loss, gradients and evaluation loss") {
   Model model = make_model({.name = ModelKind::mlp, .num_classes = 7, .hidden = {5}}, {1, 3, 3}, at::kCPU, 5);
   at::manual_seed(26);
   const at::Tensor input = at::randn({6, 1, 3, 3}), target = random_targets(6, 7, at::kCPU);
@@ -29,7 +29,7 @@ TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and
   for (size_t i = 0; i < got.size(); ++i) check_near(got[i], wanted[i], 1e-6);
   CHECK(
       fused.evaluation_loss(model, input, target, {}).loss.equal(plain.evaluation_loss(model, input, target, {}).loss));
-  // What is no class is refused in the same words, and nothing is read there.
+  // A target outside the classes is refused with the same message, and nothing is read out of bounds.
   for (const int64_t none : {7, -1}) {
     const at::Tensor wrong = target.clone();
     wrong[3] = none;
@@ -39,7 +39,7 @@ TEST_CASE("the fused task gives the plain one's outputs, loss and gradients, and
   }
 }
 
-TEST_CASE("a plan for a GPU elsewhere has the GPU's kernels if the build has them") {
+TEST_CASE("a plan for an assumed GPU uses GPU kernels if the build has them") {
   Recipe recipe;
   recipe.device = "cuda";
   recipe.optimizations.fused_kernels = true;

@@ -1,5 +1,5 @@
-// The fused updates against their obvious twins: the loop over parameters, and passes over gradients that are done at
-// once. Their kernels are tested in tests/kernels.
+// Fused updates compared with the loop over parameters, and deferred gradients with the plain form, which does each
+// pass immediately. tests/kernels tests the kernels.
 #include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "recipe/make_plan.h"
@@ -25,7 +25,7 @@ std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, GivenParameters&
   return plan.optimizer.build({.plan = plan, .device = at::kCPU, .run_dir = {}, .parameters = &store});
 }
 
-/// An mlp that trains long enough for errors to show.
+/// An mlp that trains long enough to reveal errors.
 Recipe small_recipe() {
   Recipe recipe;
   recipe.device = "cpu";
@@ -67,7 +67,7 @@ Result train(
 
 }  // namespace
 
-TEST_CASE("fused updates compute what the loop computes, overflow included") {
+TEST_CASE("fused updates agree with the loop over parameters, overflow included") {
   AdamWConfig adamw;
   adamw.weight_decay = 0.1;
   AdamConfig adam;
@@ -88,22 +88,22 @@ TEST_CASE("fused updates compute what the loop computes, overflow included") {
     for (auto* store : {&slow, &fast}) {
       set_gradients(*store, static_cast<uint64_t>(step));
       if (overflows) store->gradients()[1].fill_(std::numeric_limits<float>::quiet_NaN());
-      if (step == 6) store->parameters()[0].second.mutable_grad().reset();  // backward may not reach all
+      if (step == 6) store->parameters()[0].second.mutable_grad().reset();  // backward may not reach all parameters
     }
     loop->step(slow.finish_gradients(), overflow);
     one->step(fast.finish_gradients(), overflow);
     CHECK(largest_difference(slow, fast) < 2e-6);
   }
-  CHECK(largest_difference(slow, some_parameters()) > 1e-3);  // something happened at all
+  CHECK(largest_difference(slow, some_parameters()) > 1e-3);  // the updates did something
 }
 
-TEST_CASE("fused SGD keeps a tensor for each parameter only for momentum") {
+TEST_CASE("fused SGD has per-parameter state only with momentum") {
   auto store = some_parameters();
   CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0}, store)) == 0);
   CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
 }
 
-TEST_CASE("gradients whose passes wait for the update say what those say whose passes are done at once") {
+TEST_CASE("deferred gradients report the same norm, finiteness and values as plain ones") {
   const bool checks_first = GENERATE(false, true), spoilt = GENERATE(false, true);
   const auto parameters = [] {
     return GivenParameters({{"a", at::zeros({3, 5})}, {"b", at::zeros({4097})}, {"c", at::zeros({1})}});
@@ -116,7 +116,7 @@ TEST_CASE("gradients whose passes wait for the update say what those say whose p
     store->clears_with_zeros = true;
   }
   waiting.set_form(std::make_unique<fused_optimizer::DeferredGradients>(kernels::update::cpu_kernels(), at::zeros({})));
-  const auto update = [](Gradients& gradients) {  // as the optimizer does that reads them
+  const auto update = [](Gradients& gradients) {  // as the fused optimizer does
     const auto pending = gradients.pending();
     gradients.mark_cleared();
     return pending;
@@ -145,37 +145,37 @@ TEST_CASE("gradients whose passes wait for the update say what those say whose p
   const auto pending = update(later);
   CHECK(pending.factor.item<float>() == 0.125f);
   CHECK((pending.scaled && pending.clipped));
-  later.clear();  // the update's business
+  later.clear();  // does nothing: the update has zeroed them
   CHECK(waiting.gradients()[0].equal(untouched.gradients()[0]));
-  waiting.finish_gradients().clear();  // a step's that had no update
+  waiting.finish_gradients().clear();  // a step without an update
   CHECK_FALSE(waiting.gradients()[0].any().item<bool>());
   for (const auto& [name, parameter] : waiting.parameters()) parameter.mutable_grad().fill_(2);
-  Gradients& next = waiting.finish_gradients();  // the next step's own
+  Gradients& next = waiting.finish_gradients();  // the next step
   CHECK_FALSE(next.pending().factor.defined());
   CHECK(next.norm().item<float>() == Approx(2 * std::sqrt(15 + 4097 + 1)));
   next.scale(at::full({}, 0.5f));
-  CHECK_FALSE(waiting.finish_gradients().pending().factor.defined());  // nor those of a step that broke off
+  CHECK_FALSE(waiting.finish_gradients().pending().factor.defined());  // nor after a step that was aborted
 }
 
-TEST_CASE("a run with fused updates is one without, whatever rides along, and its receipt says what did") {
+TEST_CASE("a run with fused updates agrees with one without, and its receipt lists what the pass included") {
   struct Way {
     std::string name;
     std::function<void(Recipe&)> turn_on;
     std::string along;
   };
   const std::vector<Way> ways = {
-      {"plain", [](Recipe&) {}, "1 launch, cleared"},
-      {"dropped", [](Recipe& r) { r.optimizations.set_to_none = true; }, "1 launch"},
+      {"plain", [](Recipe&) {}, "1 launch, gradients zeroed"},
+      {"gradients freed", [](Recipe& r) { r.optimizations.set_to_none = true; }, "1 launch"},
       {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.3; },
-       "1 launch, clipped, cleared; 1 measure of all gradients before it"},
+       "1 launch, gradients clipped, gradients zeroed; 1 extra read of the gradients for norm and finiteness"},
       {"skipping", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; },
-       "1 launch, cleared; 1 measure of all gradients before it"},
+       "1 launch, gradients zeroed; 1 extra read of the gradients for norm and finiteness"},
       {"loss scale",
        [](Recipe& r) {
          r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
        },
-       "1 launch, unscaled, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters kept, 0 cast "
-       "in the step"},
+       "1 launch, gradients unscaled, gradients zeroed; 1 extra read of the gradients for norm and finiteness; 16-bit "
+       "copies of 4 parameters kept, 0 parameter casts in the step"},
       {"everything",
        [](Recipe& r) {
          r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
@@ -184,8 +184,8 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
          r.train.gradient_accumulation_steps = 2;
          r.optimizer = AdamWConfig();
        },
-       "1 launch, unscaled, clipped, cleared; 1 measure of all gradients before it; 16-bit copies of 4 parameters "
-       "kept, 0 cast in the step"},
+       "1 launch, gradients unscaled, gradients clipped, gradients zeroed; 1 extra read of the gradients for norm and "
+       "finiteness; 16-bit copies of 4 parameters kept, 0 parameter casts in the step"},
   };
   for (const Way& way : ways) {
     DYNAMIC_SECTION(way.name) {
@@ -211,7 +211,7 @@ TEST_CASE("a run with fused updates is one without, whatever rides along, and it
   }
 }
 
-TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, which then never happen") {
+TEST_CASE("training with 16-bit weight copies is bit-identical to autocast's casts and has no casts") {
   struct Way {
     std::string name;
     std::function<void(Recipe&)> turn_on;
@@ -230,9 +230,9 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
          r.data.batch_size = 4;
        },
        ""},
-      {"a step left out", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::skip; },
+      {"a skipped step", [](Recipe& r) { r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::skip; },
        "nan@4"},
-      {"a step repeated",
+      {"a repeated step",
        [](Recipe& r) {
          r.optimizations.amp.on = true, r.train.on_nonfinite = OnNonfinite::abort, r.optimizations.set_to_none = true;
        },
@@ -261,7 +261,7 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       };
       const Result with = run(true), without = run(false);
       const auto losses = [](const Result& result) {
-        std::string text;  // in which one NaN is another
+        std::string text;  // so that NaN equals NaN
         for (const StepRecord& row : result.rows) text += fmt::format("{:.17g} ", *row[Metric::loss]);
         return text;
       };
@@ -273,13 +273,13 @@ TEST_CASE("16-bit copies of weights train with the bits of autocast's casts, whi
       CHECK(fused_optimizer::update_of(with.seen).copies > 0);
       CHECK(fused_optimizer::casts_of_parameters(without.seen) ==
             fused_optimizer::update_of(with.seen).copies * recipe.train.gradient_accumulation_steps.value_or(1));
-      CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 cast in the step"));
+      CHECK_THAT(with.receipt, ContainsSubstring("parameters kept, 0 parameter casts in the step"));
       CHECK_THAT(without.receipt, !ContainsSubstring("16-bit"));
     }
   }
 }
 
-TEST_CASE("16-bit copies of weights are the checkpoint's after a resume") {
+TEST_CASE("after a resume, 16-bit weight copies match the checkpoint") {
   Recipe recipe = small_recipe();
   recipe.optimizations.fused_optimizer = recipe.optimizations.amp.on = true;
   recipe.optimizer = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.05, .momentum = 0}), OptimizerConfig(AdamWConfig()));
@@ -289,7 +289,7 @@ TEST_CASE("16-bit copies of weights are the checkpoint's after a resume") {
   CHECK(first_difference(cut.state, whole.state) == "");
 }
 
-TEST_CASE("checkpoints of either optimizer are the other's too") {
+TEST_CASE("the fused and the loop optimizer read each other's checkpoints") {
   const OptimizerConfig config = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.05}), OptimizerConfig(AdamWConfig()));
   const bool first_fused = GENERATE(false, true);
   Recipe recipe = small_recipe();

@@ -1,4 +1,4 @@
-// Every switch that works on this machine against the plain plan, from the same seed and in a real run.
+// Real runs of every switch that works on this machine, compared with the plain plan from the same seed.
 #include "device/caching_allocator.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"
@@ -17,15 +17,15 @@ using namespace trainopt::test;
 
 namespace {
 
-/// A switch, alone or with other options, over small_recipe().
+/// A switch, alone or with other options, on top of small_recipe().
 struct Entry {
   std::string name;
   std::function<void(Recipe&)> turn_on;
-  std::function<void(Recipe&)> both = [](Recipe&) {};  ///< done to the plain recipe too
-  std::optional<double> tolerance = std::nullopt;      ///< of each loss, relative; null: that of the switch's Info
+  std::function<void(Recipe&)> both = [](Recipe&) {};  ///< applied to the plain recipe too
+  std::optional<double> tolerance = std::nullopt;      ///< relative, of each loss; null: the switch's Info::tolerance
 };
 
-/// So that nothing but the resize moves.
+/// Puts the flip before the resize, so that only the resize moves to the device.
 void flip_first(Recipe& recipe) { std::swap(recipe.data.transforms.at(0), recipe.data.transforms.at(1)); }
 
 /// The usual augmentation of CIFAR-10.
@@ -40,8 +40,8 @@ void smooth_labels(Recipe& recipe) { recipe.train.label_smoothing = 0.1; }
 /// The usual augmentation of ImageNet.
 void resized_crop(Recipe& recipe) { recipe.data.transforms.at(0) = RandomResizedCropConfig{16, 16}; }
 
-/// The device then writes the type that the step computes in. With mean and deviation 0.5 all levels would be nearly
-/// numbers of bfloat16, rounded well or badly.
+/// The device then writes the type that the step computes in. ImageNet's mean and deviation, because with 0.5 all grey
+/// levels would be nearly exact in bfloat16, and wrong rounding would not show.
 void in_16_bits(Recipe& recipe, const amp::Config& amp) {
   recipe.optimizations.amp = {true, amp};
   recipe.data.transforms.back() = NormalizeConfig{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
@@ -64,7 +64,7 @@ void cache_on_device(Recipe& recipe) { recipe.data.cache = CacheKind::device; }
 void preprocess(Recipe& recipe) { recipe.optimizations.device_preprocess.on = true; }
 void preprocess_with_resize(Recipe& recipe) { recipe.optimizations.device_preprocess = {true, {.resize = true}}; }
 
-/// Each switch by itself comes from the catalogue; here are those that other options change.
+/// Switches combined with options that affect them. Each switch alone comes from the catalogue.
 const std::vector<Entry> kVariants = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }},
     {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }},
@@ -115,8 +115,8 @@ Recipe small_recipe() {
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 8;                // more than an epoch, which has six
-  recipe.optimizer = SgdConfig{.lr = 1e-4};  // larger steps of a fresh ResNet multiply rounding tenfold each: sums in
-                                             // another order would be another training
+  recipe.optimizer = SgdConfig{.lr = 1e-4};  // with a larger rate, each step of a fresh ResNet amplifies rounding
+                                             // tenfold, and another summation order would train something else
   return recipe;
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("every switch is off by default") {
   CHECK(make_plan(recipe, Machine{.cpu = "test"}).switches.empty());
 }
 
-TEST_CASE("the catalogue has every switch that a plan can have, in its order") {
+TEST_CASE("the catalogue lists every switch of a plan, in the plan's order") {
   Recipe recipe = small_recipe();
   std::vector<std::string> in_catalogue, in_plan;
   for (const CatalogueEntry& entry : catalogue()) {
@@ -165,12 +165,12 @@ TEST_CASE("the catalogue has every switch that a plan can have, in its order") {
   for (const Entry& variant : kVariants) info_of(variant.name);
 }
 
-TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
+TEST_CASE("every switch trains, is observed and agrees with the plain plan") {
   static const Result usual = train(small_recipe());
   static const std::vector<Entry> entries = matrix();
   for (const Entry& entry : entries) {
     DYNAMIC_SECTION(entry.name << ", entry "
-                               << &entry - entries.data()) {  // of sections with the same name only the first would run
+                               << &entry - entries.data()) {  // Catch2 runs only the first of sections with equal names
       Recipe recipe = small_recipe();
       entry.both(recipe);
       const bool as_usual = recipe_yaml(recipe) == recipe_yaml(small_recipe());
@@ -205,7 +205,7 @@ TEST_CASE("every switch trains, is seen, and agrees with the plain plan") {
   }
 }
 
-TEST_CASE("what works on a CPU does not claim that it has no effect there") {
+TEST_CASE("switches that work on a CPU are not reported as without effect there") {
   const auto has_effect = [](const Recipe& recipe, const std::string& name) {
     for (const auto& planned : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches)
       if (planned.name == name) return planned.outcome.has_effect;
@@ -224,7 +224,7 @@ TEST_CASE("what works on a CPU does not claim that it has no effect there") {
   }
 }
 
-TEST_CASE("the page's table is the catalogue") {
+TEST_CASE("the table in the README matches the catalogue") {
   std::ifstream page(std::filesystem::path(OPTIMIZATIONS) / "README.md");
   REQUIRE(page);
   std::vector<std::string> on_page, in_catalogue;
@@ -243,8 +243,8 @@ TEST_CASE("the page's table is the catalogue") {
   CHECK(folders_on_page == folders);
 }
 
-TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
-  // Fill the precision slot with float32 under amp's name: the plan believes in 16 bits, the dispatcher does not.
+TEST_CASE("the receipt exposes a switch that was made ineffective on purpose") {
+  // Put float32 into the precision slot: the plan expects 16 bits, the dispatcher sees float32.
   Recipe recipe = small_recipe();
   recipe.optimizations.amp.on = true;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
@@ -254,13 +254,13 @@ TEST_CASE("a switch made ineffective on purpose is caught by its receipt") {
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   const auto all = receipts(plan.switches, trainer.outcome().trace);
-  REQUIRE(all.size() == 2);  // and the batch size
+  REQUIRE(all.size() == 2);  // the other is the batch size
   CHECK(all[1].name == "amp");
   CHECK_FALSE(all[1].receipt.effective);
   CHECK_THAT(all[1].receipt.observed, ContainsSubstring("0 of"));
 }
 
-TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated beside it") {
+TEST_CASE("the receipt of fused_kernels counts training and not evaluation") {
   Recipe recipe = small_recipe();
   recipe.optimizations.fused_kernels = true;
   recipe.train.max_steps = 2;
@@ -280,7 +280,7 @@ TEST_CASE("fused kernels' receipt counts what trains, not what is evaluated besi
   CHECK(own->receipt.reason.empty());
 }
 
-TEST_CASE("a part of fused kernels that does not run is named by their receipt") {
+TEST_CASE("the receipt of fused_kernels names a part that did not run") {
   Recipe recipe = small_recipe();
   recipe.optimizations.fused_kernels = true;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
@@ -295,7 +295,7 @@ TEST_CASE("a part of fused kernels that does not run is named by their receipt")
     }
 }
 
-TEST_CASE("a run of one epoch or one step claims nothing it could not see") {
+TEST_CASE("in a run of one step, switches that could not be observed are not reported as effective") {
   Recipe recipe = small_recipe();
   recipe.train.max_steps = 1;
   recipe.data.num_workers = 1;
@@ -304,7 +304,7 @@ TEST_CASE("a run of one epoch or one step claims nothing it could not see") {
     if (entry.name != "num_workers" && entry.name != "batch_size") CHECK_FALSE(entry.receipt.effective);
 }
 
-TEST_CASE("strict refuses a switch without effect, and without() leaves one out") {
+TEST_CASE("strict refuses a switch without effect, and a switch can be excluded on request") {
   Recipe recipe = small_recipe();
   recipe.data.batch_size = DataConfig().batch_size;
   recipe.data.size = 320;
@@ -316,7 +316,7 @@ TEST_CASE("strict refuses a switch without effect, and without() leaves one out"
   CHECK(plan.notes.size() == 1);
 }
 
-TEST_CASE("a plan for an assumed GPU turns on what the GPU has") {
+TEST_CASE("a plan for an assumed GPU turns on what that GPU supports") {
   Recipe recipe = small_recipe();
   recipe.device = "auto";
   recipe.optimizations.tf32 = recipe.optimizations.cudnn_benchmark = true;

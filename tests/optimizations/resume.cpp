@@ -1,5 +1,5 @@
-// A run that was stopped after any step and goes on from its checkpoint ends with the bits of the run that was never
-// stopped: every kind of data set, every part that has state of its own.
+// A run that is stopped after any step and resumed from its checkpoint ends bit-identical to an uninterrupted run, for
+// every kind of data set and every component with state.
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/turned_on.h"
@@ -14,9 +14,9 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr int64_t kSteps = 12;  // two epochs: six steps are one
+constexpr int64_t kSteps = 12;  // two epochs of six steps
 
-/// Small files of both kinds, made once.
+/// Small files for cifar10 and image_folder, created once.
 const TemporaryFolder& files() {
   static const TemporaryFolder folder;
   static const bool made = [&] {
@@ -89,14 +89,14 @@ const std::vector<Feature> kFeatures = {
        r.train.max_grad_norm = 0.5;
      }},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, true},
-    {"a data set on the device", [](Recipe& r) { r.data.cache = CacheKind::device; }, true},
-    {"skipping what is not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
+    {"data set cached on the device", [](Recipe& r) { r.data.cache = CacheKind::device; }, true},
+    {"skipping non-finite steps", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
     {"three workers", [](Recipe& r) { r.data.num_workers = 3, r.data.persistent_workers = true; }, true},
 };
 
 Plan plan_of(const Recipe& recipe) { return make_plan(recipe, Machine{.cpu = "test", .cores = 2}); }
 
-/// Every stop k of `stops` against the run that was never stopped.
+/// Compares a run stopped after step k and resumed, for each k in `stops`, with the uninterrupted run.
 void compare_stops(const Recipe& recipe, const std::vector<int64_t>& stops) {
   const Plan plan = plan_of(recipe);
   const Left whole = train_part(plan);
@@ -125,7 +125,7 @@ std::vector<int64_t> every_step() {
 
 }  // namespace
 
-TEST_CASE("stopped after any step, a run ends with the bits of the one that was never stopped") {
+TEST_CASE("a run stopped after any step and resumed is bit-identical to an uninterrupted one") {
   at::set_num_threads(1);
   for (const DatasetKind dataset :
        {DatasetKind::fake_cifar10, DatasetKind::synthetic, DatasetKind::cifar10, DatasetKind::image_folder})
@@ -139,12 +139,12 @@ TEST_CASE("stopped after any step, a run ends with the bits of the one that was 
     }
 }
 
-TEST_CASE("stopped and resumed with each switch of the catalogue") {
+TEST_CASE("resume is bit-exact with each switch of the catalogue") {
   at::set_num_threads(1);
   for (const CatalogueEntry& entry : catalogue()) DYNAMIC_SECTION(entry.info.name) {
-      // Of both networks the smaller on which the switch has an effect.
+      // The mlp, or the ResNet if the switch has an effect only there.
       Recipe small = small_recipe(DatasetKind::fake_cifar10);
-      small.data.size = 96;  // data.batch_size's own entry is larger than the default
+      small.data.size = 96;  // the catalogue's value for data.batch_size is larger than the default
       Recipe recipe = turned_on(small, entry);
       Recipe convolutions = recipe;
       convolutions.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
@@ -154,7 +154,7 @@ TEST_CASE("stopped and resumed with each switch of the catalogue") {
     }
 }
 
-TEST_CASE("batch-norm's statistics and convolutions resume to the bit") {
+TEST_CASE("batch-norm statistics and convolutions resume bit-exactly") {
   const bool all_on = GENERATE(false, true);
   Recipe recipe = small_recipe(DatasetKind::fake_cifar10);
   recipe.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
@@ -166,7 +166,7 @@ TEST_CASE("batch-norm's statistics and convolutions resume to the bit") {
   compare_stops(recipe, {3});
 }
 
-TEST_CASE("another number of workers, another prefetching: the same bits") {
+TEST_CASE("resuming with another number of workers is bit-exact") {
   for (const int64_t workers : {0, 1, 3}) {
     Recipe recipe = small_recipe(DatasetKind::image_folder), other = recipe;
     other.data.num_workers = workers;
@@ -177,7 +177,7 @@ TEST_CASE("another number of workers, another prefetching: the same bits") {
   }
 }
 
-TEST_CASE("stopped twice, and again at once") {
+TEST_CASE("a run resumed several times is bit-identical to an uninterrupted one") {
   const Plan plan = plan_of(small_recipe(DatasetKind::fake_cifar10));
   const Left whole = train_part(plan);
   const TemporaryFolder folder;
@@ -194,7 +194,7 @@ TEST_CASE("stopped twice, and again at once") {
   CHECK(first_difference(left.state, whole.state) == "");
 }
 
-TEST_CASE("the same global batch in other pieces goes on with the same samples") {
+TEST_CASE("a resumed run with the same global batch, split differently, sees the same samples") {
   Recipe recipe = small_recipe(DatasetKind::fake_cifar10), other = recipe;
   recipe.model.dropout = other.model.dropout = 0;
   other.data.batch_size = 2;

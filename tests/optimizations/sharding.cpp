@@ -1,4 +1,4 @@
-// Every way of dividing a model among ranks trains what one rank trains. Ranks are threads.
+// Every sharding strategy trains what one rank trains. Ranks are threads.
 #include "comm/sharding_costs.h"
 #include "support/catch.h"
 #include "support/trained_ranks.h"
@@ -15,7 +15,7 @@ constexpr int64_t kGlobalBatch = 16;
 const std::vector<ShardingStrategy> kStrategies{ShardingStrategy::none, ShardingStrategy::zero1,
                                                 ShardingStrategy::zero2, ShardingStrategy::zero3};
 
-/// No batch-norm and no dropout: the same samples give the same losses however they are spread.
+/// No batch-norm and no dropout: the same samples give the same losses however ranks share them.
 Recipe mlp_recipe() {
   Recipe recipe;
   recipe.device = "cpu";
@@ -66,7 +66,7 @@ TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
       check_close(several.losses, one.losses, 1e-5);
       check_close(several.weights, one.weights, 1e-5);
       REQUIRE(several.receipts.back().name == "parallel.sharding_strategy");
-      CHECK(several.receipts.back().receipt.reason == "");  // bytes sent and held are those of the formulas
+      CHECK(several.receipts.back().receipt.reason == "");  // bytes sent and held match the formulas
     }
   }
 }
@@ -92,7 +92,7 @@ const std::vector<Variant> kVariants = {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
      },
      2e-2},
-    {"skip of steps that are not finite", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
+    {"skipping non-finite steps", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
     {"no overlap", [](Recipe& r) { r.parallel.overlap_comm = false; }},
     {"small buckets", [](Recipe& r) { r.parallel.bucket_cap_mb = 0.001; }},
     {"units by size", [](Recipe& r) { r.parallel.wrap = {.policy = WrapPolicy::size, .min_parameters = 9000}; }},
@@ -100,7 +100,7 @@ const std::vector<Variant> kVariants = {
 
 }  // namespace
 
-TEST_CASE("every strategy goes with what else a step may do") {
+TEST_CASE("every strategy works with the other options of a step") {
   for (const Variant& variant : kVariants) DYNAMIC_SECTION(variant.name) {
       Recipe recipe = mlp_recipe();
       recipe.train.max_steps = 6;
@@ -116,7 +116,7 @@ TEST_CASE("every strategy goes with what else a step may do") {
     }
 }
 
-TEST_CASE("gradients are dropped only where no strategy keeps them") {
+TEST_CASE("set_to_none has no effect with strategies that keep gradients in buffers") {
   Recipe recipe = mlp_recipe();
   recipe.optimizations.set_to_none = true;
   for (const auto strategy : kStrategies) {
@@ -137,7 +137,7 @@ TEST_CASE("gradients are dropped only where no strategy keeps them") {
                      [](const PlannedSwitch& one) { return one.name == "set_to_none" && one.outcome.has_effect; }));
 }
 
-TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") {
+TEST_CASE("with synchronised batch-norm, several ranks train a ResNet as one rank does") {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.model.stem = StemKind::cifar;
@@ -147,8 +147,8 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 5;
-  // A fresh ResNet with batch-norm multiplies rounding tenfold in a step of the usual size: one rank differs that much
-  // from itself on a CPU that sums in another order. Small steps train the same way and leave the rounding small.
+  // At the usual learning rate, each step of a fresh ResNet with batch-norm amplifies rounding tenfold: even one rank
+  // differs from itself that much on a CPU that sums in another order. A small learning rate keeps rounding small.
   recipe.optimizer = SgdConfig{.lr = 1e-4, .momentum = 0};
   static const Trained one = train_as(1, recipe);
   recipe.data.batch_size = 8;
@@ -162,23 +162,23 @@ TEST_CASE("with shared batch-norm statistics ranks train a ResNet as one does") 
     check_close(two.losses, one.losses, 1e-5);
     check_close(two.weights, one.weights, 1e-3);
   }
-  // Without it each rank normalises by its own samples, which is another training.
+  // Without it each rank normalises by its own samples, and training differs.
   recipe.parallel = {};
   CHECK(train_as(2, recipe).losses.front() != Approx(one.losses.front()).epsilon(1e-3));
 }
 
-TEST_CASE("batch-norm over all ranks cannot be had together with another batch-norm") {
+TEST_CASE("synchronised batch-norm conflicts with another replacement of batch-norm") {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.parallel.sync_batch_norm = true;
-  CHECK(plan_of(recipe, 2).batch_norm.describe() == "over the samples of all ranks (parallel.sync_batch_norm)");
+  CHECK(plan_of(recipe, 2).batch_norm.describe() == "statistics over all ranks (parallel.sync_batch_norm)");
   CHECK(plan_of(recipe, 1).batch_norm.is_plain());
   recipe.optimizations.fused_kernels = true;
   CHECK_THROWS_WITH(plan_of(recipe, 2),
                     ContainsSubstring("fused_kernels and parallel.sync_batch_norm both replace the batch-norm"));
 }
 
-TEST_CASE("updates that are a step late are those of one rank which uses its gradients a step late") {
+TEST_CASE("stale updates start like one rank, then differ, and do not depend on the number of ranks") {
   Recipe recipe = for_ranks(mlp_recipe(), 2);
   recipe.parallel.async_updates.staleness = 1;
   recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0};
@@ -186,7 +186,7 @@ TEST_CASE("updates that are a step late are those of one rank which uses its gra
   Recipe usual = mlp_recipe();
   usual.optimizer = recipe.optimizer;
   const Trained one = train_as(1, usual);
-  CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));  // the same weights, no update so far
+  CHECK(stale.losses[0] == Approx(one.losses[0]).epsilon(1e-6));  // same weights, no update yet
   CHECK(stale.losses[2] != Approx(one.losses[2]).epsilon(1e-6));
   CHECK(stale.losses.back() < stale.losses.front());
   CHECK(stale.receipts.back().receipt.reason == "");
@@ -197,7 +197,7 @@ TEST_CASE("updates that are a step late are those of one rank which uses its gra
   check_close(train_as(4, four).losses, stale.losses, 1e-5);
 }
 
-TEST_CASE("the formulas of what strategies cost") {
+TEST_CASE("the cost formulas of the strategies") {
   const ShardedModel model{.parameters = 1000, .states = 2, .ranks = 4, .micro_batches = 3, .wire_bytes_each = 4};
   const auto costs = [&](ShardingStrategy strategy) { return sharding_costs(strategy, model); };
   CHECK(costs(ShardingStrategy::none).sent_bytes == 2 * 4000 * 0.75);

@@ -12,9 +12,9 @@
 namespace trainopt::test {
 namespace {
 
-constexpr auto kKey = c10::DispatchKey::Fake;  // between autograd and the kernels, and used by nobody else
+constexpr auto kKey = c10::DispatchKey::Fake;  // below autograd and above the kernels, and otherwise unused
 
-std::vector<std::function<void()>>* tape = nullptr;  ///< being recorded
+std::vector<std::function<void()>>* tape = nullptr;  ///< the recording in progress; null: none
 
 std::vector<at::Tensor> tensors_of(const std::vector<c10::IValue>& values) {
   std::vector<at::Tensor> tensors;
@@ -40,9 +40,9 @@ struct Operation {
 };
 
 void note(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard nested(kKey);  // what an operation calls is its own business
+  const c10::impl::ExcludeDispatchKeyGuard nested(kKey);  // nested operations are not recorded
   if (handle.schema().name() == "aten::_local_scalar_dense")
-    throw std::logic_error("the host reads a value in what is being recorded");
+    throw std::logic_error("the host reads a value during recording");
   Operation operation{
       handle, {stack->end() - static_cast<std::ptrdiff_t>(handle.schema().arguments().size()), stack->end()}, {}};
   handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
@@ -64,7 +64,7 @@ class TapeGraph : public Graph {
   }
 
   void replay() override {
-    if (!std::exchange(done_, true)) return;  // recording here did the work: the first replay has happened
+    if (!std::exchange(done_, true)) return;  // recording already ran the work, which counts as the first replay
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (const auto& operation : operations_) operation();
   }

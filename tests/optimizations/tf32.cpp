@@ -1,4 +1,4 @@
-// What only tf32 can do is done on a GPU; here its decision and the words of its receipt.
+// TF32 itself needs a GPU; these tests cover the plan's decision and the wording of the receipt.
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 
@@ -33,14 +33,14 @@ TEST_CASE("TF32 needs a GPU from sm_80") {
   CHECK(planned("gpus=1,arch=sm_80").has_effect);
 }
 
-TEST_CASE("TF32's receipt counts the float32 operations that may use it") {
+TEST_CASE("the receipt of tf32 counts the float32 operations that may use it") {
   const MakeReceipt receipt = planned("gpus=1,arch=sm_80").receipt;
   const Receipt used = receipt(step_with(c10::kFloat, true));
   CHECK(used.observed == "TF32 allowed for 4 float32 convolutions and matrix products");
   CHECK(used.effective);
   const Receipt forbidden = receipt(step_with(c10::kFloat, false));
   CHECK(forbidden.observed == "TF32 not allowed for 4 float32 convolutions and matrix products");
-  CHECK(forbidden.reason == "something else forbade it");
+  CHECK(forbidden.reason == "another setting disabled it");
   const Receipt unused = receipt(step_with(c10::kBFloat16, true));
   CHECK_FALSE(unused.effective);
   CHECK(unused.reason == "no convolution or matrix product ran in float32");

@@ -25,8 +25,8 @@ class Autocast : public Precision {
   at::ScalarType type_;
 };
 
-/// The gradient scaler of torch.amp, with scale, growth counter and overflow on the device: the host never waits for
-/// any of them.
+/// torch.amp's gradient scaler. Scale, growth counter and overflow stay on the device, so the host never waits for
+/// them.
 class ScaledAutocast : public Autocast {
  public:
   ScaledAutocast(at::Device device, const Config& config)
@@ -42,7 +42,7 @@ class ScaledAutocast : public Autocast {
   at::Tensor unscale(Gradients& gradients) override {
     const at::NoGradGuard no_grad;
     at::Tensor overflow = at::zeros({}, scale_.options());
-    // As double: 1/scale in float may round, and a power of two must stay one.
+    // In double: 1/scale in float may round, and a power of two must stay one.
     const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
     gradients.unscale(inverse, overflow);
     gradients.agree(overflow);
@@ -82,7 +82,8 @@ Receipt receipt(const StepTrace& seen, at::ScalarType type) {
                                       [](int64_t sum, const auto& c) { return sum + c.second; });
   const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
   const int64_t in_float32 = seen.calls(is_own_convolution);
-  const std::string computed = in_float32 > 0 ? fmt::format("; {} convolutions computed in float32", in_float32) : "";
+  const std::string computed =
+      in_float32 > 0 ? fmt::format("; {} convolutions computed in float32 internally", in_float32) : "";
   return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
@@ -99,7 +100,7 @@ void check(OptionChecks& checks, const Config& config) {
     checks.refuse("optimizations.amp.growth_interval", "only float16 has a loss scale");
   if (scales && checks.stale_updates)
     checks.refuse("parallel.async_updates.staleness",
-                  "float16's loss scale may have changed when the gradients are used; take amp.dtype: bfloat16");
+                  "float16's loss scale may change before the gradients are applied; use amp.dtype: bfloat16");
 }
 
 Outcome apply(Plan& plan, const Config& config) {
@@ -109,7 +110,7 @@ Outcome apply(Plan& plan, const Config& config) {
   plan.tensor_format.compute_type = type;
   if (type == at::kHalf)
     plan.precision.fill(
-        "amp", fmt::format("float16 autocast, loss scaled from {}", config.init_scale),
+        "amp", fmt::format("float16 autocast, initial loss scale {}", config.init_scale),
         [config](const BuildContext& context) { return std::make_unique<ScaledAutocast>(context.device, config); });
   else
     plan.precision.fill("amp", "bfloat16 autocast", [](const BuildContext& context) {
@@ -117,11 +118,11 @@ Outcome apply(Plan& plan, const Config& config) {
     });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
   if (plan.device.is_cpu() && plan.model.has_convolutions && !cpu_convolves(type)) {
-    plan.convolution.wrap("amp", "in float32 under autocast",
+    plan.convolution.wrap("amp", "computed in float32 under autocast",
                           [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
                             return make_float32_convolutions(std::move(inner));
                           });
-    what += " in memory; this CPU has no instructions for it, so that convolutions compute in float32";
+    what += "; this CPU has no instructions for the type, so convolutions read and write it but compute in float32";
   }
   return Outcome::applied(what, [type](const StepTrace& seen) { return receipt(seen, type); });
 }

@@ -39,9 +39,10 @@ namespace trainopt::amp {
 
 template <class V>
 void describe(V& v, Config& c) {
-  v.field("dtype", c.dtype, "bfloat16 needs no scaling; float16 scales the loss so that small gradients survive.");
-  v.field("init_scale", c.init_scale, "float16: first factor of the loss.", above(0));
-  v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the factor doubles.",
+  v.field("dtype", c.dtype,
+          "bfloat16 needs no loss scaling; float16 scales the loss so that small gradients do not underflow.");
+  v.field("init_scale", c.init_scale, "float16: initial loss scale.", above(0));
+  v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the loss scale doubles.",
           in_range(1, 1e9));
 }
 

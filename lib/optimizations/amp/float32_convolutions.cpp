@@ -15,7 +15,7 @@ using torch::autograd::variable_list;
 struct Convolution : torch::autograd::Function<Convolution> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, int64_t stride,
                             int64_t padding) {
-    const at::DisableRecordFunctionGuard unseen;  // as float32, which is our own matter
+    const at::DisableRecordFunctionGuard unseen;  // hides the float32 operations: the posted label stands for them
     context->save_for_backward({input, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
@@ -53,7 +53,8 @@ class Float32Convolutions : public ConvolutionOperations {
     if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input))
       return inner_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
-    const at::Tensor x = input.to(type), w = weight.to(type);  // rounded as by autocast, with a copy or without
+    const at::Tensor x = input.to(type),
+                     w = weight.to(type);  // rounded as autocast does, also if weight is no 16-bit copy
     RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
     return Convolution::apply(x, w, shape.stride, shape.padding);
@@ -68,7 +69,7 @@ class Float32Convolutions : public ConvolutionOperations {
 bool cpu_convolves(at::ScalarType type) {
   const char* const question = type == at::kHalf
                                    ? "mkldnn::_is_mkldnn_fp16_supported"
-                                   : "mkldnn::_is_mkldnn_bf16_supported";  // libtorch's own, before each convolution
+                                   : "mkldnn::_is_mkldnn_bf16_supported";  // libtorch's check before each convolution
   return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
 }
 

@@ -1,4 +1,4 @@
-// Convolutions of 16-bit numbers for CPUs without instructions for them.
+// Convolutions on 16-bit tensors for CPUs without 16-bit instructions.
 #pragma once
 
 #include "model/convolution_operations.h"
@@ -7,16 +7,16 @@
 
 namespace trainopt::amp {
 
-/// Posted with the input, as train/step_trace.h asks of convolutions.
+/// Labels posted with the input, as train/step_trace.h requires for convolutions.
 inline constexpr const char *kConvolutionLabel = "trainopt::float32_convolution",
                             *kConvolutionGradientLabel = "trainopt::float32_convolution_backward";
 
-/// Whether libtorch gives convolutions of this type (bfloat16, float16) to oneDNN on this CPU. Where it does not, its
-/// own loops take ten or more times as long as float32.
+/// Whether libtorch passes convolutions of this type (bfloat16, float16) to oneDNN on this CPU. If not, its own loops
+/// take at least ten times as long as float32.
 bool cpu_convolves(at::ScalarType type);
 
-/// Convolutions under autocast: images of its type in and out, products and sums as float32. What `inner` takes, and
-/// what autocast does not change, is left to it.
+/// Convolutions under autocast: inputs and outputs have autocast's type, products and sums are float32. Without
+/// autocast, and for convolutions that `inner` takes, calls `inner`.
 std::unique_ptr<ConvolutionOperations> make_float32_convolutions(std::unique_ptr<ConvolutionOperations> inner);
 
 }  // namespace trainopt::amp

@@ -7,7 +7,7 @@ namespace trainopt::channels_last {
 Outcome apply(Plan& plan) {
   if (!plan.model.has_convolutions)
     return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
-  // The loader writes NHWC at once, nothing is converted later.
+  // The loader writes NHWC directly, so nothing is converted later.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied("weights, activations and batches as NHWC", [](const StepTrace& seen) {
     const int64_t convolutions = seen.calls(is_forward_convolution);

@@ -1,4 +1,4 @@
-// Weights and activations stored as NHWC, the order that convolution kernels of oneDNN and tensor cores want.
+// Weights and activations stored as NHWC, the order that oneDNN's and tensor-core convolution kernels prefer.
 #pragma once
 
 #include "optimizations/info.h"

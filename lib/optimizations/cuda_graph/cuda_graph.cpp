@@ -9,16 +9,16 @@
 namespace trainopt::cuda_graph {
 namespace {
 
-/// When the time that recording took has come back.
+/// After how many replayed steps the time spent on recording is recovered.
 std::string when_it_pays(const StepTrace& seen) {
   const double eager_ms = seen.count(kEagerStepMsLabel), replayed_ms = seen.count(kReplayedStepMsLabel);
   if (eager_ms == 0 || replayed_ms == 0) return "";
   const double saved_ms = eager_ms - replayed_ms;
-  return fmt::format(
-      ", {} (one step alone: {:.2f} ms eager, {:.2f} ms replayed)",
-      saved_ms > 0 ? fmt::format("pays after about {:.0f} steps", std::ceil(seen.count(kRecordingMsLabel) / saved_ms))
-                   : "which does not pay",
-      eager_ms, replayed_ms);
+  return fmt::format(", {} (one step: {:.2f} ms eager, {:.2f} ms replayed)",
+                     saved_ms > 0 ? fmt::format("pays off after about {:.0f} steps",
+                                                std::ceil(seen.count(kRecordingMsLabel) / saved_ms))
+                                  : "which does not pay off",
+                     eager_ms, replayed_ms);
 }
 
 Receipt receipt(const StepTrace& seen) {
@@ -30,7 +30,7 @@ Receipt receipt(const StepTrace& seen) {
           .effective = effective,
           .reason = effective ? ""
                     : ended   ? "memory ran out while the first step was recorded"
-                              : fmt::format("no kind of step came more than {} times", GraphRunner::kEagerSteps)};
+                              : fmt::format("no kind of step occurred more than {} times", GraphRunner::kEagerSteps)};
 }
 
 }  // namespace
@@ -38,19 +38,19 @@ Receipt receipt(const StepTrace& seen) {
 void check(OptionChecks& checks) {
   if (!checks.learning_rate_on_device)
     checks.refuse("optimizations.cuda_graph",
-                  "needs optimizations.fused_optimizer: true, whose learning rate is on the device");
+                  "needs optimizations.fused_optimizer: true, which keeps the learning rate on the device");
 }
 
 Outcome apply(Plan& plan) {
-  if (!plan.device.is_cuda()) return Outcome::none("graphs are recorded on NVIDIA GPUs; this plan runs on the CPU");
-  if (plan.position.ranks > 1) return Outcome::none("what several ranks exchange within a step is not recorded yet");
+  if (!plan.device.is_cuda()) return Outcome::none("CUDA graphs need an NVIDIA GPU; this plan runs on the CPU");
+  if (plan.position.ranks > 1) return Outcome::none("exchanges between several ranks cannot be recorded yet");
   if (!plan.learning_rate_on_device)
     return Outcome::none(
-        "without fused_optimizer the learning rate is the host's, which a recording would never ask again");
-  plan.runner.fill("cuda_graph", "recorded and replayed",
+        "without fused_optimizer the host supplies the learning rate, and a recording would never see it change");
+  plan.runner.fill("cuda_graph", "CUDA graphs, recorded and replayed",
                    [](const BuildContext& context) { return std::make_unique<GraphRunner>(context, make_graph); });
   return Outcome::applied(
-      fmt::format("each kind of step is recorded after {} eager ones, then replayed", GraphRunner::kEagerSteps),
+      fmt::format("each kind of step runs eagerly {} times, then is recorded and replayed", GraphRunner::kEagerSteps),
       receipt);
 }
 

@@ -1,4 +1,4 @@
-// The step is recorded once and replayed: two launches instead of one for each kernel.
+// The step is recorded once and replayed: two launches instead of one per kernel.
 #pragma once
 
 #include "optimizations/info.h"
@@ -14,7 +14,7 @@ namespace trainopt::cuda_graph {
 inline constexpr Info kInfo{"cuda_graph", Exactness::same_bits};
 
 void check(OptionChecks& checks);
-/// After all others: what they put into the plan is what is recorded.
+/// Apply it last: it records what all other optimizations put into the plan.
 Outcome apply(Plan& plan);
 
 }  // namespace trainopt::cuda_graph

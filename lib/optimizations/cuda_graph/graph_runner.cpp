@@ -44,9 +44,9 @@ at::Tensor GraphRunner::micro_step(const StepBody& body, const Batch& micro) {
     if (!replaying_) return body.micro_step(micro);
     Key key = key_of(micro);
     const Batch& placed = in_its_place(key, micro);
-    key.push_back(has_gradients());  // adds to them, or makes them
+    key.push_back(has_gradients());  // backward adds to them, or creates them
     return recorded(kind_->micro_steps[key], [&] { return body.micro_step(placed); })
-        .clone();  // the next micro-batch of the step may come through the same recording
+        .clone();  // the step's next micro-batch may replay the same recording
   });
 }
 
@@ -65,18 +65,18 @@ at::Tensor GraphRunner::update_step(const StepBody& body) {
 void GraphRunner::begin_step(const Batch& micro) {
   if (!records_) places_.clear();
   kind_ = &kinds_[key_of(micro)];
-  // What is dumped is gathered by the host.
+  // The host gathers what is dumped, so the step must run eagerly.
   const bool dumped = std::find(dumped_steps_.begin(), dumped_steps_.end(), steps_done_ + 1) != dumped_steps_.end();
   replaying_ = records_ && !dumped && kind_->eager_steps >= kEagerSteps;
   timed_since_.reset();
-  // The last eager one, and the second replay: the first one of a graph also carries it to the device.
+  // Time the last eager step and the second replay: the first replay also uploads the graph to the device.
   if (!dumped && (replaying_ ? kind_->replayed_steps == 1 : kind_->eager_steps == kEagerSteps - 1)) {
     synchronize(device_);
     timed_since_ = Clock::now();
   }
 }
 
-/// The batch where the recordings of its kind read it.
+/// Copies the batch to the buffers that the recordings for this key read.
 const Batch& GraphRunner::in_its_place(const Key& key, const Batch& micro) {
   const auto [found, is_new] = places_.try_emplace(key, micro);
   for (const auto field : kBatchFields) {
@@ -88,15 +88,15 @@ const Batch& GraphRunner::in_its_place(const Key& key, const Batch& micro) {
   return found->second;
 }
 
-/// A half of the step through its recording, which is made where there is none yet.
+/// Replays one half of the step, recording it first if there is no recording yet.
 at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::Tensor()>& half) {
   if (recording.graph) return replay(recording);
   const auto gradients = parameters_.gradients();
   try {
     recording = record(half);
-  } catch (const std::exception& error) {  // named recovery: nothing of the half has run yet
+  } catch (const std::exception& error) {  // named recovery: recording runs nothing
     if (!is_out_of_memory(error)) throw;
-    spdlog::warn("memory ran out while a step was recorded: from here on no step is");
+    spdlog::warn("memory ran out while recording a step: no more steps will be recorded");
     spdlog::debug("{}", error.what());
     set_gradients(gradients);
     stop_recording();
@@ -107,7 +107,7 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
 
 GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& half) {
   const auto began = Clock::now();
-  release_cached_memory(device_);  // a recording cannot use what the allocator keeps, and must not fail for it
+  release_cached_memory(device_);  // a recording cannot use cached blocks, and must not fail because of them
   Recording recording{make_graph_(generator_, neighbour_), {}, {}};
   recording.graph->record([&] { recording.result = half(); });
   recording.gradients = parameters_.gradients();
@@ -118,7 +118,7 @@ GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& ha
 
 at::Tensor GraphRunner::replay(const Recording& recording) {
   recording.graph->replay();
-  set_gradients(recording.gradients);  // which there are is the host's to know
+  set_gradients(recording.gradients);  // host state that the replay does not restore
   return recording.result;
 }
 
@@ -126,9 +126,9 @@ void GraphRunner::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) parameters_.parameters()[i].second.mutable_grad() = gradients[i];
 }
 
-/// In the middle of a step too, whose batch keeps its place.
+/// May be called in the middle of a step: the step's batch stays in its buffers.
 void GraphRunner::stop_recording() {
-  synchronize(device_);  // replays may be on their way
+  synchronize(device_);  // replays may still be running
   for (auto& [key, kind] : kinds_) {
     kind.micro_steps.clear();
     kind.update = {};
@@ -139,7 +139,7 @@ void GraphRunner::stop_recording() {
   release_cached_memory(device_);
 }
 
-/// On the side stream, after what is queued on the current one and before what will be.
+/// Runs `work` on the side stream, after all that is queued on the current stream and before all that follows there.
 at::Tensor GraphRunner::aside(const std::function<at::Tensor()>& work) {
   const Stream here = Stream::current(device_);
   order(here, side_);
@@ -166,8 +166,7 @@ bool GraphRunner::has_gradients() const {
 bool GraphRunner::forget(bool for_good) {
   const bool recorded = neighbour_ != nullptr;
   if (recorded && for_good) records_ = false;
-  synchronize(
-      device_);  // the micro-step that failed may have queued a part of itself, and nothing waits for the side stream
+  synchronize(device_);  // the failed micro-step may have queued work on the side stream, which nothing waits for
   kind_ = nullptr;
   neighbour_ = nullptr;
   kinds_.clear();

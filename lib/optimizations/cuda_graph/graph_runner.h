@@ -1,5 +1,5 @@
-// Runs both halves of a step from recordings. A step whose shapes are new runs as it is written, on the stream that
-// will be recorded; from the fourth of its kind on it is recorded, each half when it first comes, and replayed.
+// Replays recordings of both halves of a step. The first three steps of each kind (see Kind) run eagerly, on the stream
+// that will be recorded. From the fourth on, each half is recorded when it first occurs, and replayed.
 #pragma once
 
 #include "device/graph.h"
@@ -13,18 +13,18 @@
 
 namespace trainopt::cuda_graph {
 
-// What a GraphRunner posts in a StepTrace, of the run so far.
+// What a GraphRunner reports in a StepTrace; the figures cover the run so far.
 inline constexpr const char *kEagerStepsLabel = "graph.eager_steps", *kReplayedStepsLabel = "graph.replayed_steps";
-inline constexpr const char* kEndedLabel = "graph.recording_ended";     ///< 1: for want of memory
-inline constexpr const char* kRecordingMsLabel = "graph.recording_ms";  ///< host time that recording them took
-/// One step of the kind that is replayed most, the device idle before and after; 0: none.
+inline constexpr const char* kEndedLabel = "graph.recording_ended";     ///< 1: because memory ran out
+inline constexpr const char* kRecordingMsLabel = "graph.recording_ms";  ///< host time spent on recording
+/// One step of the kind replayed most often, timed with the device idle before and after; 0: not measured.
 inline constexpr const char *kEagerStepMsLabel = "graph.eager_step_ms",
                             *kReplayedStepMsLabel = "graph.replayed_step_ms";
 
 class GraphRunner : public StepRunner {
  public:
-  /// Of each kind: libraries load their kernels and choose their algorithms, gradients find their place, and the last
-  /// one is timed.
+  /// Eager steps of each kind before recording: libraries load kernels and choose algorithms, gradients are allocated,
+  /// and the last of these steps is timed.
   static constexpr int64_t kEagerSteps = 3;
 
   GraphRunner(const BuildContext& context, MakeGraph make_graph);
@@ -37,14 +37,14 @@ class GraphRunner : public StepRunner {
  private:
   struct Recording {
     std::unique_ptr<Graph> graph;
-    at::Tensor result;                  ///< gets its value with each replay
-    std::vector<at::Tensor> gradients;  ///< of all parameters, as they are afterwards
+    at::Tensor result;                  ///< each replay writes it
+    std::vector<at::Tensor> gradients;  ///< of all parameters, as the recording leaves them
   };
-  using Key = std::vector<int64_t>;  ///< all that a recording fixes of a micro-batch
-  /// Steps that begin with the same micro-batch, up to its numbers.
+  using Key = std::vector<int64_t>;  ///< everything about a micro-batch that a recording fixes
+  /// Steps whose first micro-batch has the same Key.
   struct Kind {
     int64_t eager_steps = 0, replayed_steps = 0;
-    double eager_ms = 0, replayed_ms = 0;  ///< of one step each
+    double eager_ms = 0, replayed_ms = 0;  ///< one step each
     std::map<Key, Recording> micro_steps;
     Recording update;
   };
@@ -69,11 +69,11 @@ class GraphRunner : public StepRunner {
   MakeGraph make_graph_;
   Stream side_;
   Event reached_;
-  std::map<Key, Batch> places_;  ///< what recordings read their batch from
+  std::map<Key, Batch> places_;  ///< the buffers that recordings read their batches from
   std::map<Key, Kind> kinds_;
-  Kind* kind_ = nullptr;              ///< of the step that is running
-  const Graph* neighbour_ = nullptr;  ///< one of the recorded graphs
-  bool replaying_ = false;            ///< the step that is running
+  Kind* kind_ = nullptr;              ///< of the current step
+  const Graph* neighbour_ = nullptr;  ///< a recorded graph, whose memory pool new recordings share
+  bool replaying_ = false;            ///< whether the current step is replayed
   bool records_ = true;               ///< until memory runs out
   std::optional<Clock::time_point> timed_since_;
   int64_t eager_steps_ = 0, replayed_steps_ = 0;

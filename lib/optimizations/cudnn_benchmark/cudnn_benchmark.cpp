@@ -8,7 +8,7 @@ namespace trainopt::cudnn_benchmark {
 void check(OptionChecks& checks) {
   if (checks.deterministic)
     checks.refuse("optimizations.cudnn_benchmark",
-                  "picks algorithms by timing them, which deterministic: true forbids; switch one of them off");
+                  "picks algorithms by timing them, which deterministic: true forbids; turn one of them off");
 }
 
 Outcome apply(Plan& plan) {
@@ -17,7 +17,7 @@ Outcome apply(Plan& plan) {
   return Outcome::applied("cuDNN picks algorithms by timing them", [](const StepTrace& seen) {
     const int64_t convolutions = seen.calls(is_forward_convolution);
     const bool effective = seen.backend.cudnn_benchmark && convolutions > 0;
-    return Receipt{.observed = fmt::format("on during a step with {} forward convolutions", convolutions),
+    return Receipt{.observed = fmt::format("enabled during a step with {} forward convolutions", convolutions),
                    .effective = effective,
                    .reason = effective ? "" : "the step had no convolution"};
   });

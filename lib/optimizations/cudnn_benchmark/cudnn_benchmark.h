@@ -1,4 +1,4 @@
-// cuDNN times its algorithms for each new shape and keeps the fastest.
+// cuDNN times its algorithms for each new shape and uses the fastest.
 #pragma once
 
 #include "optimizations/info.h"

@@ -7,9 +7,9 @@
 namespace trainopt::device_cache {
 
 Outcome apply(Plan& plan) {
-  if (!plan.data.dataset) return Outcome::none("synthetic batches are on the device already");
+  if (!plan.data.dataset) return Outcome::none("synthetic batches are already on the device");
   plan.data.device_dataset = std::make_shared<DeviceDataset>();
-  plan.loader.finish_on_device = true;  // evaluation, which is loaded, crosses as uint8 too
+  plan.loader.finish_on_device = true;  // evaluation data is still loaded; copy it as uint8 too
   const ImageSize size = buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format).size;
   const int64_t samples = plan.data.samples();
   const auto reason = plan.device.is_cpu()
@@ -17,14 +17,14 @@ Outcome apply(Plan& plan) {
                           : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
   if (reason) throw UserError(*reason);
   return Outcome::applied(
-      fmt::format("data set on the device: {}, {}; batches are drawn there by index", counted(samples, "sample"),
-                  human_bytes(static_cast<double>(resident_bytes(size, samples)))),
+      fmt::format("data set cached on the device: {}, {}; batches are gathered there by index",
+                  counted(samples, "sample"), human_bytes(static_cast<double>(resident_bytes(size, samples)))),
       [](const StepTrace& trace) {
         const BatchSourceStats& seen = trace.loader;
         const bool effective = seen.resident_bytes > 0 && !seen.input_type;
         return Receipt{
             .observed = fmt::format(
-                "{} lie on the device; {} a step say which images, {} were copied there; batches were made as {}",
+                "{} cached on the device; {} of indices and crops per step, {} of it copied; batches built as {}",
                 human_bytes(static_cast<double>(seen.resident_bytes)),
                 human_bytes(static_cast<double>(seen.bytes_delivered)),
                 human_bytes(static_cast<double>(seen.bytes_copied)),

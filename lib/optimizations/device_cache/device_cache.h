@@ -1,5 +1,5 @@
-// The whole data set lies on the device as uint8, and batches are drawn from it by index: nothing is loaded or copied
-// beside the training.
+// The whole data set is cached on the device as uint8, and batches are gathered from it by index: no image is loaded or
+// copied during training.
 #pragma once
 
 #include "optimizations/info.h"
@@ -13,7 +13,7 @@ namespace trainopt::device_cache {
 
 inline constexpr Info kInfo{"cache", Exactness::same_bits};
 
-/// data.cache: device. Throws UserError where the transforms or the device's memory do not allow it.
+/// data.cache: device. Throws UserError if the transforms or the device's memory do not allow it.
 Outcome apply(Plan& plan);
 
 }  // namespace trainopt::device_cache

@@ -1,5 +1,5 @@
-// Images cross to the device as uint8, a quarter of float32's bytes; scaling and normalising (and, if asked, resizing)
-// happen there.
+// Images are copied to the device as uint8, a quarter of float32's bytes; scaling and normalisation (and, on request,
+// resizing) happen there.
 #pragma once
 
 #include "config/describe.h"
@@ -19,7 +19,7 @@ struct Config {
 };
 template <class V>
 void describe(V& v, Config& c) {
-  v.field("resize", c.resize, "Also the resize, and what follows it; needs images of one size.");
+  v.field("resize", c.resize, "Also run the resize and all later transforms on the device; needs images of one size.");
 }
 
 Outcome apply(Plan& plan, const Config& config);

@@ -25,9 +25,9 @@ NormParameters parameters_of(const BatchNorm2d& norm) {
           .epsilon = BatchNorm2d::kEpsilon};
 }
 
-/// Batch-norm as it is known before, from its running statistics.
+/// Batch-norm in evaluation: a scale and a shift from the running statistics.
 ScaleShift known(const BatchNorm2d& norm) {
-  TRAINOPT_CHECK(!at::GradMode::is_enabled());  // no gradient would pass
+  TRAINOPT_CHECK(!at::GradMode::is_enabled());  // gradients are not supported here
   return scale_shift_of(parameters_of(norm), norm.running_mean, norm.running_var);
 }
 

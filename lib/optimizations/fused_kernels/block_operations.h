@@ -1,4 +1,4 @@
-// The blocks' composite operations on fused kernels, with their gradients.
+// The composite operations of network blocks and their gradients, on fused kernels.
 #pragma once
 
 #include "kernels/head/head.h"
@@ -11,17 +11,17 @@
 
 namespace trainopt::fused_kernels {
 
-/// Of one device; they must outlive all who use them.
+/// The kernels of one device. They must outlive their users.
 struct BlockKernels {
   const kernels::NormKernels& norm;
   const kernels::PoolKernels& pool;
   const kernels::HeadKernels& head;
 };
 
-/// Inputs that are not channels-last are converted. In evaluation batch-norm is a scale and a shift known before, each
-/// operation one pass, and gradients must be off.
+/// Inputs that are not channels-last are converted. In evaluation, batch-norm is a precomputed scale and shift, each
+/// operation is one pass, and gradients must be disabled.
 std::unique_ptr<BatchNormOperations> make_fused_batch_norm(const BlockKernels& kernels);
-/// The same for the average pool of the head.
+/// The same for the head's average pool.
 std::unique_ptr<HeadOperations> make_fused_head(const BlockKernels& kernels);
 
 }  // namespace trainopt::fused_kernels

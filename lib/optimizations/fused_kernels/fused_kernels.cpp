@@ -9,7 +9,8 @@ namespace trainopt::fused_kernels {
 namespace {
 
 struct Fused {
-  const char *what, *plain, *forward, *backward;  ///< in words; libtorch's operation; ours and its gradient
+  const char *what, *plain, *forward,
+      *backward;  ///< for the receipt; libtorch's operation; our kernel's label and its gradient's
 };
 constexpr Fused kFused[] = {
     {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
@@ -21,7 +22,7 @@ Receipt receipt(const StepTrace& seen) {
   for (const auto& [what, plain_name, forward, backward] : kFused) {
     const int64_t fused = seen.calls(forward);
     const int64_t plain = seen.calls([&](const TracedOperation& operation) {
-      return operation.name == plain_name && operation.grad_mode;  // not what is evaluated beside the training
+      return operation.name == plain_name && operation.grad_mode;  // excludes evaluation
     });
     if (fused + plain == 0) continue;  // this network has none
     receipt.observed += fmt::format("{}{} of {} {} fused, {} of their gradients", receipt.observed.empty() ? "" : "; ",
@@ -29,7 +30,7 @@ Receipt receipt(const StepTrace& seen) {
     if (plain > 0) receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", what);
     receipt.effective |= fused > 0;
   }
-  if (!receipt.effective) receipt.reason = "the step had no fused kernel";
+  if (!receipt.effective) receipt.reason = "no fused kernel ran in the step";
   return receipt;
 }
 
@@ -38,36 +39,35 @@ Receipt receipt(const StepTrace& seen) {
 void check(OptionChecks& checks) {
   if (checks.sync_batch_norm)
     checks.refuse("optimizations.fused_kernels",
-                  "knows the statistics of its own rank alone; leave out parallel.sync_batch_norm or this");
+                  "computes batch-norm statistics over one rank only; turn off parallel.sync_batch_norm or this");
 }
 
 Outcome apply(Plan& plan) {
-  // Asks no device: plans are also made for machines elsewhere.
+  // Does not query the device: plans are also made for other machines.
   const bool on_cpu = plan.device.is_cpu();
   const auto* norm = on_cpu ? &kernels::cpu_norm_kernels() : kernels::cuda_norm_kernels();
   const auto* pool = on_cpu ? &kernels::cpu_pool_kernels() : kernels::cuda_pool_kernels();
   const auto* head = on_cpu ? &kernels::cpu_head_kernels() : kernels::cuda_head_kernels();
   if (norm == nullptr || pool == nullptr || head == nullptr)
-    return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
+    return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
                  [head](const BuildContext& context) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head);
                  });
   if (!plan.model.has_convolutions)
-    return Outcome::applied(fmt::format("the loss with its gradient in one pass; the {} has no batch-norm",
-                                        word_of(plan.model.config.name)),
-                            receipt);
+    return Outcome::applied(
+        fmt::format("loss and its gradient in one pass; the {} has no batch-norm", word_of(plan.model.config.name)),
+        receipt);
   const BlockKernels all{.norm = *norm, .pool = *pool, .head = *head};
-  plan.batch_norm.fill("fused_kernels", "with addition, ReLU and the stem's max-pool in two passes",
+  plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
                        [all](const BuildContext&) { return make_fused_batch_norm(all); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
                  [all](const BuildContext&) { return make_fused_head(all); });
-  // The kernels' own: otherwise the first one would convert.
+  // The kernels' own order; otherwise the first kernel would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
-      "batch-norm with addition, ReLU and the stem's max-pool in two passes forward and two backward, the average pool "
-      "in one and one, the loss with its gradient in "
-      "one; activations as NHWC",
+      "batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), average pool "
+      "(one and one), loss with its gradient (one); activations as NHWC",
       receipt);
 }
 

@@ -1,5 +1,5 @@
-// Batch-norm, addition, ReLU, the stem's max-pool, the average pool and the loss in as few passes over memory as they
-// can have.
+// Batch-norm with addition, ReLU and the stem's max-pool, the average pool and the loss, fused to as few passes over
+// memory as possible.
 #pragma once
 
 #include "optimizations/info.h"

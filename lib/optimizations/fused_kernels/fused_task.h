@@ -1,4 +1,4 @@
-// Classification whose loss comes with its gradient.
+// Classification that computes the loss and its gradient in one pass.
 #pragma once
 
 #include "kernels/head/head.h"
@@ -6,7 +6,7 @@
 
 namespace trainopt::fused_kernels {
 
-/// As ClassificationTask, which it is in evaluation.
+/// The same as ClassificationTask, which it uses in evaluation.
 class FusedClassificationTask : public ClassificationTask {
  public:
   FusedClassificationTask(double label_smoothing, const kernels::HeadKernels& kernels)

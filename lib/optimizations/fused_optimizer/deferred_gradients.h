@@ -1,5 +1,5 @@
-// Gradients whose passes wait for the update: all of them are measured once, where something asks for it, and the
-// factors that they are to be multiplied by are noted for the update, which applies them as it reads the gradients.
+// Gradients whose scaling is deferred to the update. If norm or finiteness are requested, one pass measures all
+// gradients. Scale factors are only noted; the update applies them as it reads the gradients.
 #pragma once
 
 #include "kernels/update/update.h"
@@ -12,7 +12,7 @@ namespace trainopt::fused_optimizer {
 using kernels::update::Measured;
 using kernels::update::UpdateKernels;
 
-/// The form of gradients that the fused update reads.
+/// The Gradients that the fused update reads.
 class DeferredGradients : public Gradients {
  public:
   /// `kernels` must outlive it; `like`: a tensor on the gradients' device.
@@ -33,7 +33,7 @@ class DeferredGradients : public Gradients {
 
   const UpdateKernels& kernels_;
   at::Tensor like_;
-  std::optional<Measured> measured_;  ///< of this step's gradients as they are in memory
+  std::optional<Measured> measured_;  ///< of this step's gradients as stored, before pending factors
   Pending pending_;
 };
 

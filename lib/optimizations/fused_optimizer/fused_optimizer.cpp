@@ -21,7 +21,7 @@ using kernels::update::Settings;
 using kernels::update::SgdRule;
 using kernels::update::Tensors;
 
-/// Copies of parameters in 16 bits, where the model's layers find them while this lives.
+/// 16-bit copies of parameters, which the model's layers use during this object's lifetime.
 class WeightCopies {
  public:
   explicit WeightCopies(const BuildContext& context) : parameters_(context.parameters->parameters()) {
@@ -41,13 +41,13 @@ class WeightCopies {
   WeightCopies(const WeightCopies&) = delete;
   WeightCopies& operator=(const WeightCopies&) = delete;
 
-  /// Somebody else has written to the parameters.
+  /// Call after something else has written to the parameters.
   void refresh() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < copies_.size(); ++i)
       if (copies_[i].defined()) copies_[i].copy_(parameters_[i].second);
   }
-  /// One for each parameter, undefined where there is none; or no list.
+  /// One per parameter, undefined for those without a copy; empty if there are no copies.
   const std::vector<at::Tensor>& tensors() const { return copies_; }
   int64_t count() const {
     return std::count_if(copies_.begin(), copies_.end(), [](const at::Tensor& copy) { return copy.defined(); });
@@ -81,11 +81,11 @@ class FusedOptimizer : public Optimizer {
 
   void load(const ArchiveReader& archive) final {
     load_state(archive);
-    copies_.refresh();  // parameters were loaded before
+    copies_.refresh();  // parameters are loaded first
   }
   int64_t state_bytes() const final { return bytes_of_state() + copies_.bytes(); }
 
-  /// On the device, where recorded steps read it too; float32, as every kernel takes it.
+  /// Stored on the device, where recorded steps read it, as float32, which all kernels expect.
   void set_learning_rate(double learning_rate) override {
     if (std::exchange(rate_there_, learning_rate) != learning_rate) learning_rate_.fill_(learning_rate);
   }
@@ -93,9 +93,9 @@ class FusedOptimizer : public Optimizer {
   void update(Gradients& gradients, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
     RECORD_FUNCTION("trainopt::fused_optimizer",
-                    std::vector<c10::IValue>());  // what libtorch does for it is a part of it
+                    std::vector<c10::IValue>());  // libtorch operations inside count as part of it
     const auto& all = gradients.tensors();
-    std::vector<size_t> places;  // of the parameters that have a gradient
+    std::vector<size_t> places;  // indices of the parameters that have a gradient
     Tensors tensors;
     for (size_t i = 0; i < all.size(); ++i) {
       if (!all[i].defined()) continue;
@@ -119,7 +119,7 @@ class FusedOptimizer : public Optimizer {
   }
 
  protected:
-  /// Those of one for each parameter that belong to these places; of none, none.
+  /// Selects the tensors with these indices from `all`, which has one per parameter or is empty; empty if it is.
   static std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& all, const std::vector<size_t>& places) {
     std::vector<at::Tensor> tensors;
     if (all.empty()) return tensors;
@@ -131,7 +131,7 @@ class FusedOptimizer : public Optimizer {
   const UpdateKernels& kernels_;
 
  private:
-  /// Adds the rule's own state to `tensors`; returns how many launches it took.
+  /// Adds the update rule's state to `tensors` and runs the update; returns the number of launches.
   virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) = 0;
   virtual void load_state(const ArchiveReader& archive) = 0;
   virtual int64_t bytes_of_state() const = 0;
@@ -222,14 +222,14 @@ Outcome apply(Plan& plan) {
   const UpdateKernels* kernels =
       plan.device.is_cpu()
           ? &kernels::update::cpu_kernels()
-          : kernels::update::cuda_kernels();  // asks no device: plans are also made for machines elsewhere
+          : kernels::update::cuda_kernels();  // does not query the device: plans are also made for other machines
   if (kernels == nullptr)
-    return Outcome::none("this build has no kernels for a GPU: it was configured with TRAINOPT_CUDA=OFF");
+    return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   plan.optimizer.fill("fused_optimizer",
-                      describe_optimizer(plan.optimizer_config) + ", one operation for all parameters",
+                      describe_optimizer(plan.optimizer_config) + ", one fused update of all parameters",
                       [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
   plan.learning_rate_on_device = true;
-  return Outcome::applied("one operation for all parameters; what else is to be done to gradients rides along",
+  return Outcome::applied("one pass updates all parameters and also unscales, clips and zeroes gradients as needed",
                           receipt);
 }
 

@@ -1,4 +1,4 @@
-// One pass over memory updates all parameters: SGD, Adam and AdamW, with what else is to be done to gradients.
+// SGD, Adam and AdamW for all parameters in one pass over memory, which also unscales, clips and zeroes gradients.
 #pragma once
 
 #include "optimizations/info.h"
@@ -22,9 +22,9 @@ inline constexpr Info kInfo{"fused_optimizer", Exactness::same_math, 1e-4};
 void check(OptionChecks& checks);
 Outcome apply(Plan& plan);
 
-/// Archives are those of make_loop_optimizer(). Where forward is autocast and the parameters are this rank's alone, it
-/// keeps 16-bit copies of what autocast would cast, for the model's layers. `kernels` and the context's store must
-/// outlive it.
+/// Reads and writes the same archives as make_loop_optimizer(). If forward runs under autocast and the parameters
+/// belong to this rank alone, it keeps 16-bit copies of the weights that autocast would cast, for the model's layers.
+/// `kernels` and the context's parameter store must outlive it.
 std::unique_ptr<Optimizer> make_fused_optimizer(const kernels::update::UpdateKernels& kernels,
                                                 const BuildContext& context);
 

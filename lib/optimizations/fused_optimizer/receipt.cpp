@@ -35,24 +35,25 @@ int64_t casts_of_parameters(const StepTrace& trace) {
 Receipt receipt(const StepTrace& trace) {
   const Update update = update_of(trace);
   const int64_t operations = trace.calls([](const TracedOperation& operation) {
-    return operation.range == kOptimizerLabel && operation.depth == 0;  // what runs inside of one is a part of it
+    return operation.range == kOptimizerLabel && operation.depth == 0;  // nested operations belong to their parent
   });
   std::string along;
-  for (const auto& [done, what] : {std::pair(update.scaled, "unscaled"), std::pair(update.clipped, "clipped"),
-                                   std::pair(update.cleared, "cleared")})
+  for (const auto& [done, what] :
+       {std::pair(update.scaled, "gradients unscaled"), std::pair(update.clipped, "gradients clipped"),
+        std::pair(update.cleared, "gradients zeroed")})
     if (done) along += fmt::format(", {}", what);
   if (const int64_t measures = trace.calls(kMeasureLabel); measures > 0)
-    along += fmt::format("; {} of all gradients before it", counted(measures, "measure"));
+    along += fmt::format("; {} of the gradients for norm and finiteness", counted(measures, "extra read"));
   if (update.copies > 0)
-    along += fmt::format("; 16-bit copies of {} kept, {} cast in the step", counted(update.copies, "parameter"),
-                         casts_of_parameters(trace));
+    along += fmt::format("; 16-bit copies of {} kept, {} parameter casts in the step",
+                         counted(update.copies, "parameter"), casts_of_parameters(trace));
   const bool effective = update.tensors > 0 && operations == 1;
   return {
       .observed = fmt::format("{} of {} updated in {}{}", update.tensors, counted(trace.parameters, "parameter tensor"),
                               counted(update.launches, "launch", "es"), along),
       .effective = effective,
       .reason = effective             ? ""
-                : update.tensors == 0 ? "no parameter was updated by it"
+                : update.tensors == 0 ? "it updated no parameter"
                                       : "parameters were updated in more than one operation"};
 }
 

@@ -1,4 +1,5 @@
-// CPU tensors from memory that is kept between steps instead of going back to the kernel. A setting of the process.
+// CPU tensors from a caching allocator, which keeps freed memory instead of returning it to the kernel. The setting is
+// process-wide.
 #pragma once
 
 #include "config/describe.h"

@@ -6,9 +6,9 @@
 namespace trainopt::loading {
 namespace {
 
-constexpr const char* kSynthetic = "synthetic batches are on the device already";
+constexpr const char* kSynthetic = "synthetic batches are already on the device";
 
-/// Why nothing is loaded beside the training; null where something is.
+/// Why nothing is loaded during training; null if something is.
 const char* why_nothing_loads(const Plan& plan) {
   if (!plan.data.dataset) return kSynthetic;
   if (plan.data.device_dataset) return "data.cache: device reads the data set once, before the first step";
@@ -20,16 +20,16 @@ const char* why_nothing_loads(const Plan& plan) {
 Outcome workers(Plan& plan, int64_t wanted) {
   if (!plan.data.dataset) return Outcome::none(kSynthetic);
   plan.loader.num_workers = wanted;
-  return Outcome::applied(fmt::format("{} beside the training thread",
-                                      wanted == 1 ? "1 thread loads" : fmt::format("{} threads load", wanted)),
-                          [wanted](const StepTrace& seen) {
-                            const bool effective =
-                                seen.loader.threads > 0;  // on a busy machine the first may load all of a small run
-                            return Receipt{.observed = fmt::format("{} of {} loaded the run's samples",
-                                                                   seen.loader.threads, counted(wanted, "thread")),
-                                           .effective = effective,
-                                           .reason = effective ? "" : "the training thread loaded them"};
-                          });
+  return Outcome::applied(
+      fmt::format("{} in addition to the training thread",
+                  wanted == 1 ? "1 loader thread" : fmt::format("{} loader threads", wanted)),
+      [wanted](const StepTrace& seen) {
+        const bool effective = seen.loader.threads > 0;  // on a busy machine one thread may load all of a small run
+        return Receipt{
+            .observed = fmt::format("{} of {} loaded samples", seen.loader.threads, counted(wanted, "thread")),
+            .effective = effective,
+            .reason = effective ? "" : "the training thread loaded all samples"};
+      });
 }
 
 Outcome persistent_workers(Plan& plan) {
@@ -38,12 +38,12 @@ Outcome persistent_workers(Plan& plan) {
   if (plan.steps && *plan.steps <= plan.data.schedule().steps_per_epoch())
     return Outcome::none("the run ends within its first epoch");
   plan.loader.persistent_workers = true;
-  return Outcome::applied("threads go on prefetching across the end of an epoch", [](const StepTrace& seen) {
+  return Outcome::applied("loader threads keep prefetching across epoch boundaries", [](const StepTrace& seen) {
     const bool effective = seen.loader.thread_starts == 1;
     return Receipt{.observed = fmt::format("{}, started {}", counted(seen.loader.threads, "thread"),
                                            effective ? "once" : fmt::format("{} times", seen.loader.thread_starts)),
                    .effective = effective,
-                   .reason = effective ? "" : "threads were started again"};
+                   .reason = effective ? "" : "threads were restarted"};
   });
 }
 
@@ -52,23 +52,23 @@ Outcome prefetch_factor(Plan& plan, int64_t wanted) {
   if (plan.loader.num_workers == 0) return Outcome::none("there are no workers to prefetch (data.num_workers: 0)");
   plan.loader.prefetch_factor = wanted;
   const int64_t buffers = wanted * plan.loader.num_workers + 2;
-  return Outcome::applied(fmt::format("{} kept ready per worker", counted(wanted, "batch", "es")),
-                          [buffers](const StepTrace& seen) {
-                            const bool effective = seen.loader.buffers == buffers;
-                            return Receipt{.observed = fmt::format("{} of {} buffers", seen.loader.buffers, buffers),
-                                           .effective = effective,
-                                           .reason = effective ? "" : "data.memory_limit allows no more"};
-                          });
+  return Outcome::applied(
+      fmt::format("{} prefetched per worker", counted(wanted, "batch", "es")), [buffers](const StepTrace& seen) {
+        const bool effective = seen.loader.buffers == buffers;
+        return Receipt{.observed = fmt::format("{} of {} buffers allocated", seen.loader.buffers, buffers),
+                       .effective = effective,
+                       .reason = effective ? "" : "data.memory_limit allows no more"};
+      });
 }
 
 Outcome batch_size(Plan&, int64_t wanted) {
-  return Outcome::applied(fmt::format("{} at once", counted(wanted, "sample")), [wanted](const StepTrace& seen) {
-    const bool effective = seen.largest_micro_batch == wanted;
-    return Receipt{.observed = fmt::format("at most {} went through the model at once",
-                                           counted(seen.largest_micro_batch, "sample")),
-                   .effective = effective,
-                   .reason = effective ? "" : "no micro-batch was full"};
-  });
+  return Outcome::applied(
+      fmt::format("{} per micro-batch", counted(wanted, "sample")), [wanted](const StepTrace& seen) {
+        const bool effective = seen.largest_micro_batch == wanted;
+        return Receipt{.observed = fmt::format("largest micro-batch: {}", counted(seen.largest_micro_batch, "sample")),
+                       .effective = effective,
+                       .reason = effective ? "" : "no micro-batch was full"};
+      });
 }
 
 Outcome pin_memory(Plan& plan) {
@@ -78,7 +78,7 @@ Outcome pin_memory(Plan& plan) {
   plan.loader.pin_memory = true;
   return Outcome::applied("batch buffers are page-locked", [](const StepTrace& seen) {
     const bool effective = seen.loader.pinned_bytes_copied > 0;
-    return Receipt{.observed = fmt::format("{} of {} a step copied from page-locked memory",
+    return Receipt{.observed = fmt::format("{} of {} per step copied from page-locked memory",
                                            human_bytes(static_cast<double>(seen.loader.pinned_bytes_copied)),
                                            human_bytes(static_cast<double>(seen.loader.bytes_copied))),
                    .effective = effective,
@@ -93,7 +93,7 @@ Outcome non_blocking(Plan& plan) {
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const StepTrace& seen) {
     const bool effective = seen.loader.copies_beside_step > 0;
     return Receipt{
-        .observed = fmt::format("{} copies of the step ran on a stream of their own", seen.loader.copies_beside_step),
+        .observed = fmt::format("{} copies of the step ran on a separate stream", seen.loader.copies_beside_step),
         .effective = effective,
         .reason = effective ? "" : "copies ran on the step's stream"};
   });

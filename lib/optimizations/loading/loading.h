@@ -1,5 +1,4 @@
-// The loader's switches: how much at once, threads beside the training thread, page-locked buffers, and copies on a
-// stream of their own.
+// The loader's switches: batch size, loader threads, page-locked buffers, and copies on a separate stream.
 #pragma once
 
 #include "optimizations/info.h"
@@ -22,7 +21,7 @@ inline constexpr Info kBatchSize{"batch_size", Exactness::new_math, /*tolerance=
 Outcome workers(Plan& plan, int64_t wanted);  ///< `wanted` ≥ 1 threads
 Outcome persistent_workers(Plan& plan);
 Outcome prefetch_factor(Plan& plan, int64_t wanted);
-Outcome batch_size(Plan& plan, int64_t wanted);  ///< already in the plan: only its receipt
+Outcome batch_size(Plan& plan, int64_t wanted);  ///< already in the plan; adds only the receipt
 Outcome pin_memory(Plan& plan);
 Outcome non_blocking(Plan& plan);
 

@@ -1,4 +1,4 @@
-// Gradients are dropped after an update: no fill with zeros, and the first backward writes instead of adding.
+// Gradients are freed after an update: no zeroing, and the first backward writes instead of adding.
 #pragma once
 
 #include "optimizations/info.h"

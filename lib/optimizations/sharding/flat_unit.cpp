@@ -9,7 +9,7 @@
 namespace trainopt {
 namespace {
 
-/// Takes or gives back the memory behind a tensor; its views stay what they are, and are used only while it is there.
+/// Allocates or frees the memory behind a tensor. Its views stay valid objects; use them only while it is allocated.
 void resize_storage(const at::Tensor& tensor, size_t bytes) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->nbytes() == bytes) return;
@@ -70,7 +70,7 @@ void FlatUnit::use() {
   finish_exchange();
 }
 
-/// An exchange that is on its way must have ended before its memory goes.
+/// A pending exchange must end before its memory is freed.
 void FlatUnit::finish_exchange() {
   if (coming_) std::exchange(coming_, nullptr)->wait();
 }

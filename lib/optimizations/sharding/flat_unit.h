@@ -1,5 +1,5 @@
-// The parameters of some units of a model in one piece of memory, cut into as many equal shares as there are ranks (the
-// flat parameter of FSDP: Zhao et al. 2023). The model's tensors are views of it, each in the layout it had.
+// The parameters of one or more units of a model in one contiguous buffer, cut into one equal share per rank (FSDP's
+// flat parameter: Zhao et al. 2023). The model's tensors are views of it and keep their layouts.
 #pragma once
 
 #include "comm/communicator.h"
@@ -13,7 +13,7 @@
 
 namespace trainopt {
 
-/// Where a parameter lies in the flat memory.
+/// A parameter's position in the flat buffer, counted in elements.
 struct FlatPiece {
   std::string name;
   at::Tensor parameter;  ///< the model's
@@ -23,35 +23,35 @@ struct FlatPiece {
 
 class FlatUnit {
  public:
-  /// Moves the parameters into flat memory. `keeps_whole`: all of it stays here; otherwise only this rank's share does,
-  /// and the rest is there between gather() and release().
+  /// Moves the parameters into the flat buffer. `keeps_whole`: the whole buffer stays allocated; otherwise only this
+  /// rank's share does, and the rest exists between gather() and release().
   FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole);
 
   const std::vector<FlatPiece>& pieces() const { return pieces_; }
-  int64_t padded() const { return share_ * communicator_.ranks(); }  ///< numbers of the whole
-  int64_t share() const { return share_; }                           ///< numbers of a rank's part
-  /// This rank's numbers; of the whole where that stays.
+  int64_t padded() const { return share_ * communicator_.ranks(); }  ///< elements of the whole buffer
+  int64_t share() const { return share_; }                           ///< elements of one rank's share
+  /// This rank's share; a view of the whole buffer if that is kept.
   const at::Tensor& own() const { return own_; }
-  /// The part of `flat`, of padded() numbers, that is this rank's.
+  /// This rank's part of `flat`, which has padded() elements.
   at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, communicator_.rank() * share_, share_); }
   /// A view of `flat` with a parameter's shape and layout.
   at::Tensor piece_of(const at::Tensor& flat, const FlatPiece& piece) const {
     return flat.as_strided(piece.sizes, piece.strides, flat.storage_offset() + piece.begin);
   }
-  /// What of a piece is this rank's: its range in the piece and its place in own(); nothing: count is 0.
+  /// This rank's part of a piece: its offsets in the piece and in own(). Count is 0 if the rank has no part of it.
   struct Range {
     int64_t in_piece = 0, in_own = 0, count = 0;
   };
   Range own_range(const FlatPiece& piece) const;
-  at::Tensor whole_of(const at::Tensor& own) const;  ///< every rank's, one after another; every rank must call it
+  at::Tensor whole_of(const at::Tensor& own) const;  ///< all ranks' `own`, concatenated; every rank must call it
 
-  /// Begins to fill the whole with every rank's share, unless it is there or on its way.
+  /// Starts to all-gather the shares into the whole buffer, unless they are already there or on their way.
   void gather();
-  /// Waits for it.
+  /// Gathers if necessary, and waits.
   void use();
-  /// Gives the whole's memory back; not where it stays.
+  /// Frees the whole buffer, unless it is kept.
   void release();
-  /// The shares have changed: what is in the whole is old.
+  /// Marks the whole buffer as out of date, after the shares have changed.
   void outdate();
 
  private:
@@ -62,7 +62,7 @@ class FlatUnit {
   std::vector<FlatPiece> pieces_;
   int64_t share_ = 0;
   at::Tensor whole_, own_;
-  bool fresh_ = true;  ///< the whole is what the shares say, or will be
+  bool fresh_ = true;  ///< the whole buffer agrees with the shares, or will once the pending gather ends
   std::unique_ptr<Exchange> coming_;
 };
 

@@ -26,7 +26,7 @@ GradientShares::GradientShares(FlatUnit& unit, Communicator& communicator, const
 }
 
 void GradientShares::begin(bool is_last) {
-  send_rest();  // of the micro-batch before, where each one sends
+  send_rest();  // the previous micro-batch's, if each one sends
   sends_ = is_last || !options_.keeps_whole;
   sent_ = false;
   taken_ = 0;
@@ -41,7 +41,7 @@ void GradientShares::take(size_t index) {
     at::Tensor place = unit_.piece_of(whole_, piece);
     place.copy_(leaf.grad());
     if (options_.keeps_whole)
-      leaf.mutable_grad() = place;  // the next micro-batches' backward adds in place
+      leaf.mutable_grad() = place;  // later micro-batches accumulate in place
     else
       leaf.mutable_grad().reset();
   }
@@ -50,7 +50,7 @@ void GradientShares::take(size_t index) {
   complete_();
 }
 
-/// Memory that backward fills; only the padding behind the last piece must be set.
+/// A buffer that backward fills; only the padding after the last piece needs initialising.
 at::Tensor GradientShares::empty_whole() const {
   at::Tensor whole = at::empty({unit_.padded()}, own_.options());
   const FlatPiece& last = unit_.pieces().back();
@@ -58,7 +58,7 @@ at::Tensor GradientShares::empty_whole() const {
   return whole;
 }
 
-/// A parameter that no loss depends on has no gradient: zeros.
+/// Parameters that the loss does not depend on have no gradient: use zeros.
 void GradientShares::fill_gaps() {
   if (!whole_.defined()) whole_ = empty_whole();
   for (size_t i = 0; i < in_whole_.size(); ++i)
@@ -75,7 +75,7 @@ void GradientShares::send() {
   const at::Tensor whole = options_.wire_type ? whole_.to(*options_.wire_type) : whole_;
   const at::Tensor share =
       options_.wire_type || !options_.keeps_whole ? at::empty({unit_.share()}, whole.options()) : own_;
-  while (flying_.size() > 1) land();  // no more memory than for two
+  while (flying_.size() > 1) land();  // at most two exchanges hold memory
   flying_.push_back({share, whole, communicator_.reduce_scatter(share, whole)});
   if (!options_.keeps_whole) whole_.reset();
 }
@@ -99,7 +99,7 @@ void GradientShares::finish() {
 void GradientShares::clear() {
   fresh_ = true;
   if (!options_.keeps_whole) return;
-  for (const auto& piece : unit_.pieces()) {  // what comes first is copied, which is less than adding it to zeros
+  for (const auto& piece : unit_.pieces()) {  // the next gradient is then copied, which is cheaper than adding to zeros
     at::Tensor leaf = piece.parameter;
     leaf.mutable_grad().reset();
   }

@@ -1,4 +1,5 @@
-// The gradients of a flat unit: as backward completes them they become this rank's share of their sum over the ranks.
+// The gradients of a flat unit: when backward completes them, they are reduce-scattered, so that each rank holds its
+// share of their sum over the ranks.
 #pragma once
 
 #include "optimizations/sharding/flat_unit.h"
@@ -10,29 +11,29 @@
 namespace trainopt {
 
 struct GradientSharesOptions {
-  bool keeps_whole =
-      false;            ///< micro-batches add up here, and the last one's backward sends; otherwise each one's does
-  bool overlap = true;  ///< false: nothing is sent before backward has ended
-  std::optional<at::ScalarType> wire_type;  ///< rounded to it for the exchange
+  bool keeps_whole = false;  ///< micro-batches accumulate locally and only the last one sends; otherwise each one sends
+  bool overlap = true;       ///< false: nothing is sent before backward has ended
+  std::optional<at::ScalarType> wire_type;  ///< gradients are rounded to this type for the exchange
 };
 
 class GradientShares {
  public:
-  /// Hooks the parameters of `unit`. `complete` is called when backward has been through all of them.
+  /// Installs hooks on the parameters of `unit`. Calls `complete` when backward has produced all their gradients.
   GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options,
                  std::function<void()> complete);
   GradientShares(const GradientShares&) = delete;
   GradientShares& operator=(const GradientShares&) = delete;
 
-  /// Before each micro-batch.
+  /// Call before each micro-batch.
   void begin(bool is_last);
-  /// After the last: sends what was not complete (a parameter that no loss depends on has no gradient) or had to wait.
+  /// Call after the last micro-batch. Sends gradients that were not complete (a parameter that the loss does not depend
+  /// on has none) or that were not to overlap.
   void send_rest();
-  /// own() is the sum over the step and the ranks from here on.
+  /// Waits for the exchanges; own() is then the sum over the step and the ranks.
   void finish();
   void clear();
 
-  /// share() numbers
+  /// share() elements
   const at::Tensor& own() const { return own_; }
   int64_t bytes() const;
 
@@ -52,10 +53,10 @@ class GradientShares {
   GradientSharesOptions options_;
   std::function<void()> complete_;
   at::Tensor whole_, own_;
-  std::vector<char> in_whole_;         ///< pieces whose gradient is there since the last send
-  bool fresh_ = true;                  ///< own() is of the step before: what lands first replaces it
-  size_t taken_ = 0;                   ///< pieces of this micro-batch
-  bool sends_ = false, sent_ = false;  ///< this micro-batch's are to be sent; and have been
+  std::vector<char> in_whole_;         ///< pieces whose gradient has arrived since the last send
+  bool fresh_ = true;                  ///< own() is from the previous step: the first result overwrites it
+  size_t taken_ = 0;                   ///< pieces of this micro-batch that have arrived
+  bool sends_ = false, sent_ = false;  ///< whether this micro-batch's gradients are to be sent, and were sent
   std::deque<Flight> flying_;
 };
 

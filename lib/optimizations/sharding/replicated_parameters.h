@@ -1,4 +1,4 @@
-// Data parallelism (DDP): every rank has the whole model and sums its gradients with the others'.
+// Data parallelism (DDP): every rank has the whole model, and gradients are summed over the ranks.
 #pragma once
 
 #include "comm/config.h"
@@ -9,7 +9,7 @@
 
 namespace trainopt {
 
-/// All ranks begin with rank 0's parameters and buffers; every rank must call it.
+/// All ranks start with rank 0's parameters and buffers. Every rank must call it.
 std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config);
 
 }  // namespace trainopt

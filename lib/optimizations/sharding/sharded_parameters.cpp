@@ -14,7 +14,7 @@
 namespace trainopt {
 namespace {
 
-/// Parameters of each of the model's units, joined until they are as many as the recipe wants together.
+/// The parameters of the model's units, grouped until each group reaches the recipe's minimum size.
 std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, std::vector<size_t>& group_of_unit) {
   std::set<std::string> trainable;
   for (const auto& [name, parameter] : model.parameters()) trainable.insert(name);
@@ -29,7 +29,7 @@ std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, 
     for (const auto& [name, parameter] : groups.back()) numbers += parameter.numel();
     open = groups.back().empty() || (wrap.policy == WrapPolicy::size && numbers < wrap.min_parameters);
   }
-  if (groups.back().empty()) {  // units without parameters at the end belong to those before them
+  if (groups.back().empty()) {  // trailing units without parameters join the group before them
     groups.pop_back();
     for (auto& group : group_of_unit) group = std::min(group, groups.size() - 1);
   }
@@ -51,8 +51,8 @@ class ShardedParameters : public ParameterStore {
         parts_.push_back({group.get(), &piece, range});
       }
     if (parameters_.empty())
-      throw UserError(
-          fmt::format("the model has too few parameters to be divided among the ranks: {}", communicator_.ranks()));
+      throw UserError(fmt::format("the model has too few parameters to shard over the ranks; start fewer ranks: {}",
+                                  communicator_.ranks()));
     size_t unit = 0;
     context.model->wrap_units([&](std::unique_ptr<Unit> inner) {
       const size_t group = group_of_unit[unit++];
@@ -76,7 +76,7 @@ class ShardedParameters : public ParameterStore {
   void clear_gradients() override {
     for (auto& group : groups_) group->gradients.clear();
   }
-  /// Every rank has updated its share. What needs the whole waits for it unit by unit, in the next forward.
+  /// Every rank has updated its share. The next forward waits for the gathered parameters unit by unit.
   void updated() override {
     for (auto& group : groups_) group->unit.outdate();
     if (strategy_ != ShardingStrategy::zero3)
@@ -84,7 +84,7 @@ class ShardedParameters : public ParameterStore {
   }
 
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
-    int64_t next = 0;  // tensors go to the ranks' files in turn
+    int64_t next = 0;  // tensors are distributed over the ranks' files in turn
     each_whole(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& whole) {
       if (archive.shapes_only())
         archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
@@ -159,7 +159,7 @@ class ShardedParameters : public ParameterStore {
     FlatUnit::Range range;
   };
 
-  /// Has its group's parameters together while it runs, forward and backward.
+  /// Keeps its group's parameters gathered while its forward and backward run.
   class GatheredUnit : public WrappedUnit {
    public:
     GatheredUnit(std::unique_ptr<Unit> inner, ShardedParameters& store, size_t group, bool last_of_group)
@@ -180,8 +180,8 @@ class ShardedParameters : public ParameterStore {
     bool last_of_group_;
   };
 
-  /// The group's parameters are there when it returns; those of the next one, in the direction of travel, are on their
-  /// way.
+  /// Returns when the group's parameters are gathered; by then the gather of the next group (in `direction`) has
+  /// started.
   void use(size_t group, int direction) {
     groups_[group]->unit.gather();
     const size_t next = group + static_cast<size_t>(direction);
@@ -208,9 +208,9 @@ class ShardedParameters : public ParameterStore {
 
   Communicator& communicator_;
   ShardingStrategy strategy_;
-  std::vector<std::unique_ptr<Group>> groups_;  // in the order of forward
+  std::vector<std::unique_ptr<Group>> groups_;  // in forward order
   NamedTensors parameters_;                     // this rank's pieces, flat
-  std::vector<ParameterPart> parts_;            // of each
+  std::vector<ParameterPart> parts_;            // where each of parameters_ lies
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// ZeRO (Rajbhandari et al. 2020): each rank updates its share of the parameters and holds the optimizer's state of that
-// alone; ZeRO-2 holds its share of the gradients alone too, ZeRO-3 its share of the parameters, which come together
-// unit by unit when they are used.
+// ZeRO (Rajbhandari et al. 2020): each rank updates its share of the parameters and holds the optimizer state of that
+// share only. With ZeRO-2 it also holds only its share of the gradients. With ZeRO-3 it also holds only its share of
+// the parameters, which are gathered unit by unit when they are used.
 #pragma once
 
 #include "comm/config.h"
@@ -11,7 +11,7 @@
 
 namespace trainopt {
 
-/// Wraps the model's units. All ranks begin with rank 0's parameters and buffers; every rank must call it.
+/// Wraps the model's units. All ranks start with rank 0's parameters and buffers. Every rank must call it.
 std::unique_ptr<ParameterStore> make_sharded_parameters(const BuildContext& context, const ParallelConfig& config);
 
 }  // namespace trainopt

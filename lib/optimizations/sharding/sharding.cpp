@@ -13,8 +13,8 @@ namespace {
 constexpr const char* kBy = "parallel.sharding_strategy";
 
 std::string when(const ParallelConfig& config) {
-  if (config.async_updates.staleness > 0) return "during the next step, whose update they are for";
-  return config.overlap_comm ? "while backward goes on" : "after backward";
+  if (config.async_updates.staleness > 0) return "during the next step, and applied at its end";
+  return config.overlap_comm ? "during backward" : "after backward";
 }
 
 const char* what_each_has(ShardingStrategy strategy) {
@@ -22,11 +22,11 @@ const char* what_each_has(ShardingStrategy strategy) {
     case ShardingStrategy::none:
       return "the whole model";
     case ShardingStrategy::zero1:
-      return "a share of the optimizer's state";
+      return "a share of the optimizer state";
     case ShardingStrategy::zero2:
-      return "a share of gradients and optimizer's state";
+      return "a share of the gradients and optimizer state";
     case ShardingStrategy::zero3:
-      return "a share of parameters, gradients and optimizer's state";
+      return "a share of the parameters, gradients and optimizer state";
   }
   return "";
 }
@@ -35,22 +35,22 @@ const char* what_each_has(ShardingStrategy strategy) {
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
   const int64_t ranks = plan.position.ranks;
-  if (ranks == 1) return Outcome::none("there is one rank: nothing to share or to send");
+  if (ranks == 1) return Outcome::none("there is only one rank: nothing to shard or exchange");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)
-    plan.parameters.fill(kBy, "all on every rank", [config](const BuildContext& context) {
+    plan.parameters.fill(kBy, "replicated on every rank", [config](const BuildContext& context) {
       return config.async_updates.staleness > 0 ? make_stale_parameters(context, config)
                                                 : make_replicated_parameters(context, config);
     });
   else
-    plan.parameters.fill(kBy, "a share on each rank",
+    plan.parameters.fill(kBy, "sharded, one share per rank",
                          [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
   if (config.sync_batch_norm)
-    plan.batch_norm.fill("parallel.sync_batch_norm", "over the samples of all ranks",
+    plan.batch_norm.fill("parallel.sync_batch_norm", "statistics over all ranks",
                          [](const BuildContext& context) { return make_sync_batch_norm(*context.communicator); });
-  return Outcome::applied(fmt::format("{}: each of {} ranks has {}; gradients are summed {}{}", strategy_name(strategy),
-                                      ranks, what_each_has(strategy), when(config),
-                                      config.sync_batch_norm ? "; batch-norm sees the samples of all ranks" : ""),
+  return Outcome::applied(fmt::format("{}: each of {} ranks holds {}; gradients are summed {}{}",
+                                      strategy_name(strategy), ranks, what_each_has(strategy), when(config),
+                                      config.sync_batch_norm ? "; batch-norm statistics cover all ranks" : ""),
                           sharding_receipt(plan, config));
 }
 

@@ -1,4 +1,4 @@
-// How several ranks divide a model: parallel.sharding_strategy.
+// How several ranks share a model: parallel.sharding_strategy.
 #pragma once
 
 #include "comm/config.h"

@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kMostOff = 0.05;  // shares are padded, and batch-norm's few numbers ride along
+constexpr double kMostOff = 0.05;  // shares are padded, and batch-norm statistics are sent too
 
 bool near(double measured, double formula) { return std::abs(measured - formula) <= kMostOff * formula; }
 
@@ -21,8 +21,8 @@ void share_state(const Model& model, Communicator& communicator) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.state())
     communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)
-        ->wait();               // as it lies in memory, whatever its layout
-  communicator.take_traffic();  // no step's
+        ->wait();               // in memory order, whatever the layout
+  communicator.take_traffic();  // resets the count: this traffic belongs to no step
 }
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
@@ -39,13 +39,13 @@ MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
                             near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) &&
                             near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
     return Receipt{
-        .observed = fmt::format("a rank, measured and (by formula): {}, {}, {}, {}",
-                                text("sends", seen.sent_bytes, formula.sent_bytes),
+        .observed = fmt::format("per rank, measured (predicted): {}, {}, {}, {}",
+                                text("sent", seen.sent_bytes, formula.sent_bytes),
                                 text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
                                 text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
                                 text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),
         .effective = true,
-        .reason = as_formula ? "" : "not as the formulas say: the step does something else"};
+        .reason = as_formula ? "" : "measured sizes differ from the predicted ones"};
   };
 }
 

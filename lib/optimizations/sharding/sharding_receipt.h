@@ -1,4 +1,4 @@
-// What a step of several ranks exchanged and held, beside the formulas.
+// What a step of several ranks sent and held in memory, compared with the formulas.
 #pragma once
 
 #include "train/receipt.h"
@@ -10,7 +10,7 @@ class Communicator;
 class Model;
 struct Plan;
 
-/// All ranks get rank 0's parameters and buffers.
+/// Broadcasts rank 0's parameters and buffers to all ranks.
 void share_state(const Model& model, Communicator& communicator);
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config);
 

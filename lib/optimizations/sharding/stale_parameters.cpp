@@ -41,7 +41,7 @@ class StaleParameters : public LocalParameters {
   int64_t gradient_bytes() const override { return static_cast<int64_t>(gradients_.nbytes() + sum_.nbytes()); }
 
  protected:
-  /// This step's gradients leave; those of the step before have arrived and take their place.
+  /// Sends this step's gradients; the previous step's sum, which has arrived, takes their place.
   GradientMemory complete_gradients() override {
     const at::NoGradGuard no_grad;
     const at::Tensor leaving = gradients_.to(wire_type_.value_or(at::kFloat), /*non_blocking=*/false, /*copy=*/true);
@@ -61,7 +61,7 @@ class StaleParameters : public LocalParameters {
 
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
-  at::Tensor gradients_, sum_;                ///< flat: of this step; of the one before, over all ranks
+  at::Tensor gradients_, sum_;                ///< flat: this step's; the previous step's, summed over all ranks
   mutable std::unique_ptr<Exchange> coming_;  ///< of sum_
 };
 

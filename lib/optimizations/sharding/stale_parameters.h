@@ -1,4 +1,5 @@
-// Data parallelism that never waits: the sum of a step's gradients travels during the next step and is used at its end.
+// Data parallelism that hides communication: a step's gradients are summed over the ranks during the next step and
+// applied at its end.
 #pragma once
 
 #include "comm/config.h"
@@ -9,8 +10,8 @@
 
 namespace trainopt {
 
-/// Other mathematics than the recipe without it: weights are updated with gradients of the weights before (staleness
-/// 1), and the first update has none.
+/// This changes training: each update uses gradients of the previous step's weights (staleness 1), and the first update
+/// has none.
 std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config);
 
 }  // namespace trainopt

@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Of all dimensions but the channels.
+/// All dimensions except the channels.
 std::vector<int64_t> all_but_channels(const at::Tensor& input) {
   std::vector<int64_t> dimensions{0};
   for (int64_t i = 2; i < input.dim(); ++i) dimensions.push_back(i);
@@ -27,7 +27,7 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
 struct Statistics {
   at::Tensor mean, variance;  ///< [channels] float32, biased
   at::Tensor
-      count;  ///< values of a channel, over all ranks; on the device: in a short last step ranks have different numbers
+      count;  ///< values per channel over all ranks; on the device, because ranks differ in an epoch's short last step
 };
 
 Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
@@ -70,8 +70,8 @@ class Normalize : public torch::autograd::Function<Normalize> {
     at::Tensor sums = at::cat({own_sum, own_product}).div_(saved[4]);
     communicator.all_reduce(sums)->wait();
     const auto channels = mean.numel();
-    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), as one
-    // factor each for gradient and x
+    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), rearranged
+    // into one factor for gradient, one for x and a constant
     const at::Tensor factor = weight * inverse, of_x = -factor * inverse.square() * sums.narrow(0, channels, channels);
     const at::Tensor rest = -factor * sums.narrow(0, 0, channels) - of_x * mean;
     const at::Tensor of_input =

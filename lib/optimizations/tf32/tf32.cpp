@@ -5,11 +5,11 @@
 namespace trainopt::tf32 {
 
 Outcome apply(Plan& plan) {
-  if (!plan.device.is_cuda()) return Outcome::none("TF32 is a format of NVIDIA GPUs; this plan runs on the CPU");
+  if (!plan.device.is_cuda()) return Outcome::none("TF32 needs an NVIDIA GPU; this plan runs on the CPU");
   if (plan.machine.sm < 80)
     return Outcome::none(fmt::format("TF32 needs a GPU from sm_80; this one is sm_{}", plan.machine.sm));
   plan.backend.allow_tf32 = true;
-  return Outcome::applied("float32 products may use TF32", [](const StepTrace& seen) {
+  return Outcome::applied("float32 convolutions and matrix products may use TF32", [](const StepTrace& seen) {
     const bool allowed = seen.backend.allow_tf32;
     const int64_t candidates = multiplications_by_type(seen)["float32"];
     const bool effective = allowed && candidates > 0;
@@ -17,7 +17,7 @@ Outcome apply(Plan& plan) {
                                            allowed ? "allowed" : "not allowed", candidates),
                    .effective = effective,
                    .reason = effective        ? ""
-                             : candidates > 0 ? "something else forbade it"
+                             : candidates > 0 ? "another setting disabled it"
                                               : "no convolution or matrix product ran in float32"};
   });
 }

@@ -13,7 +13,7 @@ namespace {
 
 namespace kernel = kernels::winograd;
 
-/// Below, the transforms cost more than the multiplications that they spare.
+/// Below these, the transforms cost more than the multiplications they save.
 constexpr int64_t kLeastChannels = 32, kLeastTiles = 32;
 constexpr double kLeastSaving = 2;
 

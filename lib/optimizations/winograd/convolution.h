@@ -1,4 +1,4 @@
-// The convolutions of a network by Winograd's filtering, with their gradients.
+// A network's convolutions and their gradients by Winograd's minimal filtering.
 #pragma once
 
 #include "model/convolution_operations.h"
@@ -7,8 +7,8 @@
 
 namespace trainopt::winograd {
 
-/// Takes convolutions of 3×3 with stride 1 and padding 1 on the CPU where that pays; inputs that are not channels-last
-/// are converted. The others are libtorch's.
+/// Takes 3×3 convolutions with stride 1 and padding 1 on the CPU where that pays, and leaves all others to libtorch.
+/// Converts inputs that are not channels-last.
 std::unique_ptr<ConvolutionOperations> make_convolutions();
 
 }  // namespace trainopt::winograd

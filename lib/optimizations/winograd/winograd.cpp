@@ -9,32 +9,29 @@ namespace {
 
 Receipt receipt(const StepTrace& seen) {
   const int64_t own = seen.calls([](const TracedOperation& operation) {
-    return operation.name == kernels::winograd::kConvolutionLabel &&
-           operation.grad_mode;  // not what is evaluated beside the training
+    return operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode;  // excludes evaluation
   });
   const bool effective = own > 0;
-  return {
-      .observed = fmt::format("{} of {} convolutions, {} of their gradients", own, seen.calls(is_forward_convolution),
-                              seen.calls(kernels::winograd::kConvolutionGradientLabel)),
-      .effective = effective,
-      .reason = effective ? ""
-                          : "no convolution was 3×3 with stride 1, with enough channels and with enough numbers to "
-                            "pay for transforming its weights"};
+  return {.observed =
+              fmt::format("{} of {} convolutions and {} of their gradients used Winograd", own,
+                          seen.calls(is_forward_convolution), seen.calls(kernels::winograd::kConvolutionGradientLabel)),
+          .effective = effective,
+          .reason =
+              effective ? "" : "no 3×3 convolution with stride 1 had enough channels and outputs for Winograd to pay"};
 }
 
 }  // namespace
 
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cpu())
-    return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark lets it time them");
+    return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark makes it time them");
   if (!plan.model.has_convolutions)
     return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
-  plan.convolution.fill("winograd", "3×3 with stride 1 by Winograd's filtering",
+  plan.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
                         [](const BuildContext&) { return make_convolutions(); });
-  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // what the transforms read
+  plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read
   return Outcome::applied(
-      "3×3 convolutions with stride 1, and their gradients, in tiles of 4×4 outputs, computed in float32; activations "
-      "as NHWC",
+      "Winograd F(4×4, 3×3) in float32 for 3×3 convolutions with stride 1 and their gradients; activations as NHWC",
       receipt);
 }
 

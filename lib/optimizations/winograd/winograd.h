@@ -1,5 +1,5 @@
-// 3×3 convolutions by Winograd's minimal filtering: a quarter of the multiplications, for the arithmetic of a CPU,
-// which is what bounds them there.
+// 3×3 convolutions by Winograd's minimal filtering: a quarter of the multiplications, which are what bounds
+// convolutions on a CPU.
 #pragma once
 
 #include "optimizations/info.h"

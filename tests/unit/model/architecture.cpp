@@ -43,7 +43,7 @@ class Doubled : public WrappedUnit {
 
 }  // namespace
 
-TEST_CASE("the resnets have torchvision's names, shapes and counts, on meta without memory") {
+TEST_CASE("the resnets have torchvision's names, shapes and counts, and allocate nothing on meta") {
   for (const auto& network : kNetworks) {
     const Model model = make_model({.name = network.kind, .num_classes = 1000}, {}, at::kMeta, 0);
     INFO(word_of(network.kind));
@@ -80,11 +80,11 @@ TEST_CASE("units are the stem, each block and the head") {
   CHECK(tensors == model.state().size());
 }
 
-TEST_CASE("the cifar stem keeps the size of the image") {
+TEST_CASE("the cifar stem preserves the image size") {
   const Model model = make_model({.stem = StemKind::cifar}, {3, 32, 32}, at::kMeta, 0);
   CHECK(model.state()[0].first == "conv1.weight");
   CHECK(model.state()[0].second.sizes() == at::IntArrayRef({64, 3, 3, 3}));
-  CHECK(model.flops_per_sample() == 2 * 555422720.0);  // the sum of torchvision's layers by hand
+  CHECK(model.flops_per_sample() == 2 * 555422720.0);  // summed by hand over torchvision's layers
   const Model gray = make_model({.stem = StemKind::cifar}, {1, 28, 28}, at::kMeta, 0);
   CHECK(gray.state()[0].second.sizes() == at::IntArrayRef({64, 1, 3, 3}));
 }
@@ -110,7 +110,7 @@ TEST_CASE("the mlp flattens its input") {
   CHECK(names_of(straight.parameters()) == std::vector<std::string>{"layers.0.weight", "layers.0.bias"});
 }
 
-TEST_CASE("dropout scales what it keeps, draws from the given generator, and is off in evaluation") {
+TEST_CASE("dropout rescales the kept values, draws from the given generator, and is off in evaluation") {
   Model model = make_model({.name = ModelKind::mlp, .num_classes = 2, .hidden = {10000}, .dropout = 0.25}, {1, 1, 1},
                            at::kCPU, 1);
   const at::NoGradGuard no_grad;
@@ -129,7 +129,7 @@ TEST_CASE("dropout scales what it keeps, draws from the given generator, and is 
   CHECK(model.forward(one, {})[0][0].item<double>() == 10000);
 }
 
-TEST_CASE("wrapping units changes what they compute and not what they are called") {
+TEST_CASE("wrapping units changes what they compute but not their names") {
   Model model = make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kCPU, 3);
   const auto names = names_of(model.state());
   const at::Tensor input = at::randn({2, 1, 4, 4});
@@ -147,7 +147,7 @@ TEST_CASE("wrapping units changes what they compute and not what they are called
   CHECK(names_of(model.unit_state(1)) == std::vector<std::string>{"layers.1.weight", "layers.1.bias"});
 }
 
-TEST_CASE("operations can be exchanged under a built model, also one that has moved") {
+TEST_CASE("a model's operations can be replaced after it is built, even after a move") {
   struct CountingConvolutions : PlainConvolutionOperations {
     mutable int all = 0;
     at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& x, const at::Tensor& w) const override {
@@ -184,7 +184,7 @@ TEST_CASE("operations can be exchanged under a built model, also one that has mo
   CHECK_THROWS_AS(model.set_operations({.convolution = nullptr}), BrokenInvariant);
 }
 
-TEST_CASE("a model knows whether it has convolutions") {
+TEST_CASE("a model reports whether it has convolutions") {
   CHECK(make_model({}, {3, 32, 32}, at::kMeta, 0).has_convolutions());
   CHECK_FALSE(make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kMeta, 3).has_convolutions());
 }

@@ -1,5 +1,4 @@
-// Weights and inputs by a formula that Python can repeat bit for bit: the i-th element of the n-th tensor is a hash of
-// both.
+// Weights and inputs from a formula that Python can reproduce bit for bit: element i of tensor n is a hash of i and n.
 #pragma once
 
 #include "model/model.h"
@@ -24,7 +23,7 @@ inline void fill_by_formula(at::Tensor tensor, uint32_t place, double middle, do
   tensor.copy_(values);
 }
 
-/// Every floating tensor of the model's state, with variances near those of real weights.
+/// Fills every floating-point tensor of the model's state, with variances close to those of real weights.
 inline void fill_by_formula(const Model& model) {
   uint32_t place = 0;
   for (const auto& [name, tensor] : model.state()) {

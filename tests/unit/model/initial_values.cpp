@@ -28,7 +28,7 @@ TEST_CASE("initial values follow torchvision's distributions") {
       const double expected = std::sqrt(2.0 / static_cast<double>(tensor.size(0) * tensor.size(2) * tensor.size(3)));
       CHECK(tensor.std().item<double>() == Approx(expected).epsilon(5 / std::sqrt(2 * count)));
       CHECK(std::abs(tensor.mean().item<double>()) < 5 * expected / std::sqrt(count));
-      if (count > 1e6) {  // a normal distribution, not only its deviation
+      if (count > 1e6) {  // checks the shape of the distribution, not only its deviation
         CHECK(tensor.abs().gt(2 * expected).to(at::kDouble).mean().item<double>() == Approx(0.0455).margin(0.001));
         CHECK(tensor.pow(4).mean().item<double>() == Approx(3 * std::pow(expected, 4)).epsilon(0.03));
       }
@@ -45,19 +45,19 @@ TEST_CASE("initial values follow torchvision's distributions") {
   CHECK(state.at("bn1.num_batches_tracked").scalar_type() == at::kLong);
 }
 
-TEST_CASE("initial values depend on seed and name and on nothing else") {
+TEST_CASE("initial values depend only on seed and name") {
   const ModelConfig config{.num_classes = 10};
   const auto a = state_of(make_model(config, {}, at::kCPU, 1)), b = state_of(make_model(config, {}, at::kCPU, 1));
   for (const auto& [name, tensor] : a) CHECK(at::equal(tensor, b.at(name)));
-  // Two tensors of one shape and another seed.
+  // Another name with the same shape, and another seed.
   CHECK_FALSE(at::allclose(a.at("layer1.0.conv1.weight"), a.at("layer1.0.conv2.weight")));
   CHECK_FALSE(at::allclose(a.at("conv1.weight"), state_of(make_model(config, {}, at::kCPU, 2)).at("conv1.weight")));
-  // Another network with the same name and shape.
+  // Another network that has the same name and shape.
   const auto other = state_of(make_model({.name = ModelKind::resnet34, .num_classes = 10}, {}, at::kCPU, 1));
   CHECK(at::equal(a.at("layer1.1.conv2.weight"), other.at("layer1.1.conv2.weight")));
 }
 
-TEST_CASE("large tensors, filled by two threads, hold the same draws as the stream says one by one") {
+TEST_CASE("large tensors, filled by two threads, equal the sequential stream of draws") {
   const at::Tensor tensor = at::empty({300001}, at::TensorOptions(at::kFloat));
   fill_initial_values(tensor, {InitialValues::Kind::uniform, 0.5}, 9, "w");
   PhiloxStream stream(mix_key(9, "w"));

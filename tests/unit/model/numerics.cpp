@@ -1,5 +1,5 @@
-// Forward, backward and running statistics against torchvision 0.26, whose numbers were computed in float64 from the
-// same formula.
+// Forward, backward and running statistics compared with torchvision 0.26. The expected values were computed in float64
+// with weights and inputs from the same formula.
 #include "filled.h"
 #include "model/task.h"
 #include "support/catch.h"
@@ -8,7 +8,8 @@ using namespace trainopt;
 
 namespace {
 
-/// Logits 0, 1, 2, 7, 10, 19 of two samples with ten classes, and what one backward pass of the smoothed loss gives.
+/// Logits 0, 1, 2, 7, 10, 19 of two samples with ten classes, and the results of one backward pass of the smoothed
+/// loss.
 struct Expected {
   ModelKind kind;
   StemKind stem;
@@ -77,7 +78,7 @@ void check_logits(const at::Tensor& outputs, const std::vector<double>& expected
 
 }  // namespace
 
-TEST_CASE("resnets compute what torchvision computes") {
+TEST_CASE("resnets agree with torchvision in forward, backward and running statistics") {
   const at::Tensor target = at::tensor({3, 7}, at::kLong);
   const ClassificationTask task(0.1);
   for (const auto& expected : kExpected) {
@@ -87,7 +88,7 @@ TEST_CASE("resnets compute what torchvision computes") {
       Model model = filled_model(expected);
       check_logits(model.forward(input, {}), expected.evaluation, expected.kind == ModelKind::resnet50 ? 1e-3 : 1e-4);
     }
-    // In float64 there is no rounding to hide behind.
+    // In float64, rounding cannot hide an error.
     Model model = filled_model(expected);
     to_double(model);
     check_logits(model.forward(input.to(at::kDouble), {}), expected.evaluation, 1e-9);
@@ -106,7 +107,7 @@ TEST_CASE("resnets compute what torchvision computes") {
   }
 }
 
-TEST_CASE("channels-last parameters stay the same tensors and compute the same") {
+TEST_CASE("converting to channels-last keeps the parameter tensors and the results") {
   Model plain = filled_model(kExpected[0]), model = filled_model(kExpected[0]);
   const auto before = model.parameters();
   model.to_memory_format(at::MemoryFormat::ChannelsLast);

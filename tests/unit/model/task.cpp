@@ -32,7 +32,7 @@ TEST_CASE("top-1 and top-5 count samples") {
   const at::Tensor counts = task.correct(outputs, at::tensor({0, 1, 4, 5, 6}, at::kLong));
   CHECK(counts.scalar_type() == at::kLong);
   CHECK(at::equal(counts, at::tensor({1, 3}, at::kLong)));
-  // With fewer than five classes every sample is within five.
+  // With fewer than five classes every sample counts in top-5.
   const at::Tensor three = at::tensor({1., 2., 3.}, at::kFloat).repeat({2, 1});
   CHECK(at::equal(task.correct(three, at::tensor({2, 0}, at::kLong)), at::tensor({1, 2}, at::kLong)));
 }

@@ -24,7 +24,7 @@ std::string refusal(Model& model, const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("tensors of every type and layout come back from a file as contiguous copies") {
+TEST_CASE("tensors of every type and layout are loaded from a file as contiguous copies") {
   const TemporaryFolder folder;
   NamedTensors tensors;
   for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,
@@ -48,7 +48,7 @@ TEST_CASE("tensors of every type and layout come back from a file as contiguous 
   }
 }
 
-TEST_CASE("tensors are read back only if the file has the hash that it was saved with") {
+TEST_CASE("loading with a hash refuses a file that has changed since it was saved") {
   const TemporaryFolder folder;
   const TensorEntries saved = tensor_entries({{"w", at::arange(12).to(at::kHalf).reshape({3, 4}).t()}});
   File file = File::create(folder / "t");
@@ -56,7 +56,7 @@ TEST_CASE("tensors are read back only if the file has the hash that it was saved
   file.close();
   CHECK(at::equal(load_tensors(folder / "t", hash)[0].second, saved.kept[0]));
   std::string bytes = read_file(folder / "t", ExitCode::bug);
-  for (const size_t changed : {bytes.size() - 1, bytes.find("  ") + 1}) {  // a number; a space of the header
+  for (const size_t changed : {bytes.size() - 1, bytes.find("  ") + 1}) {  // a byte of a tensor; a space in the header
     std::string bad = bytes;
     bad[changed] = static_cast<char>(bad[changed] == ' ' ? '\n' : bad[changed] ^ 1);
     write_file(folder / "t", bad);
@@ -66,11 +66,11 @@ TEST_CASE("tensors are read back only if the file has the hash that it was saved
   }
 }
 
-TEST_CASE("weights make the round trip into another model") {
+TEST_CASE("weights saved by one model load into another") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "w.safetensors";
   Model from = make_model({}, {3, 32, 32}, at::kCPU, 1), to = make_model({}, {3, 32, 32}, at::kCPU, 2);
-  from.forward(at::randn({2, 3, 64, 64}), {.training = true});  // moves the running statistics
+  from.forward(at::randn({2, 3, 64, 64}), {.training = true});  // changes the running statistics
   from.to_memory_format(at::MemoryFormat::ChannelsLast);
   from.save_weights(path);
   const auto before = to.state();
@@ -98,7 +98,7 @@ TEST_CASE("num_batches_tracked may be absent") {
   CHECK(refusal(model, folder.path() / "w") == "");
 }
 
-TEST_CASE("weights that do not fit are refused with the first ten differences and nothing is changed") {
+TEST_CASE("weights that do not fit are refused with the first ten differences, and the model is unchanged") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "w.safetensors";
   Model model = make_model(kSmall, kImage, at::kCPU, 1);

@@ -36,7 +36,7 @@ std::string problem_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("each word of another tool stands for one thing") {
+TEST_CASE("each name that other tools use maps to one key") {
   std::set<std::string_view> theirs;
   for (const auto& spelling : kKnownSpellings) CHECK(theirs.insert(spelling.theirs).second);
   for (const auto& other : kNotHere) CHECK(theirs.insert(other.theirs).second);
@@ -51,7 +51,7 @@ TEST_CASE("each word of another tool stands for one thing") {
   CHECK(theirs.size() > 100);
 }
 
-TEST_CASE("words of other tools are answered with the optimization they mean") {
+TEST_CASE("an option name of another tool is answered with the matching optimization") {
   const auto hint = [](const std::string& text, const std::string& answer) {
     CHECK_THAT(problem_of(text), ContainsSubstring("unknown key (" + answer + ")"));
   };
@@ -72,14 +72,14 @@ TEST_CASE("the catalogue's keys and values turn each switch on") {
   CHECK(names.size() >= 19);
 }
 
-TEST_CASE("the defaults are valid, and written out they load to themselves") {
+TEST_CASE("the defaults are valid and survive being written and loaded") {
   CHECK(validate(Recipe()).empty());
   const std::string written = recipe_yaml(Recipe());
   CHECK(recipe_yaml(load_text(written).recipe) == written);
   CHECK(recipe_yaml(load_text(documented_recipe()).recipe) == written);
 }
 
-TEST_CASE("contradictions and what this build cannot do are all reported at once, with their lines") {
+TEST_CASE("all contradictions are reported at once, with their lines") {
   const std::string problems = problem_of(
       "data:\n  non_blocking: true\n  dataset: cifar10\noptimizations:\n  cuda_graph: true\nparallel:\n  "
       "sharding_strategy: zero2\n  async_updates: {staleness: 1}\n"
@@ -108,7 +108,7 @@ TEST_CASE("keys that the chosen variant would ignore are refused") {
              ContainsSubstring("deterministic"));
 }
 
-TEST_CASE("options that would do nothing are refused") {
+TEST_CASE("options that would have no effect are refused") {
   CHECK_THAT(problem_of("data: {decode: scaled}"), ContainsSubstring("only image_folder decodes files"));
   CHECK_THAT(problem_of("data: {cache: memory}"), ContainsSubstring("data.cache"));
   CHECK_THAT(problem_of("optimizations: {amp: {init_scale: 4}}"), ContainsSubstring("only float16 has a loss scale"));
@@ -116,7 +116,7 @@ TEST_CASE("options that would do nothing are refused") {
   CHECK_THAT(problem_of("evaluation: {batch_size: 8}"), ContainsSubstring("nothing to evaluate on"));
 }
 
-TEST_CASE("global batch, accumulation and batch agree or are refused with the numbers") {
+TEST_CASE("global batch, accumulation and batch size that disagree are refused with the numbers") {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.data.batch_size = 16;
@@ -126,13 +126,13 @@ TEST_CASE("global batch, accumulation and batch agree or are refused with the nu
   CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("64, 1 × 2 × 16"));
   recipe.train.gradient_accumulation_steps.reset();
   recipe.data.global_batch_size = 100;
-  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("96 would"));
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("such as 96"));
   recipe.data.global_batch_size.reset();
   recipe.device = "cuda";
-  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("asks for a GPU that is not there"));
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("asks for a GPU that does not exist"));
 }
 
-TEST_CASE("a planned switch says with which options it was asked for, if not the usual ones") {
+TEST_CASE("a planned switch shows its requested options if they are not the defaults") {
   const auto requested = [](const std::string& amp) {
     return make_plan(load_text("optimizations: {amp: " + amp + "}\n").recipe, detect_machine())
         .switches.at(0)
@@ -163,7 +163,7 @@ TEST_CASE("the length of a run is the first limit reached") {
   CHECK(make_plan(recipe, Machine{}).schedule_steps == 50);
 }
 
-TEST_CASE("a plan lists what the model computes with where that is not plain") {
+TEST_CASE("a plan lists the model's operation slots that are not plain") {
   Recipe recipe = load_text("device: cpu\n").recipe;
   const auto slots = [&] { return plan_json(make_plan(recipe, Machine{})).at("slots"); };
   const auto plain = slots();
