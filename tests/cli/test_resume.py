@@ -390,7 +390,7 @@ def test_no_whole_checkpoint_is_no_new_beginning(again):
         "out",
         "checkpoint.resume=auto",
         code=4,
-        says=["none of the 4 checkpoints is whole"],
+        says=["none of the 4 checkpoints is valid"],
     )
     assert records(again.folder / "out") == before
 
