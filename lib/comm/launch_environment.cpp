@@ -75,8 +75,7 @@ LaunchClaim choose(LaunchVariables& variables) {
         variables.refuse("PMIX_RANK does not say how many ranks there are; start with mpirun, srun or torchrun");
       return {};
     }
-    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1)
-      return {};  // only WORLD_SIZE=1 is set
+    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1) return {};  // only WORLD_SIZE=1
     complete_torch(torch, variables);
     if (!above_system)
       compare_pmi(torch, variables);

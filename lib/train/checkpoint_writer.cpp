@@ -75,8 +75,7 @@ CheckpointWriter::Snapshot CheckpointWriter::copy_of(const ArchiveWriter& archiv
 }
 
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
-  if (options_.requested)
-    *options_.requested = false;  // before the copy: a request from now on wants another checkpoint
+  if (options_.requested) *options_.requested = false;  // first: later requests want another checkpoint
   wait_until_idle();
   Snapshot snapshot = copy_of(archive, step, options_.background);
   if (!options_.background) return write(snapshot);
@@ -88,8 +87,7 @@ void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
     busy_ = true;
   }
   wake_.notify_all();
-  if (earlier)
-    std::rethrow_exception(earlier);  // only now, so that this state is saved although the previous one was not
+  if (earlier) std::rethrow_exception(earlier);  // only now, so that this state is saved anyway
 }
 
 void CheckpointWriter::write(const Snapshot& snapshot) {

@@ -36,11 +36,10 @@ void describe(V& v, TrainConfig& c) {
           alias("accumulate_grad_batches", "grad_accum_steps"));
   v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
           alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
-  v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread evenly over all classes.",
-          in_range(0.0, 1.0));
+  v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread over all classes.", in_range(0.0, 1.0));
   v.field(
       "on_nonfinite", c.on_nonfinite,
-      "On a non-finite loss or gradient: abort ends the run, skip skips the step, rerun repeats it to tell a hardware "
+      "On a non-finite loss or gradient: abort ends the run, skip drops the step, rerun repeats it to tell a hardware "
       "fault from bad data.");
   v.field("max_skipped_steps", c.max_skipped_steps, "Steps that on_nonfinite: skip may skip before the run ends.",
           at_least(0));

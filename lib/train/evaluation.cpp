@@ -52,8 +52,7 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
     if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
     const bool nothing =
-        batch.items ==
-        0;  // the last batch may have no samples for this rank, which must still join the model's collectives
+        batch.items == 0;  // possible in the last batch; the rank must still join the model's collectives
     const at::Tensor input = nothing ? batch.input.new_zeros(one_of(batch.input)) : batch.input;
     const at::Tensor target = nothing ? batch.target.new_zeros({1}) : batch.target;
     const auto autocast = precision.autocast();

@@ -17,9 +17,8 @@ class ParameterStore;
 
 /// Where a parameter store keeps the gradients of a step.
 struct GradientMemory {
-  std::vector<at::Tensor> tensors;  ///< one per parameter; undefined if backward did not reach it
-  std::vector<at::Tensor> shares =
-      {};  ///< with sharding, this rank's share of the memory behind `tensors`; otherwise empty
+  std::vector<at::Tensor> tensors;       ///< one per parameter; undefined if backward did not reach it
+  std::vector<at::Tensor> shares = {};   ///< with sharding: this rank's part of the memory; otherwise empty
   Communicator* communicator = nullptr;  ///< between the ranks that update together; null: this rank alone
   bool clears_with_zeros = false;        ///< gradients are cleared by zeroing, which the update may do in its own pass
 };

@@ -16,9 +16,8 @@ struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
   std::vector<int64_t> sample_ids;
-  std::vector<int64_t>
-      sample_ids_before;  ///< of the previous step, whose update may have caused this; only with `abort`
-  std::string action;     ///< what is done about it: "the step was skipped"
+  std::vector<int64_t> sample_ids_before;  ///< of the step before, if its update may be the cause
+  std::string action;                      ///< what is done about it: "the step was skipped"
 };
 
 /// Called as events happen, on the trainer's thread.

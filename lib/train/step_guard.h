@@ -34,10 +34,9 @@ class StepGuard {
 
   // On the device, without synchronising with the host. Call in every step, gated or not.
   void watch(const at::Tensor& loss);
-  /// Returns a float that is 1 if this step's update must be skipped, because `overflow` (may be undefined) or the flag
-  /// is
-  /// 1. Undefined if there is neither. Checks the gradients only if `overflow` is undefined: an overflow caused by a
-  /// loss scale is no fault.
+  /// Returns 1 (a float) if this step's update must be skipped, because `overflow` (may be undefined) or the flag is 1.
+  /// Undefined if there is neither. Checks the gradients only if `overflow` is undefined: an overflow caused by a loss
+  /// scale is no fault.
   at::Tensor decide(const at::Tensor& overflow, Gradients& gradients);
   /// Restores the buffers if the flag is set.
   void settle_buffers();

@@ -92,9 +92,7 @@ void Trainer::step() {
   optimizer_->set_learning_rate(learning_rate);
 
   std::optional<Taken> taken;
-  while (!taken)
-    taken = run_micro_batches(
-        step);  // retried after running out of memory: first without recordings, then in smaller pieces
+  while (!taken) taken = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   listener_.at("updating the weights", outcome_.steps);
   grad_norm_ = runner_->update_step(body_);
 
