@@ -79,7 +79,7 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
   tell("the run ends");
   if (again)
     throw UserError(fmt::format("{}; reproduced when repeated, so suspect data or recipe, not hardware: inspect its "
-                                "samples, lower optimizer.lr, or warm it up",
+                                "samples, lower optimizer.lr, or add warm-up",
                                 what),
                     ExitCode::diverged);
   if (policy == OnNonfinite::skip)
@@ -87,7 +87,7 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
         fmt::format("{}; train.max_skipped_steps steps were already skipped: {}", what, outcome_.skipped_steps),
         ExitCode::diverged);
   throw UserError(
-      fmt::format("{}; lower optimizer.lr, warm it up, or inspect the data of this step and the one before", what),
+      fmt::format("{}; lower optimizer.lr, add warm-up, or inspect the data of this step and the one before", what),
       ExitCode::diverged);
 }
 

@@ -95,7 +95,7 @@ def test_the_number_of_skipped_steps_is_limited(trainopt):
     [
         ("nan@4", 9, "suspected hardware fault"),
         ("gradient@4", 9, "suspected hardware fault"),
-        ("nan@4+", 6, "against a hardware fault"),
+        ("nan@4+", 6, "suspect data or recipe, not hardware"),
     ],
 )
 def test_rerun(trainopt, fault, code, what):
