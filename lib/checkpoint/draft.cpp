@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kSpareRoom = 1.1;  // headers, manifest, the file system's own tables
+constexpr double kSpareRoom = 1.1;  // allows for headers, manifest and file system metadata
 constexpr size_t kPieceBytes = size_t{512} << 10;
 
 StoredFile finish(File& file, const Checksum& checksum) {
@@ -33,7 +33,8 @@ StoredFile write_new(const std::filesystem::path& path, std::string_view bytes) 
   return finish(file, checksum);
 }
 
-/// Gives `folder` the name `target`. Returns what had it before, under its hidden name now; empty if nothing had.
+/// Renames `folder` to `target`. Returns the path of the folder that was there before, now hidden; empty if there was
+/// none.
 std::filesystem::path put_in_place(const std::filesystem::path& folder, const std::filesystem::path& target,
                                    int64_t step) {
   if (path_status(target, ExitCode::storage).kind == PathKind::absent) {
@@ -42,7 +43,7 @@ std::filesystem::path put_in_place(const std::filesystem::path& folder, const st
   }
   if (exchange_paths(folder, target)) return folder;
   const auto aside = target.parent_path() / aside_name(step);
-  remove_folder(aside);  // of an earlier replacement that was killed: `target` is there again
+  remove_folder(aside);  // left by an earlier replacement that was killed; `target` exists, so it is not needed
   rename_path(target, aside);
   try {
     rename_path(folder, target);
@@ -76,11 +77,12 @@ CheckpointDraft::~CheckpointDraft() { discard(); }
 void CheckpointDraft::discard() noexcept {
   if (folder_.empty()) return;
   try {
-    // A folder that was replaced may only lose its files when no power failure can give it its old name back.
+    // Sync before deleting from a replaced folder, so that a power failure cannot restore its old name.
     sync_folder(root_);
     remove_folder(folder_);
   } catch (const std::exception& error) {
-    spdlog::warn("a folder that is no checkpoint stays until the next start: {}", error.what());
+    spdlog::warn("cannot remove an unfinished or replaced checkpoint; it is removed at the next start: {}",
+                 error.what());
   }
   folder_.clear();
 }
@@ -107,11 +109,11 @@ std::filesystem::path CheckpointDraft::commit(int64_t world_size, const std::map
   manifest_.world_size = world_size;
   manifest_.versions = versions;
   write_new(folder_ / kManifestName, manifest_text(manifest_));
-  sync_folder(folder_);  // the names of the files
+  sync_folder(folder_);  // makes the file names durable
   const std::string name = checkpoint_name(manifest_.step);
   const auto folder = root_ / name;
   folder_ = put_in_place(folder_, folder, manifest_.step);
-  sync_folder(root_);  // before `latest` leads there
+  sync_folder(root_);  // before `latest` points there
   point_link(root_ / kLatest, name);
   sync_folder(root_);
   discard();

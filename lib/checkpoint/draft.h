@@ -1,5 +1,5 @@
-// A checkpoint while it is being written: a hidden folder beside the finished ones, which becomes one of them at one
-// moment or goes away.
+// A checkpoint being written: a hidden folder next to the finished checkpoints. It becomes one of them by an atomic
+// rename, or is removed.
 #pragma once
 
 #include "base/safetensors.h"
@@ -15,35 +15,37 @@ namespace trainopt {
 
 class CheckpointDraft {
  public:
-  /// Makes `.step-00001234.<pid>.<random>/` in `root` (made too, if it is not there) after looking whether about
-  /// `expected_bytes` fit on the disk. Throws UserError(storage), for a full disk with the bytes needed and free.
+  /// Creates `root` if missing, checks that `expected_bytes` and a margin fit on the disk, and creates the folder
+  /// `.step-00001234.<pid>.<random>/` in `root`. Throws UserError(storage), with the bytes needed and free if they do
+  /// not fit.
   CheckpointDraft(const std::filesystem::path& root, int64_t step, int64_t expected_bytes);
-  /// Removes what was not committed or was replaced; an error there is only logged.
+  /// Removes the folder that was not committed or was replaced. Errors are only logged.
   ~CheckpointDraft();
   CheckpointDraft(const CheckpointDraft&) = delete;
   CheckpointDraft& operator=(const CheckpointDraft&) = delete;
 
-  // Written, fsynced, hashed on the way. Throw UserError(storage).
+  // Write a file, hash it in the same pass, and fsync it. Throw UserError(storage).
   void add(const std::string& name, std::string_view bytes);
   void add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors,
                    const SafetensorsMetadata& metadata = {});
-  /// Where other processes put their files with write_part(), to be listed here.
+  /// Where other processes write their files with write_part(). Register them with list().
   const std::filesystem::path& folder() const { return folder_; }
   void list(const std::string& name, const StoredFile& file) { manifest_.files[name] = file; }
 
-  /// Manifest, fsyncs, rename to `root/step-00001234` (one that is there already is replaced at one moment), fsync of
-  /// `root`, then `root/latest` points to it. Returns the folder. Throws UserError(storage); `latest` then leads to a
-  /// whole checkpoint if it did before, and whatever has a checkpoint's name is whole: the old one, or already the new.
+  /// Writes the manifest, fsyncs, renames the folder to `root/step-00001234`, fsyncs `root`, and points `root/latest`
+  /// to the checkpoint. An existing checkpoint of that step is replaced, atomically if the file system can exchange two
+  /// folders. Returns the folder. Throws UserError(storage); even then every folder with a checkpoint's name is
+  /// complete, and `latest` points to a complete checkpoint if it did before.
   std::filesystem::path commit(int64_t world_size, const std::map<std::string, std::string>& versions);
 
  private:
   void discard() noexcept;
 
-  std::filesystem::path root_, folder_;  ///< folder_: what goes away at the end, empty if nothing does
+  std::filesystem::path root_, folder_;  ///< folder_: removed by the destructor unless empty
   Manifest manifest_;
 };
 
-/// Another process's file in a draft: written and fsynced. Throws UserError(storage).
+/// Writes and fsyncs one file of another process's draft. Throws UserError(storage).
 StoredFile write_part(const std::filesystem::path& folder, const std::string& name,
                       const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata = {});
 

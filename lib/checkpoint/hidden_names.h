@@ -1,4 +1,4 @@
-// Names of what is not a checkpoint: not yet, or no longer. They begin with a dot, so that nothing lists them.
+// Names of folders and links that are not, or no longer, checkpoints. They begin with a dot.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace trainopt {
 /// The step of "step-00001234"; nullopt for all other names.
 std::optional<int64_t> step_of_name(std::string_view name);
 
-/// ".step-00001234.<pid>.<random>": written and not committed, or renamed to be removed.
+/// ".step-00001234.<pid>.<random>": not yet committed, or renamed for removal.
 std::string hidden_name(int64_t step);
 bool is_hidden_name(std::string_view name);
 
-/// ".replaced.step-00001234": where two folders cannot be exchanged, the old one until the new one has its name.
+/// ".replaced.step-00001234": temporary name of the old checkpoint where two folders cannot be exchanged atomically.
 std::string aside_name(int64_t step);
 std::optional<int64_t> step_of_aside_name(std::string_view name);
 
-/// point_link's temporary link for `latest`.
+/// Whether this is point_link()'s temporary link for `latest`.
 bool is_temporary_link(std::string_view name);
 
 }  // namespace trainopt

@@ -8,13 +8,13 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 50;  // of one file: a pebibyte
+constexpr int64_t kMostBytes = int64_t{1} << 50;  // of one file: 1 PiB
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr size_t kLongestName = 255;
 
 [[noreturn]] void refuse(const std::string& why) { throw UserError(why, ExitCode::checkpoint); }
 
-/// On one line and printable, whatever a stranger wrote.
+/// Untrusted JSON as one printable line of at most 80 characters.
 std::string shown(const nlohmann::json& value) {
   return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80);
 }
@@ -68,7 +68,7 @@ std::string manifest_text(const Manifest& manifest) {
   for (const auto& [name, file] : manifest.files)
     json["files"][name] = Json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
-  text.resize(text.size() - 2);  // without "\n}": one more key follows
+  text.resize(text.size() - 2);  // without "\n}", because one more key follows
   Checksum checksum;
   checksum.add(text.data(), text.size());
   return text + fmt::format(",\n  \"xxh3\": \"{}\"\n}}\n", hex(checksum.value()));
@@ -76,29 +76,28 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   if (static_cast<int64_t>(text.size()) > kLargestManifest)
-    refuse(fmt::format("its manifest has {} bytes, at most {}", text.size(), kLargestManifest));
+    refuse(fmt::format("its manifest has {} bytes; at most {} are allowed", text.size(), kLargestManifest));
   const nlohmann::json json = parse_shallow(text);
   const nlohmann::json& version = member(json, "format_version");
   if (version != Manifest::kFormatVersion)
-    refuse(fmt::format("its manifest has format version {}, and this program reads version {}", shown(version),
+    refuse(fmt::format("its manifest has format version {}, but this program reads version {}", shown(version),
                        Manifest::kFormatVersion));
   Manifest manifest;
   manifest.step = whole_number(json, "step", 0, INT64_MAX);
   manifest.world_size = whole_number(json, "world_size", 1, kMostRanks);
-  if (!member(json, "versions").is_object()) refuse("its manifest's 'versions' is not a map");
+  if (!member(json, "versions").is_object()) refuse("its manifest's 'versions' is not an object");
   for (const auto& [name, value] : json["versions"].items()) {
-    if (!value.is_string()) refuse("its manifest's 'versions' are not texts");
+    if (!value.is_string()) refuse("its manifest's 'versions' are not all strings");
     manifest.versions[name] = value.get<std::string>();
   }
-  if (!member(json, "files").is_object()) refuse("its manifest's 'files' is not a map");
+  if (!member(json, "files").is_object()) refuse("its manifest's 'files' is not an object");
   for (const auto& [name, file] : json["files"].items()) {
-    if (!is_stored_name(name))
-      refuse(fmt::format("its manifest lists a file with a name that no checkpoint has: {}", shown(name)));
+    if (!is_stored_name(name)) refuse(fmt::format("its manifest lists a file with an invalid name: {}", shown(name)));
     manifest.files[name] = {whole_number(file, "bytes", 0, kMostBytes), hash_of(file)};
   }
   hash_of(json);
-  // One manifest has one text, and that text's hash stands in it: whatever was changed, added or left out shows here.
-  if (manifest_text(manifest) != text) refuse("its manifest was changed: it does not fit its own hash");
+  // The text of a manifest is canonical and contains its own hash, so any change shows here.
+  if (manifest_text(manifest) != text) refuse("its manifest was changed: it does not match its own hash");
   return manifest;
 }
 

@@ -1,5 +1,5 @@
-// manifest.json: what a complete checkpoint consists of. A folder without one that fits it, byte for byte, is not a
-// checkpoint.
+// manifest.json lists the files of a complete checkpoint. A folder that does not match its manifest byte for byte is
+// not a checkpoint.
 #pragma once
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ constexpr int64_t kLargestManifest = int64_t{16} << 20;  // bytes
 
 struct StoredFile {
   int64_t bytes = 0;
-  uint64_t xxh3 = 0;  ///< XXH3 with 64 bits of all of them
+  uint64_t xxh3 = 0;  ///< 64-bit XXH3 of the file
   bool operator==(const StoredFile&) const = default;
 };
 
@@ -24,17 +24,17 @@ struct Manifest {
   static constexpr int kFormatVersion = 1;
   int64_t step = 0;
   int64_t world_size = 1;
-  std::map<std::string, std::string> versions;  ///< of the program and its libraries, for people
-  std::map<std::string, StoredFile> files;      ///< by name, without folders
+  std::map<std::string, std::string> versions;  ///< of the program and its libraries, informational
+  std::map<std::string, StoredFile> files;      ///< by plain file name
   bool operator==(const Manifest&) const = default;
 };
 
-/// A plain name: no folders, not hidden, nothing unprintable, not the manifest's.
+/// Whether `name` is allowed for a file: no folders, not hidden, printable, not the manifest's name.
 bool is_stored_name(std::string_view name);
 
-/// JSON that ends with the hash of what stands before it, so that a change of any byte is seen.
+/// Canonical JSON ending with the hash of the text before it, so that a change of any byte is detected.
 std::string manifest_text(const Manifest& manifest);
-/// Throws UserError(checkpoint) saying what is wrong; the caller names the file.
+/// Throws UserError(checkpoint) saying what is wrong; the caller must add the file's name.
 Manifest parse_manifest(std::string_view text);
 
 }  // namespace trainopt

@@ -15,19 +15,19 @@ namespace {
 
 constexpr int64_t kMostHolderBytes = 4096;
 
-/// False where the file system has no locks.
+/// False if the file system does not support locks.
 bool take(File& file, const std::filesystem::path& run_dir) {
   try {
     if (file.lock()) return true;
   } catch (const FileError& error) {
     if (error.number() != ENOSYS && error.number() != EOPNOTSUPP && error.number() != ENOLCK) throw;
-    spdlog::warn("nothing keeps a second run out of {}: {}", run_dir.string(), error.what());
+    spdlog::warn("cannot guard {} against a second run: {}", run_dir.string(), error.what());
     return false;
   }
   std::string host = "?", process = "?";
   std::istringstream(read_file(file.path(), ExitCode::storage, kMostHolderBytes)) >> host >> process;
   throw UserError(
-      fmt::format("another run writes to {}: process {} on {}; wait for its end, or choose another run directory",
+      fmt::format("another run writes to {}: process {} on {}; wait until it ends, or choose another run directory",
                   run_dir.string(), process, host),
       ExitCode::recipe);
 }

@@ -1,4 +1,4 @@
-// One run a run directory: two programs that write the same files would lose both.
+// One run per run directory: two processes writing the same files would corrupt both runs.
 #pragma once
 
 #include "base/file_calls.h"
@@ -7,10 +7,11 @@
 
 namespace trainopt {
 
-/// Holds `<run_dir>/.lock` until it ends; the kernel lets go of it when the process dies, however it dies.
+/// Holds `<run_dir>/.lock` until destroyed. The kernel releases the lock when the process dies, however it dies.
 class RunLock {
  public:
-  /// Throws UserError: recipe, naming host and process that hold it; storage if the file cannot be written.
+  /// Throws UserError: `recipe` naming the host and process that hold the lock; `storage` if the file cannot be
+  /// written.
   explicit RunLock(const std::filesystem::path& run_dir);
 
  private:

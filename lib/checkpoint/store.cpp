@@ -12,33 +12,33 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{512} << 10;  // hashed while it is in the processor's cache
+constexpr size_t kPieceBytes = size_t{512} << 10;  // small enough to be hashed from the CPU cache
 
 [[noreturn]] void refuse(const std::filesystem::path& folder, const std::string& why) {
-  throw UserError(fmt::format("{} is not a whole checkpoint: {}", folder.string(), why), ExitCode::checkpoint);
+  throw UserError(fmt::format("{} is not a valid checkpoint: {}", folder.string(), why), ExitCode::checkpoint);
 }
 
-/// A file in place of a folder. What torch.save writes is recognised by its name or first byte and read no further.
+/// `path` is a file, not a folder. Output of torch.save is recognised by its extension or first two bytes; no more is
+/// read.
 [[noreturn]] void refuse_file(const std::filesystem::path& path) {
-  std::array<char, 2> first{};  // of a zip file, or of a bare pickle with its protocol
+  std::array<char, 2> first{};  // magic of a zip file, or of a pickle and its protocol
   const size_t got = File::open(path, ExitCode::checkpoint).read(first.data(), first.size());
   const bool magic =
       got == 2 && ((first[0] == 'P' && first[1] == 'K') || (first[0] == '\x80' && first[1] >= 2 && first[1] <= 5));
   constexpr std::array<const char*, 6> kPickles{".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"};
   if (std::find(kPickles.begin(), kPickles.end(), path.extension().string()) != kPickles.end() ||
       (magic && path.extension() != ".safetensors"))
-    throw UserError(fmt::format("{} looks like a pickle (torch.save), which can run any code when it is read, so it is "
-                                "not read; convert it to "
-                                "safetensors where you trust it",
+    throw UserError(fmt::format("{} looks like a pickle (torch.save), which can run any code when it is loaded; if you "
+                                "trust it, convert it to safetensors",
                                 path.string()),
                     ExitCode::checkpoint);
-  throw UserError(fmt::format("a checkpoint is a folder, and this is a file: {}", path.string()), ExitCode::checkpoint);
+  throw UserError(fmt::format("a checkpoint is a folder, but this is a file: {}", path.string()), ExitCode::checkpoint);
 }
 
 [[noreturn]] void refuse_folder(const std::filesystem::path& folder) {
   for (const auto& root : {folder, folder / "checkpoints"})
     if (path_status(root / kLatest, ExitCode::checkpoint).kind != PathKind::absent || !list_checkpoints(root).empty())
-      throw UserError(fmt::format("{} is a folder with checkpoints; name one of them, say {}", folder.string(),
+      throw UserError(fmt::format("{} is a folder of checkpoints; name one of them, such as {}", folder.string(),
                                   (root / kLatest).string()),
                       ExitCode::checkpoint);
   refuse(folder, fmt::format("it has no {}", kManifestName));
@@ -51,7 +51,7 @@ void compare_hash(const std::filesystem::path& folder, const std::string& name, 
   while (const size_t got = file.read(piece.data(), piece.size())) checksum.add(piece.data(), got);
   if (checksum.bytes() != stored.bytes || checksum.value() != stored.xxh3)
     refuse(folder,
-           fmt::format("{} has the hash {}, and the manifest says {}", name, hex(checksum.value()), hex(stored.xxh3)));
+           fmt::format("{} has the hash {}, but the manifest says {}", name, hex(checksum.value()), hex(stored.xxh3)));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ std::vector<StoredCheckpoint> list_checkpoints(const std::filesystem::path& root
 }
 
 Manifest open_checkpoint(const std::filesystem::path& folder) {
-  const PathKind kind = path_status(folder / ".", ExitCode::checkpoint).kind;  // "/.": what a link leads to
+  const PathKind kind = path_status(folder / ".", ExitCode::checkpoint).kind;  // "/." follows a link
   if (kind != PathKind::folder) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(folder, ignored)) refuse_file(folder);
@@ -87,17 +87,17 @@ Manifest open_checkpoint(const std::filesystem::path& folder) {
   std::error_code ignored;
   const auto named_step = step_of_name(std::filesystem::canonical(folder, ignored).filename().string());
   if (named_step && *named_step != manifest.step)
-    refuse(folder, fmt::format("its manifest is that of step {}", manifest.step));
+    refuse(folder, fmt::format("its manifest belongs to step {}", manifest.step));
 
   for (const auto& name : names_in_folder(folder, ExitCode::checkpoint))
     if (name != kManifestName && !manifest.files.contains(name))
-      refuse(folder, fmt::format("{} is in it and not in its manifest", name));
+      refuse(folder, fmt::format("{} is not listed in its manifest", name));
   for (const auto& [name, stored] : manifest.files) {
     const PathStatus status = path_status(folder / name, ExitCode::checkpoint);
     if (status.kind == PathKind::absent) refuse(folder, fmt::format("{} is missing", name));
     if (status.kind != PathKind::file) refuse(folder, fmt::format("{} is not a regular file", name));
     if (status.bytes != stored.bytes)
-      refuse(folder, fmt::format("{} has {} bytes, and the manifest says {}", name, status.bytes, stored.bytes));
+      refuse(folder, fmt::format("{} has {} bytes, but the manifest says {}", name, status.bytes, stored.bytes));
   }
   return manifest;
 }
@@ -124,7 +124,7 @@ void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, con
     rename_path(folder, hidden);
     folder = hidden;
   }
-  sync_folder(root);  // only now can no power failure give the old name to what is left of a folder
+  sync_folder(root);  // from here on a power failure cannot restore a name to a folder with files missing
   for (const auto& [step, folder] : old) remove_folder(folder);
 }
 
@@ -132,9 +132,9 @@ std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t 
   std::vector<int64_t> moved;
   for (const auto& stored : list_checkpoints(root)) {
     if (stored.step <= step) break;
-    if (moved.empty()) point_link(root / kLatest, checkpoint_name(step));  // first: it must never lead nowhere
+    if (moved.empty()) point_link(root / kLatest, checkpoint_name(step));  // first, so that `latest` never dangles
     const auto target = root / ("abandoned-" + stored.folder.filename().string());
-    remove_folder(target);  // of an earlier time
+    remove_folder(target);  // abandoned by an earlier resume
     rename_path(stored.folder, target);
     moved.push_back(stored.step);
   }
@@ -149,15 +149,15 @@ void remove_drafts(const std::filesystem::path& root) {
   for (const auto& name : names_in_folder(root, ExitCode::storage)) {
     const auto aside = step_of_aside_name(name);
     if (aside && path_status(root / checkpoint_name(*aside), ExitCode::storage).kind == PathKind::absent) {
-      rename_path(root / name, root / checkpoint_name(*aside));  // killed before the new one had its name
+      rename_path(root / name, root / checkpoint_name(*aside));  // killed between the two renames
       restored = true;
     } else if (aside || is_hidden_name(name) || is_temporary_link(name))
       hidden.push_back(root / name);
   }
   if (hidden.empty() && !restored) return;
-  sync_folder(root);  // as in prune_checkpoints: these may have had a checkpoint's name
+  sync_folder(root);  // as in prune_checkpoints(): these folders may have had a checkpoint's name
   for (const auto& path : hidden) {
-    spdlog::info("removing what a run that was stopped left behind: {}", path.string());
+    spdlog::info("removing a leftover of an interrupted run: {}", path.string());
     remove_folder(path);
   }
 }

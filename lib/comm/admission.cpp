@@ -21,7 +21,7 @@ Json to_json(const RankFacts& facts, const RankPosition& position) {
           {"cpus", facts.cpus},     {"ranks", position.ranks}, {"local_rank", position.local_rank}};
 }
 
-/// Of all ranks, by rank; null for those that have not come in time.
+/// The facts of all ranks, indexed by rank; null for those that did not join in time.
 std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
   std::vector<Json> facts(static_cast<size_t>(where.position.ranks));
   const auto began = Clock::now();
@@ -38,17 +38,17 @@ std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
 }
 
 struct Admission {
-  std::string why_not;  ///< empty: all are there and alike
+  std::string why_not;  ///< empty: all ranks joined and agree
   ExitCode code = ExitCode::recipe;
 };
 
-/// Rank 0 judges for all, so that all end with the same sentence.
+/// Rank 0 decides for all ranks, so that all of them end with the same message.
 Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
   std::vector<int64_t> missing;
   for (size_t rank = 0; rank < facts.size(); ++rank)
     if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
   if (!missing.empty())
-    return {fmt::format("{} of {} did not come within {:g} s (parallel.timeout)", ranks_text(missing),
+    return {fmt::format("{} of {} did not join within {:g} s (parallel.timeout)", ranks_text(missing),
                         where.position.ranks, where.timeout_s),
             ExitCode::peer};
   struct {
@@ -61,14 +61,14 @@ Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
     for (size_t rank = 0; rank < facts.size(); ++rank)
       if (facts[rank].at(field) != facts[0].at(field)) others.push_back(static_cast<int64_t>(rank));
     if (!others.empty())
-      return {fmt::format("all ranks must have {}: {} {} another than rank 0", what, ranks_text(others),
-                          others.size() == 1 ? "has" : "have"),
+      return {fmt::format("all ranks must have {}: {} {} from rank 0", what, ranks_text(others),
+                          others.size() == 1 ? "differs" : "differ"),
               ExitCode::recipe};
   }
   return {};
 }
 
-/// Rank 0 decides and writes its answer. Where it refuses, it throws once the ranks that have come have read why.
+/// Rank 0 decides and publishes its answer. If it refuses, it throws after the ranks that joined have read the reason.
 std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
   auto facts = wait_for_all(store, where);
   const Admission admission = judge(facts, where);
@@ -86,20 +86,20 @@ std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
   throw UserError(admission.why_not, admission.code);
 }
 
-/// Rank 0's answer.
+/// Waits for rank 0's answer.
 Json wait_for_answer(c10d::Store& store, const MeetingPoint& where) {
   try {
-    const double patience_s = where.timeout_s + kSilentS;  // rank 0 may have come as much later
+    const double patience_s = where.timeout_s + kSilentS;  // rank 0 may itself have joined that much later
     for (const auto began = Clock::now(); !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval))
       if (seconds_since(began) > patience_s)
-        throw UserError(fmt::format("rank 0 did not come within {:g} s (parallel.timeout)", patience_s),
+        throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", patience_s),
                         ExitCode::peer);
     const Json answer = Json::parse(store.get_to_str(kAdmission));
     if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", where.position.rank), "1");
     return answer;
   } catch (const UserError&) {
     throw;
-  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     rank_0_is_gone(error);
   }
 }
@@ -108,7 +108,7 @@ Json wait_for_answer(c10d::Store& store, const MeetingPoint& where) {
 
 void rank_0_is_gone(const std::exception& error) {
   spdlog::debug("{}", error.what());
-  throw UserError("rank 0 is gone, which held the job together; the newest checkpoint stays as it is", ExitCode::peer);
+  throw UserError("rank 0 is gone, and with it the job's store; the newest checkpoint is unaffected", ExitCode::peer);
 }
 
 std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine) {

@@ -1,4 +1,4 @@
-// How ranks join a job: each writes its facts to the store, and rank 0 decides for all whether they fit together.
+// How ranks join a job: each writes its facts to the store, and rank 0 checks that they match.
 #pragma once
 
 #include "base/json.h"
@@ -10,24 +10,26 @@
 
 namespace trainopt {
 
-/// What a rank writes of itself when it joins.
+/// What a rank reports about itself when it joins.
 struct RankFacts {
-  std::string recipe;  ///< the resolved text
-  std::string build;   ///< program and libtorch
+  std::string recipe;  ///< resolved, as text
+  std::string build;   ///< identifies program and libtorch
   std::string host;
-  std::vector<int> cpus;  ///< that it may use
+  std::vector<int> cpus;  ///< CPUs in its affinity mask
 };
 
-/// Rank 0, which served the store, is gone. Throws UserError(peer); `error` goes to the log.
+/// Call when rank 0, which served the store, is gone. Throws UserError(peer); `error` goes to the debug log.
 [[noreturn]] void rank_0_is_gone(const std::exception& error);
 
-/// The facts of all ranks, by rank. Waits until all have come. Throws UserError on rank 0, and PeerFailed with the same
-/// message on the others: peer naming those that are missing after the timeout; recipe naming those that differ in
-/// recipe, build or number of ranks.
+/// Waits until all ranks have joined and returns their facts, indexed by rank. On failure it throws UserError on rank 0
+/// and PeerFailed with the same message on the others: `peer` naming the ranks that are missing after the timeout, or
+/// `recipe` naming the ranks that differ in recipe, build or number of ranks.
 std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine);
 
-/// The cores that this rank may use: its own, or its share of those that it has in common with other ranks.
+/// Cores for this rank: the number of CPUs it may use, divided by the number of ranks on its host that may use any of
+/// them; at least 1.
 int64_t share_of_cores(const std::vector<Json>& facts, int64_t rank);
+/// Whether all ranks run on the same host.
 bool on_one_machine(const std::vector<Json>& facts);
 
 }  // namespace trainopt

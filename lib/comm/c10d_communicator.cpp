@@ -12,7 +12,7 @@ namespace {
 
 bool goes_directly(const at::Tensor& tensor) { return tensor.is_cpu(); }
 
-constexpr int64_t kTags = 1 << 20;  // more than are ever on their way at once
+constexpr int64_t kTags = 1 << 20;  // more than are ever in flight at once
 
 void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks) {
   TRAINOPT_CHECK(all.is_contiguous() && mine.is_contiguous() && all.scalar_type() == mine.scalar_type());
@@ -21,7 +21,7 @@ void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks)
 
 }  // namespace
 
-/// c10d's own handle. What it throws, and what it throws where the exchange is only begun, says that a rank is gone.
+/// An exchange carried by c10d. Any exception from c10d, at the start or in wait(), is taken to mean a lost rank.
 class C10dCommunicator::Working : public Exchange {
  public:
   Working(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic)
@@ -46,9 +46,9 @@ class C10dCommunicator::Working : public Exchange {
   Traffic& traffic_;
 };
 
-/// Between each pair of ranks at once, straight from and into the tensors. Gloo's own all-gather goes through a copy of
-/// the whole, and its reduce-scatter is an all-reduce. n−1 messages each way leave at once: right for the few ranks
-/// that train on CPUs.
+/// Sends directly between all pairs of ranks, from and into the tensors themselves; Gloo's all-gather copies the whole
+/// buffer, and its reduce-scatter is an all-reduce. Each rank sends and receives n−1 messages at once, which suits the
+/// few ranks used in CPU training.
 class C10dCommunicator::DirectParts : public Exchange {
  public:
   DirectParts(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
@@ -100,8 +100,8 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
     return begin(Collective::reduce_scatter, all,
                  or_lost_rank([&] { return data_->getDefaultBackend()->_reduce_scatter_base(out, flat, {}); }));
   }
-  // Every rank gets the others' versions of its part and adds them in the ranks' order: sums that do not depend on when
-  // things arrive.
+  // Each rank receives the others' versions of its part and adds them in rank order, so that sums do not depend on
+  // arrival order.
   const at::Tensor parts = flat.view({ranks(), -1});
   const at::Tensor received = at::empty({ranks(), mine.numel()}, mine.options());
   count(Collective::reduce_scatter, all);
@@ -113,7 +113,7 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
         const at::NoGradGuard no_grad;
         const auto version = [&](int64_t rank) { return rank == position_.rank ? parts[rank] : received[rank]; };
         at::Tensor sum = mine.view(-1);
-        if (ranks() == 2) {  // sum may be this rank's part itself
+        if (ranks() == 2) {  // sum may alias this rank's part
           at::add_out(sum, version(0), version(1));
           return;
         }
@@ -142,7 +142,7 @@ std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tenso
       std::move(messages), [all] {}, traffic_);
 }
 
-/// To and from every other rank.
+/// Posts a send to and a receive from every other rank.
 std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(
     const std::function<at::Tensor(int64_t)>& outgoing, const std::function<at::Tensor(int64_t)>& incoming) {
   const int tag = static_cast<int>(exchanges_++ % kTags);
@@ -173,7 +173,7 @@ std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {
   std::copy(mine.begin(), mine.end(), in.mutable_data_ptr<double>());
   const auto began = Clock::now();
   or_lost_rank([&] { host_->_allgather_base(out, in, {})->wait(); });
-  // A GPU has its queue and goes on meanwhile.
+  // A GPU keeps working through its queue meanwhile, so only CPU ranks count this as waiting.
   if (data_->getBackendType() == c10d::ProcessGroup::BackendType::GLOO)
     traffic_.waited_ms += milliseconds_between(began, Clock::now());
   return all;

@@ -1,4 +1,4 @@
-// The communicator of a job with several ranks, on c10d's process groups. Only this module sees c10d.
+// The communicator for jobs with several ranks, on c10d's process groups. Only this module uses c10d.
 #pragma once
 
 #include "comm/communicator.h"
@@ -11,7 +11,7 @@ namespace trainopt {
 
 class C10dCommunicator : public Communicator {
  public:
-  /// `data` carries tensors, `host` (Gloo) the numbers of gather(); both of these ranks, in this order.
+  /// `data` carries tensors, `host` (Gloo) the values of gather(). Both must contain the same ranks in the same order.
   C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
                    c10::intrusive_ptr<c10d::Backend> host);
   ~C10dCommunicator() override;
@@ -38,7 +38,7 @@ class C10dCommunicator : public Communicator {
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;
-  int64_t exchanges_ = 0;  ///< between pairs of ranks so far: tells them apart
+  int64_t exchanges_ = 0;  ///< pairwise exchanges so far; gives each its message tag
 };
 
 }  // namespace trainopt

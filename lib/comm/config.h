@@ -46,8 +46,9 @@ struct WrapConfig {
 };
 template <class V>
 void describe(V& v, WrapConfig& c) {
-  v.field("policy", c.policy, "What zero gathers at once: a block of the model, or blocks until they reach a size.");
-  v.field("min_parameters", c.min_parameters, "policy size: parameters gathered at once at least.", in_range(1, 1e12));
+  v.field("policy", c.policy, "Unit that ZeRO gathers at once: one model block, or consecutive blocks up to a size.");
+  v.field("min_parameters", c.min_parameters, "With policy size: minimum number of parameters gathered at once.",
+          in_range(1, 1e12));
 }
 
 struct AsyncUpdatesConfig {
@@ -56,7 +57,7 @@ struct AsyncUpdatesConfig {
 };
 template <class V>
 void describe(V& v, AsyncUpdatesConfig& c) {
-  v.field("staleness", c.staleness, "Steps by which the gradients used are older than the weights.", in_range(0, 1));
+  v.field("staleness", c.staleness, "Steps by which the applied gradients lag behind the weights.", in_range(0, 1));
 }
 
 struct NcclConfig {
@@ -69,8 +70,8 @@ void describe(V& v, NcclConfig& c) {
   v.field("algo", c.algo, "NCCL_ALGO; null: NCCL's choice.");
   v.field("proto", c.proto, "NCCL_PROTO; null: NCCL's choice.");
   v.field("buffer_size_mb", c.buffer_size_mb, "NCCL_BUFFSIZE in MiB; null: NCCL's choice.", in_range(1, 1024));
-  v.field("min_ctas", c.min_ctas, "Thread blocks a collective uses at least.", in_range(1, 64));
-  v.field("max_ctas", c.max_ctas, "Thread blocks a collective uses at most.", in_range(1, 64));
+  v.field("min_ctas", c.min_ctas, "Minimum number of thread blocks per collective.", in_range(1, 64));
+  v.field("max_ctas", c.max_ctas, "Maximum number of thread blocks per collective.", in_range(1, 64));
 }
 
 struct ParallelConfig {
@@ -88,18 +89,20 @@ struct ParallelConfig {
 template <class V>
 void describe(V& v, ParallelConfig& c) {
   v.field("sharding_strategy", c.sharding_strategy,
-          "What is divided among ranks: none (DDP), optimizer state, gradients too, parameters too.");
+          "What is sharded: nothing (none, DDP), optimizer state (zero1), also gradients (zero2), also parameters "
+          "(zero3).");
   v.field("backend", c.backend, "auto: nccl on GPUs, gloo on CPUs.");
-  v.section("wrap", c.wrap, "What zero gathers at once.");
-  v.field("bucket_cap_mb", c.bucket_cap_mb, "Gradients sent together, in MiB.", in_range(0.001, 65536),
+  v.section("wrap", c.wrap, "What ZeRO gathers at once.");
+  v.field("bucket_cap_mb", c.bucket_cap_mb, "Size of a gradient bucket, in MiB.", in_range(0.001, 65536),
           alias("ddp_bucket_cap_mb"));
-  v.field("overlap_comm", c.overlap_comm, "Send gradients while backward goes on.");
-  v.field("gradient_dtype", c.gradient_dtype, "Type of gradients on the wire; null: as they are.");
-  v.field("sync_batch_norm", c.sync_batch_norm, "Batch-norm statistics over all ranks.", any(),
+  v.field("overlap_comm", c.overlap_comm, "Overlap gradient exchange with backward.");
+  v.field("gradient_dtype", c.gradient_dtype,
+          "Type to which gradients are converted for the exchange; null: unchanged.");
+  v.field("sync_batch_norm", c.sync_batch_norm, "Compute batch-norm statistics over all ranks.", any(),
           alias("sync_batchnorm"));
-  v.section("async_updates", c.async_updates, "Updates with older gradients.");
-  v.field("timeout", c.timeout, "Time a rank waits for the others.", above(0));
-  v.section("nccl", c.nccl, "Settings of NCCL.");
+  v.section("async_updates", c.async_updates, "Updates with gradients of an earlier step.");
+  v.field("timeout", c.timeout, "How long a rank waits for the others.", above(0));
+  v.section("nccl", c.nccl, "NCCL settings.");
 }
 
 }  // namespace trainopt

@@ -1,4 +1,5 @@
-// Gloo: collectives over TCP for CPU tensors. libtorch ships its code but not its headers, which come from the system.
+// Gloo: collectives over TCP for CPU tensors. libtorch ships the library but not its headers, which come from the
+// system.
 #include "comm/backends.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

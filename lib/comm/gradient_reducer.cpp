@@ -13,12 +13,12 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kFirstBucketBytes = 1 << 20;  // PyTorch's: the first exchange should not wait for much
+constexpr int64_t kFirstBucketBytes = 1 << 20;  // PyTorch's value: small, so that the first exchange starts early
 
 }  // namespace
 
-/// What the Reducer calls when a bucket is full (runHook) and, after backward, for each bucket in the same order
-/// (parseHookResult).
+/// The Reducer calls runHook() when a bucket is full and, after backward, parseHookResult() for each bucket in the same
+/// order.
 class GradientReducer::Sender : public c10d::CommHookInterface {
  public:
   Sender(Communicator& communicator, const GradientReducerOptions& options)
@@ -29,7 +29,7 @@ class GradientReducer::Sender : public c10d::CommHookInterface {
     if (options_.overlap || bucket.isLast())
       for (auto& each : filled_)
         if (!each.exchange) send(each);
-    // Done at once as far as the Reducer knows: it is waited for in parseHookResult, where the time is measured.
+    // Tell the Reducer that it is done: parseHookResult() does the waiting, which is where the time is measured.
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
     future->markCompleted(bucket.getBuffer());
     return future;
@@ -72,7 +72,7 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<at::Ten
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       parameters, {static_cast<size_t>(first), static_cast<size_t>(options.bucket_bytes)},
       std::vector<bool>(parameters.size(), false), {}, {});
-  std::reverse(buckets.begin(), buckets.end());  // backward begins with the last
+  std::reverse(buckets.begin(), buckets.end());  // backward fills the last parameters' bucket first
   std::vector<bool> sparse(parameters.size(), false);
   state_->reducer = std::make_unique<c10d::Reducer>(
       std::move(parameters), std::move(buckets), several->process_group(), std::move(sparse), options.bucket_bytes,
@@ -87,7 +87,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::prepare() {
   or_lost_rank([&] {
     state_->reducer->prepare_for_forward();
-    state_->reducer->rebuild_buckets();  // once, in the order in which the first backward filled them
+    state_->reducer->rebuild_buckets();  // only once, in the order in which the first backward filled them
     state_->reducer->prepare_for_backward({});
   });
 }

@@ -1,5 +1,6 @@
-// Data parallelism's exchange (Li et al. 2020, "PyTorch Distributed"): gradients become sums over the ranks, bucket by
-// bucket, each as soon as backward has filled it. Around c10d::Reducer, whose header carries no promise.
+// The gradient exchange of data parallelism (Li et al. 2020, "PyTorch Distributed"): sums gradients over the ranks
+// bucket by bucket, each bucket as soon as backward has filled it. Wraps c10d::Reducer, whose header promises no
+// stability.
 #pragma once
 
 #include "comm/communicator.h"
@@ -13,20 +14,20 @@
 namespace trainopt {
 
 struct GradientReducerOptions {
-  int64_t bucket_bytes = 25 << 20;          ///< at most, unless one gradient is larger
-  bool overlap = true;                      ///< false: buckets are sent when backward has ended
-  std::optional<at::ScalarType> wire_type;  ///< gradients are rounded to it for the exchange; null: as they are
+  int64_t bucket_bytes = 25 << 20;          ///< maximum, unless a single gradient is larger
+  bool overlap = true;                      ///< false: send all buckets when backward has ended
+  std::optional<at::ScalarType> wire_type;  ///< type to which gradients are rounded for the exchange; null: unchanged
 };
 
 class GradientReducer {
  public:
-  /// `parameters`: leaves that require gradients, in the model's order. Their gradients become views of buckets.
+  /// `parameters`: leaves that require gradients, in model order. Their gradients become views of buckets.
   GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters,
                   const GradientReducerOptions& options);
   ~GradientReducer();
 
-  /// Before the forward whose backward is to end with summed gradients; without it they only accumulate.
-  /// That backward throws LostRank if a rank is gone.
+  /// Call before the forward pass whose backward should sum gradients over the ranks; otherwise they only accumulate
+  /// locally. That backward throws LostRank if a rank is gone.
   void prepare();
 
  private:

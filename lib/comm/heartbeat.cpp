@@ -62,7 +62,7 @@ void Heartbeat::run() {
       wake_.wait_for(lock, std::chrono::duration<double>(kBeatS), [&] { return leaving_; });
     }
   } catch (const std::exception& error) {
-    // A thread boundary: the training thread notices by itself that rank 0 is gone.
+    // Exceptions must not leave this thread; the training thread notices by itself that rank 0 is gone.
     spdlog::debug("heartbeat: {}", error.what());
   }
 }

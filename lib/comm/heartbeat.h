@@ -1,5 +1,5 @@
-// Each rank writes to the job's store twice a second that it is alive and where it is. By that the other ranks find
-// those that are gone.
+// Twice a second each rank writes a heartbeat with its current stage to the job's store. The other ranks use it to
+// detect ranks that are gone.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,30 +14,30 @@
 
 namespace trainopt {
 
-inline constexpr double kSilentS = 3;     ///< without a beat: the rank is gone. A process that only waits still beats
-inline constexpr double kFarewellS = 10;  ///< rank 0 waits so long for the others to read why the job ends
+inline constexpr double kSilentS = 3;     ///< no heartbeat for this long: the rank is gone (a blocked rank still beats)
+inline constexpr double kFarewellS = 10;  ///< how long rank 0 waits for the others to read why the job ends
 inline constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-/// What the store knows of a rank.
+/// What the store knows about a rank.
 struct Beat {
   int64_t rank = 0, count = -1, steps = 0;
   std::string stage;
-  bool left = false;  ///< it has ended in order
-  bool asks = false;  ///< it asks why the job failed
+  bool left = false;  ///< it has left the job in an orderly way
+  bool asks = false;  ///< it is asking why the job failed
 };
-/// Of all ranks, by rank.
+/// The state of all ranks, indexed by rank.
 std::vector<Beat> read_beats(c10d::Store& store, int64_t ranks);
 
 class Heartbeat {
  public:
-  /// Beats until it is destroyed, on a thread and over a connection of its own: a call that hangs holds up all others
-  /// of its connection.
+  /// Beats until destroyed, on its own thread. `store` must be a separate connection: a hanging call blocks all other
+  /// calls on its connection.
   Heartbeat(c10::intrusive_ptr<c10d::Store> store, int64_t rank);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Must be a string literal. Wait-free; called by one thread.
+  /// Sets what the next beat reports. `stage` must be a string literal. Wait-free; call from one thread only.
   void at(const char* stage, int64_t steps) noexcept;
 
  private:
@@ -53,7 +53,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-/// On rank 0, which serves the store: returns once all others have left, or are silent.
+/// For rank 0, which serves the store: returns once all others have left or fallen silent, at most after kFarewellS.
 void wait_for_farewells(c10d::Store& store, int64_t ranks);
 
 }  // namespace trainopt

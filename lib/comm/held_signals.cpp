@@ -22,7 +22,7 @@ HeldSignals::HeldSignals() {
     throw UserError(fmt::format("cannot listen to signals: {}", std::strerror(errno)), ExitCode::bug);
   ::pthread_sigmask(SIG_BLOCK, &held, &mask_before_);
   struct sigaction action {};
-  action.sa_handler = SIG_DFL;  // where it is ignored, ended processes vanish without their exit codes
+  action.sa_handler = SIG_DFL;  // if SIGCHLD were ignored, exit codes of children would be lost
   ::sigaction(SIGCHLD, &action, &child_before_);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &pipe_before_);

@@ -1,4 +1,4 @@
-// Signals that wait to be read instead of interrupting, while the object lives.
+// While the object lives, signals are queued to be read instead of interrupting the process.
 #pragma once
 
 #include <csignal>
@@ -8,17 +8,17 @@ namespace trainopt {
 
 class HeldSignals {
  public:
-  /// Those that are passed on to ranks, and SIGCHLD. A hang-up that is ignored (nohup) stays ignored; so does a pipe
-  /// without reader, from here on.
+  /// Holds the signals that are forwarded to ranks, and SIGCHLD. A SIGHUP that is ignored (nohup) stays ignored.
+  /// SIGPIPE is ignored while the object lives.
   HeldSignals();
   ~HeldSignals();
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  /// Becomes readable when there is one.
+  /// Becomes readable when a signal is pending.
   int descriptor() const { return descriptor_; }
   std::optional<int> next();
-  /// What was blocked before.
+  /// The signal mask before construction.
   const sigset_t& mask_before() const { return mask_before_; }
 
  private:

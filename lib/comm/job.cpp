@@ -25,16 +25,16 @@ std::string first_line(const std::string& words) {
   return words.substr(0, std::min(words.find('\n'), kMost));
 }
 
-/// What the store knows when an exchange has failed.
+/// What the store knows after an exchange has failed.
 struct Findings {
-  std::optional<std::string> failure;  ///< a rank has reported it
-  std::vector<Beat> before, now;       ///< some seconds apart
-  bool first = false;                  ///< of those that ask: it is this rank's to report
+  std::optional<std::string> failure;  ///< reported by a rank
+  std::vector<Beat> before, now;       ///< read kSilentS apart
+  bool first = false;                  ///< this rank was the first to ask, so it reports the failure
 };
 
 Findings ask_why(c10d::Store& store, const RankPosition& position) {
   Findings found;
-  store.set(rank_key("asks", position.rank), "1");  // a rank that asks why is not the reason
+  store.set(rank_key("asks", position.rank), "1");  // marks this rank as alive and not the cause
   found.before = read_beats(store, position.ranks);
   for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kPollInterval))
     if (store.check({kFailure})) {
@@ -46,9 +46,9 @@ Findings ask_why(c10d::Store& store, const RankPosition& position) {
   return found;
 }
 
-/// Which ranks are gone, silent or behind.
+/// Names the ranks that are gone, silent or behind.
 std::string explanation(const Findings& found, const LostRank& lost, const MeetingPoint& where) {
-  std::vector<int64_t> silent, hanging;  // gone; or alive, and not in the exchange that the others wait in
+  std::vector<int64_t> silent, hanging;  // gone; alive, but not in the exchange that the others wait in
   std::vector<std::string> positions;
   for (size_t i = 0; i < found.now.size(); ++i) {
     const Beat& each = found.now[i];
@@ -60,14 +60,14 @@ std::string explanation(const Findings& found, const LostRank& lost, const Meeti
   }
   const std::string all = fmt::format("{}", fmt::join(positions, "; "));
   if (!silent.empty())
-    return fmt::format("{} {} gone or stopped; the newest checkpoint stays as it is: {}", ranks_text(silent),
+    return fmt::format("{} {} gone or stopped; the newest checkpoint is unaffected: {}", ranks_text(silent),
                        silent.size() == 1 ? "is" : "are", all);
   if (hanging.empty())
-    return fmt::format("an exchange between the ranks failed: {} (parallel.timeout is {:g} s): {}",
+    return fmt::format("communication between the ranks failed: {} (parallel.timeout is {:g} s): {}",
                        first_line(lost.cause()), where.timeout_s, all);
   return fmt::format(
-      "{} {} alive and did not come to an exchange within {:g} s (parallel.timeout); the newest checkpoint "
-      "stays as it is: {}",
+      "{} {} alive but did not enter a collective within {:g} s (parallel.timeout); the newest checkpoint is "
+      "unaffected: {}",
       ranks_text(hanging), hanging.size() == 1 ? "is" : "are", where.timeout_s, all);
 }
 
@@ -77,9 +77,11 @@ Job::Job(MeetingPoint where, RankFacts mine) : where_(std::move(where)), store_(
   const RankPosition& position = where_.position;
   if (store_->add(rank_key("claimed", position.rank), 1) > 1)
     throw UserError(
-        fmt::format("two processes say that they are rank {}; is the address that of another job?", position.rank),
+        fmt::format(
+            "two processes claim to be rank {}; check that MASTER_ADDR and MASTER_PORT are not those of another job",
+            position.rank),
         ExitCode::peer);
-  beat_store_ = store_->clone();  // before anybody counts on this rank: connecting takes seconds now and then
+  beat_store_ = store_->clone();  // before other ranks rely on this one: connecting can take seconds
   asking_store_ = store_->clone();
   const auto facts = admit(*store_, where_, mine);
   cores_ = share_of_cores(facts, position.rank);
@@ -94,7 +96,7 @@ Job::~Job() {
   try {
     store_->set(rank_key("left", where_.position.rank), "1");
     if (where_.position.is_first() && !where_.served_elsewhere) wait_for_farewells(*store_, where_.position.ranks);
-  } catch (const std::exception& error) {  // nobody is left to notify
+  } catch (const std::exception& error) {  // no rank is left to notify
     spdlog::debug("leaving the job: {}", error.what());
   }
 }
@@ -109,8 +111,8 @@ bool Job::report_failure(ExitCode code, const std::string& message) {
       if (first) store->set(kFailure, report);
       return first;
     });
-  } catch (const std::exception& error) {  // rank 0 is gone: nobody can be notified
-    spdlog::debug("telling the others: {}", error.what());
+  } catch (const std::exception& error) {  // rank 0 is gone, so the others cannot be notified
+    spdlog::debug("reporting the failure: {}", error.what());
     return true;
   }
 }
@@ -121,7 +123,7 @@ void Job::explain(const LostRank& lost) {
   try {
     found = within(kSilentS + kFarewellS,
                    [store = asking_store_, position = where_.position] { return ask_why(*store, position); });
-  } catch (const std::exception& error) {  // the store is gone, and with it the rank that served it
+  } catch (const std::exception& error) {  // the store is gone, and so is rank 0, which served it
     rank_0_is_gone(error);
   }
   if (found.failure) {
@@ -147,14 +149,14 @@ std::string Job::get(const std::string& key) {
   return or_lost_rank([&] {
     for (const auto began = Clock::now(); !has("text/" + key); std::this_thread::sleep_for(kPollInterval)) {
       if (has(kFailure)) throw LostRank("a rank has failed");
-      if (seconds_since(began) > where_.timeout_s) throw LostRank(fmt::format("nobody wrote {}", key));
+      if (seconds_since(began) > where_.timeout_s) throw LostRank(fmt::format("no rank wrote {}", key));
     }
     return store_->get_to_str("text/" + key);
   });
 }
 
 std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const NcclConfig& nccl) {
-  // Here whoever fails before is heard of; the exchange below would wait for it as long as it can.
+  // get() notices ranks that failed before this point; creating the backends below would wait for the full timeout.
   const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
   put(ready(where_.position.rank), "yes");
   for (int64_t each = 0; each < where_.position.ranks; ++each) get(ready(each));

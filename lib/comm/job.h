@@ -1,5 +1,5 @@
-// The ranks of a job as one: they meet, agree that they are the same program with the same recipe, hear of each other's
-// failures, and know who has fallen silent.
+// Coordinates the ranks of a job: rendezvous, agreement on recipe and build, failure reports, and detection of silent
+// ranks.
 #pragma once
 
 #include "comm/admission.h"
@@ -16,32 +16,33 @@ namespace trainopt {
 
 class Job {
  public:
-  /// Waits until all ranks are there and have said the same. Throws UserError: peer naming those that are missing after
-  /// the timeout; recipe naming those that differ in recipe, build or number of ranks.
+  /// Waits until all ranks have joined and agree. Throws UserError: `peer` naming the ranks that are missing after the
+  /// timeout, `recipe` naming the ranks that differ in recipe, build or number of ranks.
   Job(MeetingPoint where, RankFacts mine);
-  /// Tells the others that this rank is done. Rank 0, which serves the store, stays until they are, or silent.
+  /// Tells the others that this rank is done. If rank 0 serves the store, it then waits until the others have left or
+  /// fallen silent.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// For tensors on `device`: NCCL for a GPU, otherwise Gloo. Every rank must call it. Throws UserError(peer).
+  /// For tensors on `device`: NCCL on a GPU, otherwise Gloo. Every rank must call it. Throws LostRank.
   std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU, const NcclConfig& nccl = {});
-  /// Cores of this machine for each of its ranks: its own where the launcher has divided them, else its share of those
-  /// they all may use.
+  /// Cores for this rank: its own if the launcher has divided the machine's cores, otherwise its share of the cores
+  /// that several ranks may use.
   int64_t cores() const { return cores_; }
 
-  /// Where this rank is, for the others to read if it falls silent. Must be a string literal. Wait-free; called by one
-  /// thread.
+  /// Records this rank's progress, for the others to read if it falls silent. `stage` must be a string literal.
+  /// Wait-free; call from one thread only.
   void at(const char* stage, int64_t steps) noexcept { heartbeat_->at(stage, steps); }
-  /// The first rank to call it is the one whose failure the job ends with. Whether this is it.
+  /// The job ends with the failure of the first rank that calls this. Returns whether this rank was the first.
   bool report_failure(ExitCode code, const std::string& message);
-  /// What LostRank means: PeerFailed if a rank has reported its failure or somebody else explains this one, otherwise
-  /// UserError(peer) naming the ranks that are gone, silent or behind. Takes some seconds.
+  /// Finds out why a rank was lost. Throws PeerFailed if a rank has reported its failure or another rank reports this
+  /// one, otherwise UserError(peer) naming the ranks that are gone, silent or behind. Takes several seconds.
   [[noreturn]] void explain(const LostRank& lost);
 
-  // Small texts that all ranks can read once one has written them.
+  // Short texts that one rank writes and all ranks can read.
   void put(const std::string& key, const std::string& value);
-  /// Waits for it. Throws LostRank after the timeout, or as soon as a rank has reported its failure.
+  /// Waits for the text. Throws LostRank after the timeout, or as soon as a rank has reported its failure.
   std::string get(const std::string& key);
 
  private:
@@ -49,11 +50,11 @@ class Job {
 
   MeetingPoint where_;
   c10::intrusive_ptr<c10d::Store> store_, beat_store_,
-      asking_store_;  ///< a call that hangs holds up all others of its connection
+      asking_store_;  ///< separate connections: a hanging call blocks all others on its connection
   std::string address_;
   int64_t cores_ = 1;
   int64_t communicators_ = 0;
-  std::optional<Heartbeat> heartbeat_;  ///< there from construction to destruction
+  std::optional<Heartbeat> heartbeat_;  ///< set from construction to destruction
 };
 
 }  // namespace trainopt

@@ -6,14 +6,14 @@
 namespace trainopt {
 namespace {
 
-// Slurm numbers the steps that are none (batch script, interactive shell, …) down from here.
+// Slurm gives pseudo-steps (batch script, interactive shell, …) numbers from here up.
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
-/// Open MPI and MPICH give all of theirs or none.
+/// Open MPI and MPICH set either all of their variables or none.
 void require_whole(const LaunchVariables& variables, const LaunchClaim& claim, const char* names) {
   if (!claim.rank || !claim.ranks || !claim.local_rank || !claim.local_ranks)
-    variables.refuse(
-        fmt::format("mpirun sets {} together, some are missing; start with mpirun itself, or unset these", names));
+    variables.refuse(fmt::format(
+        "mpirun sets {} together, but some are missing; start the ranks with mpirun, or unset these variables", names));
 }
 
 LaunchClaim read_mpich_claim(LaunchVariables& v) {
@@ -34,7 +34,8 @@ LaunchClaim read_torch_claim(LaunchVariables& v) {
                     .local_rank = v.number("LOCAL_RANK"),
                     .local_ranks = v.number("LOCAL_WORLD_SIZE", 1)};
   const auto id = v.text("TORCHELASTIC_RUN_ID");
-  if (id && *id != "none") claim.job = "torchrun-" + *id;  // "none" is what every job without an id has
+  if (id && *id != "none")
+    claim.job = "torchrun-" + *id;  // "none" is torchrun's default, shared by all jobs without an id
   return claim;
 }
 
@@ -66,14 +67,15 @@ LaunchClaim read_slurm_claim(LaunchVariables& v) {
       .launcher = "srun", .rank = v.number("SLURM_PROCID"), .ranks = tasks ? tasks : v.number("SLURM_NTASKS", 1)};
   if (step ? *step >= kFirstSpecialStep : !tasks) {
     if (*claim.rank != 0)
-      v.refuse("SLURM_PROCID is that of a task, but SLURM_STEP_ID is of none; start the tasks with srun");
+      v.refuse("SLURM_PROCID belongs to a task, but SLURM_STEP_ID does not; start the tasks with srun");
     return {};
   }
   claim.local_rank = v.number("SLURM_LOCALID");
   if (!claim.ranks || !claim.local_rank)
     v.refuse(
-        "srun sets SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID together, some are missing; start with srun "
-        "itself, or unset these");
+        "srun sets SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID together, but some are missing; start the "
+        "ranks "
+        "with srun, or unset these variables");
   claim.job = fmt::format("srun-{}-{}", v.text("SLURM_JOB_ID").value_or("0"), step.value_or(0));
   return claim;
 }
@@ -91,7 +93,7 @@ int64_t slurm_local_ranks(LaunchVariables& v, int64_t ranks) {
   if (!nodes) nodes = v.number("SLURM_NNODES", 1);
   if (ranks != 1 && nodes.value_or(0) != 1)
     v.refuse(
-        "Slurm does not say how many tasks this machine has; set SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID as srun "
+        "Slurm does not say how many tasks this machine runs; set SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID as srun "
         "does");
   return ranks;
 }
@@ -99,15 +101,15 @@ int64_t slurm_local_ranks(LaunchVariables& v, int64_t ranks) {
 std::string slurm_first_node(LaunchVariables& v) {
   auto nodes = v.text("SLURM_STEP_NODELIST");
   if (!nodes) nodes = v.text("SLURM_JOB_NODELIST");
-  if (!nodes) v.refuse("Slurm names no machines; set MASTER_ADDR and MASTER_PORT");
+  if (!nodes) v.refuse("Slurm does not list the machines; set MASTER_ADDR and MASTER_PORT");
   return expand_node_list(*nodes).front();
 }
 
 int slurm_port(LaunchVariables& v) {
   const auto job = v.number("SLURM_JOB_ID"), step = v.number("SLURM_STEP_ID");
-  if (!job) v.refuse("Slurm gives no job id to make a port of; set MASTER_PORT");
+  if (!job) v.refuse("SLURM_JOB_ID is not set, so no port can be derived from it; set MASTER_PORT");
   return static_cast<int>(15000 + (*job % 13000 + 131 * (step.value_or(0) % 13000)) %
-                                      13000);  // 131: few jobs that run together are as far apart
+                                      13000);  // 131: jobs that run at the same time rarely have ids 131 apart
 }
 
 }  // namespace trainopt

@@ -16,46 +16,46 @@ bool disagree(const LaunchClaim& left, const LaunchClaim& right) {
          differ(left.local_rank, right.local_rank) || differ(left.local_ranks, right.local_ranks);
 }
 
-/// Whether srun started the daemons of a launcher rather than the ranks: one task a machine, so never more tasks than
-/// ranks.
+/// Whether the outer launcher started daemons or agents rather than the ranks: there is one per machine, so never more
+/// of them than ranks.
 bool starts_daemons(const LaunchClaim& slurm, const LaunchClaim& ranks) { return *slurm.ranks <= *ranks.ranks; }
 
-/// Whether an agent, itself started by something else, says that it started this process: torchrun gives its job an id.
+/// Whether an agent (torchrun or trainopt launch) identifies itself as the one that started this process.
 bool names_agent(const LaunchClaim& torch, const LaunchVariables& variables) {
   return torch.any() && (torch.launcher == kOwnLauncher || variables.has("TORCHELASTIC_RUN_ID"));
 }
-/// Scripts set fewer by hand.
+/// Hand-written scripts usually set fewer.
 bool fully_set(const LaunchClaim& torch) { return torch.rank && torch.ranks && torch.local_rank && torch.local_ranks; }
 
-/// Of variables that scripts also set by hand. LOCAL_WORLD_SIZE may be missing where it can be known: on one machine.
+/// Fills in what a hand-written script may omit. LOCAL_WORLD_SIZE may be missing only on a single machine.
 void complete_torch(LaunchClaim& torch, const LaunchVariables& variables) {
   if (!torch.rank || !torch.ranks || (*torch.ranks > 1 && !torch.local_rank))
     variables.refuse(
-        "a launcher sets RANK, WORLD_SIZE and LOCAL_RANK together, some are missing; set all of them or none");
+        "launchers set RANK, WORLD_SIZE and LOCAL_RANK together, but some are missing; set all of them or none");
   if (!torch.local_rank) torch.local_rank = 0;
   if (torch.local_ranks) return;
   if (*torch.local_rank != *torch.rank)
-    variables.refuse("set LOCAL_WORLD_SIZE, the ranks of this machine, where there are several machines");
+    variables.refuse("with several machines, set LOCAL_WORLD_SIZE to the number of ranks on this machine");
   torch.local_ranks = torch.ranks;
 }
 
-/// What PMI's servers give beside the others must not say something else. srun is one; mpirun's processes may inherit
-/// PMI's from a task around them.
+/// PMI's variables, if set, must agree with the chosen launcher's. PMI_* is compared only under srun, which serves PMI
+/// itself; processes of mpirun may have inherited PMI_* from an enclosing task.
 void compare_pmi(const LaunchClaim& chosen, LaunchVariables& variables) {
   bool differs = differ(chosen.rank, variables.number("PMIX_RANK"));
   if (chosen.launcher == "srun")
     differs |= differ(chosen.rank, variables.number("PMI_RANK")) || differ(chosen.ranks, variables.number("PMI_SIZE"));
   if (differs)
     variables.refuse(fmt::format(
-        "the variables of {} and of PMI contradict each other; start the ranks with one launcher", chosen.launcher));
+        "the variables of {} and PMI contradict each other; start the ranks with only one launcher", chosen.launcher));
 }
 
-/// mpirun's, or srun's where mpirun says nothing.
+/// mpirun's claim, or srun's if mpirun makes none.
 LaunchClaim choose_system_claim(const LaunchClaim& mpi, const LaunchClaim& slurm, const LaunchVariables& variables) {
   if (!mpi.any()) return slurm;
   if (slurm.any() && (differ(mpi.rank, slurm.rank) || differ(mpi.ranks, slurm.ranks)) &&
       (!starts_daemons(slurm, mpi) || *slurm.local_rank != 0))
-    variables.refuse("the variables of mpirun and of srun contradict each other; start the ranks with one of them");
+    variables.refuse("the variables of mpirun and srun contradict each other; start the ranks with only one of them");
   return mpi;
 }
 
@@ -64,8 +64,8 @@ LaunchClaim choose(LaunchVariables& variables) {
   const LaunchClaim slurm = read_slurm_claim(variables);
   const LaunchClaim mpi = read_mpi_claim(variables, slurm.any());
   LaunchClaim system = choose_system_claim(mpi, slurm, variables);
-  // One mpirun process a machine cannot be told from ranks, so of agents under mpirun only our own, alone there, is
-  // taken for one.
+  // Agents started by mpirun, one per machine, look like ranks. So under mpirun the only agent recognised is trainopt
+  // launch as mpirun's single process.
   const bool may_be_above = system.launcher == "srun" || (torch.launcher == kOwnLauncher && system.ranks == 1);
   const bool above_system =
       may_be_above && (names_agent(torch, variables) || (fully_set(torch) && disagree(torch, system)));
@@ -75,22 +75,22 @@ LaunchClaim choose(LaunchVariables& variables) {
         variables.refuse("PMIX_RANK does not say how many ranks there are; start with mpirun, srun or torchrun");
       return {};
     }
-    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1) return {};  // a bare WORLD_SIZE=1
+    if (!torch.rank && !torch.local_rank && !torch.local_ranks && torch.ranks == 1) return {};  // only WORLD_SIZE=1
     complete_torch(torch, variables);
     if (!above_system)
       compare_pmi(torch, variables);
     else if (!starts_daemons(system, torch))
-      variables.refuse(
-          fmt::format("{} started more processes than there are ranks; start one torchrun or trainopt launch a machine",
-                      system.launcher));
+      variables.refuse(fmt::format(
+          "{} started more processes than there are ranks; start one torchrun or trainopt launch per machine",
+          system.launcher));
     return torch;
   }
   if (system.launcher == "srun") system.local_ranks = slurm_local_ranks(variables, *system.ranks);
   compare_pmi(system, variables);
   if (disagree(torch, system))
-    variables.refuse(fmt::format(
-        "the variables of {} and those that torchrun sets contradict each other; start the ranks with one launcher",
-        system.launcher));
+    variables.refuse(
+        fmt::format("the variables of {} and torchrun contradict each other; start the ranks with only one launcher",
+                    system.launcher));
   return system;
 }
 
@@ -133,12 +133,15 @@ std::string fit_for_a_file_name(std::string job) {
   return job.substr(0, 100);
 }
 
-/// A batch script that calls trainopt without srun gets one rank: most likely not what was wanted of many tasks.
+/// A batch script that calls trainopt without srun gets one rank, which is rarely intended if Slurm allots several
+/// tasks.
 std::string notice_of_unused_tasks(LaunchVariables& variables) {
   const auto tasks = variables.has("SLURM_JOB_ID") ? variables.number("SLURM_NTASKS") : std::nullopt;
   if (tasks.value_or(1) <= 1) return "";
   return fmt::format(
-      "this is one rank although Slurm allots {} tasks: put srun before the command to start as many ranks", *tasks);
+      "this runs as a single rank although Slurm allots {} tasks; put srun before the command to start one rank per "
+      "task",
+      *tasks);
 }
 
 }  // namespace

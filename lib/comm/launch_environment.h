@@ -1,5 +1,5 @@
-// What torchrun, mpirun, srun or `trainopt launch` told this process of its place; README.md has the variables and who
-// wins.
+// Reads this process's rank from the variables of torchrun, mpirun, srun or `trainopt launch`. README.md lists the
+// variables and the precedence.
 #pragma once
 
 #include "comm/rank_position.h"
@@ -13,17 +13,16 @@ namespace trainopt {
 
 struct Launch {
   RankPosition position;
-  std::string launcher;  ///< "trainopt launch", "torchrun", "mpirun", "srun"; empty: started by hand, alone
+  std::string launcher;  ///< "trainopt launch", "torchrun", "mpirun", "srun"; empty: no launcher, one rank
   std::optional<std::string> master_address;
-  std::optional<int> master_port;  ///< null, as the address: rank 0 publishes a port in a file; only on one machine
-  bool launcher_serves_store =
-      false;           ///< torchrun's agent listens at the master's port: no rank may, all are its clients
-  std::string job;     ///< names the job on this machine, fit for a file name; empty if the launcher gives none
-  std::string notice;  ///< what a user who wanted several ranks should know; empty: nothing
-  std::vector<std::string> variables;  ///< "RANK=0" …: what was read, for messages
+  std::optional<int> master_port;  ///< address and port null, only on one machine: rank 0 publishes its port in a file
+  bool launcher_serves_store = false;  ///< torchrun's agent listens on the master port, so all ranks connect as clients
+  std::string job;     ///< identifies the job on this machine, safe in file names; empty if the launcher has no id
+  std::string notice;  ///< hint for a user who probably wanted several ranks; empty: none
+  std::vector<std::string> variables;  ///< "RANK=0" …: all that were read, for messages
 };
 
-/// Throws UserError, with the variables, where they are incomplete, are no numbers, or contradict each other.
+/// Throws UserError showing the variables if they are incomplete, not numbers, or contradict each other.
 Launch read_launch(const std::map<std::string, std::string>& environment);
 
 }  // namespace trainopt

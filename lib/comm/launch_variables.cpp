@@ -20,8 +20,7 @@ std::optional<std::string> LaunchVariables::text(const std::string& name) {
   if (found == environment_.end()) return std::nullopt;
   const std::string shown = name + "=" + found->second;
   if (std::find(read_.begin(), read_.end(), shown) == read_.end()) read_.push_back(shown);
-  if (found->second.empty())
-    refuse(fmt::format("{} of the launcher is set to nothing; give it a value or unset it", name));
+  if (found->second.empty()) refuse(fmt::format("the launcher's {} is empty; give it a value or unset it", name));
   return found->second;
 }
 
@@ -30,7 +29,7 @@ std::optional<int64_t> LaunchVariables::number(const std::string& name, int64_t 
   if (!value) return std::nullopt;
   const auto number = parse_count(*value);
   if (!number || *number < least)
-    refuse(fmt::format("{} of the launcher must be a whole number of at least {}", name, least));
+    refuse(fmt::format("the launcher's {} must be a whole number of at least {}", name, least));
   return number;
 }
 

@@ -1,4 +1,4 @@
-// Reads variables strictly, and remembers which, so that a message can show them.
+// Reads environment variables strictly and remembers which were read, so that messages can show them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainopt {
 
-/// Digits and nothing else; nullopt otherwise, and above 18 of them.
+/// Parses 1 to 18 decimal digits and nothing else; nullopt otherwise.
 std::optional<int64_t> parse_count(std::string_view text);
 
 class LaunchVariables {
@@ -18,14 +18,14 @@ class LaunchVariables {
   explicit LaunchVariables(const std::map<std::string, std::string>& environment) : environment_(environment) {}
 
   bool has(const std::string& name) const { return environment_.contains(name); }
-  /// nullopt if it is not set. Throws UserError if it is set to nothing.
+  /// nullopt if the variable is not set. Throws UserError if it is empty.
   std::optional<std::string> text(const std::string& name);
-  /// Throws UserError unless it is a number of at least `least`.
+  /// Throws UserError unless the variable is unset or a number of at least `least`.
   std::optional<int64_t> number(const std::string& name, int64_t least = 0);
 
-  /// "RANK=0" …, in the order in which they were read.
+  /// "RANK=0" …, in reading order.
   const std::vector<std::string>& read() const { return read_; }
-  /// Throws UserError: the sentence, then all that was read so far.
+  /// Throws UserError: the sentence, then all variables read so far.
   [[noreturn]] void refuse(const std::string& sentence) const;
 
  private:

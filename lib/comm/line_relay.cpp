@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-// A line is held back until it is whole. Longer ones than this are none: they are passed on in pieces.
+// Lines are buffered until complete; longer ones than this are forwarded in pieces.
 constexpr size_t kLongestLine = 1 << 20;
 
 }  // namespace
@@ -39,7 +39,7 @@ void LineRelay::pass_on(bool all) {
   leave();
 }
 
-/// As much as goes without waiting. What can be written to at all takes PIPE_BUF at once.
+/// Writes as much as possible without blocking. A writable pipe accepts PIPE_BUF bytes at once.
 void LineRelay::leave() {
   size_t gone = 0;
   while (gone < leaving_.size()) {
@@ -51,7 +51,7 @@ void LineRelay::leave() {
     else if (errno == EAGAIN)
       break;
     else if (errno != EINTR)
-      gone = leaving_.size();  // a reader that went away ends no training: its lines are lost
+      gone = leaving_.size();  // the reader is gone: drop its lines, training continues
   }
   leaving_.erase(0, gone);
 }
@@ -59,7 +59,7 @@ void LineRelay::leave() {
 bool LineRelay::pump() {
   char piece[65536];
   leave();
-  // Not until it is empty: one rank that never stops writing must not keep the others, or a signal, waiting.
+  // Read a limited amount: a rank that never stops writing must not delay the others or a signal.
   for (int pieces = 0; pieces < 4 && from_ >= 0 && !stalled(); ++pieces) {
     const ssize_t count = ::read(from_, piece, sizeof piece);
     if (count < 0 && errno == EINTR) continue;

@@ -1,5 +1,5 @@
-// Whole lines from a pipe to one of our own streams, each with a prefix, so that the lines of several processes do not
-// mix.
+// Forwards complete lines from a pipe to one of this process's streams, each with a prefix, so that lines of several
+// processes do not interleave.
 #pragma once
 
 #include <string>
@@ -8,23 +8,24 @@ namespace trainopt {
 
 class LineRelay {
  public:
-  /// Takes the descriptor `from`, which must not block, and closes it in the end.
+  /// Takes ownership of the descriptor `from`, which must be non-blocking.
   LineRelay(int from, int to, std::string prefix) : from_(from), to_(to), prefix_(std::move(prefix)) {}
   ~LineRelay();
   LineRelay(LineRelay&& other) noexcept;
   LineRelay& operator=(LineRelay&&) = delete;
 
-  /// -1 once the other end is closed.
+  /// The pipe's descriptor; -1 once the other end is closed.
   int descriptor() const { return from_; }
   int stream() const { return to_; }
-  /// Our stream takes no more for now: until it does, nothing is read, and who writes to the pipe waits in the end.
+  /// Whether the output stream accepts no more for now. Until it does, nothing is read, so writers to the pipe
+  /// eventually block.
   bool stalled() const { return !leaving_.empty(); }
-  /// Passes on what has come, as far as lines are whole; at the end, the last one too. Never waits. Whether nothing is
-  /// left to do for now.
+  /// Forwards the complete lines that have arrived and, at end of file, an unfinished last line. Never blocks. Returns
+  /// whether nothing is left to do.
   bool pump();
-  /// Gives up what our stream does not take.
+  /// Discards what the output stream has not accepted.
   void drop() { leaving_.clear(); }
-  /// Takes what has come, whole or not, and listens no more.
+  /// Forwards what has been read, complete or not, and closes the pipe.
   void finish();
 
  private:
@@ -32,7 +33,7 @@ class LineRelay {
   void leave();
 
   int from_, to_;
-  std::string prefix_, waiting_, leaving_;  // leaving_: whole lines on their way out
+  std::string prefix_, waiting_, leaving_;  // leaving_: prefixed lines waiting to be written
 };
 
 }  // namespace trainopt

@@ -13,12 +13,10 @@ namespace trainopt {
 
 std::string local_address_towards(const std::string& host, int port) {
   addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;  // connecting it only chooses a route
+  hints.ai_socktype = SOCK_DGRAM;  // connecting a datagram socket only selects a route
   const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (problem != 0)
-    throw UserError(
-        fmt::format("MASTER_ADDR is not a machine that can be found: {}; {}", host, ::gai_strerror(problem)),
-        ExitCode::peer);
+    throw UserError(fmt::format("cannot resolve MASTER_ADDR: {}; {}", host, ::gai_strerror(problem)), ExitCode::peer);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(list, &::freeaddrinfo);
   for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
     const int fd = ::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, 0);
@@ -33,7 +31,7 @@ std::string local_address_towards(const std::string& host, int port) {
     ::close(fd);
     if (found) return text;
   }
-  throw UserError(fmt::format("there is no way to MASTER_ADDR from this machine: {}:{}", host, port), ExitCode::peer);
+  throw UserError(fmt::format("MASTER_ADDR cannot be reached from this machine: {}:{}", host, port), ExitCode::peer);
 }
 
 }  // namespace trainopt

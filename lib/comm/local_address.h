@@ -4,8 +4,8 @@
 
 namespace trainopt {
 
-/// The address of this machine from which packets to `host`:`port` leave. Sends nothing. Throws UserError(peer) if the
-/// name is not known.
+/// This machine's source address for packets to `host`:`port`. Sends nothing. Throws UserError(peer) if the name cannot
+/// be resolved or there is no route.
 std::string local_address_towards(const std::string& host, int port);
 
 }  // namespace trainopt

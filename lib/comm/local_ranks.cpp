@@ -23,16 +23,15 @@ namespace {
 constexpr double kReaderPatienceS = 1;
 
 struct Ending {
-  int rank, status;  // as waitpid() tells it
+  int rank, status;  // status: from waitpid()
   int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::peer); }
-  /// The signal that ended it, or that it says it stopped for; 0: none.
+  /// The signal that killed it or, by its exit code, stopped it; 0: none.
   int signal() const { return WIFSIGNALED(status) ? WTERMSIG(status) : std::max(0, WEXITSTATUS(status) - 128); }
   std::string text() const {
     if (WIFEXITED(status)) return fmt::format("rank {} ended with exit code {}", rank, WEXITSTATUS(status));
     return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   }
-  /// Of several that are found at once: a rank that was killed or says what it failed of comes before one that lost a
-  /// peer by it.
+  /// Sorts failures found at the same moment, likely causes first: killed by a signal, failed by itself, lost a peer.
   int order() const { return WIFSIGNALED(status) ? 0 : exit_code() != static_cast<int>(ExitCode::peer) ? 1 : 2; }
 };
 
@@ -51,7 +50,7 @@ class Supervisor {
       look_for_ended();
       end_the_others();
     }
-    // Not until their pipes end: what a rank started and left behind may hold them open.
+    // Do not wait for end of file: processes that a rank left behind may hold its pipes open.
     while (!pump()) {
       wait();
       pass_on_signals();
@@ -77,8 +76,8 @@ class Supervisor {
     for (auto& rank : ranks_) all.insert(all.end(), {&rank.output(), &rank.errors()});
     return all;
   }
-  /// Whether nothing is left for now. A reader that does not read holds up the ranks, as it would without us; not their
-  /// end: once they were asked to stop, what nobody reads is lost.
+  /// Returns whether nothing is left for now. A reader that does not read blocks the ranks, as it would without a
+  /// launcher, but not their exit: once they were asked to stop, output that nobody reads is dropped.
   bool pump() {
     bool done = true;
     for (LineRelay* relay : relays()) {
@@ -98,7 +97,7 @@ class Supervisor {
       timeout_ms = static_cast<int>(std::clamp(1 + milliseconds_between(Clock::now(), *deadline_), 0.0, 3.6e6));
     }
     if (stop_sent_at_)
-      timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);  // a stalled reader makes no event
+      timeout_ms = timeout_ms < 0 ? 200 : std::min(timeout_ms, 200);  // a stalled reader causes no event
     ::poll(sources.data(), sources.size(), timeout_ms);
   }
 
@@ -106,7 +105,7 @@ class Supervisor {
     while (const auto number = signals_.next()) {
       if (*number == SIGCHLD) continue;
       passed_on_.insert(*number);
-      if (*number != SIGUSR2) stop_sent_at_ = Clock::now();  // USR2 asks for a checkpoint, not for the end
+      if (*number != SIGUSR2) stop_sent_at_ = Clock::now();  // USR2 requests a checkpoint, not a stop
       for (const auto& rank : ranks_) rank.signal(*number);
     }
   }
@@ -120,7 +119,7 @@ class Supervisor {
       if (!passed_on_.contains(ending.signal()))
         failures.push_back(ending);
       else if (stopped_by_ == 0)
-        stopped_by_ = ending.signal();  // the others may take their time: rank 0 may be saving
+        stopped_by_ = ending.signal();  // no deadline for the others: rank 0 may be saving
     }
     if (failed_ || failures.empty()) return;
     failed_ = *std::min_element(failures.begin(), failures.end(),
@@ -128,7 +127,7 @@ class Supervisor {
     deadline_ = after(spec_.patience_s);
   }
 
-  /// They mostly end by themselves, when they notice that a peer is gone, and then can say what they know.
+  /// After the deadline, which gives the ranks time to notice the lost peer and report it themselves.
   void end_the_others() {
     if (!deadline_ || Clock::now() < *deadline_) return;
     for (const auto& rank : ranks_) {
@@ -141,14 +140,14 @@ class Supervisor {
   }
 
   const LocalRanks& spec_;
-  HeldSignals signals_;  // before the ranks: none of them ends unseen
+  HeldSignals signals_;  // declared before the ranks, so that no SIGCHLD is missed
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
-  std::optional<Clock::time_point> stop_sent_at_;  // to the ranks
+  std::optional<Clock::time_point> stop_sent_at_;
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;
-  std::optional<Clock::time_point> deadline_;  // of the next step towards the end of the others
+  std::optional<Clock::time_point> deadline_;  // for the next step of ending the others
 };
 
 }  // namespace
@@ -162,7 +161,7 @@ int run_local_ranks(const LocalRanks& spec) {
     complete.master_address = "127.0.0.1";
     complete.master_port = free_local_port();
   }
-  std::fflush(stdout);  // the ranks' lines do not go through it
+  std::fflush(stdout);  // the ranks' lines bypass stdio
   return Supervisor(complete).run();
 }
 
@@ -178,7 +177,7 @@ int free_local_port() {
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (!found)
-    throw UserError(fmt::format("cannot find a free port of 127.0.0.1 for rank 0; name one with --rendezvous: {}",
+    throw UserError(fmt::format("cannot find a free port on 127.0.0.1 for rank 0; set one with --rendezvous: {}",
                                 std::strerror(reason)),
                     ExitCode::peer);
   return ntohs(address.sin_port);

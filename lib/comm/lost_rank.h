@@ -1,5 +1,4 @@
-// What c10d throws when a rank is gone or silent becomes one kind of error. Who it was is known to the job's
-// membership.
+// One error type for whatever c10d throws when a rank is gone or silent. Job::explain() finds out which rank it was.
 #pragma once
 
 #include "base/error.h"
@@ -8,9 +7,9 @@ namespace trainopt {
 
 class LostRank : public UserError {
  public:
-  /// `what`: the library's own message, for the log.
+  /// `what`: c10d's own message, for the log.
   explicit LostRank(std::string what)
-      : UserError("another rank is gone, or silent for longer than parallel.timeout", ExitCode::peer),
+      : UserError("another rank is gone or was silent for longer than parallel.timeout", ExitCode::peer),
         cause_(std::move(what)) {}
   const std::string& cause() const { return cause_; }
 
@@ -18,20 +17,20 @@ class LostRank : public UserError {
   std::string cause_;
 };
 
-/// A rank has failed and reported why; this one ends with the same code and reports nothing.
+/// Another rank reports why the job failed; this one ends with the same code and reports nothing.
 class PeerFailed : public UserError {
  public:
   using UserError::UserError;
 };
 
-/// Runs a call into c10d. Throws LostRank for whatever it throws.
+/// Runs a call into c10d and turns any exception into LostRank.
 template <class Call>
 auto or_lost_rank(Call call) {
   try {
     return call();
   } catch (const LostRank&) {
     throw;
-  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     throw LostRank(error.what());
   }
 }

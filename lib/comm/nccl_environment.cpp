@@ -17,7 +17,7 @@ std::map<std::string, std::string> nccl_environment(const ParallelConfig& config
 
 void set_nccl_trace_folder(const std::filesystem::path& run_dir) {
   ::setenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", (std::filesystem::absolute(run_dir) / "nccl-trace-rank").c_str(),
-           /*overwrite=*/0);  // the rank follows
+           /*overwrite=*/0);  // c10d appends the rank
 }
 
 }  // namespace trainopt

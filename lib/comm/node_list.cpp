@@ -6,15 +6,15 @@
 namespace trainopt {
 namespace {
 
-// No cluster has more; a list that says so is damaged, and must not fill the memory.
+// No cluster has more nodes. Limits memory use for a damaged list.
 constexpr size_t kMostNodes = 100000;
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw UserError(fmt::format(
-      "this is not a list as Slurm writes them; set MASTER_ADDR and MASTER_PORT to do without it: {}", text));
+  throw UserError(
+      fmt::format("this is not a valid Slurm list; set MASTER_ADDR and MASTER_PORT to do without it: {}", text));
 }
 
-/// At commas outside brackets.
+/// Splits at commas outside brackets.
 std::vector<std::string> split(const std::string& text, const std::string& whole) {
   std::vector<std::string> parts(1);
   bool inside = false;
@@ -32,7 +32,7 @@ std::vector<std::string> split(const std::string& text, const std::string& whole
   return parts;
 }
 
-/// "003-005" → 003 004 005: as wide as the first number is written.
+/// "003-005" → 003 004 005: padded to the width of the first number.
 void add_range(const std::string& range, const std::string& whole, std::vector<std::string>& numbers) {
   const size_t dash = range.find('-');
   const std::string first = range.substr(0, dash);
@@ -42,7 +42,8 @@ void add_range(const std::string& range, const std::string& whole, std::vector<s
   for (int64_t number = *from; number <= *to; ++number) numbers.push_back(fmt::format("{:0{}}", number, first.size()));
 }
 
-/// "rack[0-1]node[1-2]-ib": what is before the first bracket, each number in it, each way to write out the rest.
+/// "rack[0-1]node[1-2]-ib": combines the text before the first bracket, each number in the bracket, and each expansion
+/// of the rest.
 std::vector<std::string> expand_name(const std::string& name, const std::string& whole) {
   const size_t open = name.find('[');
   if (open == std::string::npos) return {name};

@@ -1,4 +1,4 @@
-// Slurm's short forms for many nodes, written out.
+// Expands Slurm's compressed lists of nodes and task counts.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Keys of the job's store, and ranks in messages.
+// Keys in the job's store, and rank lists for messages.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 
 namespace trainopt {
 
-/// "beat/3": the value that rank 3 writes under that name.
+/// Key of a value that one rank writes: "beat/3".
 inline std::string rank_key(const char* name, int64_t rank) { return fmt::format("{}/{}", name, rank); }
 
 /// "ranks 1, 2", "rank 3".

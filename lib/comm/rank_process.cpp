@@ -19,9 +19,10 @@ struct Pipe {
   int read_end = -1, write_end = -1;
   Pipe() {
     std::array<int, 2> ends{};
-    // Close-on-exec: otherwise a rank would hold the pipes of those before it open, and their end would never be seen.
+    // Close-on-exec: otherwise a rank would hold open the pipes of ranks started before it, and they would never reach
+    // end of file.
     if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw UserError(fmt::format("cannot make a pipe for a rank: {}", std::strerror(errno)), ExitCode::bug);
+      throw UserError(fmt::format("cannot create a pipe for a rank: {}", std::strerror(errno)), ExitCode::bug);
     read_end = ends[0];
     write_end = ends[1];
   }
@@ -58,14 +59,14 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-/// In the child: from fork to the new program, only calls that are safe there. Ends with the reason in `status` if
-/// there is no new program.
+/// Runs in the child between fork and exec, so only async-signal-safe calls are allowed. If exec fails, writes errno to
+/// `status` and exits.
 [[noreturn]] void become(char* const* command, char* const* variables, const sigset_t& mask, pid_t launcher, int output,
                          int errors, int status) {
-  ::setpgid(0, 0);  // else a terminal's Ctrl-C would reach it twice: by itself and passed on
+  ::setpgid(0, 0);  // otherwise a terminal's Ctrl-C would reach it twice: directly and forwarded
   ::prctl(PR_SET_PDEATHSIG,
-          SIGKILL);  // not TERM: whoever lost its launcher must not go on, and a checkpoint is whole at any moment
-  if (::getppid() != launcher) ::_exit(1);  // the launcher ended before the line above
+          SIGKILL);  // not SIGTERM: without its launcher a rank must not continue, and checkpoints are atomic
+  if (::getppid() != launcher) ::_exit(1);  // the launcher died before prctl
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const bool connected =
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
@@ -97,7 +98,7 @@ RankProcess::RankProcess(const LocalRanks& spec, int local_rank, const sigset_t&
   if (process_ == 0)
     become(word_pointers.data(), variable_pointers.data(), mask, launcher, output.write_end, errors.write_end,
            status.write_end);
-  ::setpgid(process_, process_);  // whichever of the two comes first
+  ::setpgid(process_, process_);  // also done in the child: whichever runs first
   ::close(std::exchange(status.write_end, -1));
   int reason = 0;
   ssize_t count = 0;

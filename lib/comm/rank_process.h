@@ -11,10 +11,10 @@
 
 namespace trainopt {
 
-/// Kills the process, and what it started in its group, if it has not ended when the object does.
+/// The destructor kills the process and its process group if it is still running.
 class RankProcess {
  public:
-  /// The process starts with `mask` as its blocked signals. Throws UserError if it cannot be started.
+  /// Starts the process with `mask` as its signal mask. Throws UserError if it cannot be started.
   RankProcess(const LocalRanks& spec, int local_rank, const sigset_t& mask);
   ~RankProcess();
   RankProcess(RankProcess&& other) noexcept;
@@ -22,17 +22,17 @@ class RankProcess {
 
   int rank() const { return rank_; }
   bool running() const { return process_ > 0; }
-  /// What waitpid() tells of it; once, when it has ended.
+  /// The status from waitpid(), once, after the process has ended.
   std::optional<int> reap();
   void signal(int number) const;
-  /// To what it started, too.
+  /// Also signals the processes that it started.
   void signal_group(int number) const;
   LineRelay& output() { return *output_; }
   LineRelay& errors() { return *errors_; }
 
  private:
   int rank_;
-  std::optional<LineRelay> output_, errors_;  // always there once it was started
+  std::optional<LineRelay> output_, errors_;  // always set after construction
   pid_t process_ = -1;
 };
 

@@ -30,12 +30,13 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, d
   options.timeout = milliseconds(timeout_s);
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
-  } catch (const std::exception& error) {  // named recovery: c10d has no type for it
+  } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     const std::string words = error.what();
     fail(words.find("EADDRINUSE") != std::string::npos || words.find("in use") != std::string::npos
-             ? fmt::format("the port is in use; give another MASTER_PORT: {}", port)
-             : fmt::format("rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; is this the machine they name? {}:{}",
-                           address, port));
+             ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
+             : fmt::format(
+                   "rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; check that they name this machine: {}:{}",
+                   address, port));
   }
 }
 
@@ -45,12 +46,13 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   options.waitWorkers = false;
   options.timeout = milliseconds(timeout_s);
   try {
-    // c10d's own time-out is not for a server that accepts and then says nothing.
+    // c10d's own timeout does not cover a server that accepts the connection and then stays silent.
     return within(timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
-  } catch (const std::exception&) {  // named recovery: c10d has no type for it
-    fail(fmt::format(
-        "rank 0 was not to be reached within {:g} s; is it running, and are MASTER_ADDR and MASTER_PORT right? {}:{}",
-        timeout_s, address, port));
+  } catch (const std::exception&) {  // named recovery: c10d has no specific exception type
+    fail(
+        fmt::format("rank 0 could not be reached within {:g} s; check that it runs and that MASTER_ADDR and "
+                    "MASTER_PORT are right: {}:{}",
+                    timeout_s, address, port));
   }
 }
 
@@ -58,7 +60,7 @@ std::filesystem::path port_file(const MeetingPoint& where) {
   return where.port_folder / fmt::format("trainopt-port-{}", where.job);
 }
 
-/// Rank 0 takes a free port and writes it down.
+/// Rank 0 listens on a free port and writes its number to a file.
 c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
   const auto file = port_file(where);
   if (where.position.is_first()) {
@@ -72,7 +74,8 @@ c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
     const int port = std::atoi(read_file(file, ExitCode::peer).c_str());
     if (port > 0) return join(kLocalAddress, port, where.timeout_s - seconds_since(began));
   }
-  fail(fmt::format("rank 0 did not appear within {:g} s: there is no {}", where.timeout_s, file.string()));
+  fail(fmt::format("rank 0 did not appear within {:g} s; check that it runs on this machine: no file {}",
+                   where.timeout_s, file.string()));
 }
 
 }  // namespace

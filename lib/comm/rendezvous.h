@@ -1,4 +1,4 @@
-// How the ranks of a job find each other: a key-value store that rank 0 (or torchrun) serves.
+// Rendezvous: the ranks of a job meet at a key-value store that rank 0 (or torchrun) serves.
 #pragma once
 
 #include "comm/rank_position.h"
@@ -14,11 +14,11 @@ namespace trainopt {
 struct MeetingPoint {
   RankPosition position;
   std::optional<std::string>
-      address;   ///< of rank 0's machine; null: all ranks are on this one, and rank 0 publishes a port in a file
-  int port = 0;  ///< with an address
+      address;   ///< of rank 0's machine; null: all ranks are on this machine and rank 0 publishes its port in a file
+  int port = 0;  ///< used only with an address
   bool served_elsewhere = false;      ///< the launcher serves the store at this port (torchrun)
-  std::string job;                    ///< names the job among those of this machine and of this store
-  std::filesystem::path port_folder;  ///< for the file
+  std::string job;                    ///< identifies the job on this machine and in this store
+  std::filesystem::path port_folder;  ///< where rank 0 publishes its port
   double timeout_s = 600;
 };
 

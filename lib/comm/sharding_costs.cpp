@@ -15,10 +15,10 @@ ShardingCosts sharding_costs(ShardingStrategy strategy, const ShardedModel& mode
       return {(wire + weights) * share, weights, weights, states / n};  // reduce-scatter, all-gather
     case ShardingStrategy::zero2:
       return {(micros * wire + weights) * share, weights, weights / n,
-              states / n};  // gradients of each micro-batch are given away
+              states / n};  // each micro-batch's gradients are reduce-scattered
     case ShardingStrategy::zero3:
       return {micros * (wire + 2 * weights) * share, weights / n, weights / n,
-              states / n};  // weights come for forward and for backward
+              states / n};  // weights are gathered for forward and again for backward
   }
   return {};
 }

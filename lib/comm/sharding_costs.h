@@ -1,5 +1,5 @@
-// What each way of dividing a model among ranks costs, by formula (Rajbhandari et al. 2020, "ZeRO", sections 5 and 7):
-// the plan prints it, and a run's receipt compares it with what was measured.
+// Communication and memory costs of each sharding strategy, by formula (Rajbhandari et al. 2020, "ZeRO", sections 5 and
+// 7). The plan prints them, and a run's receipt compares them with measurements.
 #pragma once
 
 #include "comm/config.h"
@@ -10,20 +10,20 @@
 namespace trainopt {
 
 struct ShardedModel {
-  int64_t parameters = 0;  ///< numbers, float32
-  int64_t states = 0;      ///< optimizer numbers for each: 1 with momentum, 2 with Adam
+  int64_t parameters = 0;  ///< number of float32 values
+  int64_t states = 0;      ///< optimizer values per parameter: 1 with momentum, 2 with Adam
   int64_t ranks = 1, micro_batches = 1;
-  int64_t wire_bytes_each = 4;  ///< of a gradient on its way
-  bool late_updates = false;    ///< the sums of the step before are held beside the gradients, as they travel
+  int64_t wire_bytes_each = 4;  ///< bytes per gradient value in the exchange
+  bool late_updates = false;    ///< the previous step's sums are also held, in the exchange's type
 };
 
 struct ShardingCosts {
-  double sent_bytes = 0;  ///< by each rank in a step, at least
+  double sent_bytes = 0;  ///< by each rank per step, lower bound
   double parameter_bytes = 0, gradient_bytes = 0,
          optimizer_bytes = 0;  ///< held by each rank between steps (gradients: at the update)
 };
 
-/// Without the padding to whole shares, and without what is gathered for a moment.
+/// Excludes padding to equal shares and temporarily gathered tensors.
 ShardingCosts sharding_costs(ShardingStrategy strategy, const ShardedModel& model);
 
 /// "DDP", "ZeRO-2"

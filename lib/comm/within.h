@@ -1,4 +1,4 @@
-// Calls that may never return: a store whose server was stopped keeps its clients waiting without end.
+// Time limits for calls that may never return: clients of a store whose server was stopped wait forever.
 #pragma once
 
 #include "comm/lost_rank.h"
@@ -9,8 +9,8 @@
 
 namespace trainopt {
 
-/// What `call` gives or throws, if it does within so many seconds. Otherwise throws LostRank; the call goes on on a
-/// thread of its own, so it must own what it uses.
+/// Returns or throws what `call` does if it finishes within `seconds`. Otherwise throws LostRank; the call continues on
+/// its own thread, so it must own everything it uses.
 template <class Call>
 auto within(double seconds, Call call) {
   std::packaged_task<decltype(call())()> task(std::move(call));

@@ -42,7 +42,7 @@ const at::Tensor& ArchiveReader::tensor(const std::string& name) const {
 void ArchiveReader::tensor(const std::string& name, at::Tensor& target) const {
   const at::Tensor& stored = tensor(name);
   if (stored.sizes() != target.sizes() || stored.scalar_type() != target.scalar_type())
-    refuse(fmt::format("the tensor {} has another shape or type: {}, expected {}", name, shape_text(stored),
+    refuse(fmt::format("the tensor {} has the wrong shape or type: {}, expected {}", name, shape_text(stored),
                        shape_text(target)));
   const at::NoGradGuard no_grad;
   target.copy_(stored);
@@ -80,7 +80,7 @@ void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vecto
       differences.push_back(fmt::format("{} is missing", name));
     else if (found->second.sizes() != tensor->sizes() || found->second.scalar_type() != tensor->scalar_type())
       differences.push_back(
-          fmt::format("{} is {} there and {} here", name, shape_text(found->second), shape_text(*tensor)));
+          fmt::format("{} is {} there but {} here", name, shape_text(found->second), shape_text(*tensor)));
   }
   for (const auto& [name, tensor] : tensors_)
     if (compared(name) && !wanted.contains(name)) differences.push_back(fmt::format("{} is not expected", name));

@@ -1,5 +1,5 @@
-// Where every part puts what it must find again when a run resumes. Entries carry a logical name
-// ("optimizer.momentum.conv1.weight"), not a position, so that another number of ranks or another order of parts can
+// Saved state: every part writes what it needs to resume. Entries have logical names such as
+// "optimizer.momentum.conv1.weight", not positions, so that a run with another number of ranks or order of parts can
 // load them.
 #pragma once
 
@@ -15,12 +15,14 @@
 
 namespace trainopt {
 
-/// What one rank puts into a checkpoint: what all have alike is rank 0's to keep, what only it has is its own.
+/// What one rank contributes to a checkpoint. Rank 0 stores what is the same on all ranks; every rank stores what only
+/// it has.
 class ArchiveWriter {
  public:
   ArchiveWriter() = default;
   explicit ArchiveWriter(const RankPosition& position) : position_(position) {}
-  /// Takes the names, types and shapes of what all ranks together would keep, and no contents: nothing is exchanged.
+  /// An archive that collects names, types and shapes of what all ranks together would store. Contents are not needed,
+  /// so nothing is exchanged.
   static ArchiveWriter of_shapes() {
     ArchiveWriter archive;
     archive.shapes_only_ = true;
@@ -29,23 +31,23 @@ class ArchiveWriter {
   const RankPosition& position() const { return position_; }
   bool shapes_only() const { return shapes_only_; }
 
-  /// One that is the same on all ranks.
+  /// Adds a tensor that is the same on all ranks.
   void tensor(const std::string& name, const at::Tensor& value) {
     if (position_.is_first()) own_tensor(name, value);
   }
-  /// One that no other rank gives.
+  /// Adds a tensor that only this rank has.
   void own_tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
   void value(const std::string& name, Json value) { values_[name] = std::move(value); }
-  /// Of a list to which each rank adds what it has; what several have is in it once.
+  /// Adds this rank's items to a list shared by all ranks. Items that several ranks add appear once.
   void list(const std::string& name, Json items) { lists_[name] = std::move(items); }
 
-  /// The parts' own tensors, not copies.
+  /// The parts' tensors themselves, not copies.
   const NamedTensors& tensors() const { return tensors_; }
   Json& values() { return values_; }
   const Json& values() const { return values_; }
   const Json& lists() const { return lists_; }
   int64_t bytes() const;                                 ///< of all tensors
-  int64_t bytes_under(const std::string& prefix) const;  ///< of those whose name begins so
+  int64_t bytes_under(const std::string& prefix) const;  ///< of tensors whose name starts with `prefix`
   bool has_under(const std::string& prefix) const;
 
  private:
@@ -57,13 +59,13 @@ class ArchiveWriter {
 
 class ArchiveReader {
  public:
-  /// `where`: the folder, for messages.
+  /// `where`: the checkpoint's folder, for messages.
   ArchiveReader(std::filesystem::path where, NamedTensors tensors, Json values);
 
-  bool has_under(const std::string& prefix) const;  ///< a tensor whose name begins so
-  /// Copies the entry into `target`. Throws UserError(checkpoint) if it is absent or of another shape or type.
+  bool has_under(const std::string& prefix) const;  ///< whether a tensor's name starts with `prefix`
+  /// Copies the tensor into `target`. Throws UserError(checkpoint) if it is absent or has another shape or type.
   void tensor(const std::string& name, at::Tensor& target) const;
-  /// The entry itself. Throws UserError(checkpoint) if it is absent.
+  /// The stored tensor itself. Throws UserError(checkpoint) if it is absent.
   const at::Tensor& tensor(const std::string& name) const;
   const Json& value(const std::string& name) const;
   int64_t integer(const std::string& name) const;
@@ -71,8 +73,8 @@ class ArchiveReader {
   const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
   const std::filesystem::path& where() const { return where_; }
 
-  /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types, unless it holds exactly
-  /// the tensors that `expected` does; those whose names begin with one of `apart` are not compared.
+  /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types unless it holds exactly the
+  /// tensors of `expected`. Tensors whose names start with one of `apart` are ignored.
   void require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart = {}) const;
 
  private:

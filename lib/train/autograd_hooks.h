@@ -1,4 +1,4 @@
-// Being called in the middle of backward. Around libtorch's hooks, whose headers carry no promise.
+// Callbacks during backward. Wraps libtorch's hooks, whose headers promise no stability.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace trainopt {
 
-/// `call` runs whenever backward has added to the gradient of this leaf, and may take the gradient away. One for each
-/// leaf: a later one replaces it.
+/// Runs `call` each time backward has accumulated into the gradient of `leaf`. `call` may take the gradient away. Each
+/// leaf has one such hook; a later one replaces it.
 void after_gradient(const at::Tensor& leaf, std::function<void()> call);
 
-/// `call` runs when backward reaches what computed `output`, before anything of it; never if nothing there requires
-/// gradients.
+/// Runs `call` when backward reaches the operation that computed `output`, before that operation's backward. Does
+/// nothing if `output` requires no gradient.
 void before_backward_of(const at::Tensor& output, std::function<void()> call);
 
 }  // namespace trainopt

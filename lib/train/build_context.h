@@ -1,4 +1,4 @@
-// What the parts in the slots are made from.
+// The inputs from which the parts in the slots are built.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -18,13 +18,12 @@ struct Plan;
 struct BuildContext {
   const Plan& plan;
   at::Device device;
-  std::filesystem::path run_dir;         ///< where a part may write; empty if the run keeps nothing
-  Communicator* communicator = nullptr;  ///< of the job's ranks; one rank has one too
-  Model* model = nullptr;                ///< built, on `device`
+  std::filesystem::path run_dir;         ///< where a part may write; empty if the run has no folder
+  Communicator* communicator = nullptr;  ///< between the job's ranks; also set with one rank
+  Model* model = nullptr;                ///< already built, on `device`
   ParameterStore* parameters = nullptr;  ///< null while the store itself is being built
-  const int64_t* steps_done =
-      nullptr;  ///< of the run, also before it was resumed; one less than the step that is running
-  std::optional<at::Generator> generator = std::nullopt;  ///< what the model draws from
+  const int64_t* steps_done = nullptr;   ///< of the run, including before a resume; the running step's number minus 1
+  std::optional<at::Generator> generator = std::nullopt;  ///< for the model's random numbers
 };
 
 }  // namespace trainopt

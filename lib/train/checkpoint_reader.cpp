@@ -9,7 +9,7 @@ constexpr int kStateVersion = 1;
 constexpr int64_t kMostStateBytes = int64_t{64} << 20;
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
-  throw UserError(fmt::format("not a checkpoint this program can read: {}; {}", file.string(), why),
+  throw UserError(fmt::format("this program cannot read the checkpoint: {}; {}", file.string(), why),
                   ExitCode::checkpoint);
 }
 
@@ -24,7 +24,7 @@ std::string read_verified(const std::filesystem::path& folder, const Manifest& m
   std::string bytes = read_file(folder / name, ExitCode::checkpoint, kMostStateBytes);
   Checksum sum;
   sum.add(bytes.data(), bytes.size());
-  if (sum.value() != expected.xxh3) refuse(folder / name, "its bytes are not those that were written (XXH3 differs)");
+  if (sum.value() != expected.xxh3) refuse(folder / name, "the file is damaged: its XXH3 differs from the manifest");
   return bytes;
 }
 
@@ -44,9 +44,9 @@ ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
   if (!state.is_object() || !state.contains("schema_version"))
     refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
   if (state["schema_version"] != kStateVersion)
-    refuse(folder / kStateFile, fmt::format("it has schema_version {}, this program reads {}",
+    refuse(folder / kStateFile, fmt::format("it has schema_version {}, but this program reads {}",
                                             state["schema_version"].dump(), kStateVersion));
-  read_verified(folder, manifest, kRecipeFile);  // for whoever reads it next
+  read_verified(folder, manifest, kRecipeFile);  // only verified here; the caller reads it next
   NamedTensors tensors;
   for (int64_t rank = 0; rank < manifest.world_size; ++rank)
     for (auto& entry : load_tensors(folder / rank_file(rank), listed(manifest, folder, rank_file(rank)).xxh3))
@@ -60,13 +60,13 @@ std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path&
   for (const auto& candidate : all) {
     try {
       return read_checkpoint(candidate.folder);
-    } catch (const UserError& error) {  // named recovery: the next older one
+    } catch (const UserError& error) {  // named recovery: try the next older one
       rejected(error.what());
     }
   }
   if (!all.empty())
-    throw UserError(fmt::format("none of the {} checkpoints is whole; name another with checkpoint.resume, or remove "
-                                "them to begin again: {}",
+    throw UserError(fmt::format("none of the {} checkpoints is valid; set checkpoint.resume to another one, or remove "
+                                "them to start from scratch: {}",
                                 all.size(), root.string()),
                     ExitCode::checkpoint);
   return std::nullopt;

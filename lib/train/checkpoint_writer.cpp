@@ -16,14 +16,14 @@
 namespace trainopt {
 namespace {
 
-/// A loss may be finite although its update was not; such weights must not take the place of good ones.
+/// The loss may be finite although its update was not. Such weights must not replace good ones.
 void require_finite(const NamedTensors& tensors, int64_t step) {
   NamedTensors weights = tensors;
   std::erase_if(weights, [](const auto& entry) { return !entry.first.starts_with("model."); });
   if (const auto bad = first_not_finite(weights))
     throw UserError(
         fmt::format(
-            "the weights are not finite, so they are not saved; a checkpoint before stays as it is: step {}, {}", step,
+            "the weights are not finite, so they are not saved; earlier checkpoints are unaffected: step {}, {}", step,
             *bad),
         ExitCode::diverged);
 }
@@ -75,7 +75,7 @@ CheckpointWriter::Snapshot CheckpointWriter::copy_of(const ArchiveWriter& archiv
 }
 
 void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
-  if (options_.requested) *options_.requested = false;  // before the copy: who asks from now on wants another one
+  if (options_.requested) *options_.requested = false;  // first: later requests want another checkpoint
   wait_until_idle();
   Snapshot snapshot = copy_of(archive, step, options_.background);
   if (!options_.background) return write(snapshot);
@@ -87,7 +87,7 @@ void CheckpointWriter::save(const ArchiveWriter& archive, int64_t step) {
     busy_ = true;
   }
   wake_.notify_all();
-  if (earlier) std::rethrow_exception(earlier);  // only now: this state is saved although the one before could not be
+  if (earlier) std::rethrow_exception(earlier);  // only now, so that this state is saved anyway
 }
 
 void CheckpointWriter::write(const Snapshot& snapshot) {
@@ -131,8 +131,8 @@ void CheckpointWriter::write_whole(const Snapshot& snapshot) {
   }
   try {
     prune_checkpoints(options_.root, options_.keep_last, options_.keep);
-  } catch (const FileError& error) {  // named recovery: the new one is safe, and old ones that stay do no harm
-    spdlog::warn("an older checkpoint could not be removed and stays: {}", error.what());
+  } catch (const FileError& error) {  // named recovery: the new checkpoint is safe, and old ones do no harm
+    spdlog::warn("cannot remove an older checkpoint: {}", error.what());
   }
 }
 
@@ -148,7 +148,7 @@ void CheckpointWriter::run() {
     std::exception_ptr error;
     try {
       write(snapshot);
-    } catch (...) {  // a thread boundary: the training thread throws it at its next step
+    } catch (...) {  // rethrown by the training thread at its next step
       error = std::current_exception();
     }
     lock.lock();

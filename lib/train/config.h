@@ -17,7 +17,7 @@ struct Choices<OnNonfinite> {
 struct TrainConfig {
   std::optional<int64_t> epochs, max_steps;
   std::optional<Duration> max_time;
-  std::optional<int64_t> gradient_accumulation_steps;  ///< null: 1, or what global_batch_size makes it
+  std::optional<int64_t> gradient_accumulation_steps;  ///< null: 1, or derived from global_batch_size
   std::optional<double> max_grad_norm;
   double label_smoothing = 0.0;
   OnNonfinite on_nonfinite = OnNonfinite::abort;
@@ -26,21 +26,23 @@ struct TrainConfig {
 template <class V>
 void describe(V& v, TrainConfig& c) {
   v.field("epochs", c.epochs,
-          "Passes over the data; the first limit reached ends the run, without any it is one epoch.", in_range(1, 1e9),
-          alias("num_train_epochs", "max_epochs"));
-  v.field("max_steps", c.max_steps, "Steps at most.", in_range(1, 1e15), alias("steps", "max_iters", "train_iters"));
-  v.field("max_time", c.max_time, "Time at most, such as 90s, 15m or 2h.", above(0));
+          "Passes over the data. The first limit reached ends the run; without any limit it is one epoch.",
+          in_range(1, 1e9), alias("num_train_epochs", "max_epochs"));
+  v.field("max_steps", c.max_steps, "Maximum number of steps.", in_range(1, 1e15),
+          alias("steps", "max_iters", "train_iters"));
+  v.field("max_time", c.max_time, "Maximum training time, such as 90s, 15m or 2h.", above(0));
   v.field("gradient_accumulation_steps", c.gradient_accumulation_steps,
-          "Micro-batches per update; null: 1, or what data.global_batch_size makes it.", in_range(1, 1 << 24),
+          "Micro-batches per update; null: 1, or derived from data.global_batch_size.", in_range(1, 1 << 24),
           alias("accumulate_grad_batches", "grad_accum_steps"));
   v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
           alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
-  v.field("label_smoothing", c.label_smoothing, "Share of the target spread over all classes.", in_range(0.0, 1.0));
-  v.field("on_nonfinite", c.on_nonfinite,
-          "A loss or gradient that is not finite: abort ends the run, skip leaves the step out, rerun repeats it and "
-          "tells a hardware fault from data.");
-  v.field("max_skipped_steps", c.max_skipped_steps,
-          "How many steps on_nonfinite: skip may leave out before the run ends.", at_least(0));
+  v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread over all classes.", in_range(0.0, 1.0));
+  v.field(
+      "on_nonfinite", c.on_nonfinite,
+      "On a non-finite loss or gradient: abort ends the run, skip drops the step, rerun repeats it to tell a hardware "
+      "fault from bad data.");
+  v.field("max_skipped_steps", c.max_skipped_steps, "Steps that on_nonfinite: skip may skip before the run ends.",
+          at_least(0));
 }
 
 struct SgdConfig {
@@ -51,9 +53,9 @@ struct SgdConfig {
 template <class V>
 void describe(V& v, SgdConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("momentum", c.momentum, "Share of the last update kept.", from_below(0.0, 1.0));
+  v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", from_below(0.0, 1.0));
   v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
-  v.field("nesterov", c.nesterov, "Nesterov's momentum; needs momentum above 0.");
+  v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
 }
 
 struct AdamConfig {
@@ -67,8 +69,8 @@ struct AdamWConfig : AdamConfig {
 template <class V>
 void describe(V& v, AdamConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("betas", c.betas, "Shares of the old first and second moment kept.", from_below(0.0, 1.0));
-  v.field("eps", c.eps, "Added to the root of the second moment.", at_least(0));
+  v.field("betas", c.betas, "Decay rates beta1, beta2 of the first and second moment.", from_below(0.0, 1.0));
+  v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
   v.field("weight_decay", c.weight_decay,
           "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
 }
@@ -92,7 +94,7 @@ struct SchedulerConfig {
 };
 template <class V>
 void describe(V& v, SchedulerConfig& c) {
-  v.field("name", c.name, "How the learning rate goes after warm-up.", any(), alias("lr_scheduler_type"));
+  v.field("name", c.name, "Learning-rate schedule after warm-up.", any(), alias("lr_scheduler_type"));
   v.field("warmup_steps", c.warmup_steps, "Steps over which the learning rate rises from 0.", in_range(0, 1e15),
           alias("num_warmup_steps"));
   v.field("total_steps", c.total_steps, "Step at which linear and cosine reach 0; null: from max_steps or epochs.",
@@ -108,12 +110,12 @@ struct EvaluationConfig {
 };
 template <class V>
 void describe(V& v, EvaluationConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: none in between.", in_range(1, 1e15),
-          alias("eval_steps"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: no periodic evaluation.",
+          in_range(1, 1e15), alias("eval_steps"));
   v.field("at_end", c.at_end, "Evaluate after the last step.");
-  v.field("path", c.path, "Data to evaluate on; null: cifar10 finds test_batch.bin, the others have none.");
-  v.field("transforms", c.transforms, "null: training's without random flips and crops.");
-  v.field("batch_size", c.batch_size, "null: data.batch_size.", in_range(1, 1 << 24),
+  v.field("path", c.path, "Evaluation data; null: test_batch.bin for cifar10, otherwise none.");
+  v.field("transforms", c.transforms, "Evaluation transforms; null: those of training without random flips and crops.");
+  v.field("batch_size", c.batch_size, "Evaluation batch size; null: data.batch_size.", in_range(1, 1 << 24),
           alias("per_device_eval_batch_size"));
 }
 
@@ -127,16 +129,16 @@ struct CheckpointConfig {
 };
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: none in between.", in_range(1, 1e15),
-          alias("save_steps", "save_interval"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: no periodic checkpoints.",
+          in_range(1, 1e15), alias("save_steps", "save_interval"));
   v.field("at_end", c.at_end, "Save after the last step.");
-  v.field("keep_last", c.keep_last, "How many of the newest stay, and the one that the run went on from.",
+  v.field("keep_last", c.keep_last, "Number of newest checkpoints to keep, besides the one the run resumed from.",
           in_range(1, 1e6), alias("save_total_limit"));
-  v.field("background", c.background, "Write while training goes on.");
+  v.field("background", c.background, "Write in the background while training continues.");
   v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(),
           alias("resume_from_checkpoint"));
   v.field("grace_period", c.grace_period,
-          "Time for a stopped run to end its step and save; then it ends without. Schedulers often kill after 30s.",
+          "Time for a stopped run to finish its step and save before it ends anyway. Schedulers often kill after 30s.",
           above(0));
 }
 
@@ -146,7 +148,8 @@ struct BenchConfig {
 template <class V>
 void describe(V& v, BenchConfig& c) {
   v.field("warmup_steps", c.warmup_steps,
-          "First steps left out of the summary; half the steps when there are fewer than twice as many.", at_least(0));
+          "First steps excluded from the summary; half of all steps if the run has fewer than twice as many.",
+          at_least(0));
 }
 
 struct WatchdogConfig {
@@ -154,7 +157,7 @@ struct WatchdogConfig {
 };
 template <class V>
 void describe(V& v, WatchdogConfig& c) {
-  v.field("timeout", c.timeout, "Time without progress after which the run is ended.", above(0));
+  v.field("timeout", c.timeout, "The run is ended after this long without progress.", above(0));
 }
 
 }  // namespace trainopt

@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-/// What the three wrappers gather of the current step.
+/// What the three wrappers below collect during the current step.
 struct Gathered {
   explicit Gathered(DumpConfig chosen) : config(std::move(chosen)) {}
 
@@ -52,14 +52,14 @@ class DumpingTask : public Task {
   std::shared_ptr<Gathered> gathered_;
 };
 
-/// Each rank has outputs, and with sharding gradients, of its own.
+/// Each rank has its own outputs and, with sharding, its own gradients.
 std::filesystem::path folder_of_rank(const BuildContext& context) {
   const auto dump = context.run_dir / "dump";
   const int64_t rank = context.plan.position.rank;
   return rank == 0 ? dump : dump / fmt::format("rank-{}", rank);
 }
 
-/// Sees the gradients after unscaling and before clipping.
+/// Collects the gradients after unscaling and before clipping.
 class DumpingPrecision : public Precision {
  public:
   DumpingPrecision(std::unique_ptr<Precision> inner, std::shared_ptr<Gathered> gathered)
@@ -90,7 +90,7 @@ class DumpingPrecision : public Precision {
   std::shared_ptr<Gathered> gathered_;
 };
 
-/// Writes what was gathered when the step has ended.
+/// Collects the buffers at the end of the step and writes the dump.
 class DumpingRunner : public StepRunner {
  public:
   DumpingRunner(std::unique_ptr<StepRunner> inner, const Model& model, std::filesystem::path folder,
@@ -98,7 +98,7 @@ class DumpingRunner : public StepRunner {
       : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
-  bool forget(bool for_good) override {  // a step that broke off runs again, and gathers anew
+  bool forget(bool for_good) override {  // an interrupted step runs again and collects again
     gathered_->outputs.clear();
     gathered_->tensors.clear();
     return inner_->forget(for_good);

@@ -1,4 +1,4 @@
-// `logging.dump`: what the model computed in chosen steps, for a checker outside the program.
+// `logging.dump`: writes what the model computed in chosen steps, for checkers outside the program.
 #pragma once
 
 namespace trainopt {
@@ -7,10 +7,10 @@ struct Plan;
 
 /// Wraps the task, the precision and the step runner so that for each chosen step
 /// RUN_DIR/dump/step-00000001.safetensors holds
-///   outputs            of the step, micro-batches one after another
-///   gradients.<name>   means over the step, after unscaling, before clipping
+///   outputs            of the whole step, micro-batches concatenated in order
+///   gradients.<name>   mean over the step, after unscaling and before clipping
 ///   buffers.<name>     after the step
-/// Nothing if the recipe chose no step.
+/// Does nothing if the recipe chose no step.
 void add_dump(Plan& plan);
 
 }  // namespace trainopt

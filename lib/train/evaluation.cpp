@@ -12,7 +12,7 @@ namespace trainopt {
 
 namespace {
 
-/// The shape of a batch of one such sample.
+/// The shape of a batch like `batch` with one sample.
 std::vector<int64_t> one_of(const at::Tensor& batch) {
   auto sizes = batch.sizes().vec();
   sizes.front() = 1;
@@ -30,7 +30,7 @@ Json to_json(const EvaluationResult& result) {
 }
 
 EvaluationResult evaluation_from(const Json& json) {
-  const Json& loss = json.at("loss");  // null: it was not finite, for which JSON has no word
+  const Json& loss = json.at("loss");  // null: non-finite, which JSON cannot represent
   return {.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
           .top1_pct = json.at("top1_pct").get<double>(),
           .top5_pct = json.at("top5_pct").get<double>(),
@@ -45,14 +45,14 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   const DataPlan& data = plan.evaluation.value().data;
   const int64_t steps = data.schedule().steps_per_epoch();
   const auto batches = plan.open_batches(data, {.end = steps});
-  // Loss, right at the first attempt, within five, samples. The sums stay on the device until the end; double, so that
-  // a million samples lose nothing.
+  // Sums of loss, top-1 hits, top-5 hits and samples. They stay on the device until the end, in double so that millions
+  // of samples lose no precision.
   at::Tensor sums = at::zeros({4}, at::TensorOptions(plan.device).dtype(at::kDouble));
   for (int64_t step = 0; step < steps; ++step) {
     if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
     const bool nothing =
-        batch.items == 0;  // for this rank, of an epoch's last batch; it still takes part in what the model exchanges
+        batch.items == 0;  // possible in the last batch; the rank must still join the model's collectives
     const at::Tensor input = nothing ? batch.input.new_zeros(one_of(batch.input)) : batch.input;
     const at::Tensor target = nothing ? batch.target.new_zeros({1}) : batch.target;
     const auto autocast = precision.autocast();

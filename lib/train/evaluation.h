@@ -1,4 +1,5 @@
-// Accuracy and loss on held-out data: no gradients, running statistics, the training precision, no label smoothing.
+// Loss and accuracy on held-out data: no gradients, running batch-norm statistics, the training precision, no label
+// smoothing.
 #pragma once
 
 #include "base/json.h"
@@ -26,11 +27,11 @@ struct EvaluationResult {
 };
 
 Json to_json(const EvaluationResult& result);
-/// Of what to_json() gave.
+/// Inverse of to_json().
 EvaluationResult evaluation_from(const Json& json);
 
-/// Every sample of the plan's evaluation once, by all ranks together. Waits for the device. `stopped` is asked before
-/// each batch and must say the same on every rank; nullopt if it said yes.
+/// Evaluates every sample of the plan's evaluation data once, by all ranks together. Waits for the device. `stopped` is
+/// called before each batch and must return the same on every rank; once it returns true, the result is nullopt.
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
                                          Communicator& communicator, const std::function<bool()>& stopped);
 

@@ -1,6 +1,6 @@
-// The gradients of one step, from the end of backward to the update. They are unscaled, checked for values that are not
-// finite, measured, clipped, read by the optimizer and cleared. The plain form does each of these at once, in a pass of
-// its own; an optimizer may bring a form that leaves scaling to the update's own pass (Optimizer::make_gradients()).
+// The gradients of one step, from the end of backward to the update. They are unscaled, checked for non-finite values,
+// measured, clipped, read by the optimizer and cleared. The plain form does each of these immediately in a separate
+// pass. An optimizer may supply a form that defers scaling to the update's own pass (Optimizer::make_gradients()).
 #pragma once
 
 #include "model/tensor_file.h"
@@ -15,22 +15,22 @@ namespace trainopt {
 class Communicator;
 class ParameterStore;
 
-/// Where a parameter store has the gradients of a step.
+/// Where a parameter store keeps the gradients of a step.
 struct GradientMemory {
-  std::vector<at::Tensor> tensors;       ///< one for each parameter; undefined where backward reached none
-  std::vector<at::Tensor> shares = {};   ///< each rank has a share: the memory behind `tensors`; empty: all have all
-  Communicator* communicator = nullptr;  ///< of the ranks that update together; null: this rank alone
-  bool clears_with_zeros = false;        ///< clearing writes zeros, which the update may do in its own pass
+  std::vector<at::Tensor> tensors;       ///< one per parameter; undefined if backward did not reach it
+  std::vector<at::Tensor> shares = {};   ///< with sharding: this rank's part of the memory; otherwise empty
+  Communicator* communicator = nullptr;  ///< between the ranks that update together; null: this rank alone
+  bool clears_with_zeros = false;        ///< gradients are cleared by zeroing, which the update may do in its own pass
 };
 
-/// Factors and flags are 0-dim floats on the gradients' device. Nothing is decided on the host, so that a step can be
-/// recorded and replayed.
+/// Factors and flags are 0-dim floats on the gradients' device. The host makes no decisions from them, so that a step
+/// can be recorded and replayed.
 class Gradients {
  public:
   /// What the update multiplies every gradient by as it reads it.
   struct Pending {
     at::Tensor factor;                     ///< undefined: 1
-    bool scaled = false, clipped = false;  ///< what the factor is made of
+    bool scaled = false, clipped = false;  ///< what the factor includes
   };
 
   Gradients() = default;
@@ -38,45 +38,45 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// Called by the store, which must outlive this, once backward is complete. What was kept of another step, or of one
-  /// that broke off, is forgotten.
+  /// Called by `store`, which must outlive this object, once backward is complete. Discards state of an earlier or
+  /// interrupted step.
   void begin(ParameterStore& store, GradientMemory memory);
 
-  /// One for each of parameters(), undefined where backward reached none. Values as they are in memory: value() tells
-  /// what they stand for.
+  /// One for each of parameters(), undefined if backward did not reach it. These are the values in memory; value()
+  /// applies pending scaling.
   const std::vector<at::Tensor>& tensors() const { return memory_.tensors; }
   const NamedTensors& parameters() const;
-  /// The value of one of tensors() after everything that was done so far, scaling that is still pending included.
+  /// The value of one of tensors() after all operations so far, including pending scaling.
   virtual at::Tensor value(const at::Tensor& gradient) const { return gradient; }
   virtual Pending pending() const { return {}; }
 
-  /// `not_finite` becomes 1 if a gradient of this rank is not finite; otherwise it stays.
+  /// Sets `not_finite` to 1 if a gradient of this rank is non-finite; otherwise leaves it unchanged.
   virtual void check_finite(at::Tensor& not_finite);
-  /// Multiplies by `factor`, and checks as check_finite() does.
+  /// Multiplies by `factor` and checks as check_finite() does.
   virtual void unscale(const at::Tensor& factor, at::Tensor& not_finite);
-  /// Multiplies by `factor`, without a check.
+  /// Multiplies by `factor` without a check.
   virtual void scale(const at::Tensor& factor);
-  /// The global 2-norm, over all ranks: 0-dim float32.
+  /// The global 2-norm over all ranks: 0-dim float32.
   at::Tensor norm();
-  /// `flag` becomes 1 if it is on any rank: where ranks must decide alike.
+  /// Sets `flag` to 1 if it is 1 on any rank, so that all ranks decide alike.
   void agree(at::Tensor& flag) const;
 
-  /// Whether the update may write the zeros of clear(); it then says so with mark_cleared().
+  /// Whether the update may zero the gradients in place of clear(); it must then call mark_cleared().
   bool clears_with_zeros() const { return memory_.clears_with_zeros; }
   void mark_cleared() { cleared_ = true; }
-  /// Ends the step: nothing of its gradients is held any longer.
+  /// Clears the gradients and drops all references to them at the end of a step.
   void clear();
 
  protected:
   /// The defined gradients only.
   const std::vector<at::Tensor>& defined() const { return defined_; }
-  /// All memory behind them, in as few tensors as the store has.
+  /// All memory behind the gradients, in as few tensors as the store has.
   const std::vector<at::Tensor>& memory() const { return memory_.shares.empty() ? defined_ : memory_.shares; }
 
  private:
-  /// [n]: 2-norms of groups of this rank's gradients (the plain form: of each of memory()), together of all.
+  /// [n]: 2-norms of disjoint groups that together cover this rank's gradients. Plain form: one per tensor of memory().
   virtual at::Tensor norms();
-  /// Forgets what was kept of a step.
+  /// Discards state of a step.
   virtual void reset() {}
 
   ParameterStore* store_ = nullptr;
@@ -85,9 +85,9 @@ class Gradients {
   bool cleared_ = false;
 };
 
-/// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns the norm as it was (0-dim
-/// float32 on the device). As torch.nn.utils.clip_grad_norm_: factor min(1, max_norm ÷ (norm + 1e-6)). Null: does
-/// nothing and returns an undefined tensor.
+/// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns the norm before scaling (0-dim
+/// float32 on the device). The factor is min(1, max_norm ÷ (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_. If
+/// `max_norm` is null, does nothing and returns an undefined tensor.
 at::Tensor clip(Gradients& gradients, std::optional<double> max_norm);
 
 }  // namespace trainopt

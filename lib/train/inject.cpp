@@ -30,7 +30,7 @@ class FaultyRunner : public StepRunner {
     if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
     if (takes(InjectedFault::slow, micro)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (takes(InjectedFault::hang, micro))
-      while (true) ::pause();  // signals end a pause, not this
+      while (true) ::pause();  // a signal ends pause(), but not the loop
     Batch fed = micro;
     if (takes(InjectedFault::nan, micro))
       fed.input = at::full_like(fed.input, std::numeric_limits<double>::quiet_NaN());
@@ -39,7 +39,7 @@ class FaultyRunner : public StepRunner {
       at::Tensor gradient = parameters_.gradients().front();
       gradient.fill_(std::numeric_limits<double>::infinity());
     }
-    // Late, when gradients, buffers and random state have all been touched.
+    // Thrown after the micro-step, when gradients, buffers and random state have all changed.
     if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     return loss;
   }
@@ -48,7 +48,7 @@ class FaultyRunner : public StepRunner {
   void report(StepTrace& trace) const override { inner_->report(trace); }
 
  private:
-  /// Whether the fault is for this moment; one that comes once is then over.
+  /// Whether the fault is due now. A one-time fault is then removed.
   bool takes(InjectedFault fault, const Batch& micro) {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       if (waiting_[i].fault != fault || waiting_[i].step != micro.step + 1) continue;
@@ -82,19 +82,19 @@ Injection parse_injection(const std::string& text) {
   }
   if (!fits)
     throw UserError(
-        fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + for each time it "
-                    "is tried (nan@12, oom@3+): {}",
+        fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + to repeat it on "
+                    "every retry (nan@12, oom@3+): {}",
                     text));
   return injection;
 }
 
 void inject(Plan& plan, const std::vector<Injection>& injections) {
   if (injections.empty()) return;
-  plan.runner.wrap("--inject", "with faults on purpose",
+  plan.runner.wrap("--inject", "with injected faults",
                    [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
                      return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
                    });
-  plan.notes.emplace_back("faults are injected on purpose (--inject): numbers of this run mean nothing else");
+  plan.notes.emplace_back("faults are injected (--inject): do not use the numbers of this run for anything else");
 }
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// Faults on purpose, so that anyone can see what a run does about them: `trainopt run --inject oom@20`.
+// Fault injection, to see how a run reacts: `trainopt run --inject oom@20`.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace trainopt {
 struct Plan;
 
 enum class InjectedFault {
-  nan,       ///< the step's input is not a number, and so its loss
+  nan,       ///< the step's input is NaN, and so is its loss
   gradient,  ///< a gradient is infinite although the loss is not
   oom,       ///< memory runs out at the end of a micro-batch's backward
   slow,      ///< the step takes 100 ms longer
@@ -21,14 +21,13 @@ enum class InjectedFault {
 struct Injection {
   InjectedFault fault = InjectedFault::nan;
   int64_t step = 1;
-  bool every_time =
-      false;  ///< also when the step is tried again, as bad data would; otherwise once, as a fault of the hardware
+  bool every_time = false;  ///< also when the step is retried, like bad data; otherwise once, like a hardware fault
 };
 
-/// "nan@12": once, in step 12; "oom@12+": each time it is tried. Throws UserError naming what is known.
+/// "nan@12": once, in step 12; "oom@12+": each time step 12 is tried. Throws UserError listing the valid forms.
 Injection parse_injection(const std::string& text);
 
-/// Puts the faults around the plan's runner; its notes say so.
+/// Wraps the plan's runner with the faults and adds a note to the plan.
 void inject(Plan& plan, const std::vector<Injection>& injections);
 
 }  // namespace trainopt

@@ -32,12 +32,12 @@ int64_t whole_number(const std::string& assumption, std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > 1000000)
-    throw UserError(fmt::format("--assume needs a whole number here: {}", assumption));
+    throw UserError(fmt::format("--assume needs a whole number from 0 to 1000000: {}", assumption));
   return number;
 }
 int64_t at_least_one(const std::string& assumption, std::string_view text) {
   const int64_t number = whole_number(assumption, text);
-  if (number == 0) throw UserError(fmt::format("--assume needs at least 1 here: {}", assumption));
+  if (number == 0) throw UserError(fmt::format("--assume needs at least 1: {}", assumption));
   return number;
 }
 }  // namespace
@@ -65,7 +65,7 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
           "--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
     }
   }
-  const int64_t all = ranks.value_or(std::max(1, machine.gpus));  // one on each GPU
+  const int64_t all = ranks.value_or(std::max(1, machine.gpus));  // one per GPU
   if (machine.gpus == 0) {
     machine.sm = 0;
     machine.gpu_memory_bytes = 0;

@@ -1,4 +1,4 @@
-// What a plan is made for: this machine, or one described on the command line (`plan --assume
+// The machine that a plan is for: this one, or one described on the command line (`plan --assume
 // gpus=8,arch=sm_90,memory_gib=80`).
 #pragma once
 
@@ -13,26 +13,26 @@ namespace trainopt {
 
 struct Machine {
   std::string cpu;  ///< model name
-  int cores = 1;    ///< that this process may use
+  int cores = 1;    ///< cores that this process may use
   int gpus = 0;
-  std::string gpu;  ///< name of the one that facts are about
+  std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
-  bool assumed = false;  ///< described, not detected: nothing can be allocated on it
+  bool assumed = false;  ///< described, not detected; nothing can be allocated on it
 };
 
-/// With the facts of its first GPU, if there is one.
+/// This machine, with the facts of its first GPU if there is one.
 Machine detect_machine();
-/// The same machine with the facts of this GPU; unchanged for the CPU.
+/// `machine` with the facts of the GPU `device`; unchanged if `device` is the CPU.
 Machine with_gpu_of(Machine machine, c10::Device device);
 
-/// A machine and the first of the ranks on it.
+/// A machine and the position of its first rank.
 struct AssumedJob {
   Machine machine;
   RankPosition position;
 };
-/// `machine` with the assumptions "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64" put in; without `ranks` one on
-/// each GPU. Throws UserError for other words.
+/// `machine` changed by assumptions such as "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64". Without `ranks` there
+/// is one rank per GPU. Throws UserError for unknown keys or invalid values.
 AssumedJob assume(Machine machine, const std::string& assumptions);
 
 }  // namespace trainopt

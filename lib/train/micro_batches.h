@@ -1,4 +1,4 @@
-// Smaller micro-batches than the loader delivers, where memory asks for them.
+// Splits a loader's micro-batches into smaller ones after memory ran out.
 #pragma once
 
 #include "data/batch.h"
@@ -7,8 +7,8 @@
 
 namespace trainopt {
 
-/// The batch in `pieces` parts whose sizes differ by one at most, in order; fewer parts if they would have less than
-/// `fewest` samples. Views, nothing is copied. One piece: itself.
+/// Splits the batch in order into `pieces` parts whose sizes differ by at most one, or into fewer if parts would have
+/// less than `fewest` samples. Parts are views; nothing is copied. A single piece is the batch itself.
 std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest = 1);
 
 }  // namespace trainopt

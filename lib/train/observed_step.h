@@ -11,28 +11,29 @@ namespace trainopt {
 class Optimizer;
 class ParameterStore;
 
-/// Made when the step begins, with its backend settings in effect. Operations are recorded until it is destroyed.
+/// Create at the start of the step, with its backend settings in effect. Records operations until destroyed.
 class ObservedStep {
  public:
   ObservedStep(StepTrace& trace, const ParameterStore& parameters);
-  /// Of the step that begins: null unless it is the one to observe. That is the process's second step, since the first
-  /// is full of one-off work, or the only one. `taken`: steps of this process so far; `to_come`: those still to take.
+  /// Starts observing if the starting step is the one to observe, otherwise returns null. That is the process's second
+  /// step, since the first includes one-off work, or its only step. `taken`: steps of this process so far; `to_come`:
+  /// steps still to take.
   static std::unique_ptr<ObservedStep> if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,
                                               int64_t to_come);
 
   struct End {
-    int64_t step = 0;                ///< that has ended
-    const BatchSourceStats& loader;  ///< of the step
+    int64_t step = 0;                ///< the step that has ended
+    const BatchSourceStats& loader;  ///< during the step
     const ParameterStore& parameters;
     const Optimizer& optimizer;
     int64_t gradient_bytes = 0;  ///< at the update, before gradients were cleared
   };
-  /// A step that fails never gets here, and its trace has no step.
+  /// Not called for a step that fails; its trace then has no step.
   void finish(const End& end);
 
  private:
   StepTrace& trace_;
-  std::optional<StepObserver> observer_;  ///< from the end of the constructor on
+  std::optional<StepObserver> observer_;  ///< set at the end of the constructor
 };
 
 }  // namespace trainopt

@@ -8,7 +8,7 @@
 namespace trainopt {
 namespace {
 
-/// Does `change` to `target` in place, and takes it back if the update is skipped.
+/// Applies `change` to `target` in place, and reverts it if the update is skipped.
 template <class Change>
 void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
   const at::Tensor before = skip_update.defined() ? target.clone() : at::Tensor();
@@ -70,7 +70,7 @@ class LoopAdam : public Optimizer {
   void update(Gradients& all, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
     const auto [beta1, beta2] = config_.betas;
-    // Counted on the device, since only the device knows whether this step counts.
+    // Counted on the device, because only the device knows whether this update is skipped.
     commit(updates_, skip_update, [](at::Tensor& updates) { updates.add_(1); });
     const at::Tensor bias1 = 1 - at::pow(beta1, updates_), bias2_root = (1 - at::pow(beta2, updates_)).sqrt();
     const auto& gradients = all.tensors();

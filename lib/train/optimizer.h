@@ -1,5 +1,5 @@
-// The update rules of torch.optim. LoopOptimizer is the plain part and the reference for faster ones: for each
-// parameter in turn, the operations of the published formula.
+// The update rules of torch.optim. make_loop_optimizer() gives the plain part, which is the reference for faster ones:
+// it applies the operations of the published formula to one parameter after another.
 #pragma once
 
 #include "train/archive.h"
@@ -20,22 +20,22 @@ class ParameterStore;
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Where the schedule writes; used by the next step().
+  /// Set by the schedule; used by the next step().
   virtual void set_learning_rate(double learning_rate) = 0;
-  /// The form of the gradients that step() reads best. Plain: everything that is done to them is done at once.
+  /// The form of gradients that suits step() best. The plain form applies every operation immediately.
   virtual std::unique_ptr<Gradients> make_gradients() const;
-  /// Updates every parameter that has a gradient. Where `skip_update` (a float on the device, may be undefined) is 1
-  /// nothing is written: neither parameters nor state. The host is never asked.
+  /// Updates every parameter that has a gradient. If `skip_update` (a float on the device, may be undefined) is 1,
+  /// neither parameters nor state change. Does not synchronise with the host.
   void step(Gradients& gradients, const at::Tensor& skip_update);
   virtual void save(ArchiveWriter& archive) const = 0;
   virtual void load(const ArchiveReader& archive) = 0;
-  virtual int64_t state_bytes() const = 0;  ///< held by this rank, one for each parameter
+  virtual int64_t state_bytes() const = 0;  ///< bytes of optimizer state on this rank
 
  private:
   virtual void update(Gradients& gradients, const at::Tensor& skip_update) = 0;
 };
 
-/// One tensor for each parameter, of its shape and layout, zero at first: momentum and the like.
+/// One tensor per parameter with its shape and layout, initially zero: momentum and the like.
 class ParameterState {
  public:
   ParameterState(std::string name, const ParameterStore& store);
@@ -47,17 +47,17 @@ class ParameterState {
   int64_t bytes() const;
 
  private:
-  std::string prefix() const { return "optimizer." + name_ + "."; }  ///< of "optimizer.momentum.conv1.weight"
+  std::string prefix() const { return "optimizer." + name_ + "."; }  ///< as in "optimizer.momentum.conv1.weight"
 
   std::string name_;
   const ParameterStore& store_;
   std::vector<at::Tensor> tensors_;
 };
 
-/// The state of SGD's momentum; without momentum there is none, and no memory goes to it.
+/// The state of SGD's momentum; without momentum nullopt, so that no memory is used.
 std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store);
 
-/// Names the range around every update, in profilers' traces and in StepTrace.
+/// Label of the range around every update, in profiler traces and in StepTrace.
 inline constexpr const char* kOptimizerLabel = "optimizer";
 
 /// "SGD, momentum 0.9" and the like, for the printed plan.
@@ -66,8 +66,8 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
-/// `parameters` are those of the store, in its order; state is allocated now, zeroed, as float32 of the parameters'
-/// shape and layout.
+/// An optimizer for the store's parameters, in its order. Allocates the state: float32 zeros of the parameters' shapes
+/// and layouts.
 std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters);
 
 }  // namespace trainopt

@@ -1,5 +1,5 @@
-// What this rank updates: the parameters and where their gradients are, summed over the ranks. LocalParameters is the
-// plain store: everything is here, nothing is sent.
+// The parameters that this rank updates, and their gradients, summed over the ranks. LocalParameters is the plain
+// store: it holds everything on this rank and sends nothing.
 #pragma once
 
 #include "model/tensor_file.h"
@@ -18,7 +18,7 @@ namespace trainopt {
 
 class Model;
 
-/// Runs its function when it goes out of scope.
+/// Runs a function when it goes out of scope.
 class Scope {
  public:
   Scope() = default;
@@ -39,40 +39,42 @@ class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
 
-  /// In the model's order; float32 leaves that require gradients.
+  /// Float32 leaves that require gradients, in the model's order.
   virtual const NamedTensors& parameters() const = 0;
 
-  /// Open around the forward and backward of one micro-batch; only the last one of a step communicates.
+  /// Keep the scope open during forward and backward of a micro-batch. Only the last micro-batch of a step
+  /// communicates.
   virtual Scope accumulate(bool is_last) = 0;
-  /// After the last micro-batch: the gradients of the whole step, summed over the ranks. Valid until the next call.
+  /// Call after the last micro-batch. Returns the gradients of the whole step, summed over the ranks. Valid until the
+  /// next call.
   Gradients& finish_gradients();
-  /// The form of what finish_gradients() returns (Optimizer::make_gradients()); the plain one unless this is called.
+  /// Sets the form that finish_gradients() returns (Optimizer::make_gradients()). The default is the plain form.
   void set_form(std::unique_ptr<Gradients> gradients) { finished_ = std::move(gradients); }
-  /// As backward has left them so far: one for each parameter; undefined where it reached none.
+  /// The gradients as backward has left them so far: one per parameter, undefined if backward did not reach it.
   virtual std::vector<at::Tensor> gradients() const = 0;
-  /// Zeroes or drops them, also in the middle of a step.
+  /// Zeroes or drops the gradients. Also allowed in the middle of a step.
   virtual void clear_gradients() = 0;
-  /// parameters() have new values: those that others have too must reach them.
+  /// Called after parameters() have changed. With sharding, makes the new values reach the other ranks.
   virtual void updated() {}
 
-  /// Whether parameters() are the model's, in its order, and nobody writes to them but the optimizer and load().
+  /// Whether parameters() are the model's own, in its order, and only the optimizer and load() write to them.
   virtual bool is_local() const { return false; }
 
-  // Of each parameter's own tensors (the parameters themselves, momentum), one for each of parameters(), under `prefix`
-  // and its name. Archives hold them whole, whatever a rank has of them.
+  // Save and load per-parameter tensors (the parameters themselves, momentum) under `prefix` + the parameter's name.
+  // `tensors` has one for each of parameters(). Archives hold complete tensors, however they are sharded.
   virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
   virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
-  /// The model's parameters and buffers, whole, on rank 0 (nothing elsewhere); every rank must call it.
+  /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it.
   virtual NamedTensors whole(const Model& model) const;
-  /// What a store keeps between steps besides the parameters.
+  // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}
-  /// Bytes this rank holds between steps: of parameters, and of gradients.
+  // Bytes that this rank holds between steps.
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;
 
  protected:
-  /// Completes gradients(), where ranks exchange them, and says where they are.
+  /// Completes the exchange of gradients between ranks, if any, and returns where they are.
   virtual GradientMemory complete_gradients() = 0;
 
  private:

@@ -1,5 +1,5 @@
-// A plan: a recipe made concrete for one machine. Facts, the slots with what fills them and why, and every switch with
-// its outcome. Printing it allocates nothing on the device.
+// A plan: a recipe made concrete for one machine. It contains facts, the slots with what fills them and why, and every
+// switch with its outcome. Printing it allocates nothing on the device.
 #pragma once
 
 #include "base/json.h"
@@ -31,25 +31,25 @@ namespace trainopt {
 Json to_json(const DataIdentity& identity);
 Json to_json(const RefusedSample& sample);
 Json to_json(const std::vector<RefusedSample>& samples);
-// Of what to_json() gave.
+// Inverses of to_json().
 DataIdentity identity_from(const Json& json);
 RefusedSample refused_sample_from(const Json& json);
 
 struct ModelPlan {
   ModelConfig config;
-  InputShape input;  ///< of one sample
+  InputShape input;  ///< shape of one sample
   bool has_convolutions = false;
-  int64_t parameters = 0;       ///< how many numbers
-  double flops_per_sample = 0;  ///< forward; a multiply-add counts two
+  int64_t parameters = 0;       ///< number of values
+  double flops_per_sample = 0;  ///< forward pass; a multiply-add counts as two
 };
 
 struct DataPlan : DataSpec {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)>
-      around;  ///< goes around the source of batches; empty: nothing does
+      around;  ///< wraps the batch source; empty: no wrapper
 
-  /// Throws UserError(data) naming what differs between this data and that of a checkpoint.
+  /// Throws UserError(data) naming the first difference between this data and a checkpoint's.
   void require_identity(const DataIdentity& stored) const;
-  InputShape image() const;  ///< as the model sees it
+  InputShape image() const;  ///< shape of an image as the model sees it
 };
 
 struct EvaluationPlan {
@@ -76,8 +76,8 @@ struct Plan {
   TrainConfig train;
   OptimizerConfig optimizer_config;
   SchedulerConfig scheduler;
-  std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: only time does
-  int64_t schedule_steps = 0;    ///< where linear and cosine reach 0
+  std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: limited only by time
+  int64_t schedule_steps = 0;    ///< step at which linear and cosine reach 0
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   LoggingConfig logging;
@@ -86,20 +86,20 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
-  bool learning_rate_on_device = false;  ///< where every update reads it, without asking the host
+  bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
-  /// The model in the plan's format, computing with plain operations, on `device`. Initial weights are those of `seed`,
-  /// or of config.weights unless a checkpoint's follow.
+  /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,
+  /// or read from config.weights unless a checkpoint's weights follow (`is_resumed`).
   std::unique_ptr<Model> build_model(bool is_resumed = false) const;
-  /// Batches of `from` (data, or evaluation's) on `device`. `refused`: bad samples met before.
+  /// Opens the batches of `from` (the training or evaluation data) on `device`. `refused`: bad samples found before.
   std::unique_ptr<BatchSource> open_batches(const DataPlan& from, const StepRange& range = {},
                                             std::vector<RefusedSample> refused = {}) const;
 
-  // Slots of what the model computes with
+  // Slots for the model's operations
   Slot<ConvolutionOperations> convolution;
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
-  /// What the model is given.
+  /// Builds the operations for the model.
   Operations build_operations(const BuildContext& context) const;
 
   // Slots of the trainer
@@ -110,7 +110,7 @@ struct Plan {
   Slot<StepRunner> runner;
   Slot<WeightAverage> average;
 
-  // Who decided
+  // What decided the slots
   std::vector<PlannedSwitch> switches;
   std::vector<std::string> notes;
 };

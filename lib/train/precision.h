@@ -1,5 +1,5 @@
-// The number format of forward and backward. FullPrecision is the plain part: float32 throughout, nothing scaled,
-// nothing overflows.
+// The number format of forward and backward. FullPrecision is the plain part: float32 throughout, without loss scaling
+// or overflow checks.
 #pragma once
 
 #include "train/archive.h"
@@ -14,7 +14,7 @@ namespace trainopt {
 
 class Gradients;
 
-/// Autocast for its lifetime, on this thread; none if `dtype` is null. libtorch has no such guard of its own.
+/// Enables autocast on this thread during its lifetime; does nothing if `dtype` is null. libtorch has no such guard.
 class AutocastGuard {
  public:
   AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype);
@@ -33,13 +33,13 @@ class Precision {
   virtual ~Precision() = default;
   virtual AutocastGuard autocast() = 0;
   virtual void backward(const at::Tensor& loss) = 0;
-  /// Undoes the loss scale. Returns a float on the device, 1 if a gradient of any rank is not finite and 0 otherwise;
-  /// undefined if this precision does not check.
+  /// Undoes the loss scale. Returns a float on the device: 1 if a gradient of any rank is non-finite, otherwise 0.
+  /// Undefined if this precision does not check.
   virtual at::Tensor unscale(Gradients& gradients) = 0;
-  /// After the optimizer. Nothing of this precision's state changes where `rolled_back` (a float on the device, may be
-  /// undefined) is 1: the step will be taken back.
+  /// Call after the optimizer. This precision's state does not change if `rolled_back` (a float on the device, may be
+  /// undefined) is 1, because the step will be undone.
   virtual void update(const at::Tensor& overflow, const at::Tensor& rolled_back) = 0;
-  /// The factor the loss was multiplied by in this step (0-dim, on the device); undefined without one.
+  /// The factor by which this step's loss was multiplied (0-dim, on the device); undefined without loss scaling.
   virtual at::Tensor loss_scale() const { return {}; }
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}

@@ -45,7 +45,7 @@ StepRecord RankAgreement::over_ranks(const StepRecord& row) {
   StepRecord merged = row;
   merged[Metric::loss] = 0;
   for (size_t at = 0; at < all.size(); at += mine.size()) {
-    // As float, in the ranks' order: what one rank would have added up in its micro-batches.
+    // Summed in float and in rank order, as a single rank would sum its micro-batches.
     merged[Metric::loss] = static_cast<float>(*merged[Metric::loss]) + static_cast<float>(all[at]);
     if (merged[Metric::grad_norm]) merged[Metric::grad_norm] = all[1];
     if (merged[Metric::nonfinite]) merged[Metric::nonfinite] = std::max(*merged[Metric::nonfinite], all[at + 2]);

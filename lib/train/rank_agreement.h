@@ -1,5 +1,5 @@
-// What the ranks of a job must know of each other: what they do next, what they have in common, and one record for all.
-// Every rank calls the same functions in the same order. With one rank nothing is exchanged.
+// Agreement between the ranks of a job: what to do next, shared buffers, and one record for all ranks. Every rank must
+// call the same functions in the same order. With one rank nothing is exchanged.
 #pragma once
 
 #include "comm/communicator.h"
@@ -9,37 +9,38 @@ namespace trainopt {
 
 class Model;
 
-/// What decides whether another step follows, and what comes between.
+/// What a rank wants to happen before the next step.
 struct Wishes {
   int stop_signal = 0;  ///< 0: none
-  bool save = false;    ///< a checkpoint, now
+  bool save = false;    ///< save a checkpoint now
   bool out_of_time = false;
 };
 
 class RankAgreement {
  public:
-  /// `communicator` must outlive it.
+  /// `communicator` must outlive this object.
   explicit RankAgreement(Communicator& communicator) : communicator_(communicator) {}
 
-  /// What each rank wishes becomes what all of them do: the first rank's signal, any rank's wish for a checkpoint, and
-  /// rank 0's clock.
+  /// Combines the wishes of all ranks: the signal of the lowest rank that has one, a checkpoint if any rank wants one,
+  /// and rank 0's clock.
   void agree(const Wishes& mine);
-  /// Of the last agree(). Only this may decide what a rank does next.
+  /// The result of the last agree(). Ranks must decide what to do next only by this.
   const Wishes& agreed() const { return agreed_; }
   bool stopped() const { return agreed_.stop_signal != 0; }
 
-  /// The buffers of every rank's model become rank 0's (batch-norm's statistics), as in torch's
-  /// DistributedDataParallel; needed where they are used or kept.
+  /// Copies rank 0's model buffers (batch-norm statistics) to all ranks, as torch's DistributedDataParallel does. Call
+  /// before they are used or saved.
   void share_buffers(const Model& model);
 
-  /// One record of a step for all ranks. The loss is a sum: each rank has its share of the step's mean. Everything else
-  /// is rank 0's, and what may differ is there for each rank.
+  /// Merges the ranks' records of a step into one. The loss is summed, since each rank has its share of the step's
+  /// mean; `nonfinite` is the maximum. Other values are rank 0's; step, data-wait and communication times are also
+  /// listed per rank.
   StepRecord over_ranks(const StepRecord& row);
 
-  /// Adds what was exchanged since the last call: MiB by collective, and the time that was waited for it. Returns the
-  /// bytes that this rank sent.
+  /// Adds the traffic since the last call: MiB per collective, and the time spent waiting for it. Returns the bytes
+  /// that this rank sent.
   double add_traffic(PendingRecord& record);
-  /// What was exchanged since the last call belongs to no step.
+  /// Discards the traffic since the last call, which belongs to no step.
   void drop_traffic() { communicator_.take_traffic(); }
 
  private:

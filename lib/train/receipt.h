@@ -1,4 +1,4 @@
-// What was asked of a switch, what it is expected to do here, and what was seen of it.
+// What was requested of a switch, what it is expected to do here, and what was observed.
 #pragma once
 
 #include "base/json.h"
@@ -10,25 +10,25 @@
 
 namespace trainopt {
 
-/// What was seen of a switch in a run.
+/// What was observed of a switch in a run.
 struct Receipt {
   std::string observed;  ///< in words and numbers
   bool effective = true;
-  std::string reason;  ///< why not (wholly) effective; empty if it was
+  std::string reason;  ///< why it was not, or only partly, effective; empty if it was
 };
 using MakeReceipt = std::function<Receipt(const StepTrace&)>;
 
-/// What applying a switch to a plan came to.
+/// The outcome of applying a switch to a plan.
 struct Outcome {
   bool has_effect = true;
   std::string text;     ///< what it does here, or why it does nothing here
-  MakeReceipt receipt;  ///< only with effect
+  MakeReceipt receipt;  ///< set only with effect
 
   static Outcome applied(std::string what, MakeReceipt receipt) { return {true, std::move(what), std::move(receipt)}; }
   static Outcome none(std::string why) { return {false, std::move(why), {}}; }
 };
 
-/// A switch that the recipe turned on, in the order of the plan.
+/// A switch that the recipe turned on.
 struct PlannedSwitch {
   std::string name, requested;  ///< "num_workers", "2"
   Outcome outcome;
@@ -39,7 +39,7 @@ struct SwitchReceipt {
   Receipt receipt;
 };
 std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const StepTrace& seen);
-/// As summary.json has them: {<switch>: {requested, observed, effective, reason}}.
+/// The receipts as in summary.json: {<switch>: {requested, observed, effective, reason}}.
 Json receipts_json(const std::vector<SwitchReceipt>& receipts);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// What a run tells about itself while it happens.
+// Callbacks through which a run reports its progress.
 #pragma once
 
 #include "metrics/record.h"
@@ -16,24 +16,24 @@ struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
   std::vector<int64_t> sample_ids;
-  std::vector<int64_t> sample_ids_before;  ///< of the step before, where only its effect on this one could be seen
-  std::string action;                      ///< what is done about it: "the step was left out"
+  std::vector<int64_t> sample_ids_before;  ///< of the step before, if its update may be the cause
+  std::string action;                      ///< what is done about it: "the step was skipped"
 };
 
-/// Told what happens while it happens, on the trainer's thread.
+/// Called as events happen, on the trainer's thread.
 class RunListener {
  public:
   virtual ~RunListener() = default;
-  /// Steps in order, on a GPU one or two late. Telemetry's columns are still empty.
+  /// Called for steps in order, on a GPU one or two steps late. Telemetry columns are still empty.
   virtual void step_done(const StepRecord& row) = 0;
   virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
-  /// A step whose loss or gradients were not finite; after its step_done().
+  /// A step's loss or gradients were non-finite. Called after its step_done().
   virtual void not_finite(const NonfiniteStep&) {}
-  /// What the trainer does from now on, "waiting for data", after `steps` whole ones. A literal. Called some times a
-  /// step.
+  /// The trainer enters a stage such as "waiting for data" after `steps` completed steps. `stage` is a string literal.
+  /// Called several times per step.
   virtual void at(const char* /*stage*/, int64_t /*steps*/) {}
-  /// A checkpoint is about to be taken: everything told so far must be in the files before it is, and may add what the
-  /// records need.
+  /// A checkpoint is about to be saved. The listener may add what its records need. Everything reported so far must be
+  /// in the record files before the checkpoint is committed.
   virtual void save(ArchiveWriter&) {}
 };
 

@@ -9,7 +9,7 @@ namespace trainopt {
 
 class Schedule {
  public:
-  /// `total_steps`: where linear and cosine reach 0; ignored by constant.
+  /// `total_steps`: step at which linear and cosine reach 0; ignored by constant.
   Schedule(const SchedulerConfig& config, double base_learning_rate, int64_t total_steps);
 
   /// Learning rate of step `step`, counted from 1: base × factor(step − 1).

@@ -1,4 +1,4 @@
-// A plan's model as the formulas of comm/sharding_costs.h want it.
+// A plan's model as input for the formulas of comm/sharding_costs.h.
 #pragma once
 
 #include "comm/sharding_costs.h"
@@ -11,7 +11,7 @@ namespace trainopt {
 
 struct Plan;
 
-/// Of gradients on the wire; null: as they are.
+/// Type to which gradients are converted for the exchange; null: unchanged.
 std::optional<c10::ScalarType> wire_type(const ParallelConfig& config);
 
 ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64_t ranks);

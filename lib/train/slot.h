@@ -1,4 +1,4 @@
-// A place in the trainer that always holds exactly one part: plain by default, filled or wrapped by optimizations.
+// A slot of the trainer always holds exactly one part: plain by default, replaced or wrapped by optimizations.
 #pragma once
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 
 namespace trainopt {
 
-struct BuildContext;  // train/build_context.h: what parts are made from
+struct BuildContext;  // train/build_context.h: inputs for building parts
 
 template <class Part>
 class Slot {
@@ -32,7 +32,7 @@ class Slot {
     make_ = std::move(make);
   }
 
-  /// Puts a part around what is there; the last wrapper is outermost.
+  /// Wraps the part in another one; the last wrapper is outermost.
   void wrap(const std::string& by, std::string what, Wrap wrap) {
     wrappers_.push_back({by, std::move(what), std::move(wrap)});
   }
@@ -40,7 +40,7 @@ class Slot {
   const std::string& name() const { return name_; }
   bool is_plain() const { return filled_by_.empty() && wrappers_.empty(); }
 
-  /// What is in the slot, and in brackets who put it there; then the wrappers in the same form.
+  /// Describes the part and, in parentheses, what put it there; then the wrappers in the same form.
   std::string describe() const {
     std::string text = filled_by_.empty() ? what_ : fmt::format("{} ({})", what_, filled_by_);
     for (const auto& wrapper : wrappers_) text += fmt::format(", {} ({})", wrapper.what, wrapper.by);

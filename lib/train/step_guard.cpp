@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;  // the host is never further behind
+constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;  // the host is never more steps behind
 
 at::Tensor not_finite(const at::Tensor& scalar) { return at::isfinite(scalar).logical_not().to(at::kFloat); }
 
@@ -34,7 +34,7 @@ StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator gener
     for (auto& [name, buffer] : chosen) {
       const at::Tensor place = all.narrow(0, at, buffer.numel()).view(buffer.sizes());
       place.copy_(buffer);
-      buffer.set_(place);  // the same tensor for everyone who holds it, elsewhere in memory
+      buffer.set_(place);  // every holder keeps the same tensor, now in the shared memory
       at += buffer.numel();
     }
     buffers_.push_back({all, all.clone()});

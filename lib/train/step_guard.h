@@ -1,7 +1,7 @@
-// What a step must be able to take back. At its start buffers (batch-norm's statistics), random state and counts are
-// noted, so that a step that ran out of memory can be tried again. With `gates`, a flag on the device is set by the
-// first loss or gradient that is not finite, and while it is set nothing is written (parameters, optimizer, loss scale,
-// averages, buffers): the host learns of it a step or two later and finds the state of the moment before.
+// What is needed to undo a step. At its start, buffers (batch-norm statistics), random state and counts are saved, so
+// that a step that ran out of memory can be retried. With `gates`, the first non-finite loss or gradient sets a flag on
+// the device. While the flag is set, nothing is written (parameters, optimizer, loss scale, averages, buffers). The
+// host learns of it a step or two later and finds the state from before the bad step.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,45 +16,45 @@ namespace trainopt {
 class Gradients;
 class Model;
 
-/// A step's start, as the host knows it.
+/// The host's part of the state at a step's start.
 struct StepStart {
   int64_t step = 0;                 ///< counted from 1
-  int64_t samples = 0;              ///< seen before it
+  int64_t samples = 0;              ///< seen before this step
   at::Tensor random_state;          ///< of the model's generator
-  std::vector<int64_t> sample_ids;  ///< of the step, as far as its micro-batches have come
+  std::vector<int64_t> sample_ids;  ///< of the step's micro-batches so far
 };
 
 class StepGuard {
  public:
-  /// Moves the model's buffers into one piece of memory, so that keeping them costs two copies whatever the network.
+  /// Moves the model's buffers into one block of memory per type, so that saving them costs two copies for any network.
   StepGuard(const Model& model, c10::Device device, at::Generator generator, bool gates);
 
   void begin(int64_t step, int64_t samples);
   void add_samples(const std::vector<int64_t>& ids);
 
-  // On the device, without asking the host; called in every step, gated or not.
+  // On the device, without synchronising with the host. Call in every step, gated or not.
   void watch(const at::Tensor& loss);
-  /// Whether this step's update is to be skipped: a float, 1 where `overflow` (may be undefined) or the flag is;
-  /// undefined where there is neither. Checks the gradients unless `overflow` says what they are: an overflow that a
-  /// loss scale causes is no fault.
+  /// Returns 1 (a float) if this step's update must be skipped, because `overflow` (may be undefined) or the flag is 1.
+  /// Undefined if there is neither. Checks the gradients only if `overflow` is undefined: an overflow caused by a loss
+  /// scale is no fault.
   at::Tensor decide(const at::Tensor& overflow, Gradients& gradients);
-  /// Puts the buffers back if the flag is set.
+  /// Restores the buffers if the flag is set.
   void settle_buffers();
-  /// A float, 1 from the first bad step on until release(); undefined without gates.
+  /// A float that is 1 from the first bad step until rewind_to(); undefined without gates.
   const at::Tensor& flag() const { return flag_; }
 
   // On the host.
-  /// The start of one of the last few steps; null if it has not begun.
+  /// The start of one of the last few steps; null if unknown.
   const StepStart* start_of(int64_t step) const;
-  /// Buffers and random state as the step that is running found them.
+  /// Restores buffers and random state to the start of the running step.
   void rollback();
-  /// Random state as at the start of `step`, if it has begun. Clears the flag and forgets that step and what came
-  /// after.
+  /// Restores the random state to the start of `step`, if it has begun. Clears the flag and forgets that step and later
+  /// ones.
   void rewind_to(int64_t step);
 
  private:
   struct Kept {
-    at::Tensor now, before;  ///< all buffers of one type; and as they were at the step's start
+    at::Tensor now, before;  ///< all buffers of one type, and their copy from the step's start
   };
 
   at::Generator generator_;

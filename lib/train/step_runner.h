@@ -1,4 +1,4 @@
-// How the two halves of a step are executed: as they are written (plain), or recorded once and replayed.
+// How the two halves of a step are executed: eagerly (plain), or recorded once and replayed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,9 +14,9 @@ struct StepTrace;
 /// The trainer's own code for the two halves, handed to the runner.
 struct StepBody {
   std::function<at::Tensor(const Batch&)>
-      micro_step;  ///< forward and backward; returns its share of the step's loss (0-dim, detached)
+      micro_step;  ///< forward and backward; returns the micro-batch's share of the step's loss (0-dim, detached)
   std::function<at::Tensor()>
-      update_step;  ///< returns the gradients' norm before clipping (0-dim); undefined without clipping
+      update_step;  ///< returns the gradient norm before clipping (0-dim); undefined without clipping
 };
 
 class StepRunner {
@@ -24,10 +24,10 @@ class StepRunner {
   virtual ~StepRunner() = default;
   virtual at::Tensor micro_step(const StepBody& body, const Batch& micro) = 0;
   virtual at::Tensor update_step(const StepBody& body) = 0;
-  /// Memory ran out: what the runner keeps of earlier steps must go; with `for_good`, if there was something, nothing
-  /// is kept again. False: it kept nothing.
+  /// Called when memory ran out: the runner releases what it keeps of earlier steps. With `for_good` it must not keep
+  /// anything again. Returns false if it kept nothing.
   virtual bool forget(bool /*for_good*/) { return false; }
-  /// Posts what it has done in the run so far under labels of its own.
+  /// Posts what it has done in the run so far, under its own labels.
   virtual void report(StepTrace&) const {}
 };
 

@@ -19,7 +19,7 @@ bool is_own_backward(const TracedOperation& operation) {
   return operation.name.starts_with(kOwn) && operation.name.ends_with(kBackward);
 }
 
-/// The tensor whose type says in which type a convolution or a matrix product has its numbers; null for others.
+/// The tensor whose type is the element type of a convolution or matrix product; null for other operations.
 const TracedTensor* multiplied(const TracedOperation& operation) {
   if (operation.name == "aten::_convolution" || operation.name == "aten::convolution_backward" ||
       is_own_convolution(operation))
@@ -92,8 +92,7 @@ std::map<std::string, int64_t> multiplications_by_type(const StepTrace& trace) {
   return calls;
 }
 
-// libtorch's callbacks are plain functions; ThreadLocalDebugInfo carries our pointer to them, also onto backward's
-// threads.
+// libtorch's callbacks are plain functions. ThreadLocalDebugInfo passes them our pointer, on backward's threads too.
 struct StepObserver::Tap : c10::DebugInfoBase {
   explicit Tap(StepTrace::Operations& o) : operations(o) {}
 

@@ -1,6 +1,6 @@
-// What one observed step did: the evidence behind each switch's receipt. The trace knows no optimization. It holds the
-// operations that libtorch's dispatcher saw, figures of the modules that took part in the step, and numbers that parts
-// post under labels of their own. Who reads a label is who knows it.
+// What one observed step did: the evidence for each switch's receipt. The trace knows no optimization. It contains the
+// operations that libtorch's dispatcher saw, figures from the modules involved in the step, and numbers that parts post
+// under their own labels. Only the code that posts and reads a label knows its meaning.
 #pragma once
 
 #include "data/batch_source.h"
@@ -18,11 +18,11 @@
 
 namespace trainopt {
 
-/// A tensor among an operation's inputs. The tensor itself is not kept.
+/// A tensor input of an operation, described without holding the tensor.
 struct TracedTensor {
   c10::ScalarType type = c10::ScalarType::Undefined;
   std::vector<int64_t> sizes;
-  bool is_nhwc = false;       ///< stored as NHWC; where one channel or one pixel leaves it open, as libtorch takes it
+  bool is_nhwc = false;  ///< stored as NHWC; if one channel or one pixel makes it ambiguous, libtorch's interpretation
   bool is_parameter = false;  ///< a float32 leaf that requires gradients
 
   int64_t dim() const { return static_cast<int64_t>(sizes.size()); }
@@ -32,13 +32,13 @@ struct TracedTensor {
 /// An input of an operation. Everything else (lists, floating-point numbers, undefined tensors) is std::monostate.
 using TracedInput = std::variant<std::monostate, TracedTensor, int64_t, bool>;
 
-/// An operation as the dispatcher saw it, or a label that our own code posted with RECORD_FUNCTION.
+/// An operation as the dispatcher saw it, or a label posted with RECORD_FUNCTION.
 struct TracedOperation {
   std::string name;                 ///< "aten::mm", "trainopt::…"
   std::vector<TracedInput> inputs;  ///< in the operation's order
-  std::string range;                ///< the innermost RECORD_USER_SCOPE around it; empty outside of all
-  int64_t depth = 0;                ///< how many other operations it ran inside of
-  bool grad_mode = false;           ///< off in backward, in evaluation and inside autograd functions of our own
+  std::string range;                ///< the innermost enclosing RECORD_USER_SCOPE; empty if there is none
+  int64_t depth = 0;                ///< number of enclosing operations
+  bool grad_mode = false;           ///< off in backward, in evaluation and inside this project's autograd functions
 
   /// Input `i` if it is a tensor; otherwise null.
   const TracedTensor* tensor(size_t i) const;
@@ -51,45 +51,45 @@ struct StepTrace {
   using Operations = std::map<TracedOperation, int64_t>;
 
   int64_t step = 0;  ///< which step was observed; 0: none
-  /// → how often it ran. Equal operations are one entry: many micro-batches take no more memory than one.
+  /// Operation → number of calls. Equal operations share an entry, so many micro-batches take no more memory than one.
   Operations operations;
 
-  BackendSettings backend;              ///< as libtorch said during the step
-  BatchSourceStats loader;              ///< of the step; `threads` and `thread_starts` of the run so far
-  CachingAllocator::Figures allocator;  ///< requests of the step, bytes held at its end; zeros if none is installed
-  int64_t page_faults = 0;              ///< of the process during the step, without those that read a file
-  int64_t parameters = 0;               ///< how many tensors this rank updates
-  int64_t gradients_at_start = 0;       ///< how many gradients existed before the step's first backward
+  BackendSettings backend;              ///< libtorch's settings during the step
+  BatchSourceStats loader;              ///< of the step, except `threads` and `thread_starts`: of the run so far
+  CachingAllocator::Figures allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
+  int64_t page_faults = 0;              ///< minor page faults (no disk access) of the process during the step
+  int64_t parameters = 0;               ///< number of tensors that this rank updates
+  int64_t gradients_at_start = 0;       ///< number of gradients that existed before the step's first backward
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
-  double sent_bytes = 0;            ///< by this rank in the step's collectives, by their wire factors
-  int64_t largest_micro_batch = 0;  ///< samples; of the run so far
+  double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
+  int64_t largest_micro_batch = 0;  ///< in samples, of the run so far
 
-  /// Numbers that parts post under labels of their own, of the run so far.
+  /// Numbers that parts post under their own labels, of the run so far.
   std::map<std::string, double, std::less<>> counts;
 
-  /// How often operations ran that have this name, or that `chosen` accepts.
+  /// Number of calls of operations with this name, or that `chosen` accepts.
   int64_t calls(std::string_view name) const;
   int64_t calls(const std::function<bool(const TracedOperation&)>& chosen) const;
-  /// One operation of this name, or null if there was none.
+  /// An operation with this name, or null if there was none.
   const TracedOperation* find(std::string_view name) const;
   /// What was posted under this label; 0 if nothing was.
   double count(std::string_view label) const;
 };
 
-// Convolutions are libtorch's, or kernels of ours. Ours are named trainopt::<how>_convolution and
-// trainopt::<how>_convolution_backward, get the images as their first input, and multiply and add in float32 whatever
-// type the images have in memory. The gradients of one convolution's weight and input are one operation.
+// Convolutions are either libtorch's or this project's. The project's own are named trainopt::<how>_convolution and
+// trainopt::<how>_convolution_backward, take the images as first input, and compute in float32 whatever the images'
+// type in memory. One backward operation computes the gradients of both weight and input.
 
-/// Of an image batch (4-D), in the forward pass.
+/// Whether this is a convolution of an image batch (4-D) in the forward pass.
 bool is_forward_convolution(const TracedOperation& operation);
-/// One of ours, forward while training, or backward.
+/// Whether this is one of the project's own convolutions: a forward in training, or a backward.
 bool is_own_convolution(const TracedOperation& operation);
-/// Calls of convolutions and matrix products, forward and backward, by the type of their numbers in memory:
+/// Number of calls of convolutions and matrix products, forward and backward, by element type in memory:
 /// "bfloat16" → calls.
 std::map<std::string, int64_t> multiplications_by_type(const StepTrace& trace);
 
-/// Records the operations of this thread, and of the backward threads that it starts, while it lives. That costs some
-/// microseconds an operation, so it is done for one warm-up step only.
+/// Records the operations of this thread, and of the backward threads that it starts, during its lifetime. That costs a
+/// few microseconds per operation, so it is done for only one warm-up step.
 class StepObserver {
  public:
   explicit StepObserver(StepTrace::Operations& operations);

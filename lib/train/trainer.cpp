@@ -12,7 +12,7 @@
 #include <algorithm>
 
 namespace trainopt {
-/// What the micro-batches of a step left behind.
+/// The results of a step's micro-batches.
 struct Trainer::Taken {
   PendingRecord record;
   std::shared_ptr<EventSpan> device_time;
@@ -60,7 +60,7 @@ void Trainer::run() {
   if (outcome_.resumed_from) begin_resumed();
   do {
     while (!finished()) step();
-    deliver(async_reader_.flush());  // may find that the last steps must be taken again
+    deliver(async_reader_.flush());  // may find that the last steps must be repeated
   } while (!finished());
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
@@ -69,7 +69,7 @@ void Trainer::run() {
   if (plan_.evaluation && plan_.evaluation->at_end && !ranks_.stopped() && evaluated_at_ != outcome_.steps) evaluate();
   agree();
   if (checkpoints_ && ranks_.stopped() && outcome_.steps > 0 && saved_at_ != outcome_.steps)
-    save_checkpoint();  // it came meanwhile
+    save_checkpoint();  // the stop came during the evaluation
   if (checkpoints_) checkpoints_->finish();
   outcome_.stopped_by_signal = ranks_.agreed().stop_signal;
 }
@@ -92,7 +92,7 @@ void Trainer::step() {
   optimizer_->set_learning_rate(learning_rate);
 
   std::optional<Taken> taken;
-  while (!taken) taken = run_micro_batches(step);  // again where memory ran out: without recordings, then smaller
+  while (!taken) taken = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   listener_.at("updating the weights", outcome_.steps);
   grad_norm_ = runner_->update_step(body_);
 
@@ -105,8 +105,8 @@ void Trainer::step() {
   after_step(std::move(taken->record), observed.get());
 }
 
-/// Forward and backward of all micro-batches of a step; nothing if memory ran out on the way, and everything is as
-/// before.
+/// Runs forward and backward of all micro-batches of a step. If memory runs out, restores the state from before the
+/// step and returns nullopt.
 std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
   Taken taken{.record = PendingRecord(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
@@ -115,7 +115,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
     for (bool last = false; !last;) {
       listener_.at("waiting for data", outcome_.steps);
       const Batch batch = batches_->next();
-      if (batch.is_first) taken.device_time->start.record(Stream::current(plan_.device));  // not the wait for data
+      if (batch.is_first) taken.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
       for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {
@@ -133,15 +133,15 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
   return taken;
 }
 
-/// Forward and backward of one micro-batch. Like update_step(), decides nothing from values on the device, so it can be
-/// recorded once and replayed.
+/// Runs forward and backward of one micro-batch. Like update_step(), it decides nothing from values on the device, so
+/// it can be recorded once and replayed.
 at::Tensor Trainer::micro_step(const Batch& micro) {
   const auto scope = parameters_->accumulate(micro.is_last);  // only the last micro-batch communicates
   at::Tensor loss;
   {
     const auto autocast = precision_->autocast();
     loss = task_->loss(*model_, micro.input, micro.target, training_).loss *
-           micro.weight;  // a mean over the step however it is cut
+           micro.weight;  // makes the sum over micro-batches the step's mean
   }
   precision_->backward(loss);
   guard_->watch(loss);
@@ -151,7 +151,7 @@ at::Tensor Trainer::micro_step(const Batch& micro) {
 at::Tensor Trainer::update_step() {
   Gradients& gradients = parameters_->finish_gradients();
   const at::Tensor overflow = precision_->unscale(gradients);          // stays on the device
-  const at::Tensor skip_update = guard_->decide(overflow, gradients);  // 1: nothing below may be written
+  const at::Tensor skip_update = guard_->decide(overflow, gradients);  // 1: nothing below may write
   const at::Tensor norm = clip(gradients, plan_.train.max_grad_norm);
   optimizer_->step(gradients, skip_update);
   precision_->update(overflow, guard_->flag());
@@ -167,7 +167,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const auto stats = batches_->take_stats();
   if (observed) observed->finish({outcome_.steps, stats, *parameters_, *optimizer_, gradient_bytes_});
   runner_->report(outcome_.trace);
-  // Of the whole run: an epoch may end much later than the observed step.
+  // Counted over the whole run, because an epoch may end much later than the observed step.
   outcome_.trace.loader.threads = stats.threads;
   outcome_.trace.loader.thread_starts = stats.thread_starts;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
@@ -181,15 +181,15 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (ranks_.agreed().save || checkpoints_->due(step));
   if (evaluates || saves)
-    synchronize(plan_.device);  // both would wait for this work all the same; here it counts as the step's
+    synchronize(plan_.device);  // both would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_.submit(std::move(record));
   boundary_ = Clock::now();
-  // The first step is waited for once: its end is a number of the summary. What is evaluated or saved must be known to
-  // be sound.
+  // Wait for the first step, because the summary reports when it ended. Also wait before evaluating or saving, because
+  // the state must be known to be finite.
   deliver(steps_here_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
-  if (outcome_.steps != step) return agree();  // taken back
+  if (outcome_.steps != step) return agree();  // the step was undone
   if (evaluates) evaluate();
   if (saves) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);

@@ -1,5 +1,5 @@
-// The one loop. Built from a plan; knows no option by name. Nothing in it is global, so that two trainers can take
-// turns in one process.
+// The training loop. It is built from a plan and knows no option by name. It has no global state, so that two trainers
+// can take turns in one process.
 #pragma once
 
 #include "base/clock.h"
@@ -23,50 +23,50 @@ namespace trainopt {
 class CheckpointWriter;
 class ObservedStep;
 
-/// What a run keeps beyond its own process; both may be absent.
+/// Saved state of a run; both pointers may be null.
 struct Persistence {
-  CheckpointWriter* checkpoints = nullptr;  ///< where those that are due go
-  const ArchiveReader* resume = nullptr;    ///< the state to go on from; read in the constructor
-  bool forks = false;                       ///< it is another run's: this one has none of its own yet
+  CheckpointWriter* checkpoints = nullptr;  ///< receives checkpoints that are due
+  const ArchiveReader* resume = nullptr;    ///< the state to resume from; read in the constructor
+  bool forks = false;                       ///< `resume` is another run's; this run has no checkpoint yet
 };
 
 struct RunOutcome {
-  int64_t steps = 0, samples = 0;       ///< of the training, also before it was resumed
+  int64_t steps = 0, samples = 0;       ///< of the whole training, including before a resume
   std::optional<int64_t> resumed_from;  ///< the step of the checkpoint
-  double wall_s = 0;  ///< from the start of training, not of the process; the time before it was resumed included
+  double wall_s = 0;  ///< since the start of training, not of the process; includes time before a resume
   std::optional<double> time_to_first_step_s;  ///< from this process's start of training to the end of its first step,
-                                               ///< its device work included
-  int64_t skipped_steps = 0;                   ///< left out because they were not finite
-  int64_t micro_split = 1;                     ///< pieces that each micro-batch is cut into since memory ran out
+                                               ///< including device work
+  int64_t skipped_steps = 0;                   ///< steps skipped because of non-finite values
+  int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one
-  StepTrace trace;                             ///< of the one step that was observed, and what is counted over the run
+  StepTrace trace;                             ///< of the observed step, and counts over the run
 };
 
 class Trainer {
  public:
-  /// `run_dir`: where parts may write; empty for none. `stop_signal`: looked at after each step and between the
-  /// batches of an evaluation, which is then dropped; not 0 ends the run there, on all ranks when it is so on one.
-  /// Throws UserError: checkpoint or data if the state to resume from does not fit the plan.
+  /// `run_dir`: where parts may write; empty for none. `stop_signal`: checked after each step and between the batches
+  /// of an evaluation; if non-zero on any rank, all ranks end the run there and discard the evaluation. Throws
+  /// UserError: checkpoint or data if the state to resume from does not match the plan.
   Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
           Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator());
 
-  /// To the end of the plan, or to a stop. Throws UserError: diverged or hardware as train.on_nonfinite says, memory if
-  /// one sample a micro-batch is too much, and whatever parts throw; outcome() then says how far it came.
+  /// Trains to the end of the plan or until stopped. Throws UserError: diverged or hardware, depending on
+  /// train.on_nonfinite; memory if the smallest micro-batch does not fit; and whatever parts throw. outcome() then
+  /// tells how far the run got.
   void run();
 
-  /// One step, for callers that let trainers take turns.
+  /// Runs one step, for callers that let trainers take turns.
   void step();
-  /// Ends a turn: waits for the device, delivers the rows that are late, and keeps the loader still until the next
-  /// step().
+  /// Ends a turn: waits for the device, delivers outstanding records, and pauses the loader until the next step().
   void pause();
   bool finished() const;
 
-  /// The state of every part, for another run to read; the model's under torchvision's names.
+  /// Saves the state of every part, from which another run can resume. Model entries have torchvision's names.
   void save(ArchiveWriter& archive) const;
-  /// The model's parameters and buffers, whole, on rank 0; every rank must call it.
+  /// The model's complete parameters and buffers on rank 0. Every rank must call it.
   NamedTensors weights() const;
-  /// Of the training data, those that others took the place of, and the one that ended the run.
+  /// Bad samples of the training data: those that were substituted, and the one that ended the run.
   std::vector<RefusedSample> bad_samples() const;
   const Model& model() const { return *model_; }
   const Plan& plan() const { return plan_; }
@@ -84,7 +84,7 @@ class Trainer {
   void agree();
   void add_memory_and_traffic(PendingRecord& record);
 
-  // trainer_recovery.cpp: steps that were not finite, or for which memory ran out
+  // trainer_recovery.cpp: non-finite steps and running out of memory
   void deliver(const std::vector<StepRecord>& rows);
   bool is_finite(const StepRecord& row) const;
   void handle_nonfinite(const StepRecord& row);
@@ -94,7 +94,7 @@ class Trainer {
   std::optional<EvaluationResult> evaluate_within_memory(
       const std::function<std::optional<EvaluationResult>()>& evaluated);
 
-  // trainer_state.cpp: what a checkpoint holds
+  // trainer_state.cpp: saving and resuming
   void open_batches();
   void begin_resumed();
   void save_checkpoint();
@@ -116,16 +116,16 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
   std::unique_ptr<BatchSource> batches_;
-  std::vector<RefusedSample> bad_samples_;  ///< of sources before batches_
+  std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources
   Schedule schedule_;
   AsyncReader async_reader_;
-  ForwardContext training_;  ///< with the source of what the model itself draws (dropout)
+  ForwardContext training_;  ///< includes the generator for the model's random numbers (dropout)
   StepBody body_;
   at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
-  std::optional<int64_t> replayed_step_;  ///< not finite the first time, running again
+  std::optional<int64_t> replayed_step_;  ///< the non-finite step that is being repeated
   std::optional<int64_t> evaluated_at_, saved_at_;
-  Clock::time_point started_, boundary_;  ///< of training; of the step that comes
-  double wall_s_before_ = 0;              ///< of the training, before it was resumed
+  Clock::time_point started_, boundary_;  ///< start of training; start of the next step
+  double wall_s_before_ = 0;              ///< training time before a resume
   int64_t gradient_bytes_ = 0;            ///< at the last update
   int64_t steps_here_ = 0;                ///< taken by this process
   bool paused_ = false;

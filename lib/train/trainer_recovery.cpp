@@ -9,8 +9,8 @@
 
 #include <cmath>
 
-// What the trainer does about a step that was not finite, or for which memory ran out: it goes back to the state before
-// the step, or ends the run and says why.
+// What the trainer does about a non-finite step, or one that ran out of memory: it returns to the state before the
+// step, or ends the run and says why.
 namespace trainopt {
 namespace {
 
@@ -24,26 +24,26 @@ std::string numbers_of(const StepRecord& row) {
 
 bool Trainer::is_finite(const StepRecord& row) const {
   if (row[Metric::nonfinite].value_or(0) != 0 || !std::isfinite(row[Metric::loss].value_or(0))) return false;
-  // With a loss scale an overflow is expected now and then, and the scaler's business.
+  // With a loss scale, occasional overflows are expected, and the scaler handles them.
   return row[Metric::loss_scale] || std::isfinite(row[Metric::grad_norm].value_or(0));
 }
 
 void Trainer::deliver(const std::vector<StepRecord>& rows) {
   for (const StepRecord& own : rows) {
     const StepRecord row = ranks_.over_ranks(own);
-    if (!is_finite(row)) return handle_nonfinite(row);  // the rows behind it are of steps that wrote nothing
+    if (!is_finite(row)) return handle_nonfinite(row);  // later rows are of steps that wrote nothing
     if (replayed_step_ == row.step())
-      throw UserError(fmt::format("suspected hardware fault: the step was not finite, and is when it is repeated from "
-                                  "the same state with the same samples; "
-                                  "the newest checkpoint is from before it, go on elsewhere: {}, on {} of {}",
+      throw UserError(fmt::format("suspected hardware fault: the step was non-finite, but finite when repeated from "
+                                  "the same state with the same samples; resume on another machine from the newest "
+                                  "checkpoint, which was saved before it: {}, on {} of {}",
                                   numbers_of(row), plan_.device.str(), host_name()),
                       ExitCode::hardware);
     listener_.step_done(row);
   }
 }
 
-/// What train.on_nonfinite says. Only with skip or rerun is the state that of the moment before the step; then it goes
-/// on from there.
+/// Applies train.on_nonfinite. With skip and rerun the device has the state from before the step, and training
+/// continues from it.
 void Trainer::handle_nonfinite(const StepRecord& row) {
   const OnNonfinite policy = plan_.train.on_nonfinite;
   const bool again = replayed_step_ == row.step();
@@ -59,7 +59,7 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
                       .sample_ids = start ? start->sample_ids : std::vector<int64_t>(),
                       .sample_ids_before = {},
                       .action = ""};
-  // Nobody looked at the gradients: what spoilt this loss may have been the update before it.
+  // With abort gradients are not checked, so the previous step's update may have caused this loss.
   if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
   const auto tell = [&](std::string action) {
     if (!again) listener_.step_done(row);
@@ -67,7 +67,7 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
     listener_.not_finite(event);
   };
   if (policy == OnNonfinite::skip && budget_left) {
-    tell("the step was left out");
+    tell("the step was skipped");
     ++outcome_.skipped_steps;
     return rewind_to(row.step());
   }
@@ -78,22 +78,22 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
   }
   tell("the run ends");
   if (again)
-    throw UserError(fmt::format("{}; it is so again when repeated, which speaks for data or recipe and against a "
-                                "hardware fault: look at its samples, lower "
-                                "optimizer.lr or warm it up",
+    throw UserError(fmt::format("{}; reproduced when repeated, so suspect data or recipe, not hardware: inspect its "
+                                "samples, lower optimizer.lr, or add warm-up",
                                 what),
                     ExitCode::diverged);
   if (policy == OnNonfinite::skip)
-    throw UserError(fmt::format("{}; train.max_skipped_steps were left out already: {}", what, outcome_.skipped_steps),
-                    ExitCode::diverged);
+    throw UserError(
+        fmt::format("{}; train.max_skipped_steps steps were already skipped: {}", what, outcome_.skipped_steps),
+        ExitCode::diverged);
   throw UserError(
-      fmt::format("{}; lower optimizer.lr, warm it up, or look at the data of this step and the one before", what),
+      fmt::format("{}; lower optimizer.lr, add warm-up, or inspect the data of this step and the one before", what),
       ExitCode::diverged);
 }
 
-/// The state on the device is that after `step` already; here the host follows.
+/// The device already has the state after `step`; this resets the host's state to match.
 void Trainer::rewind_to(int64_t step) {
-  async_reader_.flush();  // of steps that will be taken again
+  async_reader_.flush();  // discards records of steps that will be repeated
   if (const StepStart* next = guard_->start_of(step + 1)) outcome_.samples = next->samples;
   guard_->rewind_to(step + 1);
   outcome_.steps = step;
@@ -101,7 +101,7 @@ void Trainer::rewind_to(int64_t step) {
   boundary_ = Clock::now();
 }
 
-/// The variance of one value is 0 ÷ 0.
+/// With batch-norm at least 2 samples: the variance of a single value is 0 ÷ 0.
 int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 : 2; }
 
 void Trainer::recover_memory(const std::exception& cause) {
@@ -111,33 +111,34 @@ void Trainer::recover_memory(const std::exception& cause) {
   const bool recorded = runner_->forget(/*for_good=*/true);
   parameters_->clear_gradients();
   guard_->rollback();
-  if (recorded) {  // what recordings held may be all that was lacking, and without them the numbers stay the same
+  if (recorded) {  // releasing recordings may free enough memory, and does not change results
     release_cached_memory(plan_.device);
-    spdlog::warn("out of memory in step {}: it runs again, and from here on no step is recorded", outcome_.steps + 1);
+    spdlog::warn("out of memory in step {}: repeating it; from here on steps are not recorded and replayed",
+                 outcome_.steps + 1);
     spdlog::debug("{}", cause.what());
     return open_batches();
   }
   if (communicator_->ranks() > 1 ||
-      batch_size / (2 * pieces) < fewest_at_once()) {  // others wait in an exchange that cannot be taken back
+      batch_size / (2 * pieces) < fewest_at_once()) {  // the other ranks wait in a collective that cannot be undone
     const auto figures = memory_figures(plan_.device);
     throw UserError(
         fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
-                    "the rest is activations and batches: a "
-                    "smaller model or image, 16-bit precision or more memory is needed",
-                    counted(largest(pieces), "sample"),
-                    fewest_at_once() > 1 ? ", the fewest that batch-norm can take" : "",
+                    "the rest is activations and batches; use a "
+                    "smaller model or image, 16-bit precision or more memory",
+                    counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the minimum for batch-norm" : "",
                     mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
-                    figures ? fmt::format(", libtorch in all {:.0f} of {:.0f} taken", mib(figures->allocated),
+                    figures ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(figures->allocated),
                                           mib(figures->reserved))
-                            : fmt::format(", this process at its peak {:.0f}", peak_memory_mib(plan_.device))),
+                            : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
         ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;
   release_cached_memory(plan_.device);
   spdlog::warn(
-      "out of memory in step {}: from here on {} at a time instead of {}, twice as often; the same global batch{}",
+      "out of memory in step {}: from here on {} at a time instead of {}, in twice as many micro-batches; the global "
+      "batch stays the same{}",
       outcome_.steps + 1, counted(largest(2 * pieces), "sample"), largest(pieces),
-      model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once: other numbers than without this");
+      model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once, so results differ");
   spdlog::debug("{}", cause.what());
   open_batches();
 }
@@ -146,9 +147,10 @@ std::optional<EvaluationResult> Trainer::evaluate_within_memory(
     const std::function<std::optional<EvaluationResult>()>& evaluated) {
   try {
     return evaluated();
-  } catch (const std::exception& error) {  // named recovery: recordings hold memory that evaluation cannot use
+  } catch (const std::exception& error) {  // named recovery: release memory held by recordings
     if (!is_out_of_memory(error) || !runner_->forget(/*for_good=*/false)) throw;
-    spdlog::warn("memory ran out in an evaluation: it runs again without the recorded steps, which are recorded anew");
+    spdlog::warn(
+        "out of memory in an evaluation: repeating it without the recorded steps, which will be recorded again");
     release_cached_memory(plan_.device);
     return evaluated();
   }

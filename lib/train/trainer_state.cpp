@@ -6,31 +6,31 @@
 
 #include <spdlog/spdlog.h>
 
-// The state of a training: what a checkpoint holds of it, and how it goes on from there.
+// Saving a trainer's state to a checkpoint and resuming from it.
 namespace trainopt {
 namespace {
 
-/// Of the state of the model's random numbers: each rank has its own.
+/// Archive name of a rank's generator state for the model's random numbers.
 std::string random_name(int64_t rank) { return rank == 0 ? "random.model" : fmt::format("random.model.{}", rank); }
 
 }  // namespace
 
 void Trainer::open_batches() {
   if (batches_) bad_samples_ = bad_samples();
-  batches_.reset();  // its memory first
+  batches_.reset();  // release its memory first
   batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
 }
 
 std::vector<RefusedSample> Trainer::bad_samples() const {
-  return batches_ ? batches_->bad_samples() : bad_samples_;  // a source knows those from before
+  return batches_ ? batches_->bad_samples() : bad_samples_;  // a source also knows earlier ones
 }
 
 void Trainer::begin_resumed() {
-  if (checkpoints_ && !saved_at_) {  // the first checkpoint of a fork: from here on it can be resumed itself
+  if (checkpoints_ && !saved_at_) {  // first checkpoint of a fork, so that it can be resumed itself
     save_checkpoint();
     checkpoints_->finish();
   }
-  if (evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();  // a stop had come between
+  if (evaluation_due() && evaluated_at_ != outcome_.steps) evaluate();  // a stop prevented this evaluation
 }
 
 void Trainer::save_checkpoint() {
@@ -79,11 +79,11 @@ void Trainer::load(const ArchiveReader& archive) {
   plan_.data.require_identity(identity_from(archive.value("data")));
   ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
-  // A loss scale that is new starts as if the run did, one that is gone is forgotten; everything else must be there.
+  // A new loss scale starts from its initial value, and one no longer used is dropped; everything else must be present.
   const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
   at::Tensor random_state = training_.generator->get_state();
   const std::string random = random_name(communicator_->rank());
-  // A CPU's and a GPU's differ, and another number of ranks has others.
+  // Generator states of CPU and GPU differ, and so do those of another number of ranks.
   const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() &&
                               archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
   std::vector<std::string> apart{"random."};
@@ -99,8 +99,9 @@ void Trainer::load(const ArchiveReader& archive) {
   if (same_precision)
     precision_->load(archive);
   else
-    spdlog::warn("the checkpoint was trained in another precision: {}",
-                 archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts anew");
+    spdlog::warn(
+        "the checkpoint was saved with another precision: {}",
+        archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts from its initial value");
   average_->load(archive);
   outcome_.steps = archive.integer("step");
   if (same_generator) {
@@ -108,16 +109,16 @@ void Trainer::load(const ArchiveReader& archive) {
     training_.generator->set_state(random_state);
   } else {
     spdlog::warn(
-        "the checkpoint was trained on another kind of device or number of ranks: what the model itself draws "
-        "(dropout) starts anew");
+        "the checkpoint was saved on another kind of device or number of ranks: the model's random numbers (dropout) "
+        "are reseeded");
     training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps + communicator_->rank()));
   }
   outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");
   if (plan_.scheduler.name != ScheduleKind::constant && archive.integer("schedule_steps") != plan_.schedule_steps)
     spdlog::warn(
-        "the learning rate goes to 0 at step {} now, at {} in the checkpoint: it jumps here; scheduler.total_steps "
-        "would fix it",
+        "the learning rate now reaches 0 at step {} instead of {} as in the checkpoint, so it jumps here; set "
+        "scheduler.total_steps to the checkpoint's step to avoid this",
         plan_.schedule_steps, archive.integer("schedule_steps"));
   for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
   outcome_.skipped_steps = archive.integer("skipped_steps");

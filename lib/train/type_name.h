@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// As recipes write it: "bfloat16", "float32", "uint8"; libtorch's name for others.
+/// The recipe's spelling, such as "bfloat16", "float32" or "uint8"; libtorch's name for other types.
 std::string type_name(c10::ScalarType type);
 
 }  // namespace trainopt

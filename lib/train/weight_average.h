@@ -10,7 +10,7 @@ class ParameterStore;
 class WeightAverage {
  public:
   virtual ~WeightAverage() = default;
-  /// Writes nothing where `skip_update` (a float on the device, may be undefined) is 1.
+  /// Writes nothing if `skip_update` (a float on the device, may be undefined) is 1.
   virtual void update(ParameterStore& parameters, const at::Tensor& skip_update) = 0;
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}

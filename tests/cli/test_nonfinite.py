@@ -67,7 +67,7 @@ def test_skip(trainopt, tiny_run, fault):
     got = losses(out)
     assert got[:3] == losses(tiny_run[0])[:3] and got[4:] != losses(tiny_run[0])[4:]
     (event,) = events(out)
-    assert (event["step"], event["action"]) == (4, "the step was left out") and len(set(event["sample_ids"])) == 8
+    assert (event["step"], event["action"]) == (4, "the step was skipped") and len(set(event["sample_ids"])) == 8
     assert "nonfinite.jsonl" in result.err, result
 
 
@@ -86,7 +86,7 @@ def test_the_number_of_skipped_steps_is_limited(trainopt):
         trainopt, run(trainopt, "nan@3", "nan@4", keys=["train.on_nonfinite=skip", "train.max_skipped_steps=1"]), 6
     )
     assert "train.max_skipped_steps" in reason
-    assert [event["action"] for event in events(trainopt.folder / "out")] == ["the step was left out", "the run ends"]
+    assert [event["action"] for event in events(trainopt.folder / "out")] == ["the step was skipped", "the run ends"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_number_of_skipped_steps_is_limited(trainopt):
     [
         ("nan@4", 9, "suspected hardware fault"),
         ("gradient@4", 9, "suspected hardware fault"),
-        ("nan@4+", 6, "against a hardware fault"),
+        ("nan@4+", 6, "suspect data or recipe, not hardware"),
     ],
 )
 def test_rerun(trainopt, fault, code, what):

@@ -180,7 +180,7 @@ def test_two_processes_with_one_rank(trainopt):
     while all(process.poll() is None for process in job.processes) and time.monotonic() < end:
         time.sleep(0.01)
     (twin,) = [job.said(number) for number in (1, 2) if job.processes[number].poll() is not None]
-    assert twin.code == 7 and "two processes say that they are rank 1" in one_message(twin), twin
+    assert twin.code == 7 and "two processes claim to be rank 1" in one_message(twin), twin
     for process in job.processes:
         if process.poll() is None:
             process.terminate()
@@ -192,19 +192,19 @@ def test_a_mistake_in_the_recipe_of_one_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     results = by_hand(trainopt, [SOON], [SOON, "train.max_steps=0"]).ended()
     assert [result.code for result in results] == [7, 2], results
-    assert "rank 1 of 2 did not come within 12 s" in one_message(results[0]), results
+    assert "rank 1 of 2 did not join within 12 s" in one_message(results[0]), results
 
 
 # P10
 def test_a_rank_that_never_comes(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not come within 12 s", "parallel.timeout"])
-    all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 was not to be reached within 12 s", "127.0.0.1"])
+    all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not join within 12 s", "parallel.timeout"])
+    all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 could not be reached within 12 s", "127.0.0.1"])
 
 
 def test_several_ranks_that_never_come(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    all_end(by_hand(trainopt, [SOON], None, [SOON], None), 7, ["ranks 1, 3 of 4 did not come"])
+    all_end(by_hand(trainopt, [SOON], None, [SOON], None), 7, ["ranks 1, 3 of 4 did not join"])
 
 
 def test_a_port_in_use(trainopt):
@@ -465,7 +465,7 @@ def test_one_rank_that_hangs(trainopt):
     first, _ = job.ended()
     assert (
         first.code == 7
-        and "rank 1 is alive and did not come to an exchange within 12 s" in first.err
+        and "rank 1 is alive but did not enter a collective within 12 s" in first.err
         and "rank 1 after step 2, forward and backward" in first.err
     ), first
     assert "gloo" not in first.err, first

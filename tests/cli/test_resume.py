@@ -389,7 +389,7 @@ def test_auto_does_not_start_over_if_all_checkpoints_are_damaged(again):
         "out",
         "checkpoint.resume=auto",
         code=4,
-        says=["none of the 4 checkpoints is whole"],
+        says=["none of the 4 checkpoints is valid"],
     )
     assert records(again.folder / "out") == before
 

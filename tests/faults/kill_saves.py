@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""SIGKILL at random moments of a save, again and again on one run directory: a whole checkpoint must be left every
-time, the old one or the new one, and the run must go on from it to the same bits as if nobody had ever disturbed it.
+"""Sends SIGKILL at random moments of a save, many times on one run directory. Each time a complete checkpoint must
+remain, the old one or the new one, and the run resumed from it must end bit-identical to an undisturbed run.
 
   kill_saves.py --saver build/tests/faults/saver [--kills 1000] [--seed 1] [--record tests/results/kills.md]
 
-The training saves after every step. Seven kills in eight come at a random moment of the three saves that follow its
-start, the others while it starts: takes its lock, clears away, reads the checkpoint. After each, before anything is
-cleared away:
-  - every folder with a checkpoint's name is whole, each byte compared with its hashes; so is what `latest` leads to;
-  - none is lost that was there before or that the program had called saved, and of those begun at most the last two are
-    missing: one in writing, one about to begin;
-  - the next start goes on from the newest.
+The training run saves after every step. Seven kills in eight come at a random moment of the first three saves, the
+others during startup (taking the lock, removing leftovers, reading the checkpoint). After each kill, before anything is
+removed, these are checked:
+  - every folder with a checkpoint's name is complete and matches its hashes, and so is the target of `latest`;
+  - no checkpoint is lost that existed before or was reported as saved; of the saves begun at most the last two are
+    missing, one being written and one about to start;
+  - the next start resumes from the newest checkpoint.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KILLED = 128 + signal.SIGKILL
-START_STEPS = 12  # undisturbed ones, to learn how long things take
+START_STEPS = 12  # run undisturbed, to measure how long starts and saves take
 MOST_STEPS = 10**6
 
 
@@ -50,7 +50,7 @@ class Saver:
         self.process.stdin.flush()
 
     def line(self, until: float | None = None) -> list[str] | None:
-        """The next answer's words; None if there is none before that moment."""
+        """The words of the next answer; None if none arrives before `until`."""
         while b"\n" not in self.pending:
             wait = None if until is None else max(0.0, until - time.monotonic())
             if not select.select([self.process.stdout], [], [], wait)[0]:
@@ -66,24 +66,24 @@ class Saver:
         return text.split()
 
     def check(self, folder: Path) -> tuple[list[int], int, int]:
-        """(steps of all checkpoints, the step `latest` leads to, drafts that lie there)"""
+        """Returns (steps of all checkpoints, step of `latest`, number of drafts)."""
         self.command("check", folder)
         whole, latest, drafts = self.line(), self.line(), self.line()
         return [int(step) for step in whole[1:]], int(latest[1]), int(drafts[1])
 
 
 class Episode:
-    """One start of the training, and how far it came."""
+    """One start of the training run, and how far it got."""
 
     def __init__(self, saver: Saver, folder: Path, steps: int, quietly: bool = False):
         self.saver, self.pid, self.ended = saver, None, None
         self.resumed, self.saving, self.saved = None, [], 0
-        self.times = []  # of each `saving`, from the beginning
+        self.times = []  # of each `saving` answer, in seconds since the start
         saver.command("run", folder, steps, *(["quietly"] if quietly else []))
         self.began = time.monotonic()
 
     def hear(self, until: float | None = None) -> bool:
-        """Takes in one answer. False at the end, or if none came in time."""
+        """Processes one answer. Returns False at the end of the run, or if no answer arrived in time."""
         words = self.saver.line(until)
         if words is None:
             return False
@@ -100,17 +100,17 @@ class Episode:
         elif what == "ended":
             self.ended = number
         else:
-            raise Failure(f"not understood: {words}")
+            raise Failure(f"unknown answer: {words}")
         return self.ended is None
 
     def finish(self) -> None:
         while self.hear():
             pass
         if self.ended != 0:
-            raise Failure(f"ended with {self.ended} although nobody killed it")
+            raise Failure(f"ended with {self.ended} although it was not killed")
 
     def kill_after(self, seconds: float, first_save: bool) -> None:
-        """Kills it `seconds` after its start, or after its first save began."""
+        """Kills the run `seconds` after its start or, with `first_save`, after its first save began."""
         while self.pid is None or (first_save and not self.saving):
             if not self.hear():
                 raise Failure(f"ended with {self.ended} before it was killed")
@@ -129,7 +129,7 @@ class Kills:
     def __init__(self, saver: Saver, folder: Path, seed: int):
         self.saver, self.folder, self.random = saver, folder, random.Random(seed)
         self.old = self.new = self.while_starting = self.with_drafts = self.link_behind = 0
-        self.save_s = None  # a step and its save, from one to the next, of late
+        self.save_s = None  # recent average time of a step with its save
         first = Episode(saver, folder, START_STEPS)
         first.finish()
         self._learn(first)
@@ -139,18 +139,18 @@ class Kills:
         self.newest = self._check(START_STEPS + 3, START_STEPS + 3, START_STEPS + 3)
 
     def _learn(self, episode: Episode) -> None:
-        """A disk that others use too is fast now and slow then: the kills must follow it."""
+        """Updates the average: the speed of a shared disk varies, and the times of kills must follow it."""
         for before, after in zip(episode.times[1:], episode.times[2:]):
             self.save_s = after - before if self.save_s is None else 0.8 * self.save_s + 0.2 * (after - before)
 
     def _check(self, least: int, most: int, called_saved: int) -> int:
         steps, latest, drafts = self.saver.check(self.folder)
         if not steps:
-            raise Failure("there is no checkpoint any more")
+            raise Failure("no checkpoint is left")
         if not least <= steps[-1] <= most:
             raise Failure(f"the newest checkpoint is of step {steps[-1]}, not from {least} to {most}")
         if latest < called_saved or latest not in steps:
-            raise Failure(f"latest leads to step {latest}, step {called_saved} was called saved, and there are {steps}")
+            raise Failure(f"latest points to step {latest}, but step {called_saved} was reported saved; found: {steps}")
         self.with_drafts += drafts > 0
         self.link_behind += latest != steps[-1]
         return steps[-1]
@@ -162,7 +162,7 @@ class Kills:
             self.random.uniform(0, self.start_s if starting else 3 * self.save_s), first_save=not starting
         )
         if episode.resumed not in (None, self.newest):
-            raise Failure(f"went on after step {episode.resumed}, and the newest checkpoint was of step {self.newest}")
+            raise Failure(f"resumed from step {episode.resumed}, but the newest checkpoint was of step {self.newest}")
         begun = episode.saving[-1] if episode.saving else self.newest
         now = self._check(max(self.newest, episode.saved, begun - 2), begun, episode.saved)
         self._learn(episode)
@@ -172,8 +172,8 @@ class Kills:
         self.newest = now
 
     def compare_with_undisturbed(self, other: Path) -> int:
-        """To the end, and all bytes of the state against those of a run that nobody killed. Returns the number of
-        steps."""
+        """Trains three more steps and compares all bytes of the state with those of an undisturbed run. Returns the
+        number of steps."""
         end = self.newest + 3
         Episode(self.saver, self.folder, end).finish()
         Episode(self.saver, other, end, quietly=True).finish()
@@ -188,7 +188,7 @@ class Kills:
 
 
 def what_is_tested() -> dict:
-    """Asked at the beginning: the checkout may move on meanwhile."""
+    """Read at the start, because the checkout may change meanwhile."""
     git = ["git", "-C", str(HERE)]
     commit = (
         subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -212,8 +212,8 @@ def record(path: Path, row: dict) -> None:
     with open(path, "a") as file:
         if file.tell() == 0:
             file.write(
-                "# SIGKILL during saves\nWhat `tests/faults/kill_saves.py` found; what it checks stands at its "
-                "beginning. Newest last.\n\n"
+                "# SIGKILL during saves\nResults of `tests/faults/kill_saves.py`, newest last. Its docstring says "
+                "what it checks.\n\n"
             )
             file.write("| " + " | ".join(row) + " |\n" + "|---" * len(row) + "|\n")
         file.write("| " + " | ".join(map(str, row.values())) + " |\n")
@@ -221,10 +221,10 @@ def record(path: Path, row: dict) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--saver", type=Path, required=True, help="the built program of saver.cpp")
+    options.add_argument("--saver", type=Path, required=True, help="the program built from saver.cpp")
     options.add_argument("--kills", type=int, default=1000)
     options.add_argument(
-        "--seed", type=int, default=1, help="of the moments; what a moment hits also depends on the machine"
+        "--seed", type=int, default=1, help="seed of the kill times; what a kill interrupts also depends on the machine"
     )
     options.add_argument("--record", type=Path, help="append a row to this file")
     chosen = options.parse_args()
@@ -237,7 +237,7 @@ def main() -> None:
     try:
         kills = Kills(saver, folder / "run", chosen.seed)
         print(
-            f"at first a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.0f} ms",
+            f"initially a start takes {1e3 * kills.start_s:.0f} ms, a step with its save {1e3 * kills.save_s:.0f} ms",
             flush=True,
         )
         while done < chosen.kills:
@@ -245,13 +245,13 @@ def main() -> None:
             done += 1
         steps = kills.compare_with_undisturbed(folder / "undisturbed")
     except Failure as failure:
-        sys.exit(f"after {done} kills that were survived, seed {chosen.seed}: {failure}\nwhat is left: {folder}")
+        sys.exit(f"failed after {done} survived kills, seed {chosen.seed}: {failure}\nleft for inspection: {folder}")
     print(
-        f"killed while it started: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: "
+        f"killed during startup: {kills.while_starting}; left a draft: {kills.with_drafts}; `latest` one behind: "
         f"{kills.link_behind}"
     )
     print(
-        f"{done} kills: {done} times a whole checkpoint ({kills.old} old, {kills.new} new), after {steps} steps the "
+        f"{done} kills: {done} times a complete checkpoint ({kills.old} old, {kills.new} new); after {steps} steps the "
         "state is identical"
     )
     if chosen.record:

@@ -1,13 +1,13 @@
-// A training that saves after every step, to be killed (kill_saves.py). Loading libtorch takes longer than the training
-// does, so this process only loads it and forks for each training; it computes nothing itself. Commands come one a
-// line, answers go out one a line:
-//   run FOLDER STEPS [quietly]   trains to STEPS in FOLDER as `trainopt run` does, from its newest checkpoint; quietly:
-//   saves only at the end.
-//                                "process N", "resumed S" (0: from nothing), "saving S" before each copy, "saved S"
-//                                once one is on the disk, and at the end "ended N": the exit code, or 128 and the
-//                                signal. The process's number is not given to another before the next command.
-//   check FOLDER                 "whole S..." of all checkpoints, oldest first, "latest S", "drafts N" left by the
-//   dead; or "broken: why".
+// A training run that saves after every step, to be killed by kill_saves.py. Loading libtorch takes longer than the
+// training, so this process loads it once and forks for each run; it computes nothing itself. It reads one command per
+// line and writes one answer per line:
+//   run FOLDER STEPS [quietly]   Trains in FOLDER up to STEPS as `trainopt run` does, from the newest
+//                                checkpoint; with `quietly` it saves only at the end. Answers: "process N", "resumed S"
+//                                (0: from scratch), "saving S" before each save, "saved S" once it is on the disk, and
+//                                finally "ended N": the exit code, or 128 + signal. The process id is not reused before
+//                                the next command.
+//   check FOLDER                 Answers: "whole S..." for all checkpoints, oldest first, "latest S", and "drafts N"
+//                                left by killed runs; or "broken: why".
 #include "base/files.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/store.h"
@@ -27,7 +27,7 @@
 namespace trainopt::test {
 namespace {
 
-/// In one piece: a line is there or not, however its writer dies.
+/// Writes the line with a single write(), so that it is never torn when the process is killed.
 void say(const std::string& text) {
   const std::string line = text + "\n";
   if (::write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(3);
@@ -48,7 +48,7 @@ class Teller : public RunListener {
   std::optional<int64_t> told_;
 };
 
-/// A few megabytes of state, so that a save has a length.
+/// A plan with a few megabytes of state, so that a save takes a measurable time.
 Plan plan_of(int64_t steps) {
   Plan plan = small_plan(steps);
   plan.optimizer_config = SgdConfig{.lr = 0.001, .momentum = 0.9};
@@ -99,7 +99,7 @@ int guarded(const Work& work) {
 int serve() {
   pid_t child = 0;
   for (std::string line; std::getline(std::cin, line);) {
-    if (child > 0) ::waitpid(std::exchange(child, 0), nullptr, 0);  // only now may its number be somebody else's
+    if (child > 0) ::waitpid(std::exchange(child, 0), nullptr, 0);  // until here its process id could not be reused
     std::istringstream words(line);
     std::string command, folder, quietly;
     int64_t steps = 0;
@@ -125,6 +125,6 @@ int serve() {
 }  // namespace trainopt::test
 
 int main() {
-  spdlog::set_level(spdlog::level::warn);  // stdout is for answers
+  spdlog::set_level(spdlog::level::warn);  // stdout carries only answers
   return trainopt::test::serve();
 }

@@ -1,5 +1,5 @@
-// NCCL: collectives between GPUs. The header must be that of the library which libtorch was built with: its
-// configuration is part of c10d's class.
+// NCCL: collectives between GPUs. nccl.h must match the NCCL that libtorch was built with, because c10d's options class
+// contains ncclConfig_t.
 #include "comm/backends.h"
 
 #include <nccl.h>

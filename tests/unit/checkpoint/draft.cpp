@@ -8,7 +8,7 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("a committed draft is a checkpoint that verifies, and latest leads to it") {
+TEST_CASE("a committed draft is a valid checkpoint, and latest points to it") {
   const TemporaryFolder folder;
   const auto root = folder / "run" / "checkpoints";
   CHECK(save(root, 7) == root / "step-00000007");
@@ -29,7 +29,7 @@ TEST_CASE("a committed draft is a checkpoint that verifies, and latest leads to 
   CHECK(values == std::array<int64_t, 3>{7, 0, 7});
 }
 
-TEST_CASE("a draft that is not committed leaves nothing") {
+TEST_CASE("a draft that is not committed leaves nothing behind") {
   const TemporaryFolder folder;
   {
     CheckpointDraft draft(folder.path(), 3, 1);
@@ -49,7 +49,8 @@ TEST_CASE("a checkpoint of the same step is replaced") {
   verify_checkpoint(folder / "latest");
 }
 
-TEST_CASE("a draft that cannot fit is refused before anything is written, with the room needed and free") {
+TEST_CASE(
+    "a draft that does not fit on the disk is refused before anything is written, with the bytes needed and free") {
   const TemporaryFolder folder;
   const auto sentence = error_of(ExitCode::storage, [&] { CheckpointDraft(folder.path(), 3, int64_t{1} << 60); });
   CHECK_THAT(sentence, ContainsSubstring(folder.path().string()) && ContainsSubstring("it needs 1153433.6 TiB") &&
@@ -57,14 +58,14 @@ TEST_CASE("a draft that cannot fit is refused before anything is written, with t
   CHECK(names_in(folder.path()).empty());
 }
 
-TEST_CASE("names that leave the folder are bugs") {
+TEST_CASE("a file name that leaves the folder is a broken invariant") {
   const TemporaryFolder folder;
   CheckpointDraft draft(folder.path(), 3, 1);
   CHECK_THROWS_AS(draft.add("../x", ""), BrokenInvariant);
   CHECK_THROWS_AS(draft.add_tensors("manifest.json", {}), BrokenInvariant);
 }
 
-TEST_CASE("a disk that is really full costs the new checkpoint and nothing else") {
+TEST_CASE("a disk that is really full fails the new checkpoint and nothing else") {
   const TemporaryFolder folder;
   if (::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
     WARN("skipped: this user may not mount a small disk");
@@ -77,7 +78,7 @@ TEST_CASE("a disk that is really full costs the new checkpoint and nothing else"
   const auto root = folder.path();
   save(root, 1);
   const auto sentence = error_of(ExitCode::storage, [&] {
-    CheckpointDraft draft(root, 2, 1);  // an expectation that is far too low
+    CheckpointDraft draft(root, 2, 1);  // the expected size is far too low
     draft.add("a", std::string(600'000, 'x'));
     draft.add("b", std::string(600'000, 'x'));
     draft.commit(1, {});

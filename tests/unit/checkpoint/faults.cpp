@@ -1,5 +1,5 @@
-// Every call to the file system fails once, in every way. Whatever happens, a whole checkpoint is there, and the next
-// attempt works.
+// Makes every call to the file system fail once, in every way. A complete checkpoint must always remain, and the next
+// attempt must succeed.
 #include "some_checkpoint.h"
 #include "support/file_faults.h"
 
@@ -25,9 +25,10 @@ constexpr std::array<std::tuple<FaultKind, int>, 9> kFailures{{{FaultKind::once,
 constexpr std::array<Survival, 5> kSurvivals{
     {{true, true}, {true, false}, {false, true}, {false, false}, {true, true, true}}};
 
-/// Everything with a checkpoint's name is whole, `latest` leads to one of them, and there is no more than that.
+/// Requires that every folder with a checkpoint's name is complete, `latest` points to one of them, and nothing else is
+/// left.
 void require_whole(const std::filesystem::path& root) {
-  spdlog::set_level(spdlog::level::err);  // thousands of lines otherwise
+  spdlog::set_level(spdlog::level::err);  // otherwise it logs thousands of lines
   remove_drafts(root);
   for (const auto& checkpoint : list_checkpoints(root)) verify_checkpoint(checkpoint.folder);
   verify_checkpoint(root / kLatest);
@@ -37,7 +38,7 @@ void require_whole(const std::filesystem::path& root) {
   REQUIRE(names.size() == list_checkpoints(root).size() + 1 + static_cast<size_t>(abandoned));
 }
 
-/// A file system that cannot exchange two folders, and fails at another call besides.
+/// A file system that cannot exchange two folders, with another fault in addition.
 class WithoutExchange : public FaultAt {
  public:
   using FaultAt::FaultAt;
@@ -47,14 +48,14 @@ class WithoutExchange : public FaultAt {
   }
 };
 
-/// One change to a folder of checkpoints: how it is before, what is done, and what may be there afterwards.
+/// One change to a folder of checkpoints: the state before, the work, and checks of the state afterwards.
 struct Change {
   std::function<void(const std::filesystem::path&root)> prepare, work;
-  std::function<void(const std::filesystem::path& root)> check;  ///< after a fault
-  std::function<void(const std::filesystem::path& root)> done;   ///< after it was made without faults
-  bool all_storage = true;  ///< whether all its errors are of the disk that is written
+  std::function<void(const std::filesystem::path& root)> check;  ///< holds after a fault
+  std::function<void(const std::filesystem::path& root)> done;   ///< holds after the work succeeded
+  bool all_storage = true;                                       ///< whether all its errors have the code `storage`
   bool always_whole =
-      true;  ///< whether `latest` leads to a whole checkpoint at every moment, also before remove_drafts()
+      true;  ///< whether `latest` points to a complete checkpoint at every moment, even before remove_drafts()
 };
 
 template <class Faults>
@@ -113,7 +114,7 @@ void kill_everywhere(const Change& change) {
       const MemoryFolder folder;
       change.prepare(folder.path());
       const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
-      REQUIRE((ended || at == calls));  // the kill after a short write at the last call comes too late
+      REQUIRE((ended || at == calls));  // a kill after a short write in the last call comes too late
       if (change.always_whole) verify_checkpoint(folder.path() / kLatest);
       finish(change, folder.path());
     }
@@ -204,23 +205,24 @@ const Change kGoingBack{.prepare =
 
 }  // namespace
 
-TEST_CASE("a second checkpoint is whole or not there, whichever call fails") { fault_everywhere(kSecond); }
+TEST_CASE("a second checkpoint is complete or absent, whichever call fails") { fault_everywhere(kSecond); }
 
-TEST_CASE("a checkpoint that is replaced is the old one or the new one, whichever call fails") {
+TEST_CASE("replacing a checkpoint leaves the old or the new one, whichever call fails") {
   fault_everywhere(replacement(can_exchange()));
 }
 
-TEST_CASE("a checkpoint is replaced where two folders cannot be exchanged") {
+TEST_CASE("replacing a checkpoint survives faults on file systems that cannot exchange two folders") {
   SECTION("errors") { fail_everywhere<WithoutExchange>(replacement(false)); }
   SECTION("kills") { kill_everywhere<WithoutExchange>(replacement(false)); }
 }
 
-TEST_CASE("going back leaves whole checkpoints and loses none, whichever call fails") { fault_everywhere(kGoingBack); }
+TEST_CASE("setting newer checkpoints aside damages and loses none, whichever call fails") {
+  fault_everywhere(kGoingBack);
+}
 
-TEST_CASE("pruning leaves whole checkpoints, whichever call fails") { fault_everywhere(kPruning); }
+TEST_CASE("pruning leaves only complete checkpoints, whichever call fails") { fault_everywhere(kPruning); }
 
-TEST_CASE(
-    "a checkpoint that was replaced keeps its files until its name is gone from the disk, also when an fsync fails") {
+TEST_CASE("a replaced checkpoint keeps its files until its old name is gone from the disk, even if an fsync fails") {
   const Change change = replacement(false);
   for (int64_t failing_sync = 1; failing_sync <= 8; ++failing_sync)
     for (int64_t at = 1; at <= 60; ++at) {
@@ -232,7 +234,7 @@ TEST_CASE(
       const auto work = [&] {
         try {
           change.work(before);
-        } catch (const UserError&) {  // the power fails later
+        } catch (const UserError&) {  // expected; the power fails later
         }
       };
       if (killed<PowerFailure>([&] { return PowerFailure(before, after, {true, false}, at, failing_sync); }, work))
@@ -242,7 +244,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("what a killed run left behind is removed, and that may be killed too") {
+TEST_CASE("leftovers of a killed run are removed, and the removal may be interrupted too") {
   const Change removal{.prepare =
                            [](const auto& root) {
                              save(root, 1);
@@ -258,7 +260,7 @@ TEST_CASE("what a killed run left behind is removed, and that may be killed too"
   fault_everywhere(removal);
 }
 
-TEST_CASE("what was exchanged right before a kill keeps its files until its name is gone from the disk") {
+TEST_CASE("a checkpoint exchanged right before a kill keeps its files until its old name is gone from the disk") {
   if (!can_exchange()) return;
   const auto hidden = ".step-00000001.1.00000000";
   const Change change{.prepare =

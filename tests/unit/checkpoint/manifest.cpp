@@ -20,7 +20,7 @@ std::string refusal(const std::string& text) {
   return "";
 }
 
-/// The manifest's text with another word in it.
+/// The manifest's text with `from` replaced by `to`.
 std::string with(const std::string& from, const std::string& to) {
   std::string text = manifest_text(kManifest);
   const size_t at = text.find(from);
@@ -36,7 +36,7 @@ std::string refusal_of_name(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a manifest reads back what was written") {
+TEST_CASE("a manifest round-trips through its text") {
   CHECK(parse_manifest(manifest_text(kManifest)) == kManifest);
   CHECK(parse_manifest(manifest_text(Manifest{})) == Manifest{});
 }
@@ -57,18 +57,18 @@ TEST_CASE("a manifest with any byte changed, missing or added is refused") {
   CHECK(refusal(good + "\n") != "");
 }
 
-TEST_CASE("a manifest is refused with what is wrong") {
+TEST_CASE("an invalid manifest is refused with the reason") {
   CHECK_THAT(refusal(""), ContainsSubstring("not JSON"));
   CHECK_THAT(refusal("[]"), ContainsSubstring("no 'format_version'"));
   CHECK_THAT(refusal(with("\"format_version\": 1", "\"format_version\": 2")),
-             ContainsSubstring("format version 2, and this program reads version 1"));
+             ContainsSubstring("format version 2, but this program reads version 1"));
   CHECK_THAT(refusal(with("\"step\"", "\"stop\"")), ContainsSubstring("no 'step'"));
   CHECK_THAT(refusal(with("\"world_size\"", "\"world\"")), ContainsSubstring("no 'world_size'"));
   CHECK_THAT(refusal(with("\"versions\"", "\"version\"")), ContainsSubstring("no 'versions'"));
   CHECK_THAT(refusal(with("\"files\"", "\"file\"")), ContainsSubstring("no 'files'"));
   CHECK_THAT(refusal(with("\"bytes\"", "\"byte\"")), ContainsSubstring("no 'bytes'"));
   CHECK_THAT(refusal(with("\"xxh3\"", "\"xxh2\"")), ContainsSubstring("no 'xxh3'"));
-  CHECK_THAT(refusal(with("1234", "1235")), ContainsSubstring("does not fit its own hash"));
+  CHECK_THAT(refusal(with("1234", "1235")), ContainsSubstring("does not match its own hash"));
   for (const char* bytes :
        {"-1", "1.5", "1e3", "true", "\"12\"", "9223372036854775808", "18446744073709551615", "1125899906842625"})
     CHECK_THAT(refusal(with("\"bytes\": 12", fmt::format("\"bytes\": {}", bytes))),
@@ -78,16 +78,16 @@ TEST_CASE("a manifest is refused with what is wrong") {
   CHECK_THAT(refusal(with("\"world_size\": 2", "\"world_size\": 0")),
              ContainsSubstring("'world_size' is not a number from 1 to"));
   for (const char* name : {"", "..", "../x", "a/b", "/x", ".x", "a\nb", "\x1b[31m", "a\\b", "manifest.json", "\x7f"})
-    CHECK_THAT(refusal_of_name(name), ContainsSubstring("a name that no checkpoint has"));
-  CHECK_THAT(refusal_of_name(std::string("a\0b", 3)), ContainsSubstring("a name that no checkpoint has"));
-  CHECK_THAT(refusal_of_name(std::string(256, 'x')), ContainsSubstring("a name that no checkpoint has"));
+    CHECK_THAT(refusal_of_name(name), ContainsSubstring("a file with an invalid name"));
+  CHECK_THAT(refusal_of_name(std::string("a\0b", 3)), ContainsSubstring("a file with an invalid name"));
+  CHECK_THAT(refusal_of_name(std::string(256, 'x')), ContainsSubstring("a file with an invalid name"));
   CHECK(refusal_of_name(std::string(255, 'x')) == "");
 }
 
-TEST_CASE("a manifest that is a bomb is refused at once") {
+TEST_CASE("a manifest that is huge or deeply nested is refused quickly") {
   CHECK_THAT(refusal(std::string(10'000'000, '[')), ContainsSubstring("nested too deeply"));
   CHECK_THAT(refusal(R"({"files":{"a":{"b":{"c":1}}}})"), ContainsSubstring("nested too deeply"));
-  CHECK_THAT(refusal(std::string(kLargestManifest + 1, ' ')), ContainsSubstring("bytes, at most"));
+  CHECK_THAT(refusal(std::string(kLargestManifest + 1, ' ')), ContainsSubstring("bytes; at most"));
   std::string many = "{\"a0\":0";
   for (int i = 1; many.size() < 4'000'000; ++i) many += fmt::format(",\"a{}\":0", i);
   CHECK_THAT(refusal(many + "}"), ContainsSubstring("no 'format_version'"));

@@ -22,7 +22,7 @@ TEST_CASE("a second run in the same directory is refused with host and process o
   CHECK(second() == "");
 }
 
-TEST_CASE("the lock ends with its process, however that ends") {
+TEST_CASE("the lock is released when its process is killed") {
   const TemporaryFolder folder;
   const auto is_free = [&] { return error_of(ExitCode::recipe, [&] { RunLock lock(folder.path()); }) == ""; };
   std::array<int, 2> pipe{};

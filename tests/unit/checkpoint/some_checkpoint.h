@@ -10,7 +10,7 @@
 
 namespace trainopt::test {
 
-/// Two files whose bytes depend on `step` and `seed`.
+/// Saves two files whose bytes depend on `step` and `seed`.
 inline std::filesystem::path save(const std::filesystem::path& root, int64_t step, int64_t seed = 0) {
   const std::array<int64_t, 3> values{step, seed, 7};
   CheckpointDraft draft(root, step, 64);
@@ -25,7 +25,7 @@ inline std::vector<int64_t> steps(const std::filesystem::path& root) {
   return steps;
 }
 
-/// The sentence of the UserError with this code that `call` throws; "" if it throws none.
+/// The message of the UserError that `call` throws, checked to have `code`; "" if it throws none.
 template <class Call>
 std::string error_of(ExitCode code, const Call& call) {
   try {

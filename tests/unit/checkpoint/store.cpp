@@ -10,7 +10,7 @@ std::string refusal(const std::filesystem::path& folder) {
 }
 }  // namespace
 
-TEST_CASE("checkpoints are listed by step, whatever their time stamps say") {
+TEST_CASE("checkpoints are listed by step, not by time stamp") {
   const TemporaryFolder folder;
   for (const int64_t step : {900, 20000000, 100000000, 1000}) save(folder.path(), step);
   const auto now = std::filesystem::file_time_type::clock::now();
@@ -51,32 +51,32 @@ TEST_CASE("a checkpoint with any byte changed, cut off, missing or added is refu
     REQUIRE(refusal(checkpoint) == "");
   }
   write_file(checkpoint / "more", "");
-  CHECK_THAT(refusal(checkpoint), ContainsSubstring("more is in it and not in its manifest"));
+  CHECK_THAT(refusal(checkpoint), ContainsSubstring("more is not listed in its manifest"));
 }
 
 TEST_CASE("a checkpoint under the name of another step is refused") {
   const TemporaryFolder folder;
   std::filesystem::rename(save(folder.path(), 12), folder / "step-00000013");
-  CHECK_THAT(refusal(folder / "step-00000013"), ContainsSubstring("its manifest is that of step 12"));
+  CHECK_THAT(refusal(folder / "step-00000013"), ContainsSubstring("its manifest belongs to step 12"));
   std::filesystem::rename(folder / "step-00000013", folder / "a copy");
   CHECK(refusal(folder / "a copy") == "");
   CHECK(refusal(folder / "a copy/") == "");
 }
 
-TEST_CASE("what is no checkpoint is refused with what to name instead") {
+TEST_CASE("a path that is not a checkpoint is refused, suggesting one where possible") {
   const TemporaryFolder folder;
   save(folder / "run" / "checkpoints", 5);
   CHECK_THAT(refusal(folder / "run"),
-             ContainsSubstring("name one of them, say " + (folder / "run" / "checkpoints" / "latest").string()));
+             ContainsSubstring("name one of them, such as " + (folder / "run" / "checkpoints" / "latest").string()));
   CHECK_THAT(refusal(folder / "run" / "checkpoints"),
-             ContainsSubstring("say " + (folder / "run" / "checkpoints" / "latest").string()));
+             ContainsSubstring("such as " + (folder / "run" / "checkpoints" / "latest").string()));
   CHECK_THAT(refusal(folder / "run" / "checkpoints" / "latest" / "state.json"), ContainsSubstring("this is a file"));
   CHECK_THAT(refusal(folder / "absent"), ContainsSubstring("there is no checkpoint"));
   std::filesystem::create_directory(folder / "empty");
   CHECK_THAT(refusal(folder / "empty"), ContainsSubstring("it has no manifest.json"));
 }
 
-TEST_CASE("a pickle is refused and not run") {
+TEST_CASE("a pickle is refused and never executed") {
   const TemporaryFolder folder;
   const auto witness = folder / "was-run";
   const std::string program = fmt::format("cos\nsystem\n(S'touch {}'\ntR.", witness.string());
@@ -94,7 +94,7 @@ TEST_CASE("a pickle is refused and not run") {
   CHECK_FALSE(std::filesystem::exists(witness));
 }
 
-TEST_CASE("pruning keeps the newest, those asked for and the one latest leads to") {
+TEST_CASE("pruning keeps the newest checkpoints, the requested ones and the one latest points to") {
   const TemporaryFolder folder;
   for (int64_t step = 1; step <= 6; ++step) save(folder.path(), step);
   prune_checkpoints(folder.path(), 6);
@@ -108,7 +108,7 @@ TEST_CASE("pruning keeps the newest, those asked for and the one latest leads to
   prune_checkpoints(folder / "absent", 1);
 }
 
-TEST_CASE("pruning removes nothing while the newest is not whole") {
+TEST_CASE("pruning removes nothing if the newest checkpoint is damaged") {
   const TemporaryFolder folder;
   for (int64_t step = 1; step <= 3; ++step) save(folder.path(), step);
   write_file(folder / "step-00000003" / "state.json", "{\"step\": 4, \"seed\": 0}\n");
@@ -117,7 +117,7 @@ TEST_CASE("pruning removes nothing while the newest is not whole") {
   CHECK(steps(folder.path()) == std::vector<int64_t>{3, 2, 1});
 }
 
-TEST_CASE("drafts of runs that were killed are removed and nothing else is") {
+TEST_CASE("only drafts of killed runs are removed") {
   const TemporaryFolder folder;
   save(folder.path(), 1);
   for (const char* name :

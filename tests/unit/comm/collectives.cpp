@@ -1,4 +1,4 @@
-// Whole numbers, so that == is the test; ranks are threads.
+// All values are whole numbers, so results are compared exactly. Ranks are threads.
 #include "comm/gradient_reducer.h"
 #include "support/catch.h"
 #include "support/ranks.h"
@@ -21,7 +21,8 @@ at::Tensor sum_of_numbers(int64_t ranks, int64_t count) {
 }
 
 void require_equal(const at::Tensor& got, const at::Tensor& wanted) {
-  if (!at::equal(got, wanted)) throw std::runtime_error("the tensors differ");  // Catch2's assertions are of one thread
+  // Throws because Catch2's assertions must stay on one thread.
+  if (!at::equal(got, wanted)) throw std::runtime_error("the tensors differ");
 }
 void require(bool true_here, const char* what) {
   if (!true_here) throw std::runtime_error(what);
@@ -29,7 +30,7 @@ void require(bool true_here, const char* what) {
 
 }  // namespace
 
-TEST_CASE("collectives give every rank the right numbers") {
+TEST_CASE("collectives return the correct values on every rank") {
   const int64_t ranks = GENERATE(1, 2, 3, 4);
   const int64_t part = GENERATE(1, 7, 4096);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
@@ -66,7 +67,7 @@ TEST_CASE("collectives give every rank the right numbers") {
   });
 }
 
-TEST_CASE("several exchanges may be on their way at once") {
+TEST_CASE("several exchanges can be in flight at once") {
   as_ranks(3, [](Job&, Communicator& communicator) {
     constexpr int64_t kPart = 1000;
     std::vector<at::Tensor> reduced, mine;
@@ -86,7 +87,7 @@ TEST_CASE("several exchanges may be on their way at once") {
   });
 }
 
-TEST_CASE("traffic is what was handed over, and its share on the wire is the formula's") {
+TEST_CASE("traffic counts full tensor sizes, and wire_bytes() applies the formulas to them") {
   as_ranks(4, [](Job&, Communicator& communicator) {
     communicator.all_reduce(at::ones({1000}))->wait();
     communicator.reduce_scatter(at::empty({10}), at::ones({40}))->wait();
@@ -105,7 +106,7 @@ TEST_CASE("traffic is what was handed over, and its share on the wire is the for
 
 namespace {
 
-/// Two layers; gradients of rank r are those of its own input.
+/// Two layers; each rank has its own input, so gradients differ between ranks.
 struct Layers {
   explicit Layers(int64_t rank) {
     for (auto& each : parameters) each.set_requires_grad(true);
@@ -142,14 +143,14 @@ TEST_CASE("the reducer leaves the sum over all ranks in every gradient") {
     const Layers layers(communicator.rank());
     GradientReducer reducer(communicator, layers.parameters,
                             {.bucket_bytes = bucket_bytes, .overlap = overlap, .wire_type = std::nullopt});
-    for (int step = 0; step < 3; ++step) {  // buckets are rebuilt after the first
+    for (int step = 0; step < 3; ++step) {  // buckets are rebuilt after the first step
       for (const auto& each : layers.parameters)
         if (each.grad().defined()) each.mutable_grad().zero_();
       reducer.prepare();
       layers.loss().backward();
       for (size_t i = 0; i < wanted.size(); ++i) require_equal(layers.parameters[i].grad(), wanted[i]);
     }
-    // Without prepare() gradients only accumulate; the exchange that comes sums all of it.
+    // Without prepare() gradients only accumulate locally; the next exchange sums what has accumulated.
     for (const auto& each : layers.parameters) each.mutable_grad().zero_();
     communicator.take_traffic();
     layers.loss().backward();
@@ -161,7 +162,7 @@ TEST_CASE("the reducer leaves the sum over all ranks in every gradient") {
   });
 }
 
-TEST_CASE("bfloat16 on the wire rounds the gradients and halves the bytes") {
+TEST_CASE("exchanging gradients as bfloat16 rounds them and halves the bytes") {
   as_ranks(2, [](Job&, Communicator& communicator) {
     const Layers layers(communicator.rank());
     GradientReducer reducer(communicator, layers.parameters, {.wire_type = at::kBFloat16});

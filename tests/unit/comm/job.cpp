@@ -1,4 +1,4 @@
-// Ranks that come, differ, fail and fall silent; as threads here, as processes in tests/cli.
+// Ranks that join, differ, fail and fall silent. Here ranks are threads; in tests/cli they are processes.
 #include "support/catch.h"
 #include "support/ranks.h"
 
@@ -14,7 +14,7 @@ struct Ended {
   ExitCode code = ExitCode::done;
 };
 
-/// Every rank's way to its end; `facts(rank)` and `work(rank, job, communicator)`.
+/// Runs `work(rank, job)` as ranks 0 … come−1 of a job of `ranks` (come < 0: all) and returns how each ended.
 std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)>& facts,
                            const std::function<void(int64_t, Job&)>& work, double timeout_s = 30, int64_t come = -1) {
   const TemporaryFolder folder;
@@ -40,7 +40,7 @@ RankFacts same(int64_t) { return {.recipe = "r", .build = "b", .host = "h", .cpu
 
 }  // namespace
 
-TEST_CASE("ranks that differ end with code 2 and the rank's name, all of them") {
+TEST_CASE("if one rank's recipe or build differs, all ranks end with code 2 and name it") {
   const auto differing = [](int64_t rank) {
     RankFacts facts = same(rank);
     if (rank == 2) facts.recipe = "another";
@@ -48,7 +48,7 @@ TEST_CASE("ranks that differ end with code 2 and the rank's name, all of them") 
   };
   for (const Ended& end : ends_of(3, differing, [](int64_t, Job&) {})) {
     CHECK(end.code == ExitCode::recipe);
-    CHECK(end.message == "all ranks must have the same recipe: rank 2 has another than rank 0");
+    CHECK(end.message == "all ranks must have the same recipe: rank 2 differs from rank 0");
   }
   const auto other_build = [](int64_t rank) {
     RankFacts facts = same(rank);
@@ -56,19 +56,19 @@ TEST_CASE("ranks that differ end with code 2 and the rank's name, all of them") 
     return facts;
   };
   for (const Ended& end : ends_of(3, other_build, [](int64_t, Job&) {}))
-    CHECK_THAT(end.message, ContainsSubstring("ranks 1, 2 have another"));
+    CHECK_THAT(end.message, ContainsSubstring("ranks 1, 2 differ from rank 0"));
 }
 
-TEST_CASE("a rank that does not come is named when time is up") {
+TEST_CASE("a rank that does not join in time is named") {
   const auto ends = ends_of(
       3, same, [](int64_t, Job&) {}, 12.0, 2);
   for (size_t rank = 0; rank < 2; ++rank) {
     CHECK(ends[rank].code == ExitCode::peer);
-    CHECK(ends[rank].message == "rank 2 of 3 did not come within 12 s (parallel.timeout)");
+    CHECK(ends[rank].message == "rank 2 of 3 did not join within 12 s (parallel.timeout)");
   }
 }
 
-TEST_CASE("cores are divided among ranks that share them and left to those who have them alone") {
+TEST_CASE("ranks on one machine divide the cores that they share; a rank with its own cores keeps them") {
   std::vector<int64_t> shares(3);
   const auto keep = [&](int64_t rank, Job& job) { shares[static_cast<size_t>(rank)] = job.cores(); };
   ends_of(3, same, keep);
@@ -89,7 +89,7 @@ TEST_CASE("cores are divided among ranks that share them and left to those who h
   CHECK(shares == std::vector<int64_t>{2, 2, 4});
 }
 
-TEST_CASE("a failure that a rank tells ends the others with its code and name") {
+TEST_CASE("a failure that one rank reports ends the others with its exit code and name") {
   const auto ends = ends_of(3, same, [](int64_t rank, Job& job) {
     if (rank == 1) {
       job.report_failure(ExitCode::data, "the image is torn");
@@ -102,7 +102,7 @@ TEST_CASE("a failure that a rank tells ends the others with its code and name") 
   CHECK(ends[2].message == "rank 1 failed: the image is torn");
 }
 
-TEST_CASE("a rank that has gone without a word is named") {
+TEST_CASE("a rank that leaves without a report is named") {
   std::mutex mutex;
   std::condition_variable gone;
   bool left = false;
@@ -112,7 +112,7 @@ TEST_CASE("a rank that has gone without a word is named") {
     if (rank == 2) {
       left = true;
       gone.notify_all();
-      return;  // its beat ends with it
+      return;  // its heartbeat stops
     }
     gone.wait(lock, [&] { return left; });
     lock.unlock();
@@ -128,7 +128,7 @@ TEST_CASE("a rank that has gone without a word is named") {
   CHECK(told == 2);
 }
 
-TEST_CASE("texts reach every rank") {
+TEST_CASE("a text put by one rank reaches every rank") {
   std::vector<std::string> read(3);
   ends_of(3, same, [&](int64_t rank, Job& job) {
     if (rank == 0) job.put("run_dir", "runs/a b");
@@ -137,7 +137,7 @@ TEST_CASE("texts reach every rank") {
   CHECK(read == std::vector<std::string>(3, "runs/a b"));
 }
 
-TEST_CASE("an exchange with a rank that is gone throws LostRank in time") {
+TEST_CASE("a collective with a rank that is gone throws LostRank in time") {
   std::vector<Ended> ends(2);
   CHECK_THROWS_AS(as_ranks(
                       2,

@@ -8,7 +8,7 @@ using Variables = std::map<std::string, std::string>;
 
 namespace {
 
-/// Later ones win; those set to "-" are taken away.
+/// Merges two sets of variables: `more` overrides `base`, and the value "-" removes a variable.
 Variables with(Variables base, const Variables& more) {
   for (const auto& [name, value] : more) {
     base[name] = value;
@@ -27,7 +27,7 @@ std::string refusal(const Variables& variables) {
   }
 }
 
-// What each launcher really sets: torchrun 2.x --nproc-per-node 2, mpirun 4.1.4 -n 2, Intel's and MPICH's hydra -n 2.
+// Recorded from real launchers: torchrun 2.x --nproc-per-node 2, mpirun 4.1.4 -n 2, Intel's and MPICH's hydra -n 2.
 const Variables kTorchrun{{"RANK", "1"},
                           {"LOCAL_RANK", "1"},
                           {"WORLD_SIZE", "2"},
@@ -54,7 +54,7 @@ const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                          {"PMIX_HOSTNAME", "vm"}};
 const Variables kHydra{
     {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "9"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-// srun -N 2 --ntasks-per-node=4 on node003 and node004: task 5, the second of the second machine.
+// srun -N 2 --ntasks-per-node=4 on node003 and node004: task 5, the second task of the second machine.
 const Variables kSrun{{"SLURM_JOB_ID", "200505"},
                       {"SLURM_STEP_ID", "2"},
                       {"SLURM_PROCID", "5"},
@@ -77,7 +77,7 @@ const Variables kSrunOneMachine = with(kSrun, {{"SLURM_PROCID", "1"},
                                                {"SLURM_STEP_NUM_TASKS", "4"},
                                                {"SLURM_STEP_TASKS_PER_NODE", "4"},
                                                {"SLURM_STEP_NODELIST", "node003"}});
-// An sbatch script: task 0 of eight, says Slurm, but no step.
+// An sbatch script: Slurm calls it task 0 of eight, but it belongs to no step.
 const Variables kBatch{{"SLURM_JOB_ID", "200505"},
                        {"SLURM_PROCID", "0"},
                        {"SLURM_LOCALID", "0"},
@@ -90,7 +90,7 @@ const Variables kBatch{{"SLURM_JOB_ID", "200505"},
 
 }  // namespace
 
-TEST_CASE("a process that no launcher started is alone") {
+TEST_CASE("a process without a launcher is a single rank") {
   for (const Variables& variables :
        {Variables{}, Variables{{"WORLD_SIZE", "1"}}, Variables{{"MASTER_ADDR", "left.over"}, {"PATH", "/bin"}}}) {
     const Launch launch = read_launch(variables);
@@ -101,7 +101,7 @@ TEST_CASE("a process that no launcher started is alone") {
   }
 }
 
-TEST_CASE("what the launchers set is read") {
+TEST_CASE("the variables of every launcher give rank, rendezvous and job") {
   struct Case {
     const char* what;
     Variables variables;
@@ -118,7 +118,7 @@ TEST_CASE("what the launchers set is read") {
        {1, 2, 1, 2},
        "localhost:34753",
        ""},
-      {"an id that is no file name",
+      {"torchrun with an id unsafe in file names",
        with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "../a b"}}),
        "torchrun",
        {1, 2, 1, 2},
@@ -136,7 +136,7 @@ TEST_CASE("what the launchers set is read") {
        {0, 2, 0, 2},
        "",
        ""},
-      {"by hand, alone", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", {}, "", ""},
+      {"by hand, one rank", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", {}, "", ""},
       {"trainopt launch",
        with(kTorchrun, {{"TRAINOPT_LAUNCH", "1"}, {"TORCHELASTIC_RUN_ID", "-"}}),
        "trainopt launch",
@@ -201,7 +201,7 @@ TEST_CASE("what the launchers set is read") {
        {5, 8, 1, 4},
        "10.0.0.1:5000",
        "srun-200505-2"},
-      {"srun with half a master",
+      {"srun with MASTER_PORT only",
        with(kSrun, {{"MASTER_PORT", "5000"}}),
        "srun",
        {5, 8, 1, 4},
@@ -231,7 +231,7 @@ TEST_CASE("what the launchers set is read") {
        {1, 2, 1, 2},
        "",
        "mpirun-1470234625"},
-      {"torchrun a machine under srun",
+      {"one torchrun per machine under srun",
        with(with(kSrun, kTorchrun), {{"SLURM_PROCID", "1"},
                                      {"SLURM_LOCALID", "0"},
                                      {"SLURM_STEP_NUM_TASKS", "2"},
@@ -243,7 +243,7 @@ TEST_CASE("what the launchers set is read") {
        {5, 8, 1, 4},
        "localhost:34753",
        "torchrun-e9b09cda-3784"},
-      {"trainopt launch in a task",
+      {"trainopt launch in a task of srun",
        with(with(kSrunOneMachine, kTorchrun), {{"TRAINOPT_LAUNCH", "1"},
                                                {"TORCHELASTIC_RUN_ID", "-"},
                                                {"SLURM_PROCID", "0"},
@@ -266,7 +266,7 @@ TEST_CASE("what the launchers set is read") {
        "localhost:34753",
        ""},
       {"mpirun in a batch script", with(kBatch, kOpenMpi), "mpirun", {1, 2, 1, 2}, "", "mpirun-1470234625"},
-      {"mpirun on another machine, whose daemon srun started",
+      {"mpirun on another machine, where srun started its daemon",
        with(with(kSrun, kOpenMpi), {{"SLURM_PROCID", "0"},
                                     {"SLURM_LOCALID", "0"},
                                     {"SLURM_STEP_NUM_TASKS", "1"},
@@ -301,7 +301,7 @@ TEST_CASE("what the launchers set is read") {
   }
 }
 
-TEST_CASE("a batch script and the shell of an allocation are one rank, and say so where there are tasks") {
+TEST_CASE("a batch script and the shell of an allocation are one rank, with a notice if Slurm allots tasks") {
   const Variables shell =
       with(kBatch, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_JOB_NAME", "interactive"}});
   for (const Variables& variables : {kBatch, shell}) {
@@ -321,7 +321,7 @@ TEST_CASE("only torchrun's agent serves the store") {
   CHECK_FALSE(read_launch(kOpenMpi).launcher_serves_store);
 }
 
-TEST_CASE("incomplete and impossible variables are refused, with the variables") {
+TEST_CASE("incomplete and impossible variables are refused, and the message shows them") {
   struct Case {
     Variables variables;
     const char *says, *shows;
@@ -333,15 +333,15 @@ TEST_CASE("incomplete and impossible variables are refused, with the variables")
       {{{"LOCAL_WORLD_SIZE", "1"}}, "some are missing", "LOCAL_WORLD_SIZE=1"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "some are missing", "RANK=0 WORLD_SIZE=2"},
       {with(kTorchrun, {{"RANK", "2"}}), "less than the number of ranks", "RANK=2 WORLD_SIZE=2"},
-      {with(kTorchrun, {{"RANK", "-1"}}), "RANK of the launcher must be a whole number of at least 0", "RANK=-1"},
+      {with(kTorchrun, {{"RANK", "-1"}}), "the launcher's RANK must be a whole number of at least 0", "RANK=-1"},
       {with(kTorchrun, {{"RANK", "one"}}), "whole number", "RANK=one"},
       {with(kTorchrun, {{"RANK", "1.0"}}), "whole number", "RANK=1.0"},
       {with(kTorchrun, {{"RANK", " 1"}}), "whole number", "RANK= 1"},
       {with(kTorchrun, {{"RANK", "0x1"}}), "whole number", "RANK=0x1"},
       {with(kTorchrun, {{"RANK", "99999999999999999999"}}), "whole number", "RANK=9999"},
-      {with(kTorchrun, {{"RANK", ""}}), "set to nothing", "RANK="},
+      {with(kTorchrun, {{"RANK", ""}}), "is empty", "RANK="},
       {with(kTorchrun, {{"WORLD_SIZE", "0"}}), "at least 1", "WORLD_SIZE=0"},
-      {{{"WORLD_SIZE", ""}}, "set to nothing", "WORLD_SIZE="},
+      {{{"WORLD_SIZE", ""}}, "is empty", "WORLD_SIZE="},
       {with(kTorchrun, {{"LOCAL_RANK", "2"}}), "on this machine must be less", "LOCAL_RANK=2"},
       {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "3"}}), "more ranks than the job", "LOCAL_WORLD_SIZE=3"},
       {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "-"}, {"LOCAL_RANK", "0"}}), "set LOCAL_WORLD_SIZE", "LOCAL_RANK=0"},
@@ -350,7 +350,7 @@ TEST_CASE("incomplete and impossible variables are refused, with the variables")
       {with(kTorchrun, {{"MASTER_PORT", "http"}}), "whole number", "MASTER_PORT=http"},
       {with(kTorchrun, {{"MASTER_PORT", "-"}}), "go together", "MASTER_ADDR=localhost"},
       {with(kTorchrun, {{"MASTER_ADDR", "-"}}), "go together", "MASTER_PORT=34753"},
-      {with(kTorchrun, {{"MASTER_ADDR", ""}}), "set to nothing", "MASTER_ADDR="},
+      {with(kTorchrun, {{"MASTER_ADDR", ""}}), "is empty", "MASTER_ADDR="},
       {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "-"}, {"MASTER_PORT", "-"}}),
        "set MASTER_ADDR and MASTER_PORT", "LOCAL_WORLD_SIZE=1"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "-"}}), "some are missing", "OMPI_COMM_WORLD_RANK=1"},
@@ -364,10 +364,11 @@ TEST_CASE("incomplete and impossible variables are refused, with the variables")
       {with(kSrun, {{"SLURM_LOCALID", "-"}}), "some are missing", "SLURM_PROCID=5"},
       {with(kSrun, {{"SLURM_STEP_ID", "-"}, {"SLURM_STEP_NUM_TASKS", "-"}}), "start the tasks with srun",
        "SLURM_PROCID=5"},
-      {with(kSrun, {{"SLURM_STEP_NODELIST", "node[3-"}}), "not a list", "node[3-"},
-      {with(kSrun, {{"SLURM_STEP_NODELIST", "-"}, {"SLURM_JOB_NODELIST", "-"}}), "names no machines", "SLURM_PROCID=5"},
+      {with(kSrun, {{"SLURM_STEP_NODELIST", "node[3-"}}), "not a valid Slurm list", "node[3-"},
+      {with(kSrun, {{"SLURM_STEP_NODELIST", "-"}, {"SLURM_JOB_NODELIST", "-"}}), "does not list the machines",
+       "SLURM_PROCID=5"},
       {with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "-"}, {"SLURM_TASKS_PER_NODE", "-"}, {"SLURM_NTASKS_PER_NODE", "-"}}),
-       "how many tasks this machine has", "SLURM_STEP_NUM_NODES=2"},
+       "how many tasks this machine runs", "SLURM_STEP_NUM_NODES=2"},
       {with(kSrun, {{"SLURM_JOB_ID", "-"}}), "MASTER_PORT", "SLURM_PROCID=5"},
   };
   for (const auto& [variables, says, shows] : cases) {
@@ -376,7 +377,7 @@ TEST_CASE("incomplete and impossible variables are refused, with the variables")
   }
 }
 
-TEST_CASE("launchers that contradict each other are refused, with the variables of both") {
+TEST_CASE("launchers that contradict each other are refused, and the message shows the variables of both") {
   struct Case {
     Variables variables;
     const char *first, *second;
@@ -394,7 +395,7 @@ TEST_CASE("launchers that contradict each other are refused, with the variables 
       {with(kSrun, {{"WORLD_SIZE", "2"}}), "WORLD_SIZE=2", "SLURM_STEP_NUM_TASKS=8"},
       {with(kSrun, {{"PMIX_RANK", "0"}}), "PMIX_RANK=0", "SLURM_PROCID=5"},
       {with(kSrun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "4"}}), "PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=8"},
-      // srun of four tasks, each of which says it is a rank of two: neither daemons nor the ranks.
+      // srun starts four tasks that each claim to be one of two ranks, so they are neither daemons nor those ranks.
       {with(task, kOpenMpi), "OMPI_COMM_WORLD_SIZE=2", "SLURM_STEP_NUM_TASKS=4"},
       {with(task, kTorchrun), "WORLD_SIZE=2", "SLURM_STEP_NUM_TASKS=4"},
   };
@@ -404,7 +405,7 @@ TEST_CASE("launchers that contradict each other are refused, with the variables 
   }
 }
 
-TEST_CASE("ports of srun differ between neighbours and stay below those that systems hand out") {
+TEST_CASE("ports under srun differ between neighbouring jobs and steps and stay below the ephemeral range") {
   const auto port = [](int64_t job, int64_t step) {
     return *read_launch(with(kSrun, {{"SLURM_JOB_ID", std::to_string(job)}, {"SLURM_STEP_ID", std::to_string(step)}}))
                 .master_port;

@@ -26,15 +26,15 @@ LocalRanks ranks_that(const std::string& script, int count = 2) {
   return spec;
 }
 
-/// run_local_ranks() in a process of its own, whose streams are files.
+/// Runs run_local_ranks() in its own process, with its output streams in files.
 class Launcher {
  public:
   explicit Launcher(const LocalRanks& spec) {
-    std::fflush(stdout);  // what waits in it would come out twice
+    std::fflush(stdout);  // buffered output would be written twice
     process_ = ::fork();
     if (process_ != 0) return;
-    // Ranks inherit what the caller of the test left open, and ignores: shells do that to INT and QUIT of what they
-    // start in the background.
+    // Ranks inherit the test runner's open descriptors and ignored signals: shells ignore INT and QUIT in background
+    // processes.
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     for (const int number : {SIGINT, SIGQUIT, SIGTERM}) std::signal(number, SIG_DFL);
     for (const auto& [name, stream] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}})
@@ -64,7 +64,7 @@ class Launcher {
   void signal(int number) const { ::kill(process_, number); }
   std::string out() const { return folder_.text("out"); }
   std::string errors() const { return folder_.text("err"); }
-  /// Sorted: how the ranks' lines interleave is chance.
+  /// Sorted, because ranks' lines interleave at random.
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
     std::istringstream text(out());
@@ -92,7 +92,7 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("each rank finds its place, and what else was in the environment") {
+TEST_CASE("each rank gets its own launch variables and inherits the rest of the environment") {
   LocalRanks spec = ranks_that(
       "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TRAINOPT_LAUNCH $KEPT", 3);
   spec.nodes = 2;
@@ -106,7 +106,7 @@ TEST_CASE("each rank finds its place, and what else was in the environment") {
                                   "[5] 5/6 2/3 10.0.0.1:5000 1 as it was"});
 }
 
-TEST_CASE("one machine gets a port of its own") {
+TEST_CASE("on one machine the launcher chooses a free port") {
   Launcher launcher(
       ranks_that("echo $MASTER_ADDR $((MASTER_PORT > 1023 && MASTER_PORT < 65536)) >&2; echo $MASTER_PORT"));
   CHECK(launcher.end() == 0);
@@ -115,17 +115,17 @@ TEST_CASE("one machine gets a port of its own") {
   CHECK(launcher.lines()[0].substr(4) == launcher.lines()[1].substr(4));
 }
 
-TEST_CASE("ranks inherit no descriptor, an empty standard input, and no blocked signal") {
+TEST_CASE("ranks start with no inherited descriptors, empty standard input and default signal handling") {
   Launcher launcher(ranks_that(
       "ls /proc/self/fd | tr '\\n' ' '; cat; echo; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'"));
   CHECK(launcher.end() == 0);
-  for (const char rank : {'0', '1'})  // 3 is the folder that ls reads
+  for (const char rank : {'0', '1'})  // 3 is the directory that ls reads
     CHECK_THAT(launcher.out(),
                ContainsSubstring(fmt::format("[{}] 0 1 2 3 \n", rank)) &&
                    ContainsSubstring(fmt::format("[{}] SigBlk:0000000000000000SigIgn:0000000000000000\n", rank)));
 }
 
-TEST_CASE("lines stay whole, long ones and the last one without an end too") {
+TEST_CASE("lines are forwarded whole, including long ones and a last line without newline") {
   Launcher launcher(ranks_that(
       "for n in 1 2 3; do head -c 200000 /dev/zero | tr '\\0' $RANK; echo; printf 'short\\n\\n'; done; printf 'no end'",
       4));
@@ -142,26 +142,26 @@ TEST_CASE("lines stay whole, long ones and the last one without an end too") {
   CHECK(launcher.out().back() == '\n');
 }
 
-TEST_CASE("output without lines comes in pieces, not in memory") {
+TEST_CASE("output without newlines is forwarded in pieces and not accumulated") {
   Launcher launcher(ranks_that("head -c 5000000 /dev/zero | tr '\\0' x", 2));
   CHECK(launcher.end() == 0);
   const std::string out = launcher.out();
   CHECK(std::count(out.begin(), out.end(), 'x') == 10000000);
 }
 
-TEST_CASE("one rank alone needs no prefix; the streams stay apart") {
+TEST_CASE("output of a single rank has no prefix, and the two streams stay separate") {
   Launcher launcher(ranks_that("echo result; echo trouble >&2", 1));
   CHECK(launcher.end() == 0);
   CHECK(launcher.out() == "result\n");
   CHECK(launcher.errors() == "trouble\n");
 }
 
-TEST_CASE("the first rank that fails gives the exit code and is named") {
+TEST_CASE("the first rank that fails determines the exit code and is named") {
   Launcher one(ranks_that("exit 5", 1));
   CHECK(one.end() == 5);
   CHECK(one.errors() == "trainopt: rank 0 ended with exit code 5\n");
 
-  // The others go on until rank 1 is about to fail, and a little longer.
+  // The others run until shortly after rank 1 fails.
   const std::string others = "until test -e failing; do sleep 0.02; done; sleep 0.5; exit 7";
   Launcher first(ranks_that("test $RANK = 1 && touch failing && exit 3; " + others, 3));
   CHECK(first.end() == 3);
@@ -175,14 +175,15 @@ TEST_CASE("the first rank that fails gives the exit code and is named") {
   CHECK(late.end() == 4);
 }
 
-TEST_CASE("ranks that do not end by themselves are ended, the stubborn ones and what they started too") {
+TEST_CASE(
+    "ranks that do not end by themselves are terminated, including those that ignore SIGTERM and their children") {
   LocalRanks spec = ranks_that("echo $$; test $RANK = 0 && exit 6; sleep 300");
   spec.patience_s = 0.2;
   Launcher mild(spec);
   CHECK(mild.end() == 6);
   CHECK(mild.errors() == "trainopt: rank 0 ended with exit code 6; the others were ended\n");
 
-  // Waits until the other ignores signals.
+  // Rank 0 waits until rank 1 ignores SIGTERM.
   spec = ranks_that(
       "if test $RANK = 0; then until test -e deaf; do sleep 0.01; done; kill -9 $$; fi; trap '' TERM; touch deaf; echo "
       "$$; while true; do sleep 300; done");
@@ -196,10 +197,10 @@ TEST_CASE("ranks that do not end by themselves are ended, the stubborn ones and 
   CHECK(::kill(-group, 0) != 0);
 }
 
-TEST_CASE("signals are passed on once to every rank, and a stop is no failure") {
+TEST_CASE("signals are forwarded once to every rank, and a rank stopped by one has not failed") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     INFO(number);
-    // Rank 1 takes its time to stop, longer than patience.
+    // Rank 1 takes longer than patience_s to stop.
     LocalRanks spec = ranks_that(fmt::format(
         "trap 'echo got; test $RANK = 1 && sleep 0.5; exit {}' {}; echo ready; while true; do sleep 0.02; done",
         128 + number, number));
@@ -214,7 +215,7 @@ TEST_CASE("signals are passed on once to every rank, and a stop is no failure") 
   }
 }
 
-TEST_CASE("a second signal is passed on too; ranks that a passed on signal killed were stopped by it") {
+TEST_CASE("a second signal is forwarded too; ranks killed by a forwarded signal count as stopped") {
   Launcher twice(ranks_that("trap 'trap - TERM; echo once' TERM; echo ready; while true; do sleep 0.02; done"));
   twice.wait_for({"[0] ready", "[1] ready"});
   twice.signal(SIGTERM);
@@ -229,7 +230,7 @@ TEST_CASE("a second signal is passed on too; ranks that a passed on signal kille
   CHECK(goes_on.end() == 0);
 }
 
-TEST_CASE("a rank that fails during a stop has failed") {
+TEST_CASE("a rank that fails while stopping counts as failed") {
   Launcher launcher(ranks_that("trap 'exit $((RANK ? 8 : 143))' TERM; echo ready; while true; do sleep 0.02; done"));
   launcher.wait_for({"[0] ready", "[1] ready"});
   launcher.signal(SIGTERM);
@@ -237,7 +238,7 @@ TEST_CASE("a rank that fails during a stop has failed") {
   CHECK_THAT(launcher.errors(), ContainsSubstring("rank 1 ended with exit code 8"));
 }
 
-TEST_CASE("nohup stays nohup") {
+TEST_CASE("an ignored SIGHUP (nohup) is not forwarded") {
   struct sigaction ignore {
   }, before{};
   ignore.sa_handler = SIG_IGN;
@@ -266,7 +267,7 @@ TEST_CASE("ranks do not outlive a launcher that is killed") {
 
 namespace {
 
-/// run_local_ranks() in a process of its own that writes to a pipe, whose other end the test has.
+/// Runs run_local_ranks() in its own process, which writes to a pipe that the test reads.
 struct Piped {
   explicit Piped(const LocalRanks& spec) {
     REQUIRE(::pipe(pipe.data()) == 0);
@@ -295,18 +296,18 @@ struct Piped {
 
 }  // namespace
 
-TEST_CASE("a reader that goes away ends no rank") {
+TEST_CASE("a reader that goes away does not end the ranks") {
   const Piped launcher(
       ranks_that("for n in 1 2 3 4 5; do head -c 100000 /dev/zero | tr '\\0' '\\n'; sleep 0.02; done; exit 0"));
   ::close(launcher.pipe[0]);
   CHECK(launcher.end() == 0);
 }
 
-TEST_CASE("a reader that does not read keeps no signal from the ranks") {
+TEST_CASE("signals reach the ranks even if the reader does not read") {
   const Piped launcher(
       ranks_that("trap 'exit 143' TERM; while true; do head -c 50000 /dev/zero | tr '\\0' '\\n'; done"));
   int before = 0, waiting = 0;
-  Launcher::wait_until([&] {  // the pipe is full: nothing is added any more
+  Launcher::wait_until([&] {  // until the pipe is full and nothing is added any more
     before = waiting;
     ::usleep(300000);
     return ::ioctl(launcher.pipe[0], FIONREAD, &waiting) != 0 || (waiting > 0 && waiting == before);
@@ -318,7 +319,7 @@ TEST_CASE("a reader that does not read keeps no signal from the ranks") {
 
 TEST_CASE("a slow reader gets every line") {
   const Piped launcher(ranks_that("head -c 300000 /dev/zero | tr '\\0' '\\n'"));
-  ::usleep(300000);  // the ranks have ended, or wait
+  ::usleep(300000);  // by now the ranks have ended or are blocked
   int64_t lines = 0;
   char piece[65536];
   for (ssize_t count; (count = ::read(launcher.pipe[0], piece, sizeof piece)) > 0;)
@@ -328,7 +329,7 @@ TEST_CASE("a slow reader gets every line") {
   CHECK(lines == 600000);
 }
 
-TEST_CASE("what a rank leaves behind with its streams holds nobody up") {
+TEST_CASE("a background process that holds a rank's streams does not delay the launcher") {
   Launcher launcher(ranks_that("(sleep 30; echo late) & echo done; echo $!"));
   CHECK(launcher.end() == 0);
   CHECK_THAT(launcher.out(),
@@ -337,7 +338,7 @@ TEST_CASE("what a rank leaves behind with its streams holds nobody up") {
     if (const int left = std::atoi(line.substr(4).c_str()); left > 1) ::kill(left, SIGKILL);
 }
 
-TEST_CASE("a program that cannot be started is one sentence, and nothing stays") {
+TEST_CASE("a program that cannot be started gives one error and leaves no process or blocked signal") {
   LocalRanks spec = ranks_that("", 3);
   spec.command = {"/no/such/program", "run"};
   CHECK_THROWS_WITH(run_local_ranks(spec), "cannot start rank 0: No such file or directory: /no/such/program");
@@ -349,6 +350,6 @@ TEST_CASE("a program that cannot be started is one sentence, and nothing stays")
   CHECK_FALSE(sigismember(&mask, SIGTERM));
 }
 
-TEST_CASE("free ports are free") {
+TEST_CASE("free_local_port returns unprivileged ports") {
   for (int time = 0; time < 20; ++time) CHECK((free_local_port() > 1023 && free_local_port() < 65536));
 }

@@ -6,7 +6,7 @@
 using namespace trainopt;
 using Names = std::vector<std::string>;
 
-TEST_CASE("Slurm's node lists are written out as scontrol show hostnames does") {
+TEST_CASE("Slurm's node lists are expanded as by scontrol show hostnames") {
   CHECK(expand_node_list("gpu1") == Names{"gpu1"});
   CHECK(expand_node_list("gpu1,cpu-7.cluster") == Names{"gpu1", "cpu-7.cluster"});
   CHECK(expand_node_list("node[003-005,009],gpu1") == Names{"node003", "node004", "node005", "node009", "gpu1"});
@@ -17,7 +17,7 @@ TEST_CASE("Slurm's node lists are written out as scontrol show hostnames does") 
   CHECK(expand_node_list("[1-2]") == Names{"1", "2"});
 }
 
-TEST_CASE("what is no node list is refused and fills no memory") {
+TEST_CASE("an invalid or huge node list is refused without exhausting memory") {
   for (const char* bad : {"", ",", "a,,b", "a,", "n[1-2", "n1-2]", "n[]", "n[1-]", "n[-1]", "n[a-b]", "n[2-1]",
                           "n[1,,2]", "n[1-2[3]]", "n[1-999999999999]", "n[1-90000][1-90000]", "n[1-60000],m[1-60000]",
                           "n[1 -2]", "n[0x1-3]", "n[99999999999999999999]"}) {
@@ -26,7 +26,7 @@ TEST_CASE("what is no node list is refused and fills no memory") {
   }
 }
 
-TEST_CASE("Slurm's tasks per node are written out") {
+TEST_CASE("Slurm's task counts per node are expanded") {
   using Counts = std::vector<int64_t>;
   CHECK(expand_task_counts("4") == Counts{4});
   CHECK(expand_task_counts("2(x3),1") == Counts{2, 2, 2, 1});

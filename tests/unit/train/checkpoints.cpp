@@ -1,4 +1,4 @@
-// Checkpoints of a trainer: when they are taken, what happens to the write's errors, which one a run goes on from.
+// A trainer's checkpoints: when they are saved, how write errors surface, and which one a run resumes from.
 #include "support/catch.h"
 #include "support/resuming.h"
 
@@ -23,7 +23,7 @@ void damage(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("checkpoints come every n steps and at the end, the last ones stay") {
+TEST_CASE("checkpoints are saved every n steps and at the end, and the newest are kept") {
   const TemporaryFolder folder;
   const bool background = GENERATE(true, false);
   CheckpointWriter writer(
@@ -34,7 +34,7 @@ TEST_CASE("checkpoints come every n steps and at the end, the last ones stay") {
   CHECK(std::filesystem::read_symlink(folder / "checkpoints" / "latest") == "step-00000010");
 }
 
-TEST_CASE("a checkpoint that is asked for comes after the step") {
+TEST_CASE("a requested checkpoint is saved after the step") {
   const TemporaryFolder folder;
   std::atomic<bool> asked{false};
   class Asks : public Rows {
@@ -54,7 +54,7 @@ TEST_CASE("a checkpoint that is asked for comes after the step") {
   CHECK_FALSE(asked);
 }
 
-TEST_CASE("taking checkpoints changes no number") {
+TEST_CASE("saving checkpoints does not change the results") {
   const TemporaryFolder folder;
   CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 1});
   const Left with = train_part(small_plan(10), std::nullopt, &writer), without = train_part(small_plan(10));
@@ -62,25 +62,25 @@ TEST_CASE("taking checkpoints changes no number") {
   CHECK(first_difference(with.state, without.state) == "");
 }
 
-TEST_CASE("what a background write hits ends the run at the next step, and the checkpoint before it stays") {
+TEST_CASE("an error in a background write ends the run at the next step, and the previous checkpoint stays") {
   const TemporaryFolder folder;
   CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 2, .before_commit = [n = 0]() mutable {
                              if (++n == 2) throw UserError("the disk is full", ExitCode::storage);
                            }});
   try {
     train_part(small_plan(20), std::nullopt, &writer);
-    FAIL("it went on");
+    FAIL("the run did not end");
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::storage);
   }
   writer.finish();
-  const auto steps = steps_in(folder / "checkpoints");  // of step 6 too where the steps were faster than the disk
+  const auto steps = steps_in(folder / "checkpoints");  // may include step 6, if training was faster than the disk
   CHECK(std::count(steps.begin(), steps.end(), 4) == 0);
   CHECK(steps.back() == 2);
   CHECK(read_checkpoint(folder / "checkpoints" / "step-00000002").integer("step") == 2);
 }
 
-TEST_CASE("the newest whole checkpoint is the one that counts, and each one before it says why not") {
+TEST_CASE("the newest valid checkpoint is read, and the reason is given for each damaged newer one") {
   const TemporaryFolder folder;
   const auto root = folder / "checkpoints";
   CheckpointWriter writer({.root = root, .every_n_steps = 2, .keep_last = 9});
@@ -94,7 +94,7 @@ TEST_CASE("the newest whole checkpoint is the one that counts, and each one befo
   REQUIRE(rejected.size() == 2);
   CHECK_THAT(rejected[0], ContainsSubstring("step-00000008"));
   CHECK_THAT(rejected[1], ContainsSubstring("step-00000006"));
-  // Named by its path there is no other.
+  // There is no fallback for a checkpoint given by its path.
   try {
     read_checkpoint(root / "step-00000008");
     FAIL("it was read");
@@ -103,11 +103,11 @@ TEST_CASE("the newest whole checkpoint is the one that counts, and each one befo
   }
   for (const char* name : {"step-00000002", "step-00000004"}) damage(root / name / "manifest.json");
   CHECK_THROWS_WITH(read_newest_checkpoint(root, [](const std::string&) {}),
-                    ContainsSubstring("none of the 4 checkpoints is whole"));
+                    ContainsSubstring("none of the 4 checkpoints is valid"));
   CHECK_FALSE(read_newest_checkpoint(folder / "nowhere", [](const std::string&) {}).has_value());
 }
 
-TEST_CASE("another model, other data: refused with what differs") {
+TEST_CASE("another model, other data: resuming is refused with the differences") {
   const TemporaryFolder folder;
   CheckpointWriter writer({.root = folder / "checkpoints"});
   train_part(small_plan(3), std::nullopt, &writer);
@@ -115,7 +115,7 @@ TEST_CASE("another model, other data: refused with what differs") {
   Plan wider = small_plan(6);
   wider.model.config.hidden = {17};
   CHECK_THROWS_WITH(train_part(wider, std::nullopt, nullptr, &state),
-                    ContainsSubstring("model.layers.0.weight is float32 [16, 192] there and float32 [17, 192] here"));
+                    ContainsSubstring("model.layers.0.weight is float32 [16, 192] there but float32 [17, 192] here"));
   Plan more = small_plan(6);
   more.data.dataset = make_fake_cifar10(97, more.seed);
   try {
@@ -127,7 +127,7 @@ TEST_CASE("another model, other data: refused with what differs") {
   }
 }
 
-TEST_CASE("an evaluation that a stop cut short is made up for") {
+TEST_CASE("an evaluation interrupted by a stop is repeated on resume") {
   Plan plan = small_plan(8);
   DataPlan held_out = plan.data;
   held_out.shuffle = held_out.drop_last = false;

@@ -1,14 +1,14 @@
-// The plain form of a step's gradients: every pass at once, against torch's definitions.
+// The plain form of a step's gradients, compared with torch's definitions.
 #include "support/catch.h"
 #include "support/parameters.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
 
-TEST_CASE("gradients are unscaled, checked, measured, clipped and cleared where they are") {
+TEST_CASE("gradients are unscaled, checked, measured, clipped and cleared in place") {
   auto store = some_parameters();
   set_gradients(store, 1);
-  store.parameters()[1].second.mutable_grad().reset();  // backward may not reach all
+  store.parameters()[1].second.mutable_grad().reset();  // backward may not reach all parameters
   const at::Tensor before = store.gradients()[0].clone();
   Gradients& gradients = store.finish_gradients();
   CHECK_FALSE(gradients.tensors()[1].defined());
@@ -27,7 +27,7 @@ TEST_CASE("gradients are unscaled, checked, measured, clipped and cleared where 
   CHECK_FALSE(clip(gradients, std::nullopt).defined());
   CHECK(clip(gradients, 2 * norm).item<double>() == Approx(norm));
   CHECK(length() == Approx(norm));
-  CHECK(clip(gradients, norm / 3).item<double>() == Approx(norm));  // as it was
+  CHECK(clip(gradients, norm / 3).item<double>() == Approx(norm));  // the norm before clipping
   CHECK(length() == Approx(norm / 3));
 
   gradients.tensors()[2].view(-1)[0] = std::numeric_limits<float>::infinity();
@@ -38,7 +38,7 @@ TEST_CASE("gradients are unscaled, checked, measured, clipped and cleared where 
   CHECK_FALSE(store.gradients()[0].any().item<bool>());
 }
 
-TEST_CASE("without ranks a flag is what this rank says") {
+TEST_CASE("without a communicator agree() leaves the flag unchanged") {
   auto store = some_parameters();
   at::Tensor flag = at::full({}, 1.0f);
   store.finish_gradients().agree(flag);

@@ -1,4 +1,4 @@
-// Running out of memory in a step: smaller micro-batches, the same global batch, the same samples.
+// Running out of memory in a step: smaller micro-batches, same global batch, same samples.
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
@@ -23,7 +23,7 @@ Plan plan_with(const std::vector<std::string>& faults, bool convolutions = false
 
 }  // namespace
 
-TEST_CASE("after running out of memory the same steps are taken in smaller pieces") {
+TEST_CASE("after running out of memory, steps use the same samples in smaller micro-batches") {
   const Left whole = train_part(plan_with({}));
   for (const std::vector<std::string>& faults : {std::vector<std::string>{"oom@3"}, {"oom@1", "oom@4", "oom@4"}}) {
     const Left pieces = train_part(plan_with(faults));
@@ -34,7 +34,7 @@ TEST_CASE("after running out of memory the same steps are taken in smaller piece
   }
 }
 
-TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
+TEST_CASE("the failed attempt's changes to batch-norm buffers are undone") {
   Plan plan = plan_with({"oom@3"}, true);
   plan.data.accumulation = 2;
   plan.steps = 4;
@@ -46,7 +46,7 @@ TEST_CASE("what the failed attempt had done to batch-norm is taken back") {
       CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);  // two steps of two, two of four
 }
 
-TEST_CASE("a dump of a step that ran out of memory has the outputs of the attempt that counted") {
+TEST_CASE("a dump of a step that ran out of memory has the outputs of the successful attempt") {
   Plan plan = small_plan(4);
   plan.logging.dump = {.steps = {3}, .what = {DumpKind::outputs}};
   add_dump(plan);
@@ -60,13 +60,13 @@ TEST_CASE("a dump of a step that ran out of memory has the outputs of the attemp
   CHECK(dumped.front().second.size(0) == plan.data.batch_size);
 }
 
-TEST_CASE("with one sample at a time there is nothing left to halve") {
+TEST_CASE("running out of memory with one sample at a time ends the run") {
   Plan plan = plan_with({"oom@2+"});
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   try {
     trainer.run();
-    FAIL("it went on");
+    FAIL("the run did not end");
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::memory);
     CHECK_THAT(error.what(), ContainsSubstring("1 sample at a time") && ContainsSubstring("optimizer"));
@@ -74,14 +74,14 @@ TEST_CASE("with one sample at a time there is nothing left to halve") {
   CHECK(trainer.outcome().steps == 1);
 }
 
-TEST_CASE("a resumed run keeps its smaller pieces") {
+TEST_CASE("a resumed run keeps its smaller micro-batches") {
   const Left whole = train_part(plan_with({"oom@3"}));
   const Left cut = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
   CHECK(cut.losses == whole.losses);
   CHECK(first_difference(cut.state, whole.state) == "");
 }
 
-TEST_CASE("a batch in pieces is the batch") {
+TEST_CASE("the pieces of a batch together are the batch") {
   Batch batch;
   batch.input = at::arange(7);
   batch.sample_ids = {0, 1, 2, 3, 4, 5, 6};

@@ -1,4 +1,4 @@
-// Steps that are not finite: what is written, what is said, and where the run goes on.
+// Non-finite steps: what is written and reported, and where the run continues.
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "train/inject.h"
@@ -49,7 +49,7 @@ Plan plan_with(OnNonfinite policy, int64_t steps = 12) {
   return plan;
 }
 
-/// Batch-norm's buffers must be put back too.
+/// A model with batch-norm, whose buffers must be restored too.
 Plan convolution_plan(OnNonfinite policy, int64_t steps) {
   Plan plan = plan_with(policy, steps);
   plan.model.config = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
@@ -58,13 +58,13 @@ Plan convolution_plan(OnNonfinite policy, int64_t steps) {
 
 }  // namespace
 
-TEST_CASE("looking for what is not finite changes no bit") {
+TEST_CASE("checking for non-finite values changes no bit") {
   const Left plain = train_part(plan_with(OnNonfinite::abort));
   for (const OnNonfinite policy : {OnNonfinite::skip, OnNonfinite::rerun})
     CHECK(first_difference(train_part(plan_with(policy)).state, plain.state) == "");
 }
 
-TEST_CASE("abort: the run ends, and the step's samples are told") {
+TEST_CASE("abort ends the run and reports the step's samples") {
   const std::string fault = GENERATE("nan@5", "nan@5+");
   const Ended ended = train_with(plan_with(OnNonfinite::abort), {fault});
   CHECK(ended.code == ExitCode::diverged);
@@ -72,10 +72,10 @@ TEST_CASE("abort: the run ends, and the step's samples are told") {
   REQUIRE(ended.events.size() == 1);
   CHECK(ended.events[0].step == 5);
   CHECK(ended.events[0].sample_ids.size() == 8);
-  CHECK(ended.left.losses.size() == 5);  // the bad one is in the records
+  CHECK(ended.left.losses.size() == 5);  // including the bad step
 }
 
-TEST_CASE("a step that is not finite writes nothing: the state is that of the moment before") {
+TEST_CASE("a non-finite step writes nothing: the state is that before the step") {
   const std::string fault = GENERATE("nan@5+", "gradient@5+");
   for (const auto& plan : {plan_with(OnNonfinite::rerun), convolution_plan(OnNonfinite::rerun, 6)}) {
     Plan short_plan = plan;
@@ -83,9 +83,9 @@ TEST_CASE("a step that is not finite writes nothing: the state is that of the mo
     const Left before = train_part(short_plan);
     const Ended ended = train_with(plan, {fault});
     CHECK(ended.code == ExitCode::diverged);
-    CHECK_THAT(ended.error, ContainsSubstring("so again when repeated"));
+    CHECK_THAT(ended.error, ContainsSubstring("reproduced when repeated"));
     NamedTensors state = ended.left.state, expected = before.state;
-    const auto without_random = [](NamedTensors& tensors) {  // the repeated step has drawn its dropout
+    const auto without_random = [](NamedTensors& tensors) {  // the repeated step has drawn random numbers for dropout
       std::erase_if(tensors, [](const auto& entry) { return entry.first.starts_with("random."); });
     };
     without_random(state);
@@ -94,7 +94,7 @@ TEST_CASE("a step that is not finite writes nothing: the state is that of the mo
   }
 }
 
-TEST_CASE("skip: the run goes on as if the step's update had been left out") {
+TEST_CASE("skip continues the run as if only that step's update had been omitted") {
   for (const std::string fault : {"nan@5+", "gradient@5+"}) {
     const Ended ended = train_with(plan_with(OnNonfinite::skip), {fault});
     CHECK(ended.code == ExitCode::done);
@@ -104,23 +104,23 @@ TEST_CASE("skip: the run goes on as if the step's update had been left out") {
     REQUIRE(ended.left.losses.size() == 12);
     const Left whole = train_part(plan_with(OnNonfinite::skip));
     for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == whole.losses[i]);
-    CHECK(ended.left.losses[5] != whole.losses[5]);  // the same samples on other weights
+    CHECK(ended.left.losses[5] != whole.losses[5]);  // same samples, other weights
     CHECK(std::isfinite(ended.left.losses.back()));
     REQUIRE(ended.events.size() == 1);
-    CHECK(ended.events[0].action == "the step was left out");
+    CHECK(ended.events[0].action == "the step was skipped");
   }
 }
 
-TEST_CASE("skip has a budget") {
+TEST_CASE("skip ends the run after max_skipped_steps") {
   Plan plan = plan_with(OnNonfinite::skip);
   plan.train.max_skipped_steps = 2;
   const Ended ended = train_with(plan, {"nan@3", "gradient@4", "nan@6"});
   CHECK(ended.code == ExitCode::diverged);
-  CHECK_THAT(ended.error, ContainsSubstring("max_skipped_steps were left out already: 2"));
+  CHECK_THAT(ended.error, ContainsSubstring("max_skipped_steps steps were already skipped: 2"));
   CHECK(ended.events.size() == 3);
 }
 
-TEST_CASE("rerun: a fault that does not come back is the hardware's, one that does is not") {
+TEST_CASE("rerun reports a hardware fault only if the repeated step is finite") {
   const Ended once = train_with(plan_with(OnNonfinite::rerun), {"nan@5"});
   CHECK(once.code == ExitCode::hardware);
   CHECK_THAT(once.error, ContainsSubstring("suspected hardware fault") && ContainsSubstring("step 5"));
@@ -131,15 +131,15 @@ TEST_CASE("rerun: a fault that does not come back is the hardware's, one that do
   CHECK(always.events[0].sample_ids == always.events[1].sample_ids);
 }
 
-TEST_CASE("the replayed step is the step: same samples, same dropout, same loss") {
-  // The input is spoilt once; what is computed the second time is what an unspoilt run has.
+TEST_CASE("a repeated step has the same samples, dropout and loss") {
+  // The input is corrupted once; the repeated step must match an undisturbed run.
   Plan plan = plan_with(OnNonfinite::rerun);
   const Left whole = train_part(plan);
   const Ended once = train_with(plan, {"nan@7"});
   CHECK_THAT(once.error, ContainsSubstring(fmt::format("loss {}", whole.losses[6])));
 }
 
-TEST_CASE("weights that are not finite take no checkpoint's place") {
+TEST_CASE("non-finite weights are not saved and replace no checkpoint") {
   Plan plan = plan_with(OnNonfinite::abort);
   inject(plan, {parse_injection("gradient@5")});  // the loss of step 5 is fine, its update is not
   const TemporaryFolder folder;

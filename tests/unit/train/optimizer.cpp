@@ -7,7 +7,7 @@ using namespace trainopt::test;
 
 namespace {
 
-// One number, so that the published formulas can be written out.
+// A single parameter value, so that the published formulas can be written out.
 double after_steps(const OptimizerConfig& config, double start, const std::vector<double>& gradients) {
   GivenParameters store({{"w", at::full({1}, start)}});
   const auto optimizer = make_loop_optimizer(config, store);
@@ -20,7 +20,7 @@ double after_steps(const OptimizerConfig& config, double start, const std::vecto
 
 }  // namespace
 
-TEST_CASE("SGD follows its formula") {
+TEST_CASE("SGD matches its formula") {
   const double lr = 0.1, m = 0.9, decay = 0.01, w0 = 2, g1 = 0.5, g2 = -0.25;
   const double v1 = g1 + decay * w0, w1 = w0 - lr * v1;
   const double v2 = m * v1 + g2 + decay * w1, w2 = w1 - lr * v2;
@@ -31,13 +31,13 @@ TEST_CASE("SGD follows its formula") {
   CHECK(after_steps(SgdConfig{.lr = lr, .momentum = 0}, w0, {g1, g2}) == Approx(w0 - lr * (g1 + g2)));
 }
 
-TEST_CASE("SGD keeps a tensor for each parameter only for momentum") {
+TEST_CASE("SGD keeps state per parameter only with momentum") {
   const auto store = some_parameters();
   CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0}, store)) == 0);
   CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
 }
 
-TEST_CASE("Adam and AdamW follow their formulas") {
+TEST_CASE("Adam and AdamW match their formulas") {
   const double lr = 0.01, b1 = 0.9, b2 = 0.99, eps = 1e-3, decay = 0.1, w0 = 2, g1 = 0.5, g2 = -0.25;
   const auto expected = [&](bool decoupled) {
     double w = w0, first = 0, second = 0;
@@ -62,7 +62,7 @@ TEST_CASE("Adam and AdamW follow their formulas") {
   CHECK(after_steps(adamw, w0, {g1, g2}) == Approx(expected(true)));
 }
 
-TEST_CASE("an overflowed step writes nothing and does not count") {
+TEST_CASE("an overflowed step writes nothing and is not counted") {
   const auto config =
       GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}));
   auto with = some_parameters(), without = some_parameters();

@@ -1,4 +1,4 @@
-// What ranks agree on, with a communicator that plays the other ranks.
+// Agreement between ranks, with a communicator that simulates the other ranks.
 #include "train/rank_agreement.h"
 
 #include "support/catch.h"
@@ -7,7 +7,7 @@ using namespace trainopt;
 
 namespace {
 
-/// Rank 0 of two; the other one says what the test says.
+/// Communicator of rank 0 of two; the test sets what the other rank contributes.
 class WithOther : public Communicator {
  public:
   const RankPosition& position() const override { return position_; }
@@ -31,14 +31,14 @@ class WithOther : public Communicator {
 
 }  // namespace
 
-TEST_CASE("ranks do what the first signal, any wish for a checkpoint and rank 0's clock say") {
+TEST_CASE("ranks follow the first signal, any request for a checkpoint and rank 0's clock") {
   WithOther communicator;
   RankAgreement ranks(communicator);
   communicator.other = {0, 0, 1};
   ranks.agree({});
   CHECK_FALSE(ranks.stopped());
   CHECK_FALSE(ranks.agreed().save);
-  CHECK_FALSE(ranks.agreed().out_of_time);  // only the other rank's clock says so
+  CHECK_FALSE(ranks.agreed().out_of_time);  // only the other rank is out of time
   communicator.other = {15, 1, 0};
   ranks.agree({.out_of_time = true});
   CHECK(ranks.agreed().stop_signal == 15);
@@ -49,7 +49,7 @@ TEST_CASE("ranks do what the first signal, any wish for a checkpoint and rank 0'
   CHECK_FALSE(ranks.agreed().out_of_time);
 }
 
-TEST_CASE("one record of a step says what all ranks did") {
+TEST_CASE("the ranks' records of a step are merged into one") {
   WithOther communicator;
   RankAgreement ranks(communicator);
   communicator.other = {0.25, 8, 1, 30, 3, 2};
@@ -69,7 +69,7 @@ TEST_CASE("one record of a step says what all ranks did") {
   CHECK(merged.ranks[1].comm_exposed_ms == 2);
 }
 
-TEST_CASE("one rank agrees with itself and its records stay as they are") {
+TEST_CASE("with one rank, wishes and records are unchanged") {
   const auto communicator = make_single_communicator();
   RankAgreement ranks(*communicator);
   ranks.agree({.stop_signal = 10, .save = true});

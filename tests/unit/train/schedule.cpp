@@ -20,7 +20,7 @@ TEST_CASE("linear and cosine rise, fall and end at zero") {
   CHECK(cosine.factor(10) == Approx(0.0).margin(1e-12));
 }
 
-TEST_CASE("constant is constant after its warm-up") {
+TEST_CASE("a constant schedule stays constant after warm-up") {
   const Schedule schedule({.warmup_steps = 5}, 0.2, 0);
   CHECK(schedule.learning_rate(1) == 0.0);
   CHECK(schedule.learning_rate(6) == Approx(0.2));

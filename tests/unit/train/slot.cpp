@@ -3,7 +3,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("a second fill names both optimizations") {
+TEST_CASE("filling a slot twice is an error that names both optimizations") {
   Plan plan(Machine{}, at::kCPU, SgdConfig{});
   const auto make = [](const BuildContext&) { return std::make_unique<FullPrecision>(); };
   plan.precision.fill("amp", "bfloat16", make);
@@ -12,7 +12,7 @@ TEST_CASE("a second fill names both optimizations") {
                     ContainsSubstring("amp and fp8 both replace the precision"));
 }
 
-TEST_CASE("wrappers are described and built in order, the last outermost") {
+TEST_CASE("wrappers are described and built in order, the last one outermost") {
   std::vector<std::string> built;
   Slot<std::string> slot("text", "plain", [&](const BuildContext&) { return std::make_unique<std::string>("x"); });
   for (const std::string name : {"a", "b"})

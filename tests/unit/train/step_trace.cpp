@@ -43,15 +43,15 @@ TEST_CASE("operations are traced with types, shapes, layouts and grad mode, and 
   REQUIRE(convolution->tensor(1));
   CHECK_FALSE(convolution->tensor(1)->is_nhwc);
   CHECK(convolution->tensor(1)->is_parameter);
-  CHECK(convolution->tensor(2) == nullptr);  // there is no bias
+  CHECK(convolution->tensor(2) == nullptr);  // no bias
   CHECK(convolution->tensor(100) == nullptr);
   CHECK(convolution->grad_mode);
-  CHECK(convolution->depth > 0);  // inside of aten::conv2d
+  CHECK(convolution->depth > 0);  // inside aten::conv2d
   CHECK(trace.find("aten::conv2d")->depth == 0);
   CHECK(trace.calls("aten::convolution_backward") == 1);
   CHECK(multiplications_by_type(trace) == std::map<std::string, int64_t>{{"float32", 2}});
 
-  // libtorch's own backward may copy too: only this one is of the parameter.
+  // libtorch's own backward may also copy; only this copy is of the parameter.
   CHECK(trace.calls([](const TracedOperation& operation) {
     return operation.name == "aten::_to_copy" && operation.tensor(0) && operation.tensor(0)->is_parameter &&
            operation.number(1) == static_cast<int64_t>(at::kBFloat16) && !operation.grad_mode;
@@ -59,7 +59,7 @@ TEST_CASE("operations are traced with types, shapes, layouts and grad mode, and 
   CHECK(trace.find("aten::never") == nullptr);
 }
 
-TEST_CASE("equal operations are one entry, and ranges and depth are kept apart") {
+TEST_CASE("equal operations share an entry unless range or depth differ") {
   const at::Tensor x = at::ones({2, 2});
   const auto multiply = [&] { at::mm(x, x); };
   const auto in_own = [&] {
@@ -85,7 +85,7 @@ TEST_CASE("equal operations are one entry, and ranges and depth are kept apart")
   CHECK(trace.calls("aten::mm") == 7);
 }
 
-TEST_CASE("a label carries numbers, and what is not traced after the observer is gone") {
+TEST_CASE("labels carry numbers, and nothing is traced after the observer is destroyed") {
   const StepTrace trace = traced([] { post("trainopt::label", {7, true, 0.5}); });
   post("trainopt::late", {});
   const TracedOperation* label = trace.find("trainopt::label");
@@ -98,7 +98,7 @@ TEST_CASE("a label carries numbers, and what is not traced after the observer is
   CHECK(trace.count("never.posted") == 0);
 }
 
-TEST_CASE("convolutions of ours are those named after one, forward only while training") {
+TEST_CASE("own convolutions are recognised by name, forward ones only in training") {
   const at::Tensor images = at::ones({1, 2, 4, 4}, at::kBFloat16).requires_grad_();
   const auto work = [&] {
     post("trainopt::some_convolution", {images});
@@ -115,7 +115,7 @@ TEST_CASE("convolutions of ours are those named after one, forward only while tr
   CHECK(evaluation.calls(is_own_convolution) == 1);
 }
 
-TEST_CASE("a trainer's second step is the one that is observed") {
+TEST_CASE("a trainer's second step is observed") {
   Rows rows;
   Trainer trainer(small_plan(4), {}, rows, never_stopped());
   trainer.run();

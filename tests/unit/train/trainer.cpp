@@ -20,11 +20,11 @@ std::vector<double> losses_of(const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("the plain trainer trains") {
+TEST_CASE("the loss of the plain trainer falls") {
   Rows rows;
   Plan plan = small_plan(60);
   plan.model.config.dropout = 0;
-  plan.data.dataset = make_fake_cifar10(16, plan.seed);  // two batches seen thirty times: the loss must fall
+  plan.data.dataset = make_fake_cifar10(16, plan.seed);  // two batches seen thirty times, so the loss must fall
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   REQUIRE(rows.rows.size() == 60);
@@ -32,10 +32,10 @@ TEST_CASE("the plain trainer trains") {
   CHECK(trainer.outcome().samples == 480);
   CHECK(trainer.outcome().time_to_first_step_s.has_value());
   CHECK(rows.rows[1][Metric::epoch] == Approx(1.0));
-  CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());  // not measured is not 0
+  CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());  // not measured, which is not 0
 }
 
-TEST_CASE("two trainers that take turns give the numbers of each alone") {
+TEST_CASE("two trainers that take turns compute the same numbers as each alone") {
   const Plan first = small_plan(12, 3), second = small_plan(12, 4);
   Rows a, b;
   Trainer one(first, {}, a, never_stopped()), other(second, {}, b, never_stopped());
@@ -48,7 +48,7 @@ TEST_CASE("two trainers that take turns give the numbers of each alone") {
   CHECK(a.losses() != b.losses());
 }
 
-TEST_CASE("a trainer that was paused goes on with the same numbers, and its pause counts as no step's time") {
+TEST_CASE("a paused trainer continues with the same numbers, and the pause counts towards no step's time") {
   Plan plan = small_plan(12);
   plan.loader.num_workers = 2;
   Rows rows;
@@ -57,7 +57,7 @@ TEST_CASE("a trainer that was paused goes on with the same numbers, and its paus
     trainer.step();
     if (step % 3 != 2) continue;
     trainer.pause();
-    CHECK(rows.rows.size() == static_cast<size_t>(step + 1));  // nothing is late after a pause
+    CHECK(rows.rows.size() == static_cast<size_t>(step + 1));  // a pause delivers all records
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   CHECK(rows.losses() == losses_of(small_plan(12)));
@@ -66,7 +66,7 @@ TEST_CASE("a trainer that was paused goes on with the same numbers, and its paus
       CHECK(milliseconds_between(rows.rows[static_cast<size_t>(row.step()) - 2].ended, row.began) >= 199);
 }
 
-TEST_CASE("micro-batches are one batch cut in pieces") {
+TEST_CASE("micro-batches give the same training as the whole batch") {
   Plan whole = small_plan(10);
   whole.model.config.dropout = 0;
   whole.train.max_grad_norm = 0.5;
@@ -82,7 +82,7 @@ TEST_CASE("micro-batches are one batch cut in pieces") {
   }
 }
 
-TEST_CASE("a short last step is still a mean over its own samples") {
+TEST_CASE("the loss of a short last step is the mean over its own samples") {
   Plan plan = small_plan(3);
   plan.data.drop_last = false;
   plan.data.shuffle = false;
@@ -91,20 +91,20 @@ TEST_CASE("a short last step is still a mean over its own samples") {
   plan.data.dataset = make_fake_cifar10(20, plan.seed);  // 8 + 8 + 4
   Plan cut = plan;
   cut.data.batch_size = 4;
-  cut.data.accumulation = 2;  // its last step has one micro-batch of two
+  cut.data.accumulation = 2;  // the last step has one micro-batch instead of two
   const auto a = losses_of(plan), b = losses_of(cut);
   REQUIRE(a.size() == 3);
   for (size_t i = 0; i < 3; ++i) CHECK(b[i] == Approx(a[i]).epsilon(1e-5));
 }
 
-TEST_CASE("a loss that is not finite ends the run and names the step") {
+TEST_CASE("a non-finite loss ends the run with an error that names the step") {
   Plan plan = small_plan(50);
   plan.optimizer_config = SgdConfig{.lr = 1e30};
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   try {
     trainer.run();
-    FAIL("it went on");
+    FAIL("the run did not end");
   } catch (const UserError& error) {
     CHECK(error.code() == ExitCode::diverged);
     CHECK_THAT(error.what(), ContainsSubstring("step"));
@@ -129,7 +129,7 @@ TEST_CASE("a stop request ends the run after the step") {
   CHECK(trainer.outcome().stopped_by_signal == 15);
 }
 
-TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of it is recorded") {
+TEST_CASE("a stop request ends an evaluation at the next batch, and the evaluation is not recorded") {
   std::atomic<int> stop{0};
   int batches = 0;
   class Stopper : public ClassificationTask {
@@ -161,7 +161,7 @@ TEST_CASE("a stop request ends an evaluation at the next batch, and nothing of i
   CHECK(trainer.outcome().steps == (at_end ? 4 : 2));
 }
 
-TEST_CASE("evaluation sees every sample once and changes nothing") {
+TEST_CASE("evaluation sees every sample once and does not affect training") {
   Plan plan = small_plan(6);
   DataPlan held_out = plan.data;
   held_out.shuffle = held_out.drop_last = false;
