@@ -108,7 +108,7 @@ TEST_CASE("safetensors accepts what the format allows") {
   CHECK(refusal(file_of(header, "")) == "");
 }
 
-TEST_CASE("safetensors rejects everything else and says why") {
+TEST_CASE("safetensors refuses everything else and says why") {
   const auto one = [](const std::string& entry) { return R"({"w":)" + entry + "}"; };
   const std::string good = R"({"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
   REQUIRE(refusal(file_of(one(good), "1234")) == "");
