@@ -53,7 +53,7 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
 
   auto here = options_beside(outline, into);
   const size_t of_this_variant = here.size();
-  for (const Option& option : outline)  // read_map() reports those of other alternatives, when all names are known
+  for (const Option& option : outline)  // read_map() reports options of other alternatives
     for (const auto& alternative : option.alternatives)
       for (const Option& own : alternative.options) here.push_back(&own);
   const std::vector<const Option*> shown_options(here.begin(),

@@ -58,7 +58,7 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
   std::vector<Outline> selected;
   selected.reserve(outline.size());  // `here` points into it
   std::vector<const Option*> here;
-  std::vector<std::pair<const Option*, bool>> variants;  // and whether its name was valid
+  std::vector<std::pair<const Option*, bool>> variants;  // and whether the recipe's name for it was valid
   for (const Option& option : outline) {
     here.push_back(&option);
     if (option.kind != Option::Kind::variant) continue;

@@ -1,4 +1,4 @@
-// Strict parsing of numbers and booleans: 010, 0x10, yes and 1e3 for a whole number are errors, never surprises.
+// Strict parsing of numbers and booleans: 010, 0x10 and yes are errors, and so is 1e3 for a whole number.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ struct Option;
 /// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. Ignores case and
 /// the difference between - and _.
 size_t edit_distance(std::string_view a, std::string_view b);
-/// The one of `words` that `word` probably means: one that is one letter off, or else one that starts with `word`, or
+/// Which of `words` the user probably meant by `word`: a name one letter off, or else one that starts with `word`, or
 /// else the nearest within a third of its letters. Empty if there is none.
 std::string nearest_of(std::string_view word, std::span<const std::string_view> words);
 

@@ -27,7 +27,8 @@ void Console::line(std::string_view text) {
 void Console::step(const StepRecord& row, std::string_view text) {
   step_ = row.step();
   if (first_step_ == 0) {
-    // The first step is slow because of lazy initialisation, so the remaining time is estimated from its end on.
+    // The first step is slow because of lazy initialisation, so the remaining time is estimated from the steps after
+    // it.
     first_step_ = step_;
     started_ = Clock::now();
   }
