@@ -1,14 +1,14 @@
-// Signals are for the training thread: helper threads start with all of them blocked.
+// Signals are handled by the training thread; helper threads start with them blocked.
 #pragma once
 
 #include <csignal>
 
 namespace trainopt {
 
-/// The one signal that such threads receive: it asks for their stack (metrics/thread_stacks.h).
+/// The one signal that helper threads do not block: it asks for their stack (metrics/thread_stacks.h).
 inline int stack_signal() { return SIGRTMIN + 8; }
 
-/// Threads started by this thread while the object lives block every signal but stack_signal().
+/// While the object lives, threads that this thread starts block every signal except stack_signal().
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -1,4 +1,4 @@
-// XXH3 with 64 bits (https://xxhash.com), fed piece by piece. It finds accidents, not forgeries.
+// Incremental 64-bit XXH3 (https://xxhash.com). Detects accidental corruption, not tampering.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Checksum {
   Checksum& operator=(Checksum&&) noexcept;
 
   void add(const void* data, size_t bytes);
-  uint64_t value() const;  ///< of all that was added so far
+  uint64_t value() const;  ///< of all bytes added so far
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -25,7 +25,7 @@ class Checksum {
   int64_t bytes_ = 0;
 };
 
-/// Sixteen digits.
+/// Sixteen lowercase hexadecimal digits.
 std::string hex(uint64_t value);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// Time for measuring: monotonic, never wall-clock.
+// The monotonic clock that all measurements use.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ using Clock = std::chrono::steady_clock;
 inline double milliseconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
-/// So many seconds from now.
+/// The time point `seconds` from now.
 inline Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }

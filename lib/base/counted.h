@@ -14,7 +14,7 @@ inline std::string with_commas(int64_t number) {
   return text;
 }
 
-/// `noun` in the singular; its plural ends in `plural`.
+/// `noun` is singular; `plural` is appended unless `number` is 1.
 inline std::string counted(int64_t number, std::string_view noun, std::string_view plural = "s") {
   return with_commas(number) + " " + std::string(noun) + (number == 1 ? std::string() : std::string(plural));
 }

@@ -1,5 +1,5 @@
-// Two kinds of error. UserError: something outside the program is wrong (recipe, data, disk); main prints the sentence
-// and exits with its code. BrokenInvariant, thrown by the TRAINOPT_CHECK macros: a bug; exit 1.
+// Two kinds of error. UserError: something outside the program is wrong (recipe, data, disk); main prints its sentence
+// and exits with its code. BrokenInvariant, thrown by the TRAINOPT_CHECK macros: a bug in the program; exit code 1.
 #pragma once
 
 #include <fmt/format.h>
@@ -43,13 +43,13 @@ class BrokenInvariant : public std::logic_error {
 
 }  // namespace trainopt
 
-/// For what only a bug can make false.
+/// Checks a condition that only a bug can make false.
 #define TRAINOPT_CHECK(condition)                                                   \
   do {                                                                              \
     if (!(condition)) ::trainopt::broken_invariant(__FILE__, __LINE__, #condition); \
   } while (false)
 
-/// The same for equality: the message shows both operands.
+/// Checks equality; the message shows both operands.
 #define TRAINOPT_CHECK_EQUAL(left, right)                                                                              \
   do {                                                                                                                 \
     const auto& trainopt_left = (left);                                                                                \

@@ -18,12 +18,12 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux moves at most 2 GiB at once
+constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux moves at most 2 GiB per call
 
 std::atomic<FileFaults*> installed_faults{nullptr};
 
-/// The result of `call(bytes)`, made again after a signal; -1 and errno where it, or a test, fails. `bytes` is what one
-/// call may move.
+/// Returns `call(n)` for an n of at most `bytes`, retried after a signal. Returns -1 with errno set if the call fails
+/// or a test makes it fail.
 template <class Call>
 auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, const Call& call)
     -> decltype(call(bytes)) {
@@ -46,8 +46,8 @@ int open_path(const std::filesystem::path& path, int flags) {
   return attempt(FileCall::open, path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
 }
 
-/// Moves all of `bytes` with `call(done, bytes)`; fewer only where it returns 0. -1 and errno if it fails; `done` is
-/// right in any case.
+/// Moves `bytes` with repeated `call(done, bytes)`; stops early only if a call returns 0. Returns -1 with errno set if
+/// one fails. `done` is correct in any case.
 template <class Call>
 int move_all(FileCall kind, const std::filesystem::path& path, size_t bytes, size_t& done, const Call& call) {
   while (done < bytes) {
@@ -132,7 +132,7 @@ void File::append(const void* from, size_t bytes) {
 
 void File::reserve(int64_t bytes) {
   if (bytes <= 0) return;
-  // The size stays what was written, so that a file that was cut off never looks complete.
+  // The file size stays what was written, so that a truncated file never looks complete.
   const auto allocate = [&] { return ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, bytes); };
   if (attempt(FileCall::reserve, path_, allocate) == 0)
     reserved_ = bytes;
@@ -163,7 +163,7 @@ void File::sync() {
 void File::close() {
   give_back_reserve();
   int error = attempt(FileCall::close, path_, [] { return 0; }) != 0 ? errno : 0;
-  // Never again, also after a signal: Linux has let go of the number by then.
+  // Not retried after a signal: Linux has already released the descriptor.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) error = errno;
   if (error != 0) fail(error);
 }
@@ -187,7 +187,7 @@ PathStatus path_status(const std::filesystem::path& path, ExitCode code) {
 }
 
 std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code) {
-  std::string target(4096, '\0');  // PATH_MAX: none is longer
+  std::string target(4096, '\0');  // PATH_MAX
   const auto read = [&] { return ::readlink(link.c_str(), target.data(), target.size()); };
   const ssize_t length = attempt(FileCall::status, link, read);
   if (length < 0 && (errno == EINVAL || errno == ENOENT || errno == ENOTDIR)) return {};
@@ -219,7 +219,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const int error = attempt(FileCall::sync, folder, [&] { return ::fsync(fd); }) != 0 ? errno : 0;
   ::close(fd);
   if (error != 0 && error != EINVAL)
-    throw FileError("write", folder, error, ExitCode::storage);  // EINVAL: not for folders here
+    throw FileError("write", folder, error, ExitCode::storage);  // EINVAL: folders cannot be synced here
 }
 
 void make_folder(const std::filesystem::path& folder) {
@@ -245,7 +245,7 @@ void point_link(const std::filesystem::path& link, const std::filesystem::path& 
   const auto temporary = link.parent_path() / fmt::format(".{}.{}.tmp", link.filename().string(), ::getpid());
   remove_file(temporary);
   const auto make = [&] { return ::symlink(target.c_str(), temporary.c_str()); };
-  if (attempt(FileCall::link, temporary, make) != 0) throw FileError("make the link", link, errno, ExitCode::storage);
+  if (attempt(FileCall::link, temporary, make) != 0) throw FileError("create the link", link, errno, ExitCode::storage);
   try {
     rename_path(temporary, link);
   } catch (const FileError&) {
@@ -271,7 +271,7 @@ void remove_folder(const std::filesystem::path& folder) {
 int64_t free_bytes(const std::filesystem::path& folder) {
   struct statvfs status {};
   if (attempt(FileCall::status, folder, [&] { return ::statvfs(folder.c_str(), &status); }) != 0)
-    throw FileError("ask for the free space of", folder, errno, ExitCode::storage);
+    throw FileError("get the free space of", folder, errno, ExitCode::storage);
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 

@@ -1,5 +1,5 @@
-// The calls to the file system behind everything this program keeps, in one place: checked, retried after a signal,
-// with errors that name the file and the reason. A test can make the k-th of them fail, write short, or never return.
+// All file-system calls on data that the program stores: checked, retried after a signal, with errors that name the
+// file and the reason. A test can make the k-th call fail, write short or never return.
 #pragma once
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ enum class FileCall {
   lock
 };
 
-/// A call that failed. The sentence names the path and errno's text.
+/// A failed call. The message names the path and errno's text.
 class FileError : public UserError {
  public:
   /// "cannot `what` `path`: No such file or directory".
@@ -41,17 +41,17 @@ class FileError : public UserError {
   int number_;
 };
 
-/// What a test puts between this program and the file system.
+/// A test's hook before every file-system call.
 class FileFaults {
  public:
   virtual ~FileFaults() = default;
-  /// Before each call: 0 lets it through, anything else is the errno with which it fails. `bytes` of a read or write
-  /// may be made smaller. May not return at all. Called by any thread.
+  /// Called before each call, on any thread. 0 lets the call through; any other value is the errno it fails with.
+  /// Implementations may reduce `bytes` of a read or write, and may never return.
   virtual int before(FileCall call, const std::filesystem::path& path, size_t& bytes) = 0;
 };
 
-/// Installed for the lifetime of the object, for all threads. The one mutable global of this program: a file system is
-/// one for a process too.
+/// Installs `faults` for all threads while the object lives. The hook is global because the file system is global to
+/// the process too.
 class ScopedFileFaults {
  public:
   explicit ScopedFileFaults(FileFaults& faults);
@@ -63,32 +63,32 @@ class ScopedFileFaults {
 /// An open file. Every function throws FileError with the path and the code it was opened with.
 class File {
  public:
-  /// For reading. Does not wait for a pipe's writer.
+  /// Opens for reading. Does not wait for a pipe's writer.
   static File open(const std::filesystem::path& path, ExitCode code);
-  /// For reading to the end with read(): waits for a pipe's writer and for what it writes.
+  /// Opens for reading to the end with read(). Waits for a pipe's writer and its data.
   static File open_stream(const std::filesystem::path& path, ExitCode code);
-  /// New and for writing; fails if it exists. Errors are storage.
+  /// Creates for writing; fails if the file exists. Errors have ExitCode::storage.
   static File create(const std::filesystem::path& path);
-  /// For writing at the end; made if it is not there. Errors are storage.
+  /// Opens for appending; creates the file if it is missing. Errors have ExitCode::storage.
   static File append_to(const std::filesystem::path& path);
-  ~File();  ///< closes, ignoring errors: close() first where they matter
+  ~File();  ///< closes and ignores errors: call close() first if they matter
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Bytes in it now; -1 for what has no size (a pipe, a device). Throws for a folder.
+  /// Current size in bytes; -1 for a pipe or a device. Throws for a folder.
   int64_t size() const;
-  /// Up to `bytes` from where the last one ended, also from a pipe; fewer only at the end.
+  /// Reads up to `bytes` from where the last read() ended, also from a pipe. Returns fewer only at the end.
   size_t read(void* to, size_t bytes);
-  /// Up to `bytes` from `offset`; fewer only at the file's end.
+  /// Reads up to `bytes` at `offset`. Returns fewer only at the end of the file.
   size_t read_at(int64_t offset, void* to, size_t bytes) const;
   void append(const void* from, size_t bytes);
-  int64_t appended() const { return appended_; }  ///< since it was opened, also by an append that failed half-way
-  /// Room for a file of this size, so that a full disk is known before anything is written. Nothing where the file
-  /// system cannot. What is not used is given back by sync() or close().
+  int64_t appended() const { return appended_; }  ///< bytes since opening, including those of a failed append
+  /// Reserves disk space for a file of this size, so that a full disk is noticed before anything is written. Does
+  /// nothing if the file system does not support it. sync() and close() release unused space.
   void reserve(int64_t bytes);
   void truncate(int64_t bytes);
-  /// Until it is closed, no other open file of any process can have the lock. False if one has it.
+  /// Takes an exclusive lock, which close() releases. False if another open file, of any process, holds it.
   bool lock();
   void sync();
   void close();
@@ -110,25 +110,25 @@ struct PathStatus {
   PathKind kind;
   int64_t bytes;  ///< of a file
 };
-/// Of a link itself, not of what it leads to.
+/// Does not follow a link.
 PathStatus path_status(const std::filesystem::path& path, ExitCode code);
-/// Where the link leads, as it is written there; empty if it is not a link.
+/// The link's target as stored; empty if there is no link.
 std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code);
-/// Names of what is in the folder, sorted.
+/// Names of the folder's entries, sorted.
 std::vector<std::string> names_in_folder(const std::filesystem::path& folder, ExitCode code);
 
-// Each throws FileError(storage).
-/// Renames, new names and removals in the folder are on the disk then.
+// Each of these throws FileError(storage).
+/// Makes renames, new names and removals in the folder durable.
 void sync_folder(const std::filesystem::path& folder);
 void make_folder(const std::filesystem::path& folder);  ///< one level; fails if it exists
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Both stay, under each other's name, at one moment. False where the file system cannot.
+/// Atomically swaps the two names. False if the file system does not support it.
 bool exchange_paths(const std::filesystem::path& one, const std::filesystem::path& other);
-/// A symbolic link that replaces the one at `link` at one moment. A kill in between leaves `.<name>.<pid>.tmp` beside
+/// Creates a symbolic link, atomically replacing the one at `link`. A kill half-way leaves `.<name>.<pid>.tmp` next to
 /// it.
 void point_link(const std::filesystem::path& link, const std::filesystem::path& target);
-void remove_file(const std::filesystem::path& path);      ///< nothing if it is not there
-void remove_folder(const std::filesystem::path& folder);  ///< with all that is in it; nothing if it is not there
-int64_t free_bytes(const std::filesystem::path& folder);  ///< for this user
+void remove_file(const std::filesystem::path& path);      ///< does nothing if it is missing
+void remove_folder(const std::filesystem::path& folder);  ///< with its contents; does nothing if it is missing
+int64_t free_bytes(const std::filesystem::path& folder);  ///< available to this user
 
 }  // namespace trainopt

@@ -12,7 +12,8 @@ std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t 
   std::string bytes;
   size_t have = 0, got = 0;
   do {
-    bytes.resize(have + (have == 0 && size > 0 ? static_cast<size_t>(size) + 1 : 65536));  // one more, to see the end
+    bytes.resize(have +
+                 (have == 0 && size > 0 ? static_cast<size_t>(size) + 1 : 65536));  // one more, to detect the end
     got = file.read(bytes.data() + have, bytes.size() - have);
     have += got;
     if (static_cast<int64_t>(have) > limit)
@@ -32,7 +33,7 @@ void replace_file(const std::filesystem::path& path, const std::function<void(Fi
   } temporary{path};
   temporary.path += fmt::format(".{}.tmp", ::getpid());
   try {
-    remove_file(temporary.path);  // of a process that had this number before
+    remove_file(temporary.path);  // left by an earlier process with the same pid
     File file = File::create(temporary.path);
     write(file);
     file.sync();
@@ -57,7 +58,7 @@ void create_folders(const std::filesystem::path& path) {
   try {
     make_folder(path);
   } catch (const FileError& error) {
-    if (!std::filesystem::is_directory(path, ignored))  // somebody else may just have made it
+    if (!std::filesystem::is_directory(path, ignored))  // another process may have created it
       throw FileError("create the folder", path, error.number(), ExitCode::storage);
   }
   sync_folder(folder_of(path));

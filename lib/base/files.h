@@ -1,4 +1,4 @@
-// Whole-file reading and writing with errors that name the file and the reason.
+// Reading and writing whole files, with errors that name the file and the reason.
 #pragma once
 
 #include "base/file_calls.h"
@@ -10,20 +10,21 @@
 
 namespace trainopt {
 
-/// The file's bytes. Throws UserError(`code`) naming the path and errno's text, also for a folder, or if it is larger
-/// than `limit` bytes.
+/// The file's bytes. Throws UserError(`code`) that names the path and the reason, also for a folder and for a file
+/// larger than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit = int64_t{1} << 40);
 
-/// Has a new file beside `path` written, fsyncs it, renames it to `path` and fsyncs the folder: readers see the old
-/// bytes or the new, also after a power failure. Throws UserError(storage) naming `path`.
+/// Replaces `path` atomically: calls `write` with a temporary file next to it, fsyncs that file, renames it to `path`
+/// and fsyncs the folder. Readers see the old bytes or the new, even after a power failure. Throws UserError(storage)
+/// that names `path`.
 void replace_file(const std::filesystem::path& path, const std::function<void(File&)>& write);
 /// replace_file with these bytes.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-/// Creates the folder and its parents, and they are on the disk then. Throws UserError(storage).
+/// Durably creates the folder and its parents. Throws UserError(storage).
 void create_folders(const std::filesystem::path& path);
 
-/// The folder in which `path` is: "." for a bare name.
+/// The parent folder of `path`; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path);
 
 }  // namespace trainopt

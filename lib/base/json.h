@@ -1,4 +1,4 @@
-// JSON whose keys keep the order they were written in.
+// JSON whose objects keep their keys in insertion order.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 namespace trainopt {
 using Json = nlohmann::ordered_json;
 
-/// Appends those of `items` that `list`, an array, does not have yet.
+/// Appends those `items` that the array `list` does not contain yet.
 inline void append_new(Json& list, const Json& items) {
   for (const auto& item : items)
     if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);

@@ -22,7 +22,7 @@ void start_logging(const std::string& level, bool color) {
   auto logger = std::make_shared<spdlog::logger>("trainopt", std::move(sink));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::warn);
-  // A full disk, which would have a sentence for every line: one is enough.
+  // A full disk fails for every line; report it once.
   logger->set_error_handler([said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
     if (!said->exchange(true)) std::fprintf(stderr, "warning: the log is incomplete: %s\n", problem.c_str());
   });

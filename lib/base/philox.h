@@ -1,6 +1,5 @@
 // Philox4x32-10: a counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// The i-th draw is a pure function of key and counter, so results depend neither on threads nor on what was drawn
-// before.
+// The i-th draw is a pure function of key and counter, so results do not depend on threads or on earlier draws.
 #pragma once
 
 #include <array>
@@ -18,7 +17,7 @@ PhiloxBlock philox(uint64_t key, uint64_t counter_high, uint64_t counter_low);
 uint64_t mix_key(uint64_t a, uint64_t b);
 uint64_t mix_key(uint64_t seed, std::string_view name);
 
-/// A stream of draws for one purpose: the key says whose, the counter which.
+/// The sequence of draws that `key` and `stream` identify.
 class PhiloxStream {
  public:
   explicit PhiloxStream(uint64_t key, uint64_t stream = 0) : key_(key), stream_(stream) {}

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kPieceBytes = size_t{512} << 10;  // hashed while it is in the processor's cache
+constexpr size_t kPieceBytes = size_t{512} << 10;  // hashed while it is in the CPU cache
 
 /// Bytes of a tensor of this shape; false if the product does not fit in 63 bits.
 bool tensor_bytes(const std::vector<int64_t>& shape, size_t item_bytes, uint64_t& bytes) {
@@ -36,7 +36,7 @@ bool tensor_bytes(const std::vector<int64_t>& shape, size_t item_bytes, uint64_t
   return fits && bytes < uint64_t{1} << 63;
 }
 
-/// Parses the header, refusing what JSON allows but the format does not: a key twice, deep nesting.
+/// Parses the header and rejects what JSON allows but the format does not: duplicate keys and deep nesting.
 nlohmann::json parse_header(std::string_view text) {
   std::vector<std::set<std::string>> open_keys;
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
@@ -56,14 +56,14 @@ nlohmann::json parse_header(std::string_view text) {
   }
 }
 
-/// On one line and short, whatever names and lists a stranger wrote.
+/// Untrusted text as one short line.
 std::string shown(std::string text) {
   constexpr size_t kLongest = 300;
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   if (text.size() <= kLongest) return text;
   size_t end = kLongest;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a character
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // do not split a character
   return text.substr(0, end) + "…";
 }
 
@@ -94,13 +94,13 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
     throw std::runtime_error("its shape overflows");
   if (bytes != range.second - range.first)
     throw std::runtime_error(
-        fmt::format("dtype and shape make {} bytes, data_offsets {}", bytes, range.second - range.first));
+        fmt::format("dtype and shape need {} bytes, but data_offsets span {}", bytes, range.second - range.first));
   entry.bytes = bytes;
   return entry;
 }
 
-/// Gives new memory its pages in one go: a fault for each of them costs more than hashing what is read. Linux 5.14;
-/// where it is refused, the faults come.
+/// Maps all pages of new memory at once, because a page fault for each costs more than hashing the data. Needs Linux
+/// 5.14; if the call fails, pages are faulted in one by one.
 void populate(char* memory, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(memory), first = begin / page * page;
@@ -142,7 +142,7 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
     uint64_t bytes = 0;
     TRAINOPT_CHECK(tensor_bytes(entry->shape, safetensors_item_bytes(entry->dtype), bytes));
     TRAINOPT_CHECK_EQUAL(bytes, entry->bytes);
-    // Inserted unseen: operator[] would search all earlier keys of an ordered object.
+    // Not operator[]: on an ordered object it searches all earlier keys.
     header.get_ref<Json::object_t&>().emplace_back(
         entry->name,
         Json{{"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", {offset, offset + bytes}}});
@@ -246,11 +246,11 @@ uint64_t SafetensorsFile::read_header() {
   const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size - kLengthBytes;
   if (in_bounds) read_first(kLengthBytes + length);
   if (!in_bounds || header_[kLengthBytes] != '{') {
-    // Only now: the length of a good header may begin with 0x80 too.
+    // Checked only now, because the length of a valid header may begin with 0x80 too.
     if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
       refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
     refuse(in_bounds ? "its header does not begin with '{'"
-                     : fmt::format("its header would have {} bytes (at most {}, and the file has {})", length,
+                     : fmt::format("its header claims {} bytes (the limit is {}, and the file has {})", length,
                                    kLargestHeader, size));
   }
   return size - kLengthBytes - length;
@@ -266,10 +266,9 @@ void SafetensorsFile::sort_entries(const Ranges& ranges, uint64_t data_bytes) {
     const auto [from, to] = ranges[i];
     const std::string& name = entries_[i].name;
     if (from != end)
-      refuse(
-          fmt::format("tensor '{}': its data begins at {}, where {} is the end of what comes before", name, from, end));
+      refuse(fmt::format("tensor '{}': its data begins at {}, but the data before it ends at {}", name, from, end));
     if (to > data_bytes)
-      refuse(fmt::format("tensor '{}': its data ends at {}, but there are {} bytes", name, to, data_bytes));
+      refuse(fmt::format("tensor '{}': its data ends at {}, but the file has {} bytes of data", name, to, data_bytes));
     end = to;
     sorted.push_back(std::move(entries_[i]));
   }

@@ -1,5 +1,5 @@
-// The safetensors format: eight bytes with the header's length, a JSON header, then the tensors' bytes. It holds data
-// only, so reading a file from a stranger runs no code. Format: https://github.com/huggingface/safetensors.
+// The safetensors format: eight bytes with the header's length, a JSON header, then the tensors' bytes. It contains
+// only data, so reading an untrusted file runs no code. Format: https://github.com/huggingface/safetensors.
 #pragma once
 
 #include "base/checksum.h"
@@ -26,44 +26,44 @@ struct SafetensorsEntry {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// Bytes of one element; 0 if the name is none of those above.
+/// Bytes per element; 0 for an unknown dtype.
 size_t safetensors_item_bytes(const std::string& dtype);
 
-/// The same input gives the same bytes. Tensors with larger elements come first, so that all are aligned; otherwise the
-/// order is kept. Appends to an empty file without syncing it, and returns the checksum of what it wrote. Throws
+/// Appends to an empty file without syncing it and returns the checksum of the bytes written. The same input gives the
+/// same bytes. Tensors with larger elements come first, so that all are aligned; otherwise the order is kept. Throws
 /// UserError(storage).
 Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& entries,
                             const SafetensorsMetadata& metadata = {});
-/// replace_file with the same bytes. Throws UserError(storage).
+/// Writes the same bytes with replace_file(). Throws UserError(storage).
 void write_safetensors(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
                        const SafetensorsMetadata& metadata = {});
 
-/// A file whose header was read and checked. Anything that is not exactly the format throws UserError(checkpoint)
-/// naming the file and the tensor. Nothing is mapped: a file that shrinks while it is read is an error, not a SIGBUS.
+/// A file whose header has been read and checked. Any deviation from the format throws UserError(checkpoint) that names
+/// the file and the tensor. The file is not mapped: one that shrinks while it is read is an error, not a SIGBUS.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  /// In the order of the data; their `data` is null.
+  /// In the order of their data; `data` is null.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
-  /// Reads every tensor's bytes to where `place(entry)` says, each piece hashed while it is in the cache. Returns the
-  /// checksum of the whole file, the header's as it was read at first. Throws UserError(checkpoint).
+  /// Reads each tensor's bytes to `place(entry)` and hashes each piece while it is in the CPU cache. Returns the
+  /// checksum of the whole file; the header's bytes are those that the constructor read. Throws UserError(checkpoint).
   Checksum read(const std::function<void*(size_t entry)>& place) const;
 
  private:
-  using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;  ///< of each entry's data: begin, end
+  using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;  ///< begin and end of each entry's data
 
   void parse();
-  /// Reads the header's text; returns how many bytes of data follow it.
+  /// Reads the header and returns the number of data bytes after it.
   uint64_t read_header();
-  /// Into the order of the data, which must be without gaps and overlaps.
+  /// Sorts the entries by their data, which must have no gaps or overlaps.
   void sort_entries(const Ranges& ranges, uint64_t data_bytes);
   [[noreturn]] void refuse(const std::string& why) const;
 
   File file_;
-  std::string header_;  ///< with its length before it
+  std::string header_;  ///< including the eight bytes of its length
   std::vector<SafetensorsEntry> entries_;
   SafetensorsMetadata metadata_;
 };

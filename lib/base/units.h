@@ -1,4 +1,4 @@
-// Sizes and durations as people write them in recipes.
+// Sizes and durations in recipe notation.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ std::optional<Bytes> parse_bytes(std::string_view text);
 /// "90s", "15m", "2h", "100ms"; a bare number is seconds; nullopt if it is not a duration.
 std::optional<Duration> parse_duration(std::string_view text);
 
-/// Reads back to the same value: "4GiB", "1536MiB", "100ms", "15m".
+/// Text that parses back to the same value (a duration: up to rounding): "4GiB", "1536MiB", "100ms", "15m".
 std::string to_text(Bytes bytes);
 std::string to_text(Duration duration);
 inline double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
-/// For people: "11.3 GiB", "512 B".
+/// Rounded, for display: "11.3 GiB", "512 B".
 std::string human_bytes(double bytes);
 
 }  // namespace trainopt

@@ -1,22 +1,22 @@
-// The vocabulary of `describe(visitor, config)`: one declaration per option, from which reading, writing, help, schema
-// and suggestions all come. A config is a plain struct whose members hold the defaults; beside it stands
+// The vocabulary of `describe(visitor, config)`. It declares each option once; reading, writing, help, schema and
+// suggestions all follow from that. A config is a plain struct whose members hold the defaults, next to a function
 //
 //   template <class V> void describe(V& v, Config& c) {
-//     v.field("decay", c.decay, "Share of the old average kept at each update.", in_range(0.0, 1.0));
+//     v.field("decay", c.decay, "Weight of the old average in each update.", in_range(0.0, 1.0));
 //   }
 //
-// with these calls:
+// The visitor's calls are:
+//
 //   v.field(name, member, help, bounds?, aliases?, spellings?)
-//                                                   a value: bool, int64_t, double, std::string, Bytes, Duration, an
-//   enum with
-//                                                    Choices, std::optional<T> (null allowed), std::vector<T>,
-//                                                    std::array<T, N>, or a type with a Form<T> of its own
-//                                                    (config/form.h)
-//   v.section(name, member, help)                    a nested struct with a describe() of its own
-//   v.toggle(name, Switch<C>, help, spellings?)      false | true | a map of C's options (which also means true)
-//   v.variant(name_key, std::variant<A, B>, help)    in this map, `name_key` says which and the options of that one
-//   stand beside it;
-//                                                    each alternative has kName and describe()
+//     A value: bool, int64_t, double, std::string, Bytes, Duration, an enum with Choices, std::optional<T> (null is
+//     allowed), std::vector<T>, std::array<T, N>, or a type with its own Form<T> (config/form.h).
+//   v.section(name, member, help)
+//     A nested struct with its own describe().
+//   v.toggle(name, Switch<C>, help, spellings?)
+//     false, true, or a map of C's options (which also means true).
+//   v.variant(name_key, std::variant<A, B>, help)
+//     The value of `name_key` selects an alternative; that alternative's options are in the same map. Each alternative
+//     has kName and describe().
 #pragma once
 
 #include "base/error.h"
@@ -32,7 +32,7 @@
 
 namespace trainopt {
 
-/// Bounds of a number (or of each element of a list, of a size in bytes, of a duration in seconds).
+/// Bounds of a number, of each element of a list, of a size in bytes or of a duration in seconds.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -47,7 +47,7 @@ inline Bounds at_least(double low) { return {.low = low}; }
 inline Bounds above(double low) { return {.low = low, .low_included = false}; }
 inline Bounds any() { return {}; }
 
-/// Other tools' spellings of the same option in the same section; using one beside the key itself is an error.
+/// Other tools' names for the same option in the same section. Giving both an alias and its key is an error.
 struct Aliases {
   std::vector<std::string_view> names;
 };
@@ -56,17 +56,17 @@ Aliases alias(Name... name) {
   return {{std::string_view(name)...}};
 }
 
-/// What other tools call an option that is not simply an alias: another section, another shape or another meaning. Used
-/// by "did you mean" only.
+/// Another tool's name for an option that cannot be an alias, because its section, shape or meaning differs. Used only
+/// by "did you mean".
 struct Spelling {
   std::string_view theirs;
-  std::string_view value = {};  ///< where the shape differs: what to write after the key
-  std::string_view why = {};    ///< not offered here: said instead of a suggestion
+  std::string_view value = {};  ///< if the shape differs: what to write after the key
+  std::string_view why = {};    ///< if the feature is missing here: shown instead of a suggestion
 };
 using Spellings = std::vector<Spelling>;
 
 /// How an enum is written: specialise with `static constexpr std::array all = {Choice<E>{"word", E::word}, ...};`.
-/// Several words may name one value; the first is the one written back.
+/// Several words may name one value; the first is used for writing.
 template <class E>
 struct Choice {
   std::string_view word;

@@ -8,7 +8,7 @@
 namespace trainopt {
 namespace {
 
-/// The number in a plain scalar, or nullopt after adding the problem.
+/// The number or boolean in a plain scalar, or nullopt after adding a problem.
 template <class T>
 std::optional<T> read_plain(const Value& value, const Location& location,
                             std::optional<T> (*parse)(std::string_view, std::string*), const char* expected) {
@@ -26,7 +26,8 @@ std::optional<T> read_plain(const Value& value, const Location& location,
   return parsed;
 }
 
-/// The quantity with a unit in a scalar; quotes are allowed because people write "4 GiB".
+/// The quantity with a unit in a scalar, or nullopt after adding a problem. Quotes are allowed because users write
+/// "4 GiB".
 template <class T>
 std::optional<T> read_quantity(const Value& value, const Location& location,
                                std::optional<T> (*parse)(std::string_view), const char* expected) {
@@ -87,11 +88,11 @@ std::optional<double> Form<double>::read(const Value& value, const Location& loc
 }
 Value Form<double>::write(const double& value) { return plain(number_text(value)); }
 
-std::string Form<std::string>::type_text() { return "text"; }
+std::string Form<std::string>::type_text() { return "string"; }
 Json Form<std::string>::schema(const Bounds&) { return {{"type", "string"}}; }
 std::optional<std::string> Form<std::string>::read(const Value& value, const Location& location) {
   if (value.is_scalar()) return value.text;
-  location.problem(value, "must be a text: " + shown(value));
+  location.problem(value, "must be a string: " + shown(value));
   return std::nullopt;
 }
 Value Form<std::string>::write(const std::string& value) { return quoted(value); }
@@ -116,9 +117,9 @@ std::optional<Duration> Form<Duration>::read(const Value& value, const Location&
 }
 Value Form<Duration>::write(const Duration& value) {
   const std::string text = to_text(value);
-  const auto back = parse_duration(text);  // the unit's factor can cost the last bit
+  const auto back = parse_duration(text);  // multiplying by the unit can lose the last bit
   if (back && *back == value) return plain(text);
-  std::array<char, 512> digits;  // a duration has no exponent
+  std::array<char, 512> digits;  // durations have no exponent
   const auto end =
       std::to_chars(digits.data(), digits.data() + digits.size(), value.seconds, std::chars_format::fixed).ptr;
   return plain(std::string(digits.data(), end) + "s");

@@ -1,12 +1,13 @@
-// How a value of type T is written in a recipe. Form<T> is the one place a type needs to be known to reading, writing,
-// help and schema; a type with a form of its own specialises it beside its definition:
+// How a value of type T is written in a recipe. Form<T> is all that reading, writing, help and schema need to know
+// about a type. A type with its own form specialises it next to its definition:
 //
 //   template <> struct Form<Size> {
-//     static std::string type_text();                                              // "224 or [height, width]"
+//     static std::string type_text();  // "224 or [height, width]"
 //     static Json schema(const Bounds& bounds);
-//     static std::optional<Size> read(const Value& value, const Location& location);     // nullopt after
-//     location.problem(...) static Value write(const Size& size);                                        // reads back
-//     to the same
+//     // Returns nullopt after location.problem(...).
+//     static std::optional<Size> read(const Value& value, const Location& location);
+//     // What it writes must read back as the same size.
+//     static Value write(const Size& size);
 //   };
 #pragma once
 
@@ -24,7 +25,7 @@ inline Problem problem_in(const Mark& mark, const std::string& key, const std::s
   return {to_text(mark), key, message};
 }
 
-/// What is being read, and where its problems go.
+/// The key being read, its bounds, and the list that receives its problems.
 struct Location {
   std::string key;
   Bounds bounds;
@@ -40,7 +41,7 @@ struct Location {
 std::string bounds_text(const Bounds& bounds, std::string_view unit = "");
 /// Adds minimum, exclusiveMaximum and so on.
 Json with_bounds(Json schema, const Bounds& bounds);
-/// False after adding the problem.
+/// False after adding a problem.
 bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit = "");
 
 template <class T>
@@ -62,11 +63,11 @@ TRAINOPT_FORM(Bytes);
 TRAINOPT_FORM(Duration);
 #undef TRAINOPT_FORM
 
-/// Position among `words`, or nullopt after adding a problem that lists `shown_words` and suggests a near one.
+/// The index in `words`, or nullopt after adding a problem that lists `shown_words` and suggests a similar word.
 std::optional<size_t> read_word(const Value& value, const Location& location, std::span<const std::string_view> words,
                                 std::span<const std::string_view> shown_words);
 std::string joined(std::span<const std::string_view> words, std::string_view separator);
-/// False after adding a problem; `length` -1: any.
+/// False after adding a problem. `length` -1 allows any length.
 bool check_list(const Value& value, const Location& location, int length, const std::string& type_text);
 
 template <class E>

@@ -35,7 +35,7 @@ OptionHelp help_of(const Option& option, const std::string& path) {
 
 void collect(const Outline& outline, const std::string& section, std::vector<OptionHelp>& all);
 
-/// An option that several alternatives share word for word is listed once.
+/// Lists an option once if several alternatives share it word for word.
 void collect_alternatives(const Option& variant, const std::string& section, std::vector<OptionHelp>& all) {
   const std::string prefix = join_path(section, variant.name) + " ";
   const size_t begin = all.size();
@@ -70,7 +70,7 @@ void collect(const Outline& outline, const std::string& section, std::vector<Opt
   }
 }
 
-/// Writes options line by line, the comments in one column. `prefix`: what every line starts with, such as "  # ".
+/// Writes one option per line, with the comments in one column. Every line starts with `prefix`, such as "  # ".
 class DocumentedYaml {
  public:
   void write(const Outline& outline, const std::string& prefix) {

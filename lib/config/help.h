@@ -1,4 +1,4 @@
-// What the options are, for people: the list behind `trainopt options`, and a whole recipe with comments.
+// Help for users: the list behind `trainopt options`, and a complete recipe with comments.
 #pragma once
 
 #include "config/outline.h"
@@ -10,11 +10,11 @@ struct OptionHelp {
   std::string type, default_text, bounds;  ///< bounds may be empty
   std::vector<std::string> aliases;
   std::string help;
-  std::string only_for;  ///< "optimizer.name adam, adamw"; empty if it is always there
+  std::string only_for;  ///< "optimizer.name adam, adamw"; empty if the option always exists
 };
 
 std::vector<OptionHelp> help_of(const Outline& outline);
-/// Those called `key` or in the section `key`. Throws UserError with a suggestion if there are none.
+/// The options called `key` or in the section `key`. Throws UserError with a suggestion if there are none.
 std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key);
 std::string documented_yaml_of(const Outline& outline);
 

@@ -1,6 +1,6 @@
-// What other tools call an option of ours that is not simply an alias: another section, another shape or another
-// meaning. Used by "did you mean" only. An option may also name such words itself, in describe(). Sources: Hugging
-// Face, Lightning, DeepSpeed, Composer, timm, torchtitan, Megatron, nanoGPT, FFCV.
+// Other tools' names for options that cannot be aliases, because their section, shape or meaning differs. Used only by
+// "did you mean". An option may also list such names itself, in describe(). Sources: Hugging Face, Lightning,
+// DeepSpeed, Composer, timm, torchtitan, Megatron, nanoGPT, FFCV.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace trainopt {
 struct KnownSpelling {
   std::string_view theirs;
   std::string_view ours;        ///< full path
-  std::string_view value = {};  ///< where the shape differs: what to write after it
+  std::string_view value = {};  ///< if the shape differs: what to write after the path
 };
 
 inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
@@ -94,7 +94,7 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
     {"log_dir", "output_dir"},
 });
 
-/// Wanted by users of other tools, and not an option here: why, instead of a suggestion that would mislead.
+/// Options of other tools that do not exist here. The reason is shown instead of a misleading suggestion.
 struct NotHere {
   std::string_view theirs, why;
 };
@@ -103,10 +103,10 @@ inline constexpr auto kNotHere = std::to_array<NotHere>({
     {"activation_checkpointing", "activations are not recomputed by this build"},
     {"enable_activation_checkpointing", "activations are not recomputed by this build"},
     {"grad_checkpointing", "activations are not recomputed by this build"},
-    {"attn_implementation", "the networks here have no attention"},
-    {"attention", "the networks here have no attention"},
-    {"auto_find_batch_size", "the batch size is not searched for; set data.batch_size"},
-    {"scale_batch_size", "the batch size is not searched for; set data.batch_size"},
+    {"attn_implementation", "the built-in models have no attention"},
+    {"attention", "the built-in models have no attention"},
+    {"auto_find_batch_size", "the batch size is not found automatically; set data.batch_size"},
+    {"scale_batch_size", "the batch size is not found automatically; set data.batch_size"},
     {"warmup_ratio", "warm-up is given in steps: scheduler.warmup_steps"},
     {"devices", "the number of ranks comes from the launcher: trainopt launch -n N"},
     {"num_nodes", "the number of ranks comes from the launcher"},

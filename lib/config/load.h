@@ -1,4 +1,4 @@
-// The way in and out: files and overrides become a config, a config becomes text.
+// Loading a config from files and overrides, and writing a config as text.
 #pragma once
 
 #include "config/help.h"
@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// In order: default < files < overrides ("key=value" or "--key=value").
+/// Precedence: defaults < files < overrides ("key=value" or "--key=value").
 struct Sources {
   std::vector<std::filesystem::path> files;
   std::vector<std::string> overrides;
@@ -17,7 +17,7 @@ template <class Config>
 struct Loaded {
   Config config;
   std::vector<std::string> notes;  ///< such as options dropped because a later source changed a variant's name
-  Origins origins;  ///< full key -> "recipe.yaml:3:7" or "command line 'seed=1'", for the keys that somebody set
+  Origins origins;  ///< full key -> "recipe.yaml:3:7" or "command line 'seed=1'", for keys that a source set
 };
 
 /// What load() found besides the config itself.
@@ -25,16 +25,16 @@ struct LoadedInto {
   std::vector<Problem> problems;
   std::vector<std::string> notes;
   Origins origins;
-  bool all_parsed = true;  ///< every source was readable YAML
+  bool all_parsed = true;  ///< every source was valid YAML
 };
 LoadedInto load_into(const Outline& outline, const Sources& sources);
-/// In the order of the sources and lines; throws RecipeErrors if there are any.
+/// Throws RecipeErrors with the problems in the order of sources and lines, if there are any.
 void throw_problems(std::vector<Problem> problems, const Sources& sources);
-/// Adds what `found` says about keys that have no problem yet.
+/// Adds those of `found` whose keys have no problem yet.
 void add_problems(std::vector<Problem>& problems, std::vector<Problem> found);
 
-/// Throws RecipeErrors with all problems of all sources, and those that validate(config, origins) returns: a
-/// std::vector<Problem> made with problem_at(). It sees defaults in place of values that could not be read.
+/// Throws RecipeErrors with all problems of all sources and those that validate(config, origins) returns, a
+/// std::vector<Problem> made with problem_at(). validate() sees defaults in place of values that could not be read.
 template <class Config, class Validate>
 Loaded<Config> load(const Sources& sources, Validate validate) {
   Loaded<Config> loaded;
@@ -50,7 +50,7 @@ Loaded<Config> load(const Sources& sources) {
   return load<Config>(sources, [](const Config&, const Origins&) { return std::vector<Problem>(); });
 }
 
-/// The resolved recipe: every option, in the order of describe(). load() of it gives an equal config.
+/// The resolved recipe: every option, in the order of describe(). Loading it gives an equal config.
 template <class Config>
 std::string to_yaml(Config config) {
   return yaml_text(value_of(outline_of(config)));

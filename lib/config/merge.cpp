@@ -6,8 +6,8 @@
 namespace trainopt {
 namespace {
 
-/// `from` may name another alternative than `into` has so far: then the options that belong to alternatives leave
-/// `into`.
+/// Takes over the variant's name from `from`. If it differs from the name in `into`, removes the options of all
+/// alternatives from `into`.
 void merge_variant_name(Value& into, const Value& from, const Option& variant, const std::string& section,
                         std::vector<std::string>& notes) {
   const Value* after = from.find(variant.name);
@@ -53,8 +53,7 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
 
   auto here = options_beside(outline, into);
   const size_t of_this_variant = here.size();
-  for (const Option& option :
-       outline)  // what belongs to another alternative is for the reader to judge, when all names are known
+  for (const Option& option : outline)  // read_map() reports options of other alternatives
     for (const auto& alternative : option.alternatives)
       for (const Option& own : alternative.options) here.push_back(&own);
   const std::vector<const Option*> shown_options(here.begin(),

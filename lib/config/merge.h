@@ -1,17 +1,17 @@
-// Several sources become one tree: maps merge deeply, lists and scalars replace, null takes back what came before, a
-// boolean replaces a map of options and the other way round. Aliases become the keys they stand for.
+// Merges several sources into one tree: maps merge recursively, lists and scalars replace, null restores the default,
+// and a boolean replaces a map of options and vice versa. Aliases become the keys they stand for.
 #pragma once
 
 #include "config/read.h"
 
 namespace trainopt {
 
-/// Merges the map `from` over the map `into`. Problems: unknown keys, an alias beside its key. A changed name of a
-/// variant drops the earlier sources' options of that variant, and `notes` says so.
+/// Merges the map `from` over the map `into`. Reports unknown keys, and an alias given together with its key. If `from`
+/// changes the name of a variant, the variant's options from earlier sources are dropped and `notes` says so.
 void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section,
                const Reading& reading, std::vector<std::string>& notes);
 
-/// The same without knowing the options: overrides become one source, the later of two for the same key wins.
+/// Merges one override over the earlier ones, without knowing the options: the later of two for the same key wins.
 void merge_plain(Value& into, const Value& from);
 
 }  // namespace trainopt

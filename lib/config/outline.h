@@ -1,5 +1,5 @@
-// A config seen as a list of options: what describe() says, bound to one instance. The only template over configs;
-// reading, writing, help, schema and suggestions are plain functions over an Outline.
+// A config as a list of options: its describe(), bound to one instance. Reading, writing, help, schema and suggestions
+// are plain functions over an Outline, so they need no templates over configs.
 #pragma once
 
 #include "config/form.h"
@@ -11,7 +11,7 @@ namespace trainopt {
 
 struct Option;
 
-/// One alternative of a variant, as its own default instance (kept alive by `instance`).
+/// One alternative of a variant. Its options are bound to a default instance, which `instance` keeps alive.
 struct Alternative {
   std::string name;
   std::shared_ptr<void> instance;
@@ -20,10 +20,10 @@ struct Alternative {
 
 struct Option {
   enum class Kind {
-    value,    ///< a Form
+    value,    ///< read and written by its Form
     section,  ///< a map of `options`
     toggle,   ///< false | true | a map of `options`
-    variant   ///< this key holds the name of an alternative, whose options stand beside it in the same map
+    variant   ///< this key names an alternative, whose options are in the same map
   };
   Kind kind = Kind::value;
   std::string name, help;
@@ -31,10 +31,10 @@ struct Option {
   // value
   Bounds bounds;
   std::vector<std::string> aliases;
-  Spellings spellings;  ///< also of a toggle
+  Spellings spellings;  ///< also for a toggle
   std::string type;
-  std::function<Json()> schema;  ///< made only when asked for: most of an outline's cost, and loading never asks
-  bool nullable = false;         ///< null is a value and not "the default"
+  std::function<Json()> schema;  ///< created on demand: it is most of an outline's cost, and loading never needs it
+  bool nullable = false;         ///< null is a value rather than "use the default"
   std::function<void(const Value&, const Location&)> read;
   std::function<Value()> write;
 
@@ -44,7 +44,7 @@ struct Option {
   // variant; the first alternative in `alternatives` is not necessarily the default
   std::vector<Alternative> alternatives;
   std::function<size_t()> current;
-  std::function<std::vector<Option>(size_t)> select;  ///< makes it the current one; its options in place
+  std::function<std::vector<Option>(size_t)> select;  ///< makes it current; returns its options, bound to the config
 };
 using Outline = std::vector<Option>;
 
@@ -138,7 +138,7 @@ Outline outline_of(Config& config) {
 /// Index of the alternative called `name`; nullopt if there is none.
 std::optional<size_t> alternative_named(const Option& variant, std::string_view name);
 std::vector<std::string_view> alternative_names(const Option& variant);
-/// The options that a map may hold when each of its variants has the alternative that `map` names (or its current one).
+/// The options that `map` may hold, given the alternatives that it names for its variants (or their current ones).
 std::vector<const Option*> options_beside(const Outline& outline, const Value& map);
 /// The option with this key or alias, or nullptr.
 const Option* find_option(const std::vector<const Option*>& options, std::string_view key);

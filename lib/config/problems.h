@@ -1,4 +1,4 @@
-// What is wrong with a recipe: all of it, each line saying where, which key, what was expected and what was found.
+// All problems of a recipe. Each line states the location, the key, what was expected and what was found.
 #pragma once
 
 #include "base/error.h"
@@ -11,16 +11,16 @@
 namespace trainopt {
 
 struct Problem {
-  std::string where;  ///< "recipe.yaml:3:7", "command line 'seed=x'", or empty for a value nobody set
+  std::string where;  ///< "recipe.yaml:3:7", "command line 'seed=x'", or empty if no source set the value
   std::string key;    ///< full path, or empty for a problem of the whole file
   std::string message;
   bool operator==(const Problem&) const = default;
 };
 
-/// Where each key that somebody set was set: full key -> Problem::where.
+/// Where each key was set, for keys that a source set: full key -> Problem::where.
 using Origins = std::map<std::string, std::string>;
 
-/// A problem of `key`, placed where the key was set, or else where the nearest section around it was.
+/// A problem of `key`, located where the key was set, or else where its nearest enclosing section was.
 Problem problem_at(const Origins& origins, const std::string& key, const std::string& message);
 
 /// "recipe.yaml:3:7: data.batch_size: must be at least 1: 0"
@@ -28,7 +28,7 @@ std::string to_text(const Problem& problem);
 
 class RecipeErrors : public UserError {
  public:
-  /// what() has one line a problem, the first hundred of them. TRAINOPT_CHECKs that there is one.
+  /// what() has one line per problem, for the first hundred. There must be at least one.
   explicit RecipeErrors(std::vector<Problem> problems);
   const std::vector<Problem>& problems() const { return problems_; }
 

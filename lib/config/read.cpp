@@ -7,14 +7,14 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostSuggestions = 100;  // looking for near names takes time, and a hostile file has many unknown keys
+constexpr size_t kMostSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
 
 void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
   const Location location{path, option.bounds, &reading.problems};
   if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
   switch (option.kind) {
     case Option::Kind::variant:
-      return;  // read before the others, because it says which others there are
+      return;  // already read: it decides which other options exist
     case Option::Kind::value:
       if (!value.is_null() || option.nullable) option.read(value, location);
       return;
@@ -58,7 +58,7 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
   std::vector<Outline> selected;
   selected.reserve(outline.size());  // `here` points into it
   std::vector<const Option*> here;
-  std::vector<std::pair<const Option*, bool>> variants;  // and whether its name was a good one
+  std::vector<std::pair<const Option*, bool>> variants;  // and whether the recipe's name for it was valid
   for (const Option& option : outline) {
     here.push_back(&option);
     if (option.kind != Option::Kind::variant) continue;
@@ -86,7 +86,7 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
                                     [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
     if (owner == variants.end()) {
       reading.problems.push_back(unknown_key(key, section, here, reading));
-    } else if (owner->second) {  // otherwise the bad name is the problem
+    } else if (owner->second) {  // otherwise the invalid name is already reported
       const Option& variant = *owner->first;
       reading.problems.push_back(
           problem_in(key.mark, join_path(section, key.name),

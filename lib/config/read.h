@@ -1,4 +1,4 @@
-// A merged tree becomes a config, or a list of problems.
+// Reads a merged tree into a config and collects problems.
 #pragma once
 
 #include "config/outline.h"
@@ -6,13 +6,13 @@
 namespace trainopt {
 
 struct Reading {
-  const Outline& whole;  ///< the whole recipe, where suggestions look
+  const Outline& whole;  ///< the whole recipe, which suggestions search
   std::vector<Problem>& problems;
-  Origins* origins = nullptr;  ///< filled with every key that the tree sets, if given
+  Origins* origins = nullptr;  ///< if given, receives every key that the tree sets
 };
 
-/// Reads `map` (a map) into the members behind `outline`. Keys that `map` leaves out keep their defaults, and so do
-/// null ones unless null is a value of theirs.
+/// Reads `map` (a map) into the members behind `outline`. Members keep their defaults if their key is missing, or if it
+/// is null and null is not a value of their type.
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading);
 
 Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here,

@@ -20,10 +20,10 @@ std::string_view without_sign(std::string_view text) {
   return text;
 }
 
-/// 010 is eight to some readers and ten to others.
+/// Some readers take 010 for eight, others for ten.
 bool has_leading_zero(std::string_view digits) { return digits.size() > 1 && digits[0] == '0' && is_digit(digits[1]); }
 
-/// std::from_chars takes '-' but not '+'.
+/// std::from_chars accepts '-' but not '+'.
 const char* number_begin(std::string_view text) { return text.data() + (text.starts_with('+') ? 1 : 0); }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::optional<int64_t> parse_integer(std::string_view text, std::string* reason)
   }
   int64_t value = 0;
   if (std::from_chars(number_begin(text), text.data() + text.size(), value).ec != std::errc()) {
-    explain(reason, "must be a whole number of at most 63 bits");
+    explain(reason, "must be a whole number that a signed 64-bit integer can hold");
     return std::nullopt;
   }
   return value;

@@ -1,5 +1,4 @@
-// Numbers and words as a recipe may write them: one way each, so that 010, 0x10, 1e3 or yes never become something
-// surprising.
+// Strict parsing of numbers and booleans: 010, 0x10 and yes are errors, and so is 1e3 for a whole number.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +15,10 @@ std::optional<double> parse_number(std::string_view text, std::string* reason = 
 /// true and false (also True, TRUE, False, FALSE, as YAML 1.2 has them).
 std::optional<bool> parse_boolean(std::string_view text, std::string* reason = nullptr);
 
-/// Shortest text that reads back to the same double, with a point, so that YAML 1.1 readers see a float too: "0.001",
-/// "1.0e-08".
+/// The shortest text that parses back to the same double, with a decimal point so that YAML 1.1 readers also see a
+/// float: "0.001", "1.0e-08".
 std::string number_text(double value);
-/// For messages: without the point that a whole number does not need.
+/// For messages: a whole number has no decimal point.
 std::string short_number_text(double value);
 
 }  // namespace trainopt

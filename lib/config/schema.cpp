@@ -33,7 +33,7 @@ void add_properties(const Outline& outline, Json& properties) {
     properties[option.name] = schema;
     for (const auto& alias : option.aliases) {
       properties[alias] = schema;
-      properties[alias]["description"] = "The same as " + option.name + ". " + option.help;
+      properties[alias]["description"] = "Alias of " + option.name + ". " + option.help;
     }
   }
 }
@@ -50,7 +50,8 @@ Json map_schema(const Outline& outline) {
   const Option* variant = nullptr;
   for (const Option& option : outline)
     if (option.kind == Option::Kind::variant) {
-      TRAINOPT_CHECK(variant == nullptr);  // one name a map; two would need every pair of alternatives
+      TRAINOPT_CHECK(variant ==
+                     nullptr);  // one variant per map; two would need a schema for every pair of alternatives
       variant = &option;
     }
   if (!variant) return closed_map(shared);
@@ -62,7 +63,7 @@ Json map_schema(const Outline& outline) {
     properties[variant->name] = {{"const", alternative.name}, {"description", variant->help}};
     add_properties(alternative.options, properties);
     Json map = closed_map(properties);
-    if (i != variant->current()) map["required"] = Json::array({variant->name});  // the default one may be left unnamed
+    if (i != variant->current()) map["required"] = Json::array({variant->name});  // the default needs no name
     alternatives.push_back(std::move(map));
   }
   return {{"oneOf", alternatives}};

@@ -6,7 +6,7 @@
 namespace trainopt {
 
 Json schema_of_outline(const Outline& outline, const std::string& title);
-/// The schema of one map, without the head.
+/// The schema of one map, without $schema and title.
 Json map_schema(const Outline& outline);
 
 }  // namespace trainopt

@@ -8,7 +8,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kLongestKey = 64;  // longer ones are nobody's typing error
+constexpr size_t kLongestKey = 64;  // longer keys are not typing errors
 
 std::string folded(std::string_view word) {
   std::string text(word);
@@ -17,7 +17,7 @@ std::string folded(std::string_view word) {
   return text;
 }
 
-constexpr size_t kShortestBeginning = 3;  // fewer letters begin too many names
+constexpr size_t kShortestBeginning = 3;  // shorter prefixes match too many names
 
 /// The shortest of `words` that begins with `word`; empty if none does.
 std::string_view begun_by(std::string_view word, std::span<const std::string_view> words) {
@@ -31,10 +31,10 @@ std::string_view begun_by(std::string_view word, std::span<const std::string_vie
 
 size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
-/// The edit distance of `word` and `candidate`; SIZE_MAX if it is more than is near enough.
+/// The edit distance of `word` and `candidate`; SIZE_MAX if they are too far apart.
 size_t nearness(std::string_view word, std::string_view candidate) {
   const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
-  if (longer - shorter > near_enough(candidate)) return SIZE_MAX;  // most words, at no cost
+  if (longer - shorter > near_enough(candidate)) return SIZE_MAX;  // rejects most words cheaply
   const size_t distance = edit_distance(word, candidate);
   return distance <= near_enough(candidate) ? distance : SIZE_MAX;
 }
@@ -60,7 +60,7 @@ std::string did_you_mean(const std::vector<std::string>& paths) {
   return text.empty() ? "" : fmt::format(" (did you mean {}?)", text);
 }
 
-/// The path, and what to write after it.
+/// The path, and the value to write after it.
 std::string with_value(std::string_view path, std::string_view value) {
   return std::string(path) + (value.empty() ? "" : ": " + std::string(value));
 }
@@ -96,7 +96,7 @@ std::string nearest_of(std::string_view word, std::span<const std::string_view> 
   size_t least = SIZE_MAX;
   for (const auto candidate : words)
     if (const size_t distance = nearness(word, candidate); distance < least) best = candidate, least = distance;
-  // Half a name has many letters to go, and is still no other name.
+  // A prefix is far from the full name in edit distance, so it is matched separately. Only a name one letter off wins.
   const auto begun = least > 1 ? begun_by(word, words) : std::string_view();
   return std::string(begun.empty() ? best : begun);
 }

@@ -1,4 +1,4 @@
-// "did you mean": the nearest name at this level, the same name in another section, or another tool's word for it.
+// "did you mean": the nearest name at this level, the same name in another section, or another tool's name for it.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@ namespace trainopt {
 
 struct Option;
 
-/// Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`; case and - _ do not count.
+/// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. Ignores case and
+/// the difference between - and _.
 size_t edit_distance(std::string_view a, std::string_view b);
-/// The one of `words` that is meant: one letter off, or begun by `word`, or the nearest if it is near enough (a third
-/// of its letters); empty if none is.
+/// Which of `words` the user probably meant by `word`: a name one letter off, or else one that starts with `word`, or
+/// else the nearest within a third of its letters. Empty if there is none.
 std::string nearest_of(std::string_view word, std::span<const std::string_view> words);
 
-/// The end of an "unknown key" message, such as " (did you mean 'data.batch_size'?)"; empty if nothing is near.
-/// `here`: what the map of the unknown key may hold; `section`: its path; `all`: the whole recipe.
+/// The end of an "unknown key" message, such as " (did you mean 'data.batch_size'?)"; empty if nothing is similar.
+/// `here`: the options that the unknown key's map may hold; `section`: the map's path; `all`: the whole recipe.
 std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here,
                        const std::vector<Option>& all);
 

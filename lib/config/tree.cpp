@@ -14,7 +14,7 @@
 namespace trainopt {
 namespace {
 
-/// The parser takes bytes as they come; a recipe is printable UTF-8.
+/// Rejects text that is not printable UTF-8, which the parser does not check.
 void check_bytes(std::string_view text, Mark mark, bool counts_lines) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) fail_at(mark, "is UTF-16; save it as UTF-8");
   int line = 1, column = 1;
@@ -36,8 +36,8 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
     fail_at(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kLargestFile));
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   check_bytes(text, source, counts_lines);
-  // Inside an open bracket the parser keeps all tokens until it closes, 240 bytes each, before our limits see any of
-  // them.
+  // Inside an open bracket the parser buffers all tokens until it closes, 240 bytes each, before TreeBuilder's limits
+  // apply to any of them.
   const auto marks = std::count_if(text.begin(), text.end(),
                                    [](char c) { return std::string_view("[]{},:").find(c) != std::string_view::npos; });
   if (static_cast<size_t>(marks) > kMostMarks)
@@ -84,8 +84,8 @@ Value parse_override(const std::string& text) {
   if (equals == std::string_view::npos) fail_at(source, "an override is written key=value");
   const std::string key(edit.substr(0, equals));
   if (edit.size() == equals + 1)
-    fail_at(source, fmt::format("no value; '{}=null' restores the default, '{}=\"\"' is an empty text", shown(key),
-                                shown(key)));
+    fail_at(source, fmt::format("no value; write '{}=null' for the default or '{}=\"\"' for an empty string",
+                                shown(key), shown(key)));
   Value value = parse(edit.substr(equals + 1), source, false);
 
   int depth = 0;
@@ -93,7 +93,7 @@ Value parse_override(const std::string& text) {
     const size_t dot = key.substr(0, end).rfind('.');
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
     if (begin == end) fail_at(source, "a part of the key is empty");
-    if (++depth > kDeepest) fail_at(source, fmt::format("nested more than {} deep", kDeepest));
+    if (++depth > kDeepest) fail_at(source, fmt::format("nested more than {} levels deep", kDeepest));
     Value outer = empty_map();
     outer.mark = source;
     outer.at_or_added({key.substr(begin, end - begin), source}) = std::move(value);

@@ -1,6 +1,6 @@
-// Recipe text becomes a tree. yaml-cpp stays in tree.cpp and tree_builder. Everything that yaml-cpp accepts silently
-// and a recipe must not contain (duplicate keys, tags, merge keys, a second document, bombs, cycles, bad UTF-8) is
-// rejected on the way.
+// Parses recipe text into a tree. Only tree.cpp and tree_builder use yaml-cpp. What yaml-cpp accepts silently but a
+// recipe must not contain (duplicate keys, tags, merge keys, a second document, alias bombs, cycles, invalid UTF-8) is
+// rejected during parsing.
 #pragma once
 
 #include "config/value.h"
@@ -19,10 +19,10 @@ inline constexpr size_t kMostNodes = 100'000;         ///< with aliases expanded
 inline constexpr size_t kMostText = size_t{4} << 20;  ///< bytes of all scalars and keys, with aliases expanded
 inline constexpr size_t kMostMarks = 2 * kMostNodes;  ///< [ ] { } , :
 
-/// All throw RecipeErrors with one problem. A file's root is a map.
+/// All throw RecipeErrors with one problem. The root of a file must be a map.
 Value parse_file(const std::filesystem::path& path);
 Value parse_text(std::string_view text, const std::string& name);
-/// "key.path=value" or "--key.path=value" as a map of maps, every mark being "command line 'key.path=value'".
+/// "key.path=value" or "--key.path=value" as a map of maps; every mark is "command line 'key.path=value'".
 Value parse_override(const std::string& text);
 
 }  // namespace trainopt

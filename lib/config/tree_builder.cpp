@@ -10,7 +10,7 @@ namespace trainopt {
 
 void fail_at(const Mark& mark, const std::string& message) { throw RecipeErrors({{to_text(mark), "", message}}); }
 
-/// An unclosed bracket looks like a list as a key until the parser meets the end, so that error waits until here.
+/// Until the parser reaches the end, an unclosed bracket looks like a list used as a key, so that error is thrown here.
 Value TreeBuilder::take() {
   if (odd_key_) fail_at(*odd_key_, "a key must be a plain word, not a list or map");
   return std::move(root_);
@@ -24,7 +24,7 @@ void TreeBuilder::OnDocumentStart(const YAML::Mark& mark) {
   if (++documents_ == 1) return;
   if (text_from(mark).starts_with("---"))
     fail_at(mark_of(mark), "a second document starts here; a recipe is one document");
-  fail_at(mark_of(mark), "this does not continue what is above; check the indentation");
+  fail_at(mark_of(mark), "this does not continue the lines above; check the indentation");
 }
 
 void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
@@ -54,7 +54,7 @@ void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML:
 void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   if (expects_key()) fail_at(mark_of(mark), "a key must be a plain word, not an alias");
   const auto found = anchors_.find(anchor);
-  if (found == anchors_.end()) fail_at(mark_of(mark), "an alias inside the value that it names");
+  if (found == anchors_.end()) fail_at(mark_of(mark), "an alias inside the value that it refers to");
   count_copy(found->second, mark_of(mark), static_cast<int>(open_.size()));
   add(found->second);
 }
@@ -64,7 +64,7 @@ std::string_view TreeBuilder::text_from(const YAML::Mark& mark) const {
                                                                        : std::string_view();
 }
 
-/// The parser calls plain scalars "?" and quoted ones "!", which is also what an explicit `!` looks like.
+/// The parser tags plain scalars "?" and quoted ones "!". An explicit `!` also arrives as "!".
 void TreeBuilder::check_tag(const YAML::Mark& mark, const std::string& tag) const {
   std::string_view written = text_from(mark);
   if (written.starts_with('&')) {
@@ -76,13 +76,13 @@ void TreeBuilder::check_tag(const YAML::Mark& mark, const std::string& tag) cons
             "tags are not allowed in a recipe: " + shown(written.substr(0, written.find_first_of(" \t\r\n"))));
 }
 
-/// The parser makes single bytes of the escapes \N and \_, which are no UTF-8.
+/// The parser turns the escapes \N and \_ into single bytes, which are not UTF-8.
 void TreeBuilder::check_text(const YAML::Mark& mark, std::string_view text) const {
-  if (text.find('\0') != std::string::npos) fail_at(mark_of(mark), "a text must not contain a NUL byte");
+  if (text.find('\0') != std::string::npos) fail_at(mark_of(mark), "a string must not contain a NUL byte");
   for (size_t length; !text.empty(); text.remove_prefix(length))
     if ((length = utf8_length(text)) == 0)
-      fail_at(mark_of(mark),
-              fmt::format("an escape gives a byte that is not UTF-8: 0x{:02X}", static_cast<unsigned char>(text[0])));
+      fail_at(mark_of(mark), fmt::format("an escape produces a byte that is not UTF-8: 0x{:02X}",
+                                         static_cast<unsigned char>(text[0])));
 }
 
 bool TreeBuilder::expects_key() const {
@@ -104,7 +104,7 @@ void TreeBuilder::open(Value::Kind kind, const YAML::Mark& mark, const std::stri
   check_tag(mark, tag);
   if (expects_key() && !odd_key_) odd_key_ = mark_of(mark);
   count(0, mark_of(mark));
-  if (open_.size() >= kDeepest) fail_at(mark_of(mark), fmt::format("nested more than {} deep", kDeepest));
+  if (open_.size() >= kDeepest) fail_at(mark_of(mark), fmt::format("nested more than {} levels deep", kDeepest));
   Open& opened = open_.emplace_back();
   opened.value.kind = kind;
   opened.value.mark = mark_of(mark);
@@ -115,14 +115,14 @@ void TreeBuilder::close() {
   Open closed = std::move(open_.back());
   open_.pop_back();
   if (closed.anchor != 0) {
-    count_copy(closed.value, closed.value.mark, 0);  // anchors in anchors would otherwise multiply the memory
+    count_copy(closed.value, closed.value.mark, 0);  // nested anchors would otherwise multiply the memory
     anchors_[closed.anchor] = closed.value;
   }
   add(std::move(closed.value));
 }
 
 void TreeBuilder::add(Value value) {
-  if (expects_key()) return;  // the odd key, which take() reports
+  if (expects_key()) return;  // odd_key_, which take() reports
   if (open_.empty())
     root_ = std::move(value);
   else
@@ -130,13 +130,13 @@ void TreeBuilder::add(Value value) {
 }
 
 void TreeBuilder::count(size_t text_bytes, const Mark& mark) {
-  if (++nodes_ > kMostNodes) fail_at(mark, fmt::format("more than {} values, aliases counted in full", kMostNodes));
+  if (++nodes_ > kMostNodes) fail_at(mark, fmt::format("more than {} values, with aliases expanded", kMostNodes));
   if ((text_bytes_ += text_bytes) > kMostText)
-    fail_at(mark, fmt::format("more than {} bytes of text, aliases counted in full", kMostText));
+    fail_at(mark, fmt::format("more than {} bytes of text, with aliases expanded", kMostText));
 }
 
 void TreeBuilder::count_copy(const Value& value, const Mark& mark, int depth) {
-  if (depth > kDeepest) fail_at(mark, fmt::format("nested more than {} deep", kDeepest));
+  if (depth > kDeepest) fail_at(mark, fmt::format("nested more than {} levels deep", kDeepest));
   count(value.text.size(), mark);
   for (const Value::Key& key : value.keys) count(key.name.size(), mark);
   for (const Value& item : value.items) count_copy(item, mark, depth + 1);

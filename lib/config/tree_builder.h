@@ -1,4 +1,4 @@
-// Parser events become a tree, and what a recipe must not contain becomes an error on the way.
+// Builds a tree from parser events and rejects what a recipe must not contain.
 #pragma once
 
 #include "config/value.h"
@@ -15,17 +15,17 @@
 
 namespace trainopt {
 
-/// Throws RecipeErrors with this one problem of a whole file or override.
+/// Throws RecipeErrors with this one problem, which belongs to no key.
 [[noreturn]] void fail_at(const Mark& mark, const std::string& message);
 
-/// Builds the tree from the parser's events, so that limits hold while parsing and not after. Throws RecipeErrors.
+/// Builds the tree from the parser's events, so that limits apply during parsing. Throws RecipeErrors.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  /// `counts_lines`: marks are lines and columns of `text`; otherwise `source` says it all.
+  /// `counts_lines`: marks have a line and column of `text`; otherwise every mark is `source`.
   TreeBuilder(std::string_view text, Mark source, bool counts_lines)
       : text_(text), source_(std::move(source)), counts_lines_(counts_lines) {}
 
-  /// After the last event.
+  /// Call it after the last event.
   Value take();
   bool has_root() const { return documents_ > 0; }
   Mark mark_of(const YAML::Mark& mark) const;
@@ -71,7 +71,7 @@ class TreeBuilder : public YAML::EventHandler {
   Value root_;
   std::vector<Open> open_;
   std::optional<Mark> odd_key_;
-  std::map<YAML::anchor_t, Value> anchors_;  // complete ones only, so that an alias cannot be inside its own anchor
+  std::map<YAML::anchor_t, Value> anchors_;  // only closed ones, so that an alias cannot be inside its own anchor
   int documents_ = 0;
   size_t nodes_ = 0, text_bytes_ = 0;
 };

@@ -5,8 +5,8 @@
 
 namespace trainopt {
 
-/// Length of the UTF-8 sequence at the start of `bytes`, which is not empty; 0 if it is not valid (overlong, surrogate,
-/// too large, cut).
+/// Length of the UTF-8 sequence at the start of `bytes`, which must not be empty; 0 if it is invalid (overlong,
+/// surrogate, too large, truncated).
 size_t utf8_length(std::string_view bytes);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// A parsed recipe as our own neutral tree: values, and where each was written.
+// A parsed recipe as a tree of values, with the location of each; independent of the YAML library.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace trainopt {
 
-/// Where something was written. `line` and `column` count from 1; 0 when `source` says it all (an override).
+/// Where something was written. `line` and `column` count from 1; both are 0 if `source` is enough (an override).
 struct Mark {
   std::shared_ptr<const std::string> source;
   int line = 0, column = 0;
@@ -27,7 +27,7 @@ struct Value {
   std::string text;          ///< of a scalar
   bool quoted = false;       ///< a scalar in quotes or a block: never a number, bool or null
   std::vector<Value> items;  ///< of a list, or the values of a map
-  std::vector<Key> keys;     ///< of a map, beside items
+  std::vector<Key> keys;     ///< of a map, parallel to items
 
   bool is_null() const { return kind == Kind::null; }
   bool is_scalar() const { return kind == Kind::scalar; }
@@ -40,12 +40,12 @@ struct Value {
   void erase(std::string_view key);
 };
 
-Value plain(std::string text);   ///< a scalar as numbers and booleans are written
-Value quoted(std::string text);  ///< a text
+Value plain(std::string text);   ///< an unquoted scalar, as numbers and booleans are written
+Value quoted(std::string text);  ///< a string
 Value list_of(std::vector<Value> items);
 Value empty_map();
 
-/// What was found, for messages: the scalar itself (quotes kept, long ones cut), "a list", "a map", "null".
+/// A value for messages: the scalar itself (in its quotes, shortened if long), "a list", "a map" or "null".
 std::string shown(const Value& value);
 std::string shown(std::string_view text);
 

@@ -5,7 +5,7 @@
 namespace trainopt {
 namespace {
 
-/// A text that no YAML reader, of version 1.1 or 1.2, takes for anything else.
+/// Whether every YAML 1.1 and 1.2 reader takes this unquoted text for a string.
 bool is_safe_unquoted(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (text.empty() || !(letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;

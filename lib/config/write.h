@@ -1,4 +1,4 @@
-// A config as text again: the resolved recipe, which reads back to an equal config.
+// Writes a config as text: the resolved recipe, which loads to an equal config.
 #pragma once
 
 #include "config/outline.h"
@@ -9,7 +9,7 @@ Value value_of(const Outline& outline);
 std::string yaml_text(const Value& map);
 /// On one line: [a, {b: c}].
 std::string flow_text(const Value& value);
-/// Plain scalars become null, booleans and numbers, quoted ones strings.
+/// Plain scalars become booleans and numbers; quoted ones become strings.
 Json json_of(const Value& value);
 
 }  // namespace trainopt

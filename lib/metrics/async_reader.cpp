@@ -14,7 +14,7 @@ namespace {
 
 void add_spans(StepRecord& row, const std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>>& spans) {
   for (const auto& [metric, span] : spans) {
-    span->end.synchronize();  // long done: the step's own event is behind it
+    span->end.synchronize();  // returns at once: the step's own event came after it
     row[metric] = row[metric].value_or(0.0) + elapsed_ms(span->start, span->end);
   }
 }
@@ -39,8 +39,8 @@ void AsyncReader::submit(PendingRecord record) {
   next_slot_ = (next_slot_ + 1) % (kMostInFlight + 1);
   if (in_flight_.size() <= kMostInFlight) return;
   read_oldest();
-  // Launching a step takes the host less time than the step: only with this wait do the steps' times add up to the
-  // run's.
+  // The host launches a step faster than the device runs it. The step times add up to the run's time only if they
+  // include this wait.
   PendingRecord& submitted = in_flight_.back().record;
   if (submitted.paused_ms_) submitted.finish(*submitted.paused_ms_);
 }

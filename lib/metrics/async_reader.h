@@ -1,5 +1,5 @@
-// Numbers come back from the device a step or two late, so that writing every step down costs no synchronisation:
-// submit() queues one small copy into a pinned ring and an event behind it, poll() reads what has arrived.
+// Reads metrics from the device one or two steps late, so that recording every step costs no synchronisation. submit()
+// queues one small copy into a pinned ring and an event after it; poll() reads what has arrived.
 #pragma once
 
 #include "device/stream.h"
@@ -18,17 +18,16 @@ class AsyncReader {
   /// Rows are at most this many steps behind.
   static constexpr size_t kMostInFlight = 2;
 
-  /// `steady`: on a GPU rows are always that late, whenever they arrive, so that several ranks have the same ones in
+  /// `steady`: on a GPU, rows are always that late, even if they arrive earlier, so that all ranks see the same rows in
   /// the same step.
   explicit AsyncReader(c10::Device device, bool steady = false);
 
-  /// Takes the step's numbers after its last work was queued on the current stream. On the CPU the row is ready at
-  /// once; on a GPU this waits for the oldest step if two more are already on their way, which also keeps the host from
-  /// running far ahead.
+  /// Call after the step's last work is queued on the current stream. On the CPU the row is ready at once. On a GPU,
+  /// waits for the oldest step if two newer ones are in flight, which also keeps the host from running far ahead.
   void submit(PendingRecord record);
   /// Rows that have arrived since the last call, in order; never waits.
   std::vector<StepRecord> poll();
-  /// Waits for the rest. After it, submit() may be called again.
+  /// Waits for the remaining rows. submit() may be called again afterwards.
   std::vector<StepRecord> flush();
   size_t in_flight() const { return in_flight_.size(); }
 
@@ -43,7 +42,7 @@ class AsyncReader {
   c10::Device device_;
   bool steady_;
   at::Tensor ring_;             ///< [kMostInFlight + 1, kMetricCount] float32, pinned
-  std::vector<Event> arrived_;  ///< by slot of the ring
+  std::vector<Event> arrived_;  ///< one per slot of the ring
   std::deque<InFlight> in_flight_;
   size_t next_slot_ = 0;
   std::vector<StepRecord> ready_rows_;

@@ -1,4 +1,4 @@
-// All numbers of a step's record: the one table from which headers, help and documents come.
+// All metrics of a step's record, with their names, units and formats, in one table.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace trainopt {
 
-/// In the order of the columns.
+/// In column order.
 enum class Metric : size_t {
   step,
   epoch,
@@ -46,15 +46,15 @@ enum class Metric : size_t {
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
 
-/// How several values become one: over the telemetry samples within a step, or over the steps of a run.
+/// How several values are combined: the telemetry samples within a step, or the steps of a run.
 enum class Aggregate { last, mean, sum, max };
-/// How a value is written. float32: nine digits, which read back to the same float.
+/// How a value is written. float32: nine digits, which parse back to the same float.
 enum class NumberForm { integer, float32, real };
 
 struct MetricInfo {
   Metric metric;
   std::string_view name;
-  std::string_view unit;  ///< empty: a bare number
+  std::string_view unit;  ///< empty if dimensionless
   Aggregate aggregate;
   NumberForm form;
   std::string_view meaning;
@@ -70,28 +70,28 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::grad_norm, "grad_norm", "", Aggregate::mean, NumberForm::float32,
      "Global norm after unscaling, before clipping; null unless train.max_grad_norm is set."},
     {Metric::loss_scale, "loss_scale", "", Aggregate::last, NumberForm::float32,
-     "Factor on the loss in this step; null without fp16."},
+     "Loss scale of this step; null without fp16."},
     {Metric::nonfinite, "nonfinite", "", Aggregate::max, NumberForm::integer,
-     "1: the loss or a gradient was not finite and the step wrote nothing; null unless train.on_nonfinite is skip or "
-     "rerun."},
+     "1 if the loss or a gradient was non-finite and the step changed nothing; null unless train.on_nonfinite is skip "
+     "or rerun."},
     {Metric::step_ms, "step_ms", "ms", Aggregate::mean, NumberForm::real,
      "Wall time between step boundaries, without evaluation and checkpoints."},
     {Metric::data_wait_ms, "data_wait_ms", "ms", Aggregate::mean, NumberForm::real,
-     "The training thread blocked on data."},
+     "Time that the training thread was blocked on data."},
     {Metric::copy_ms, "copy_ms", "ms", Aggregate::mean, NumberForm::real,
-     "Copies from host to device, on the device's clock."},
+     "Copies from host to device, timed by the device."},
     {Metric::device_ms, "device_ms", "ms", Aggregate::mean, NumberForm::real,
-     "From the first to the last work on the device, on its clock."},
+     "From the first to the last work on the device, timed by the device."},
     {Metric::samples_per_s, "samples_per_s", "1/s", Aggregate::mean, NumberForm::real,
      "The step's samples over all ranks divided by step_ms."},
     {Metric::comm_exposed_ms, "comm_exposed_ms", "ms", Aggregate::mean, NumberForm::real,
      "Communication that the step waited for; null with one rank."},
     {Metric::all_reduce_mib, "all_reduce_mib", "MiB", Aggregate::mean, NumberForm::real,
-     "Handed over by this rank in all-reduces of this step; null with one rank."},
+     "Data that this rank passed to all-reduces in this step; null with one rank."},
     {Metric::reduce_scatter_mib, "reduce_scatter_mib", "MiB", Aggregate::mean, NumberForm::real,
-     "The same for reduce-scatters: the whole, of which it keeps its part."},
+     "The same for reduce-scatters: the full input, of which this rank keeps a part."},
     {Metric::all_gather_mib, "all_gather_mib", "MiB", Aggregate::mean, NumberForm::real,
-     "The same for all-gathers: the whole, of which it gave its part."},
+     "The same for all-gathers: the full output, of which this rank provides a part."},
     {Metric::broadcast_mib, "broadcast_mib", "MiB", Aggregate::mean, NumberForm::real, "The same for broadcasts."},
     {Metric::parameters_mib, "parameters_mib", "MiB", Aggregate::max, NumberForm::real,
      "Parameters that this rank holds between steps."},
@@ -102,23 +102,23 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::gpu_util_pct, "gpu_util_pct", "%", Aggregate::mean, NumberForm::real,
      "NVML: share of time with at least one kernel running."},
     {Metric::gpu_sm_util_pct, "gpu_sm_util_pct", "%", Aggregate::mean, NumberForm::real,
-     "GPM: share of multiprocessors busy."},
+     "GPM: share of busy multiprocessors."},
     {Metric::gpu_tensor_util_pct, "gpu_tensor_util_pct", "%", Aggregate::mean, NumberForm::real,
      "GPM: share of time with tensor cores active."},
     {Metric::gpu_memory_used_mib, "gpu_memory_used_mib", "MiB", Aggregate::max, NumberForm::real,
      "NVML: memory in use on the GPU, by anyone."},
     {Metric::memory_allocated_mib, "memory_allocated_mib", "MiB", Aggregate::max, NumberForm::real,
-     "libtorch's allocator: held by tensors."},
+     "libtorch's allocator: memory held by tensors."},
     {Metric::memory_reserved_mib, "memory_reserved_mib", "MiB", Aggregate::max, NumberForm::real,
-     "libtorch's allocator: taken from the GPU."},
+     "libtorch's allocator: memory reserved on the GPU."},
     {Metric::gpu_power_w, "gpu_power_w", "W", Aggregate::mean, NumberForm::real, "NVML: power drawn."},
     {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "MHz", Aggregate::mean, NumberForm::real,
      "NVML: clock of the multiprocessors."},
     {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::max, NumberForm::integer,
-     "NVML: bits of the reasons that hold the clock down (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); 0 "
-     "none."},
+     "NVML: bits of the reasons why the clock is throttled (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); "
+     "0 if none."},
     {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, NumberForm::real,
-     "CPU time of this process over its allowed cores."},
+     "CPU time of this process, as a share of its allowed cores."},
     {Metric::other_cpu_pct, "other_cpu_pct", "%", Aggregate::mean, NumberForm::real,
      "CPU time of everything else on the CPUs this process may run on, over the last half second."},
     {Metric::process_rss_mib, "process_rss_mib", "MiB", Aggregate::max, NumberForm::real,
@@ -127,7 +127,7 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
 
 constexpr const MetricInfo& info(Metric metric) { return kCatalogue[static_cast<size_t>(metric)]; }
 
-/// One value for each metric; nullopt: not measured, which is not 0.
+/// One value per metric; nullopt means not measured, which is not 0.
 class Values {
  public:
   std::optional<double>& operator[](Metric metric) { return values_[static_cast<size_t>(metric)]; }

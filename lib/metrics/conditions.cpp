@@ -22,8 +22,8 @@ std::optional<std::string> drift(std::span<const Piece> pieces) {
       !ratio || ratio->contains(1))
     return std::nullopt;
   return fmt::format(
-      "the throughput {} by {:.0f} % from the first to the last third of the measured steps: its mean depends on how "
-      "long the run is",
+      "the throughput {} by {:.0f} % from the first to the last third of the measured steps, so its mean depends on "
+      "the length of the run",
       change < 0 ? "fell" : "rose", 100 * std::abs(change));
 }
 
@@ -53,11 +53,11 @@ void Conditions::add(const StepRecord& row) {
 std::vector<std::string> Conditions::warnings(std::span<const Piece> pieces) const {
   std::vector<std::string> all;
   if (other_cpu_ > kMostOtherPct * other_cpu_ms_)
-    all.push_back(fmt::format("the machine was busy: other programs used {:.0f} % of the CPUs that this run may use",
+    all.push_back(fmt::format("the machine was busy: other programs used {:.0f} % of the CPUs available to this run",
                               other_cpu_ / other_cpu_ms_));
   if (throttled_ms_ > 0) {
     const double share = 100 * throttled_ms_ / throttle_known_ms_;
-    all.push_back(fmt::format("the GPU's clock was held down in steps that make up {} % of the time ({})",
+    all.push_back(fmt::format("the GPU's clock was throttled in steps that make up {} % of the time ({})",
                               share < 1 ? "less than 1" : fmt::format("{:.0f}", share),
                               throttle_reasons(throttle_bits_)));
   }

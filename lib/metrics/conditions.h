@@ -1,4 +1,4 @@
-// What the machine did during a run that makes its throughput hard to compare.
+// Conditions during a run that make its throughput hard to compare.
 #pragma once
 
 #include "metrics/record.h"
@@ -18,9 +18,9 @@ class Conditions {
  public:
   void add(const StepRecord& row);
 
-  /// A sentence each, for a reader of the table: other programs used more than 10 % of the CPUs; the GPU's clock was
-  /// held down; the throughput of the last third of `pieces` is more than 2 % from the first third's, and a 99 %
-  /// interval of their ratio says so.
+  /// One sentence for each of these: other programs used more than 10 % of the CPUs; the GPU's clock was throttled; the
+  /// throughput of the last third of `pieces` differs from the first third's by more than 2 %, and the 99 % interval of
+  /// their ratio excludes 1.
   std::vector<std::string> warnings(std::span<const Piece> pieces) const;
 
  private:

@@ -36,7 +36,7 @@ template <class V>
 void describe(V& v, DumpConfig& c) {
   v.field("steps", c.steps, "Steps (from 1) whose tensors are written to the run directory as safetensors.",
           in_range(1, 1e15));
-  v.field("what", c.what, "Which tensors.");
+  v.field("what", c.what, "The tensors to write.");
 }
 
 struct LoggingConfig {
@@ -47,11 +47,11 @@ struct LoggingConfig {
 };
 template <class V>
 void describe(V& v, LoggingConfig& c) {
-  v.field("every_n_steps", c.every_n_steps, "Steps between two records; the first and the last step always have one.",
+  v.field("every_n_steps", c.every_n_steps, "Record every n-th step; the first and the last are always recorded.",
           in_range(1, 1e15), alias("log_every_n_steps", "logging_steps", "log_interval", "steps_per_print"));
-  v.field("sinks", c.sinks, "Where records go: standard output, metrics.jsonl, metrics.csv.");
-  v.field("progress", c.progress, "Progress line with the time left; auto: on a terminal.");
-  v.section("dump", c.dump, "Tensors to look at from outside.");
+  v.field("sinks", c.sinks, "Where records are written: standard output, metrics.jsonl, metrics.csv.");
+  v.field("progress", c.progress, "Show a progress line with the remaining time; auto: only on a terminal.");
+  v.section("dump", c.dump, "Tensors to save for inspection.");
 }
 
 struct TelemetryConfig {
@@ -59,7 +59,7 @@ struct TelemetryConfig {
 };
 template <class V>
 void describe(V& v, TelemetryConfig& c) {
-  v.field("interval", c.interval, "Time between two looks at the hardware.", in_range(0.01, 3600));
+  v.field("interval", c.interval, "Time between two samples of the hardware.", in_range(0.01, 3600));
 }
 
 }  // namespace trainopt

@@ -27,7 +27,8 @@ void Console::line(std::string_view text) {
 void Console::step(const StepRecord& row, std::string_view text) {
   step_ = row.step();
   if (first_step_ == 0) {
-    // The first step is slow in its own way (lazy initialisation), so the time left is measured from its end.
+    // The first step is slow because of lazy initialisation, so the remaining time is estimated from the steps after
+    // it.
     first_step_ = step_;
     started_ = Clock::now();
   }
@@ -68,7 +69,7 @@ std::string Console::progress_text() const {
   }
   const std::string numbers = fmt::format("{:3.0f} %  {}/{}  {} samples/s  {} left", 100 * done, step_, total,
                                           human_rate(samples_per_s_), left);
-  // A line that wraps cannot be taken away again.
+  // A line that wraps cannot be erased.
   if (columns() < numbers.size() + kBarCells + 4) return numbers.substr(0, columns());
   const auto filled = static_cast<size_t>(done * kBarCells);
   const std::string bar = std::string(filled, '=') + std::string(kBarCells - filled, ' ');

@@ -1,4 +1,4 @@
-// Standard output: one line a step and, on a terminal, a progress line that stays at the bottom.
+// Standard output: one line per step and, on a terminal, a progress line that stays at the bottom.
 #pragma once
 
 #include "base/clock.h"
@@ -13,14 +13,14 @@ namespace trainopt {
 
 struct ConsoleOptions {
   int fd = 1;
-  bool terminal = false;                    ///< fd is one (isatty)
+  bool terminal = false;                    ///< fd is a terminal (isatty)
   bool color = false;                       ///< a terminal, and neither NO_COLOR nor --no-color
-  Progress progress = Progress::automatic;  ///< on: also where no terminal was recognised
-  int64_t total_steps = 0;                  ///< 0: not known, so no time left
+  Progress progress = Progress::automatic;  ///< on: even if fd is not a terminal
+  int64_t total_steps = 0;                  ///< 0: unknown, so the remaining time is not shown
 };
 
-/// Used by one thread. Lines are gathered for at most a tenth of a second; a reader that went away (EPIPE) is never
-/// noticed by training.
+/// For one thread only. Writes at most ten times a second; lines in between wait for the next call. If the reader goes
+/// away (EPIPE), output is discarded and training is not affected.
 class Console {
  public:
   explicit Console(ConsoleOptions options) : options_(options) {}
@@ -28,11 +28,11 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A line of its own, without its newline.
+  /// Adds a line; `text` has no newline.
   void line(std::string_view text);
-  /// A step is done: moves the progress on, with or without (empty) a line of its own.
+  /// Advances the progress after a step, and adds the line `text` unless it is empty.
   void step(const StepRecord& row, std::string_view text);
-  /// Takes the progress line away and writes everything; the next line() brings the progress back.
+  /// Removes the progress line and writes all pending lines. The next line() shows the progress again.
   void flush();
 
  private:

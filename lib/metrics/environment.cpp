@@ -17,7 +17,7 @@
 namespace trainopt {
 namespace {
 
-/// 13000 is 13.0 and 91900 is 9.19.0: CUDA and cuDNN count differently.
+/// CUDA encodes 13.0 as 13000; cuDNN encodes 9.19.0 as 91900.
 Json cuda_version() {
   if (!at::detail::getCUDAHooks().hasCUDART()) return nullptr;
   const long version = at::detail::getCUDAHooks().versionCUDART();

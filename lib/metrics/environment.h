@@ -1,4 +1,4 @@
-// What a run stood on: environment.json and `trainopt env`.
+// The versions and hardware of a run, for environment.json and `trainopt env`.
 #pragma once
 
 #include "base/json.h"
@@ -8,7 +8,7 @@
 
 namespace trainopt {
 
-/// Versions, CPU, memory, GPUs, driver, kernel; no host name. `not_measured`: metrics without a value and why.
+/// Versions, CPU, memory, GPUs, driver, kernel; no host name. `not_measured`: metrics without a value, with the reason.
 Json environment(const std::string& trainopt_version, const Reasons& not_measured = {},
                  const std::string& nvml_library = kNvmlLibrary);
 

@@ -14,14 +14,14 @@ void append_number(std::string& text, const MetricInfo& metric, double value) {
     case NumberForm::integer:
       fmt::format_to(out, "{:.0f}", value);
       return;
-    case NumberForm::float32:  // nine digits of a double that holds a float are those of the float
+    case NumberForm::float32:  // nine digits identify the float that the double came from
     case NumberForm::real:
       fmt::format_to(out, "{:.9g}", value);
       return;
   }
 }
 
-/// What differs among ranks: least, mean and most, with the rank that has it.
+/// Minimum, mean and maximum over the ranks of each time that differs among them, with the ranks of the extremes.
 std::string ranks_json(const std::vector<RankTimes>& ranks) {
   const auto spread = [&](const char* name, auto number) {
     const auto less = [&](const RankTimes& a, const RankTimes& b) { return number(a) < number(b); };

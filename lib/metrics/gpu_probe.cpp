@@ -12,13 +12,13 @@
 namespace trainopt {
 namespace {
 
-/// Reasons that hold the clock down although there is work: not idleness, nor settings somebody chose.
+/// Reasons that throttle the clock under load: not idleness, and not settings that a user chose.
 constexpr unsigned long long kThrottleBits =
     nvmlClocksEventReasonSwPowerCap | nvmlClocksThrottleReasonHwSlowdown | nvmlClocksEventReasonSwThermalSlowdown |
     nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
 bool is_loss(nvmlReturn_t result) { return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED; }
 
-/// The counters behind GPM refresh every 100 ms; a shorter stretch repeats the last or is empty.
+/// GPM's counters refresh every 100 ms; a shorter interval repeats the last value or is empty.
 constexpr double kGpmStretchMs = 105;
 
 }  // namespace
@@ -39,7 +39,7 @@ struct GpuProbe::Nvml {
   bool gpm = false, gpm_has_earlier = false;
   nvmlGpmSample_t earlier = nullptr, later = nullptr;
   Clock::time_point earlier_at;
-  std::optional<double> sm_util, tensor_util;  // of the last whole stretch
+  std::optional<double> sm_util, tensor_util;  // of the last complete interval
 };
 
 GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_id)
@@ -54,7 +54,7 @@ GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_i
     return;
   }
   if (const auto result = library.functions.handle_by_pci(pci_bus_id.c_str(), &nvml_->device); result != NVML_SUCCESS) {
-    all_absent(fmt::format("NVML does not know the GPU {}: {}", pci_bus_id, library.text(result)));
+    all_absent(fmt::format("NVML cannot find the GPU {}: {}", pci_bus_id, library.text(result)));
     return;
   }
 
@@ -63,13 +63,13 @@ GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_i
   nvmlGpmSupport_t support{};
   support.version = NVML_GPM_SUPPORT_VERSION;
   if (!f.gpm_support || !f.gpm_alloc || !f.gpm_free || !f.gpm_get || !f.gpm_metrics)
-    reason = "this driver has no GPM";
+    reason = "this driver does not support GPM";
   else if (const auto result = f.gpm_support(nvml_->device, &support); result != NVML_SUCCESS)
     reason = "GPM: " + library.text(result);
   else if (!support.isSupportedDevice)
-    reason = "this GPU has no GPM (sm_90 and later have)";
+    reason = "this GPU does not support GPM (sm_90 and later do)";
   else if (f.gpm_alloc(&nvml_->earlier) != NVML_SUCCESS || f.gpm_alloc(&nvml_->later) != NVML_SUCCESS)
-    reason = "GPM gives no sample buffers";
+    reason = "GPM could not allocate its sample buffers";
   nvml_->gpm = reason.empty();
   if (!nvml_->gpm)
     for (const Metric metric : {Metric::gpu_sm_util_pct, Metric::gpu_tensor_util_pct}) absent(metric, reason);
@@ -79,10 +79,10 @@ GpuProbe::~GpuProbe() = default;
 
 void GpuProbe::absent(Metric metric, const std::string& reason) { reasons_.emplace(info(metric).name, reason); }
 
-/// Asking a GPU that is gone can take long, and it does not come back within a process.
+/// Queries of a lost GPU can be slow, and it does not come back within a process.
 void GpuProbe::lose_gpu(const std::string& reason) {
   if (std::exchange(nvml_->lost, true)) return;
-  spdlog::warn("the GPU is measured no more: {}", reason);
+  spdlog::warn("the GPU is no longer measured: {}", reason);
   for (const Metric metric : kGpuMetrics) reasons_[std::string(info(metric).name)] = reason;
 }
 
@@ -98,7 +98,7 @@ void GpuProbe::begin_stretch() {
 
 void GpuProbe::sample_counters(Values& values) {
   const NvmlFunctions& f = nvml_->library.functions;
-  // Asks once more after a failure that may pass, never after one that will not.
+  // Retries at the next sample after a failure that may be temporary, but not after a permanent one.
   const auto read = [&](Metric metric, bool known, auto ask) {
     const std::string name(info(metric).name);
     if (nvml_->lost) return;
@@ -126,7 +126,7 @@ void GpuProbe::sample_counters(Values& values) {
     return keep(Metric::gpu_util_pct, result, rates.gpu);
   });
   read(Metric::gpu_memory_used_mib, f.memory_v2 || f.memory_v1, [&] {
-    // The second version tells apart what the driver reserves for itself.
+    // Version 2 reports the driver's own reserved memory separately.
     nvmlMemory_v2_t memory{};
     memory.version = nvmlMemory_v2;
     auto result = f.memory_v2 ? f.memory_v2(nvml_->device, &memory) : NVML_ERROR_FUNCTION_NOT_FOUND;

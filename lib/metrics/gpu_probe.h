@@ -1,5 +1,5 @@
-// What NVIDIA's management library (NVML) says of one GPU. The library belongs to the driver, so it is opened by name
-// at run time; whatever is missing (library, symbol, permission, hardware) is a reason, not an error.
+// Measures one GPU with NVIDIA's management library (NVML). The library belongs to the driver, so it is loaded by name
+// at run time. Anything missing (library, symbol, permission, hardware) is a reason, not an error.
 #pragma once
 
 #include "metrics/catalogue.h"
@@ -11,23 +11,23 @@
 
 namespace trainopt {
 
-/// Why a metric has no value, by name of the metric.
+/// Why a metric has no value: metric name -> reason.
 using Reasons = std::map<std::string, std::string>;
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
 class GpuProbe {
  public:
-  /// The GPU at `pci_bus_id` (NVML's own order of GPUs is not this process's). Never throws; without the library every
-  /// GPU metric has a reason. `library_name` is for dlopen: tests give their own.
+  /// The GPU at `pci_bus_id` (NVML's order of GPUs differs from this process's). Never throws; without the library
+  /// every GPU metric has a reason. `library_name` is passed to dlopen; tests pass their own.
   GpuProbe(const std::string& library_name, const std::string& pci_bus_id);
   ~GpuProbe();
   GpuProbe(const GpuProbe&) = delete;
   GpuProbe& operator=(const GpuProbe&) = delete;
 
-  /// Fills what can be measured now. Some 100 µs. GPM needs two calls at least 100 ms apart.
+  /// Fills the values that can be measured now, in about 100 µs. GPM needs two calls at least 100 ms apart.
   void sample(Values& values);
-  /// What GPM says next is about the time from the next sample() on.
+  /// Restarts GPM: its next values cover the time from the next sample() on.
   void begin_stretch();
   const Reasons& reasons() const { return reasons_; }
 

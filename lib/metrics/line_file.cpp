@@ -15,8 +15,8 @@ namespace {
 constexpr double kFlushSeconds = 1.0;
 constexpr size_t kFlushBytes = 64 << 10;
 
-/// Writing to a closed pipe raises SIGPIPE in the writing thread: held back for the time of the write and, if it came,
-/// taken away.
+/// Writing to a closed pipe raises SIGPIPE in the writing thread. Blocks the signal during the write and discards it if
+/// it was raised.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -72,13 +72,12 @@ void LineFile::flush() {
     const NoPipeSignal guard;
     file_.append(buffer_.data(), buffer_.size());
   } catch (const FileError& error) {
-    // Whole lines stay; what follows the last newline written is torn and cut off, so that later lines stand on their
-    // own.
+    // Complete lines stay. A torn line after the last newline written is cut off, so that later lines stay intact.
     const auto written = static_cast<size_t>(file_.appended() - before);
     const size_t newline = written == 0 ? std::string::npos : buffer_.rfind('\n', written - 1);
     const size_t kept = newline == std::string::npos ? 0 : newline + 1;
     cut_off(static_cast<int64_t>(written - kept));
-    if (dropped_ == 0) spdlog::warn("{}; training goes on, lines are dropped", error.what());
+    if (dropped_ == 0) spdlog::warn("{}; training continues and lines are dropped", error.what());
     dropped_ += std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(kept), buffer_.end(), '\n');
   }
   buffer_.clear();

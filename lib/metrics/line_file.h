@@ -1,5 +1,5 @@
-// Lines appended to a file without ever stopping the training: buffered, flushed every second and at the end; a full
-// disk costs lines and one warning.
+// Appends lines to a file without ever stopping training: buffered, flushed every second and at the end. A full disk
+// costs lines and one warning.
 #pragma once
 
 #include "base/clock.h"
@@ -12,14 +12,14 @@
 
 namespace trainopt {
 
-/// Writes all bytes to `fd`; returns 0 or errno, and in `written` how many got there. A closed pipe is EPIPE, never a
-/// signal.
+/// Writes all bytes to `fd`. Returns 0 or errno; `written` receives the number of bytes written. A closed pipe gives
+/// EPIPE, never a signal.
 int write_fully(int fd, std::string_view bytes, size_t& written);
 
 class LineFile {
  public:
-  /// Appends to what is there. Throws UserError(storage) if the file cannot be opened: at the start of a run that is
-  /// still cheap to say.
+  /// Opens the file for appending. Throws UserError(storage) if that fails: at the start of a run an error is still
+  /// cheap.
   explicit LineFile(const std::filesystem::path& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;
@@ -29,8 +29,8 @@ class LineFile {
   /// `line` ends with a newline.
   void write(std::string_view line);
   void flush();
-  /// Lines that could not be written. What is in the file are whole lines as long as the disk allows to cut off a torn
-  /// one.
+  /// Lines that could not be written. The file contains only complete lines, unless the disk also fails when a torn one
+  /// is cut off.
   int64_t dropped_lines() const { return dropped_; }
 
  private:

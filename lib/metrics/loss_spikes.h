@@ -1,4 +1,4 @@
-// A loss far above those before it: worth a line, so that somebody looks; never more than that.
+// Detects a loss far above the previous ones, for a line in the log.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@ namespace trainopt {
 
 class LossSpikes {
  public:
-  static constexpr double kFactor = 3;  ///< times the median of those before
+  static constexpr double kFactor = 3;  ///< a spike is above this many times the median of the window
   static constexpr size_t kWindow = 64, kFewest = 32;
 
-  /// The median that `loss` is a spike against, if it is one. Then the window begins anew: a loss that stays high is
-  /// said once.
+  /// If `loss` is a spike, returns the median that it exceeds and restarts the window, so that a loss that stays high
+  /// is reported once.
   std::optional<double> add(double loss);
 
  private:

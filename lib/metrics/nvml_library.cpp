@@ -41,17 +41,17 @@ NvmlFunctions load_functions(void* library) {
 NvmlLibrary::NvmlLibrary(const std::string& name) {
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    error = fmt::format("{} is not here: no NVIDIA driver", name);
+    error = fmt::format("{} cannot be loaded: no NVIDIA driver", name);
     return;
   }
   functions = load_functions(library);
   if (!functions.init || !functions.handle_by_pci || !functions.shutdown) {
-    error = fmt::format("{} lacks functions this program needs: the driver is too old", name);
+    error = fmt::format("{} lacks required functions: the driver is too old", name);
     return;
   }
   const nvmlReturn_t result = functions.init();
   open = result == NVML_SUCCESS;
-  if (!open) error = "NVML does not start: " + text(result);
+  if (!open) error = "NVML cannot be initialised: " + text(result);
 }
 
 NvmlLibrary::~NvmlLibrary() {

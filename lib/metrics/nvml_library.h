@@ -1,4 +1,4 @@
-// NVML, loaded at run time: there is no driver on a machine without an NVIDIA GPU.
+// NVML, loaded at run time because a machine without an NVIDIA GPU has no driver.
 #pragma once
 
 #include <nvml.h>
@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// The functions of NVML that we use, under the names they have in the library. A null one is not in this driver.
+/// The NVML functions in use. A null one is missing from this driver.
 struct NvmlFunctions {
   decltype(&nvmlInit_v2) init = nullptr;
   decltype(&nvmlShutdown) shutdown = nullptr;
@@ -27,7 +27,8 @@ struct NvmlFunctions {
   decltype(&nvmlGpmMetricsGet) gpm_metrics = nullptr;
 };
 
-/// The library, initialised; `error` says why not. It stays loaded: drivers do not promise that it can go.
+/// The initialised library; unless `open`, `error` says why it is not. It is never unloaded, because drivers do not
+/// guarantee that this works.
 struct NvmlLibrary {
   explicit NvmlLibrary(const std::string& name);
   ~NvmlLibrary();

@@ -13,7 +13,7 @@
 namespace trainopt {
 namespace {
 
-/// /proc/stat counts in hundredths of a second: over half a second that is 2 % of one CPU.
+/// /proc/stat counts in hundredths of a second, which over half a second is 2 % of one CPU.
 constexpr double kShortest = 0.5;
 
 }  // namespace
@@ -62,7 +62,7 @@ std::optional<double> OtherLoad::sample(double own_seconds, Clock::time_point no
   if (seconds < kShortest) return pct_;
   const auto busy = busy_();
   pct_.reset();
-  // Both clocks are read one after the other, so a quiet machine may come out a little below 0.
+  // The two clocks are read one after the other, so an idle machine can come out slightly below 0.
   if (busy && busy_seconds_)
     pct_ = std::max(0.0, 100 * (*busy - *busy_seconds_ - (own_seconds - own_seconds_)) / (seconds * cpus_));
   looked_at_ = now;

@@ -1,4 +1,4 @@
-// What others do on the CPUs that this process may use.
+// CPU load of other processes on the CPUs that this process may use.
 #pragma once
 
 #include "base/clock.h"
@@ -11,24 +11,24 @@
 
 namespace trainopt {
 
-/// CPU seconds that the CPUs of `cpus` (by number) have been busy since the machine began, from the text of /proc/stat:
-/// user, nice, system, interrupts, and what the hypervisor gave to other machines. nullopt: it does not have them all.
+/// Seconds that the CPUs numbered `cpus` have been busy since boot, from the text of /proc/stat: user, nice, system,
+/// interrupts, and time stolen by the hypervisor for other machines. nullopt if the text lacks any of the CPUs.
 std::optional<double> busy_seconds(std::string_view proc_stat, const std::vector<int>& cpus, double ticks_per_second);
 
-/// The same now, from the file.
+/// The same, read from /proc/stat now.
 std::optional<double> busy_seconds(const std::vector<int>& cpus);
 
 /// CPU time of this process so far.
 double process_cpu_seconds();
 
-/// CPU seconds of all processes on `cpus` CPUs, less one's own, as a share of what the CPUs could do.
+/// CPU time of all processes on `cpus` CPUs except this one, as a share of the CPUs' capacity.
 class OtherLoad {
  public:
   using Busy = std::function<std::optional<double>()>;
-  /// `busy` is asked now and every half second: the file is long on a large machine. `own_seconds`: CPU time of this
-  /// process so far.
+  /// Calls `busy` now, and later at most every half second because /proc/stat is long on a large machine.
+  /// `own_seconds`: CPU time of this process so far.
   OtherLoad(size_t cpus, Busy busy, double own_seconds, Clock::time_point now);
-  /// In per cent, over the last half second or more. nullopt: so much has not passed yet, or `busy` does not say.
+  /// Percentage over the last half second or more. nullopt if less time has passed or `busy` has no value.
   std::optional<double> sample(double own_seconds, Clock::time_point now);
 
  private:

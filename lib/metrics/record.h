@@ -1,4 +1,4 @@
-// The record of one step, while it is being taken and once it has been read.
+// The record of one step: PendingRecord while it is measured, StepRecord once it has been read.
 #pragma once
 
 #include "base/clock.h"
@@ -15,14 +15,14 @@
 
 namespace trainopt {
 
-/// What one of several ranks says of a step.
+/// One rank's times in a step.
 struct RankTimes {
   double step_ms = 0, data_wait_ms = 0, comm_exposed_ms = 0;
-  /// What the others may have to wait for.
+  /// Time for which the other ranks may have to wait.
   double busy_ms() const { return step_ms - comm_exposed_ms; }
 };
 
-/// A step's numbers, all on the host. With several ranks those of rank 0, the loss being that of all.
+/// A step's metrics, all on the host. With several ranks they are rank 0's, except that the loss is that of all ranks.
 struct StepRecord : Values {
   int64_t step_samples = 0;        ///< real samples of this step over all ranks
   Clock::time_point began, ended;  ///< the step's boundaries on the host
@@ -31,31 +31,31 @@ struct StepRecord : Values {
   int64_t step() const { return static_cast<int64_t>((*this)[Metric::step].value_or(0)); }
 };
 
-/// A step's numbers, some still on the device. Nothing here waits for the device.
+/// A step's metrics, some still on the device. Nothing here waits for the device.
 class PendingRecord {
  public:
-  /// `began`: the step's start on the host. Where the last step's end is given, no time falls between the steps.
+  /// `began`: the step's start on the host. Pass the previous step's end to leave no time between steps.
   explicit PendingRecord(Clock::time_point began = Clock::now()) { row_.began = began; }
-  /// `step` from 1; `samples` seen by all ranks including this step; `dataset_size` samples are an epoch.
+  /// `step` counts from 1. `samples` have been seen by all ranks, including this step; `dataset_size` make an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
   void set(Metric metric, double value) { row_[metric] = value; }
-  /// Adds a scalar that may be on the device and still being computed: micro-batches add up. It is read when the record
-  /// is submitted; until then nobody may overwrite it.
+  /// Adds a scalar that the device may still be computing; the scalars of several micro-batches are summed. It is read
+  /// when the record is submitted and must not be overwritten before.
   void add(Metric metric, const at::Tensor& scalar);
-  /// Adds device time, also still to come; both ends must be recorded before the record is submitted.
+  /// Adds device time, which may still be running; both events must be recorded before the record is submitted.
   void add(Metric metric, std::shared_ptr<const EventSpan> span) { spans_.emplace_back(metric, std::move(span)); }
-  /// libtorch's allocator now; nothing on the CPU.
+  /// Sets the current figures of libtorch's allocator; does nothing on the CPU.
   void set_memory(c10::Device device);
-  /// The step's end on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints),
-  /// samples_per_s follows. AsyncReader::submit() moves it to when it returns, since waiting for the device is part of
-  /// the step.
+  /// Ends the step on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), and
+  /// samples_per_s follows from it. If AsyncReader::submit() waits for the device, it moves the end to after the wait,
+  /// which is part of the step.
   void finish(double paused_ms = 0);
 
  private:
   friend class AsyncReader;
   StepRecord row_;
-  std::optional<double> paused_ms_;  // once finished
+  std::optional<double> paused_ms_;  // set by finish()
   std::vector<std::pair<Metric, at::Tensor>> scalars_;
   std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>> spans_;
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kJsonStart = "{\"step\":";
 
-/// nullopt: a head, or not a line of ours.
+/// nullopt for a header and for any other line without a step.
 std::optional<int64_t> step_of(std::string_view line) {
   if (line.starts_with(kJsonStart)) line.remove_prefix(kJsonStart.size());
   int64_t step = 0;

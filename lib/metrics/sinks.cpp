@@ -32,7 +32,7 @@ void Sinks::write(const StepRecord& row) {
     held_back_.reset();
     write_now(row);
   } else {
-    held_back_ = row;  // the last step of a run is known only afterwards
+    held_back_ = row;  // written by finish() if it turns out to be the last
     console_->step(row, {});
   }
   any_ = true;

@@ -1,4 +1,4 @@
-// Where rows go.
+// Outputs for the rows of step records.
 #pragma once
 
 #include "metrics/config.h"
@@ -22,7 +22,7 @@ class Sink {
   virtual int64_t dropped_lines() const { return 0; }
 };
 
-/// metrics.jsonl: one JSON object a line.
+/// metrics.jsonl: one JSON object per line.
 class JsonlSink : public Sink {
  public:
   explicit JsonlSink(const std::filesystem::path& path) : file_(path) {}
@@ -34,7 +34,7 @@ class JsonlSink : public Sink {
   LineFile file_;
 };
 
-/// metrics.csv: the names, then a line a row. A file that has lines already (a resumed run) keeps its head.
+/// metrics.csv: a header, then one line per row. A file that already has lines (a resumed run) gets no second header.
 class CsvSink : public Sink {
  public:
   explicit CsvSink(const std::filesystem::path& path);
@@ -46,23 +46,23 @@ class CsvSink : public Sink {
   LineFile file_;
 };
 
-/// The sinks that a recipe asks for, and the rule which rows they get: every n-th step, the first and the last.
+/// The sinks that a recipe selects. They receive every n-th row, the first and the last.
 class Sinks {
  public:
   /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
-  /// `goes_on`: the first row here is not the run's first.
+  /// `goes_on`: the run is resumed, so its first row is already written.
   Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
         bool goes_on = false);
 
   void write(const StepRecord& row);
-  /// Also writes the last row if the rule left it out, and takes the progress line away.
+  /// Writes the last row if it was skipped, flushes, and removes the progress line.
   void finish();
   void flush();
-  /// Lines of the files that a full disk cost.
+  /// Lines dropped because of a full disk.
   int64_t dropped_lines() const;
-  /// By Metric: whether a row that the rule lets through had a value for it.
+  /// By Metric: whether any written row had a value for it.
   const std::bitset<kMetricCount>& recorded() const { return recorded_; }
-  /// For lines of other kinds (evaluations, the table at the end), in order with the steps.
+  /// For other lines (evaluations, the table at the end), in order with the steps.
   Console& console() { return *console_; }
 
  private:

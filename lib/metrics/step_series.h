@@ -8,16 +8,16 @@
 
 namespace trainopt {
 
-/// When there are too many pieces, neighbours are merged in pairs: sums stay exact, pieces equally long, and what
-/// changes slowly stays visible.
+/// When there are too many pieces, neighbours are merged in pairs: sums stay exact, pieces stay equally long, and slow
+/// changes stay visible.
 class StepSeries {
  public:
   explicit StepSeries(size_t steps_per_piece = 1) : steps_per_piece_(steps_per_piece) {}
 
-  static constexpr size_t kMostPieces = 1024;  ///< an interval of so many takes 30 ms
+  static constexpr size_t kMostPieces = 1024;  ///< computing an interval from this many takes 30 ms
 
   void add(Piece step);
-  /// Each of steps_per_piece() steps, the last perhaps of fewer.
+  /// Each covers steps_per_piece() steps; the last may cover fewer.
   std::vector<Piece> pieces() const;
   size_t steps_per_piece() const { return steps_per_piece_; }
 

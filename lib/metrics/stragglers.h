@@ -1,4 +1,5 @@
-// The rank that the others wait for, step after step: a slower machine, a slower disk, a process that shares its cores.
+// Finds a rank that the others wait for in most steps: a slower machine, a slower disk, a process that shares its
+// cores.
 #pragma once
 
 #include "metrics/record.h"
@@ -12,20 +13,20 @@ namespace trainopt {
 
 struct Straggler {
   int64_t rank = 0;
-  double busy_ms = 0, others_ms = 0;  ///< means over its slow steps: of the rank, and of the median of the others
+  double busy_ms = 0, others_ms = 0;  ///< means over its slow steps: its own time, and the others' median
   double data_wait_ms = 0;            ///< part of busy_ms
-  double steps_pct = 0;               ///< of all steps: those in which it was the slowest by far
+  double steps_pct = 0;               ///< share of all steps in which it was slow
 
   std::string text() const;
 };
 
 class Stragglers {
  public:
-  static constexpr double kFactor = 1.1;  ///< times the median of the others is slow
-  static constexpr double kShare = 0.5;   ///< of the steps: a rank that is slow more often is a straggler
-  static constexpr int64_t kFewest = 10;  ///< steps, to say anything
+  static constexpr double kFactor = 1.1;  ///< a rank is slow above this many times the others' median
+  static constexpr double kShare = 0.5;   ///< a straggler is slow in more than this share of the steps
+  static constexpr int64_t kFewest = 10;  ///< with fewer steps there is no finding
 
-  /// A step's times by rank; nothing with one rank.
+  /// Adds a step's times by rank; does nothing with one rank.
   void add(const std::vector<RankTimes>& ranks);
   std::optional<Straggler> found() const;
 

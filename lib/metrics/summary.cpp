@@ -11,10 +11,10 @@
 namespace trainopt {
 namespace {
 
-/// Step times kept for percentiles: exact up to here, then every second, fourth, … step.
+/// Step times stored for percentiles: all up to this number, then those of every second, fourth, … step.
 constexpr size_t kMostTimes = 1 << 20;
 
-/// Of the throughput's interval.
+/// Confidence level of the throughput interval.
 constexpr double kLevel = 0.95;
 
 Json json_of(const std::optional<double>& value) {
@@ -110,7 +110,7 @@ Summary::Statistics Summary::statistics() const {
     conditions.add(head_[i]);
     stragglers.add(head_[i].ranks);
     add_to(head_series, head_[i]);
-    // Thinned like the rest: a time that stands for one step among times that stand for many would weigh too much.
+    // Thinned like later_ms_, so that every stored time represents the same number of steps.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0)
       times.push_back(*head_[i][Metric::step_ms]);
   }
@@ -189,7 +189,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
   if (measured_steps() > 0) {
     const std::string left_out =
-        left_out_steps() == 0 ? "" : fmt::format(", the first {} left out as warm-up", left_out_steps());
+        left_out_steps() == 0 ? "" : fmt::format(", the first {} excluded as warm-up", left_out_steps());
     row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);

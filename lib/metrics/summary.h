@@ -1,4 +1,4 @@
-// The numbers of a whole run, from its rows.
+// The statistics of a whole run, from its rows.
 #pragma once
 
 #include "base/json.h"
@@ -14,11 +14,11 @@
 
 namespace trainopt {
 
-/// The value below which a share `q` in [0, 1] of the values lie, between neighbours by linear interpolation (numpy's
-/// default). `values` is not empty and is reordered.
+/// The quantile `q` in [0, 1] of `values`, with linear interpolation between neighbours (numpy's default). `values`
+/// must not be empty and is reordered.
 double percentile(std::vector<double>& values, double q);
 
-/// Of a switch at the end of a run, for the table.
+/// A switch's row in the table at the end of a run.
 struct SwitchLine {
   std::string name;
   std::string observed;
@@ -26,16 +26,17 @@ struct SwitchLine {
 
 class Summary {
  public:
-  /// The first `warmup_steps` are left out of the statistics; half the steps when there are fewer than twice as many.
+  /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
   void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
-  /// From libtorch's allocator or the kernel, which see peaks between steps; otherwise the largest value of the rows.
+  /// From libtorch's allocator or the kernel, which also see peaks between steps. Without it, the largest value of the
+  /// rows is used.
   void set_peak_memory(double mib) { peak_memory_mib_ = mib; }
 
-  /// Of the training's first step, where this process did not take it.
+  /// The loss of the training's first step, if another process took that step.
   void set_first_loss(std::optional<double> loss) { first_loss_ = loss; }
   const std::optional<double>& first_loss() const { return first_loss_; }
 
@@ -43,11 +44,12 @@ class Summary {
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
-  /// The keys of summary.json that follow from rows: samples_per_s, samples_per_s_interval (low, high and level),
+  /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
   /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
-  /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or none.
+  /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or no
+  /// finding.
   Json to_json() const;
-  /// For the console, several lines, the last without a newline; warnings come last.
+  /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
 
  private:
@@ -65,14 +67,14 @@ class Summary {
   struct Statistics {
     Sums sums;
     std::optional<double> mean, p50, p95, p99, samples_per_s;
-    std::optional<Interval> samples_per_s_interval;  ///< null: too few steps to know their own noise
+    std::optional<Interval> samples_per_s_interval;  ///< nullopt: too few steps to estimate their noise
     std::optional<Straggler> straggler;
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
 
   int64_t warmup_steps_, steps_ = 0;
-  std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows: which of them count is known only later
+  std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows; which of them count is known only later
   Sums later_;
   StepSeries later_series_;
   Conditions later_conditions_;

@@ -21,7 +21,7 @@
 namespace trainopt {
 namespace {
 
-/// Fourteen minutes at the default interval; a longer step has the mean of its last part.
+/// Fourteen minutes at the default interval; for a longer step the mean covers its last part.
 constexpr size_t kSamplesKept = 8192;
 
 std::optional<double> resident_mib() {
@@ -72,7 +72,7 @@ void ProcessProbe::sample(Values& values) {
   const auto now = Clock::now();
   const double cpu_seconds = process_cpu_seconds();
   const double seconds = milliseconds_between(looked_at_, now) / 1e3;
-  // Over a shorter stretch the scheduler decides the number, not the program.
+  // Over a shorter time the value reflects the scheduler rather than the program.
   if (seconds >= 0.01) {
     values[Metric::cpu_util_pct] = 100 * (cpu_seconds - cpu_seconds_) / (seconds * cores_);
     looked_at_ = now;
@@ -82,18 +82,18 @@ void ProcessProbe::sample(Values& values) {
   values[Metric::process_rss_mib] = resident_mib();
 }
 
-/// What the thread and the rest of the program share.
+/// The state that the thread shares with the rest of the program.
 class Telemetry::Watch {
  public:
   explicit Watch(TelemetryOptions given) : options(std::move(given)) {
     if (!options.file.empty()) file = std::make_unique<LineFile>(options.file);
   }
   void run();
-  /// A reason for every metric of this thread that has none.
+  /// Adds `reason` to every metric of this thread that has none.
   void explain_absence(const std::string& reason);
 
   const TelemetryOptions options;
-  std::unique_ptr<LineFile> file;  ///< the thread's until it has ended
+  std::unique_ptr<LineFile> file;  ///< used only by the thread until it has ended
   std::mutex mutex;
   std::condition_variable wake;
   bool stopping = false, paused = false, ended = false;
@@ -109,9 +109,9 @@ void Telemetry::Watch::run() {
   pthread_setname_np(pthread_self(), "telemetry");
   try {
     look_until_stopped();
-  } catch (const std::exception& error) {  // a thread boundary: telemetry may end, training may not
-    spdlog::warn("telemetry ended: {}", error.what());
-    explain_absence(std::string("telemetry ended: ") + error.what());
+  } catch (const std::exception& error) {  // telemetry may fail, training must not
+    spdlog::warn("telemetry failed: {}", error.what());
+    explain_absence(std::string("telemetry failed: ") + error.what());
   }
   const std::lock_guard lock(mutex);
   ended = true;
@@ -128,7 +128,7 @@ void Telemetry::Watch::look_until_stopped() {
     const std::lock_guard lock(mutex);
     for (const Metric metric : kGpuMetrics) reasons.emplace(info(metric).name, "the run uses no GPU");
     for (const Metric metric : {Metric::memory_allocated_mib, Metric::memory_reserved_mib})
-      reasons.emplace(info(metric).name, "libtorch's CPU allocator keeps no figures");
+      reasons.emplace(info(metric).name, "libtorch's CPU allocator keeps no statistics");
   }
   ProcessProbe process;
   const auto started = Clock::now();
@@ -141,7 +141,7 @@ void Telemetry::Watch::look_until_stopped() {
     wake.wait(lock, [this] { return stopping || !paused; });
     if (stopping) return;
     if (!was_paused) continue;
-    process.begin_stretch();  // the load of the pause is not that of the turn which begins
+    process.begin_stretch();  // excludes the load during the pause
     if (gpu) gpu->begin_stretch();
   }
 }
@@ -170,7 +170,7 @@ Telemetry::Telemetry(TelemetryOptions options) : watch_(std::make_shared<Watch>(
     thread_ = std::thread([watch = watch_] { watch->run(); });
   } catch (const std::system_error& error) {
     spdlog::warn("no telemetry: {}", error.what());
-    watch_->explain_absence(std::string("no thread for telemetry: ") + error.what());
+    watch_->explain_absence(std::string("no telemetry thread: ") + error.what());
   }
 }
 
@@ -197,7 +197,7 @@ void Telemetry::stop() {
                                            [this] { return watch_->ended; });
   lock.unlock();
   if (!ended) {
-    spdlog::warn("telemetry is left behind: the GPU's driver does not answer");
+    spdlog::warn("telemetry is abandoned: the GPU's driver does not respond");
     return thread_.detach();
   }
   thread_.join();

@@ -1,5 +1,5 @@
-// The thread that watches the hardware: GPU by NVML, CPU and memory of this process by /proc. It never blocks a step
-// and never fails a run; what it cannot measure stays null and has a reason.
+// A thread that samples the hardware: the GPU through NVML, this process's CPU and memory through /proc. It never
+// blocks a step and never fails a run. Values that it cannot measure stay null and have a reason.
 #pragma once
 
 #include "base/clock.h"
@@ -18,26 +18,26 @@
 namespace trainopt {
 
 struct TelemetryOptions {
-  c10::Device device = c10::Device(c10::kCPU);  ///< whose GPU to watch
+  c10::Device device = c10::Device(c10::kCPU);  ///< the GPU to sample, if it is one
   double interval_s = 0.1;
-  double patience_s = 5;            ///< of stop(), with a driver that does not answer
-  std::filesystem::path file = {};  ///< telemetry.jsonl, a line a sample; empty: none
+  double patience_s = 5;            ///< how long stop() waits for a driver that does not respond
+  std::filesystem::path file = {};  ///< telemetry.jsonl, one line per sample; empty: no file
   std::string nvml_library = kNvmlLibrary;
-  std::string pci_bus_id = {};  ///< of the GPU to watch; empty: device's, none on the CPU. Tests name one of their own
+  std::string pci_bus_id = {};  ///< of the GPU to sample, set by tests; empty: that of `device`
 };
 
-/// Values of the metrics that telemetry measures, at a moment.
+/// The metrics that telemetry measures, at one moment.
 struct TelemetrySample {
   Clock::time_point at;
   Values values;
 };
 
-/// CPU time and memory of this process, and CPU time of others, since the last look.
+/// Measures memory of this process, and CPU time of this process and of others since the last sample.
 class ProcessProbe {
  public:
   ProcessProbe();
   void sample(Values& values);
-  /// cpu_util_pct is next about the time from now on.
+  /// The next cpu_util_pct covers the time from now on.
   void begin_stretch();
 
  private:
@@ -55,25 +55,25 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean (gpu_throttle, memory: the largest) of the samples taken in the window; the latest before its end if it
-  /// holds none.
+  /// The mean of the samples in the window (the largest for gpu_throttle and memory), or the latest earlier sample if
+  /// there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Fills the row's empty columns with between()'s values.
   void fill(StepRecord& row) const;
-  /// Metrics without a value and why; for environment.json.
+  /// Metrics without a value, with the reason; for environment.json.
   Reasons reasons() const;
-  /// Lines that a full disk cost; known after stop().
+  /// Lines dropped because of a full disk; known after stop().
   int64_t dropped_lines() const;
-  /// The thread looks at nothing until resume(), which looks at once: for trainings that take turns.
+  /// Stops sampling until resume(), which takes a sample at once. For trainings that take turns.
   void pause();
   void resume();
-  /// Ends the thread; what was measured stays readable. A driver that does not answer in `patience_s` is left behind
-  /// with a warning.
+  /// Ends the thread; its measurements stay readable. Abandons the thread with a warning if the driver does not respond
+  /// within `patience_s`.
   void stop();
 
  private:
   class Watch;
-  std::shared_ptr<Watch> watch_;  ///< the thread's too: it may outlive this object
+  std::shared_ptr<Watch> watch_;  ///< shared with the thread, which may outlive this object
   std::thread thread_;
 };
 

@@ -30,10 +30,10 @@ namespace {
 
 constexpr double kAnswerSeconds = 1.0;
 
-/// The place where an interrupted thread leaves its stack. A signal handler can reach nothing but a global.
+/// Where an interrupted thread stores its stack. Global because a signal handler can reach nothing else.
 struct StackRequest {
   static constexpr pid_t kNobody = 0, kWriting = -1, kWritten = -2;
-  std::atomic<pid_t> wanted{kNobody};  ///< the thread that is asked, or one of the above
+  std::atomic<pid_t> wanted{kNobody};  ///< the thread whose stack is requested, or one of the above
   std::array<void*, 256> frames;
   int count = 0;
   const void* interrupted_at = nullptr;
@@ -45,7 +45,7 @@ void leave_stack(int, siginfo_t*, void* context) {
   const int error = errno;
   auto me = static_cast<pid_t>(::syscall(SYS_gettid));
   if (slot.wanted.compare_exchange_strong(
-          me, StackRequest::kWriting)) {  // a late answer finds another thread's number, or nobody's
+          me, StackRequest::kWriting)) {  // fails for a late answer, whose request has expired
     slot.interrupted_at = reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     slot.count = ::backtrace(slot.frames.data(), static_cast<int>(slot.frames.size()));
     slot.wanted.store(StackRequest::kWritten, std::memory_order_release);
@@ -58,7 +58,7 @@ std::string text_of(int thread, const char* file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// The word after "State:" and the like in /proc's status.
+/// The word after `field`, such as "State", in the text of /proc's status.
 std::string status_word(const std::string& status, const std::string& field) {
   const size_t at = status.find("\n" + field + ":\t");
   if (at == std::string::npos) return {};
@@ -93,23 +93,23 @@ std::string frame_text(const char* address) {
 std::vector<std::string> frame_texts() {
   const auto end = slot.frames.begin() + slot.count;
   auto frame = std::find(slot.frames.begin(), end,
-                         slot.interrupted_at);  // before it are the handler and the kernel's way into it
+                         slot.interrupted_at);  // frames before it belong to the signal handler
   if (frame == end) frame = slot.frames.begin();
   std::vector<std::string> texts;
-  // All but the innermost are return addresses; one byte before is still in the call.
+  // All but the innermost are return addresses; the byte before is still in the call.
   for (; frame != end; ++frame) texts.push_back(frame_text(static_cast<const char*>(*frame) - (texts.empty() ? 0 : 1)));
   return texts;
 }
 
-/// Nothing if the thread answered; else why not.
+/// nullopt if the thread answered, else the reason why not.
 std::optional<std::string> ask(pid_t thread, const std::string& state) {
-  if (slot.wanted == StackRequest::kWriting) return "another thread's stack does not end";
+  if (slot.wanted == StackRequest::kWriting) return "another thread is still storing its stack";
   slot.wanted = thread;
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) {
     slot.wanted = StackRequest::kNobody;
-    return std::string(errno == ESRCH ? "it has ended" : std::strerror(errno));
+    return std::string(errno == ESRCH ? "it has exited" : std::strerror(errno));
   }
-  // In an uninterruptible wait a signal is not seen, but such a wait may be over in a moment.
+  // A thread in an uninterruptible wait does not receive the signal, but the wait may end soon.
   const double patience = state == "D" ? kAnswerSeconds / 10 : kAnswerSeconds;
   for (const auto asked = Clock::now(); seconds_since(asked) < patience;
        std::this_thread::sleep_for(std::chrono::milliseconds(1)))
@@ -118,7 +118,7 @@ std::optional<std::string> ask(pid_t thread, const std::string& state) {
     return fmt::format("it did not answer within {:g} s", patience);
   return slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten
              ? std::nullopt
-             : std::optional<std::string>("its stack does not end");
+             : std::optional<std::string>("it did not finish storing its stack");
 }
 
 ThreadStack stack_of(pid_t id) {
@@ -145,12 +145,12 @@ ThreadStack stack_of(pid_t id) {
 
 void prepare_thread_stacks() {
   void* frame = nullptr;
-  ::backtrace(&frame, 1);  // its first call loads a library, which a signal handler must not do
+  ::backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not do
   struct sigaction action {};
   action.sa_sigaction = leave_stack;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&action.sa_mask);
-  ::sigaction(stack_signal(), &action, nullptr);  // for good: taken back, a late signal would end the process
+  ::sigaction(stack_signal(), &action, nullptr);  // permanent: without it, a late signal would end the process
 }
 
 std::vector<ThreadStack> thread_stacks() {

@@ -1,4 +1,4 @@
-// Where every thread of this process is right now: for the report of a run that hangs.
+// The stacks of all threads of this process, for the report of a run that hangs.
 #pragma once
 
 #include "base/json.h"
@@ -9,17 +9,17 @@
 namespace trainopt {
 
 struct ThreadStack {
-  int id = 0;               ///< as gdb and /proc name it
+  int id = 0;               ///< the thread id that gdb and /proc use
   std::string name, state;  ///< "loader 3"; "S", "R", "D": /proc's letters
-  std::string waits_in;     ///< the kernel's function, where the kernel says it
+  std::string waits_in;     ///< the kernel function, if the kernel reports it
   std::vector<std::string>
       frames;            ///< innermost first: "function+0x12 (library)", or "library+0x3f20" for addr2line -e library
   std::string no_stack;  ///< why there are no frames
 };
 
-/// Once, early: what taking stacks needs is loaded, and the handler of stack_signal() installed for good.
+/// Call once, early: loads what taking stacks needs and permanently installs the handler of stack_signal().
 void prepare_thread_stacks();
-/// All threads, this one included. Each has a second to answer stack_signal(). One caller at a time.
+/// The stacks of all threads, including this one. Each has a second to answer stack_signal(). One caller at a time.
 std::vector<ThreadStack> thread_stacks();
 
 Json to_json(const ThreadStack& thread);

@@ -18,11 +18,11 @@ namespace trainopt {
 namespace {
 
 constexpr double kLookSeconds = 0.25;
-/// Storage, or whoever reads our standard error, may be what hangs: what is not written by then is left out.
+/// Storage or the reader of standard error may be what hangs, so output that takes longer than this is skipped.
 constexpr double kWriteSeconds = 5;
 constexpr int kHung = static_cast<int>(ExitCode::peer);
 
-/// Does the work in a thread of its own and waits for a while; false if it did not end. What it uses must be its own.
+/// Does the work in its own thread and waits for `seconds`; false if it did not end. The work must own what it uses.
 bool within(double seconds, std::function<void()> work) {
   const auto done = std::make_shared<std::promise<void>>();
   const auto future = done->get_future();
@@ -31,7 +31,7 @@ bool within(double seconds, std::function<void()> work) {
       work();
       done->set_value();
     }).detach();
-  } catch (const std::system_error&) {  // no thread left to be had: nothing can be promised, but it can be tried
+  } catch (const std::system_error&) {  // no thread can be started, so the work is not done
     return false;
   }
   return future.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
@@ -41,7 +41,7 @@ void log_error(const std::string& sentence) {
   within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
 }
 
-/// Nothing if the file is there; else why not.
+/// nullopt if the file was written, else the reason why not.
 std::optional<std::string> write_in_time(const std::filesystem::path& path, const Json& json) {
   const auto problem = std::make_shared<std::string>();
   const bool ended =
@@ -77,7 +77,7 @@ Watchdog::Watchdog(Options options) : options_(std::move(options)) {
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
-    spdlog::warn("nobody notices if this run hangs: no thread for the watchdog: {}", error.what());
+    spdlog::warn("a hang of this run would not be noticed: no watchdog thread: {}", error.what());
   }
 }
 
@@ -108,8 +108,7 @@ void Watchdog::run() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(interval), [this] { return finished_; })) {
     const auto now = Clock::now();
-    // A process that was stopped, or a machine that slept, comes back after much more than an interval: that was not
-    // the run's doing.
+    // Much more than an interval has passed if the process was stopped or the machine slept. That time does not count.
     without_progress += std::min(milliseconds_between(looked_at, now) / 1e3, 2 * interval);
     looked_at = now;
     if (const uint64_t seen = beats_.load(std::memory_order_acquire); seen != beats) {
@@ -137,14 +136,14 @@ void Watchdog::end_stuck(double seconds) {
   const auto problem = write_in_time(file, report);
   if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
   log_error(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
-                        problem ? "where its threads stood is not known: " + *problem
-                                : "where its threads stood is in " + file.string()));
+                        problem ? "the stacks of its threads are not saved: " + *problem
+                                : "the stacks of its threads are in " + file.string()));
   options_.end(kHung);
 }
 
 void Watchdog::end_unsaved(int signal) {
   const std::string reason =
-      fmt::format("stopped by signal {} before all was saved: that took longer than {} (checkpoint.grace_period)",
+      fmt::format("stopped by signal {} before saving finished: it took longer than {} (checkpoint.grace_period)",
                   signal, to_text(Duration{options_.grace_s}));
   if (options_.rank == 0)
     write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));

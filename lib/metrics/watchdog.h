@@ -1,4 +1,4 @@
-// Ends a run that makes no progress, with a report of where it stands, instead of keeping a machine busy with nothing.
+// Ends a run that makes no progress, with a report of where it hangs, instead of occupying a machine forever.
 #pragma once
 
 #include "base/clock.h"
@@ -20,26 +20,25 @@ namespace trainopt {
 class Watchdog {
  public:
   struct Options {
-    double timeout_s = std::numeric_limits<double>::infinity();  ///< without progress; time in which the whole process
-                                                                 ///< was stopped does not count
-    double grace_s = std::numeric_limits<double>::infinity();    ///< from a stop signal to finished()
+    double timeout_s = std::numeric_limits<double>::infinity();  ///< limit without progress; time in which the whole
+                                                                 ///< process was stopped does not count
+    double grace_s = std::numeric_limits<double>::infinity();    ///< limit from a stop signal to finished()
     std::filesystem::path run_dir;
-    int64_t rank = 0;                               ///< in the file's name; only rank 0 writes the summary
-    const std::atomic<int>* stop_signal = nullptr;  ///< 0 until there was one; null: none is awaited
-    std::function<void(int)> end = ::_exit;         ///< called once at most, by the watchdog's thread
+    int64_t rank = 0;                               ///< in the report's name; only rank 0 writes the summary
+    const std::atomic<int>* stop_signal = nullptr;  ///< 0 until a signal arrives; null: no signals are watched
+    std::function<void(int)> end = ::_exit;         ///< called at most once, by the watchdog's thread
   };
 
-  /// Starts watching: the stage is "start" until at() says more.
+  /// Starts watching. The stage is "start" until the first at().
   explicit Watchdog(Options options);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Progress: the run is at `stage` (a literal: only the pointer is kept), after `step` whole steps. Wait-free, of one
-  /// thread.
+  /// Reports progress: the run is at `stage`, after `step` complete steps. `stage` must be a string literal, because
+  /// only the pointer is stored. Wait-free; call it from one thread only.
   void at(const char* stage, int64_t step) noexcept;
-  /// The run's results are kept; nothing is watched any more. Does not return where the watchdog is already ending the
-  /// process.
+  /// Stops watching, once the run's results are saved. Does not return if the watchdog is already ending the process.
   void finished();
 
  private:

@@ -45,7 +45,7 @@ def test_a_run_stuck_in_a_step_ends_without_saving(trainopt):
     seconds, err = end(process := hung(trainopt, "checkpoint.grace_period=1s"), signal.SIGTERM)
     assert process.returncode == 143 and 0.5 < seconds < SOON and "checkpoint.grace_period" in err
     got = summary(trainopt.folder / "out")
-    assert (got["status"], got["exit_code"]) == ("stopped", 143) and "before all was saved" in got["reason"]
+    assert (got["status"], got["exit_code"]) == ("stopped", 143) and "before saving finished" in got["reason"]
     assert saved_steps(trainopt.folder / "out") == [2, 4] and trainopt("checkpoint", "verify", "out").code == 0
 
 

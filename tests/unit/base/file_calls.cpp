@@ -25,7 +25,7 @@ std::string error_of(ExitCode code, const Call& call) {
   return "";
 }
 
-/// Interrupts every call once, and lets reads and writes move `step` bytes at most.
+/// Interrupts every call once and limits reads and writes to `step` bytes.
 class Interruptions : public FileFaults {
  public:
   explicit Interruptions(size_t step) : step_(step) {}
@@ -41,7 +41,7 @@ class Interruptions : public FileFaults {
 
 }  // namespace
 
-TEST_CASE("files are written and read whole through signals and short writes") {
+TEST_CASE("reads and writes are complete despite signals and short transfers") {
   const TemporaryFolder folder;
   std::string bytes(10'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31);
@@ -57,7 +57,7 @@ TEST_CASE("files are written and read whole through signals and short writes") {
   CHECK(file.read_at(9'950, part.data(), 100) == 50);
 }
 
-TEST_CASE("errors name the path, the reason and the code") {
+TEST_CASE("errors name the path and the reason and carry the exit code") {
   const TemporaryFolder folder;
   const std::string a = (folder / "a").string();
   CHECK(error_of(ExitCode::data, [&] { File::open(a, ExitCode::data); }) ==
@@ -79,7 +79,7 @@ TEST_CASE("errors name the path, the reason and the code") {
   CHECK(free_bytes(folder.path()) > 0);
 }
 
-TEST_CASE("what is reserved and not written is given back") {
+TEST_CASE("reserved space that was not written is released") {
   const TemporaryFolder folder;
   const auto blocks = [&] {
     struct stat status {};
@@ -102,7 +102,7 @@ TEST_CASE("what is reserved and not written is given back") {
   }
 }
 
-TEST_CASE("a link is replaced, folders are exchanged and removed with what is in them") {
+TEST_CASE("links are replaced, folders are swapped, and folders are removed with their contents") {
   const TemporaryFolder folder;
   const auto link = folder / "link";
   point_link(link, "one");
@@ -128,7 +128,7 @@ TEST_CASE("a link is replaced, folders are exchanged and removed with what is in
   remove_file(folder / "one");
 }
 
-TEST_CASE("only one open file has the lock") {
+TEST_CASE("only one open file can hold the lock") {
   const TemporaryFolder folder;
   File first = File::append_to(folder / "a"), second = File::append_to(folder / "a");
   CHECK(first.lock());
@@ -137,7 +137,7 @@ TEST_CASE("only one open file has the lock") {
   CHECK(second.lock());
 }
 
-TEST_CASE("a pipe is read to its end, and a file over the limit is not") {
+TEST_CASE("a pipe is read to its end, and a file over the limit is rejected") {
   const TemporaryFolder folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   const std::string bytes(200'000, 'x');
@@ -151,7 +151,7 @@ TEST_CASE("a pipe is read to its end, and a file over the limit is not") {
   CHECK(!read_file("/proc/self/stat", ExitCode::data).empty());
 }
 
-TEST_CASE("a file that is replaced has the old bytes or the new, whichever call fails") {
+TEST_CASE("a replaced file has the old bytes or the new, whichever call fails") {
   const std::string old_bytes(100, 'o'), new_bytes(300, 'n');
   const auto check = [&](const std::filesystem::path& folder, const std::string& name) {
     const std::string now = read_file(folder / name, ExitCode::data);
@@ -205,7 +205,7 @@ TEST_CASE("a file that is replaced has the old bytes or the new, whichever call 
   }
 }
 
-TEST_CASE("a file that was written is on the disk under its name, also after a power failure") {
+TEST_CASE("a written file and its name survive a power failure") {
   const MemoryFolder folder;
   make_folder(folder / "before");
   REQUIRE(killed<PowerFailure>(
@@ -220,7 +220,7 @@ TEST_CASE("a file that was written is on the disk under its name, also after a p
   CHECK(folder.text("after/a") == "bytes");
 }
 
-TEST_CASE("a checksum is the same however it is fed, and the one that xxhsum shows") {
+TEST_CASE("a checksum does not depend on how its input is split, and matches xxhsum") {
   Checksum whole, pieces;
   const std::string text = "Nobody inspects the spammish repetition";
   whole.add(text.data(), text.size());

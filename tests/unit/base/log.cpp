@@ -16,7 +16,7 @@ using namespace trainopt;
 
 namespace {
 
-/// Standard error while it lives.
+/// Captures standard error while it lives.
 class CapturedErrors {
  public:
   CapturedErrors() {
@@ -41,7 +41,7 @@ class CapturedErrors {
 
 }  // namespace
 
-TEST_CASE("a log that a full disk cuts short says so once, and never stops the program") {
+TEST_CASE("a log on a full disk warns once and never stops the program") {
   const auto before = spdlog::default_logger();
   {
     const CapturedErrors errors;
@@ -62,7 +62,7 @@ TEST_CASE("a log that a full disk cuts short says so once, and never stops the p
   }
 }
 
-TEST_CASE("the log's file has more than standard error, each line with its time") {
+TEST_CASE("the log file has more lines than standard error, each with a timestamp") {
   const auto before = spdlog::default_logger();
   const TemporaryFolder folder;
   const CapturedErrors errors;

@@ -11,7 +11,7 @@ TEST_CASE("philox matches the known answers of Random123") {
         PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("draws stay in their range and fill it") {
+TEST_CASE("draws stay in their range and cover it") {
   PhiloxStream stream(mix_key(1, "test"));
   std::vector<int> seen(7);
   double sum = 0, squares = 0;
@@ -28,7 +28,7 @@ TEST_CASE("draws stay in their range and fill it") {
   CHECK(squares / 70000 == Approx(1).margin(0.03));
 }
 
-TEST_CASE("keys mix order and names") {
+TEST_CASE("a mixed key depends on the order of its words and on every letter of a name") {
   CHECK(mix_key(1, 2) != mix_key(2, 1));
   CHECK(mix_key(0, "conv1.weight") != mix_key(0, "conv1.weigh"));
 }

@@ -20,7 +20,7 @@ std::string file_of(const std::string& header, const std::string& data, uint64_t
 }
 std::string file_of(const std::string& header, const std::string& data) { return file_of(header, data, header.size()); }
 
-/// The sentence with which these bytes are refused; empty if they are accepted.
+/// The error message for these bytes; empty if they are accepted.
 std::string refusal(const std::string& bytes) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "x.safetensors";
@@ -37,7 +37,7 @@ std::string refusal(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("a refusal is one short line, whatever the file says") {
+TEST_CASE("an error is one short line, whatever the file contains") {
   const std::string long_name = refusal(file_of("{\"a\\n" + std::string(5000, 'w') + "\":1}", ""));
   CHECK_THAT(long_name, ContainsSubstring("tensor 'a www") && ContainsSubstring("…"));
   CHECK(long_name.size() < 600);
@@ -46,7 +46,7 @@ TEST_CASE("a refusal is one short line, whatever the file says") {
   CHECK(refusal(file_of(R"({"w":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", "1")).size() < 600);
 }
 
-TEST_CASE("safetensors reads back what it wrote") {
+TEST_CASE("a safetensors file reads back as it was written") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "weights.safetensors";
   const std::array<float, 6> weights{1, 2, 3, 4, 5, -6.5f};
@@ -88,7 +88,7 @@ TEST_CASE("safetensors reads back what it wrote") {
 
   write_safetensors(path, entries, {{"format", "pt"}, {"step", "12"}});
   CHECK(read_file(path, ExitCode::data) == first);
-  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // no temporary file stays
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // no temporary file is left
 
   CHECK_THROWS_AS(write_safetensors(path, {{"a", "F32", {2}, weights.data(), 4}}), BrokenInvariant);
   CHECK_THROWS_AS(write_safetensors(path, {{"a", "U8", {1}, bytes.data(), 1}, {"a", "U8", {1}, bytes.data(), 1}}),
@@ -104,11 +104,11 @@ TEST_CASE("safetensors accepts what the format allows") {
                         "123")) == "");
   CHECK(refusal(file_of(R"({"a":{"data_offsets":[0,0],"shape":[0,9223372036854775807,4],"dtype":"F64"}})", "")) == "");
   std::string header = R"({"__metadata__":{"a":"b"}})";
-  header.resize(0x0280, ' ');  // its length begins as a pickle of protocol 2 does
+  header.resize(0x0280, ' ');  // the length's bytes look like the start of a protocol 2 pickle
   CHECK(refusal(file_of(header, "")) == "");
 }
 
-TEST_CASE("safetensors refuses everything else, saying why") {
+TEST_CASE("safetensors refuses everything else and says why") {
   const auto one = [](const std::string& entry) { return R"({"w":)" + entry + "}"; };
   const std::string good = R"({"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
   REQUIRE(refusal(file_of(one(good), "1234")) == "");
@@ -119,10 +119,10 @@ TEST_CASE("safetensors refuses everything else, saying why") {
   const std::vector<Case> cases{
       {"", "only 0 bytes"},
       {"1234567", "only 7 bytes"},
-      {file_of("{}", "", 3), "header would have 3 bytes"},
-      {file_of("{}", "", 0), "header would have 0 bytes"},
-      {file_of("{}", "", 100'000'001), "header would have 100000001 bytes"},
-      {file_of("{}", "", ~uint64_t{0}), "header would have 18446744073709551615 bytes"},
+      {file_of("{}", "", 3), "header claims 3 bytes"},
+      {file_of("{}", "", 0), "header claims 0 bytes"},
+      {file_of("{}", "", 100'000'001), "header claims 100000001 bytes"},
+      {file_of("{}", "", ~uint64_t{0}), "header claims 18446744073709551615 bytes"},
       {file_of("[]", ""), "does not begin with '{'"},
       {file_of(" {}", ""), "does not begin with '{'"},
       {file_of("{\"w\":", ""), "not valid JSON"},
@@ -151,18 +151,20 @@ TEST_CASE("safetensors refuses everything else, saying why") {
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,0]})"), "1234"), "not [begin, end]"},
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,8]})"), "1234"), "not [begin, end]"},
       {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[-1,3]})"), "1234"), "not [begin, end]"},
-      {file_of(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,4]})"), "1234"), "make 16 bytes, data_offsets 4"},
+      {file_of(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,4]})"), "1234"),
+       "need 16 bytes, but data_offsets span 4"},
       // 2^62 × 4 + 4 wraps around to 4.
       {file_of(one(R"({"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]})"), "1234"),
        "shape overflows"},
       {file_of(one(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), ""), "shape overflows"},
-      {file_of(one(good), "123"), "its data ends at 4, but there are 3 bytes"},
+      {file_of(one(good), "123"), "its data ends at 4, but the file has 3 bytes of data"},
       {file_of(one(good), "12345"), "1 bytes belong to no tensor"},
-      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[1,5]})"), "12345"), "begins at 1, where 0"},
+      {file_of(one(R"({"dtype":"U8","shape":[4],"data_offsets":[1,5]})"), "12345"),
+       "begins at 1, but the data before it ends at 0"},
       {file_of("{\"a\":" + good + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", "12345"),
-       "tensor 'b': its data begins at 3, where 4"},
+       "tensor 'b': its data begins at 3, but the data before it ends at 4"},
       {file_of("{\"a\":" + good + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}})", "1234567"),
-       "tensor 'b': its data begins at 5, where 4"},
+       "tensor 'b': its data begins at 5, but the data before it ends at 4"},
       {std::string("PK\x03\x04\0\0\x08\x08\0\0\0\0", 12), "which can execute code; convert it to safetensors"},
       {std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9), "which can execute code; convert it to safetensors"},
       {std::string("\x80\x04\x95\x1f\0\0\0\0\0\0\0}", 12), "which can execute code; convert it to safetensors"},
@@ -175,7 +177,7 @@ TEST_CASE("safetensors refuses everything else, saying why") {
 
 TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
   const TemporaryFolder folder;
-  const std::string pipe = folder / "pipe";  // has no writer, and nobody waits for one
+  const std::string pipe = folder / "pipe";  // has no writer; opening it must not wait for one
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   for (const std::string& path :
        {std::string("/nonexistent/x.safetensors"), std::string("/tmp"), std::string("/dev/null"), pipe}) {
@@ -189,7 +191,7 @@ TEST_CASE("a file that cannot be read is a checkpoint error with the reason") {
   }
 }
 
-TEST_CASE("what is appended has the checksum that is read back, over many pieces") {
+TEST_CASE("writing and reading many pieces give the same checksum") {
   const TemporaryFolder folder;
   std::vector<uint32_t> values(3'000'001);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint32_t>(i * 2654435761u);
@@ -216,9 +218,9 @@ TEST_CASE("what is appended has the checksum that is read back, over many pieces
                     ContainsSubstring("became shorter while it was read"));
 }
 
-TEST_CASE("a header that promises more than the file has is not made room for") {
+TEST_CASE("nothing is allocated for a header that is longer than the file") {
   const TemporaryFolder folder;
   write_file(folder / "a", file_of("{}", "", 99'999'999));
   CHECK_THROWS_WITH(SafetensorsFile(folder / "a"),
-                    ContainsSubstring("would have 99999999 bytes (at most 100000000, and the file has 10)"));
+                    ContainsSubstring("claims 99999999 bytes (the limit is 100000000, and the file has 10)"));
 }

@@ -3,7 +3,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("sizes and durations read as people write them") {
+TEST_CASE("sizes and durations are parsed from recipe notation, and anything else is rejected") {
   CHECK(parse_bytes("4GiB")->count == int64_t{4} << 30);
   CHECK(parse_bytes("1.5 MiB")->count == 1536 * 1024);
   CHECK(parse_bytes("1GB")->count == 1000000000);
@@ -16,7 +16,7 @@ TEST_CASE("sizes and durations read as people write them") {
   for (const char* bad : {"", "m", "15 minutes", "-1s", "1h30m"}) CHECK_FALSE(parse_duration(bad));
 }
 
-TEST_CASE("sizes and durations read back what they print") {
+TEST_CASE("printed sizes and durations parse back to the same value") {
   for (const int64_t count :
        {int64_t{0}, int64_t{1}, int64_t{1} << 10, int64_t{4} << 30, int64_t{1536} << 20, int64_t{12345}})
     CHECK(parse_bytes(to_text(Bytes{count}))->count == count);

@@ -3,7 +3,7 @@
 using namespace trainopt;
 using namespace trainopt::config_test;
 
-TEST_CASE("C8: several errors of several sources are reported at once, in order") {
+TEST_CASE("C8: all errors of all sources are reported at once, in order") {
   const auto lines = errors_of({"seed: x\ndata:\n  batch_size: 0\n  shufle: true\n", "train: {epochs: 1.5}\n"},
                                {"optimizer.lr=fast", "nme=x"});
   CHECK(lines ==
@@ -16,14 +16,14 @@ TEST_CASE("C8: several errors of several sources are reported at once, in order"
   CHECK(errors_of({"seed: [\n", "seed: x\n"}).size() == 2);
 }
 
-TEST_CASE("C10: an error of an override names the override") {
+TEST_CASE("C10: an error in an override names the override") {
   CHECK(error_of("{}\n", {"data.batch_size=0"}) ==
         "command line 'data.batch_size=0': data.batch_size: must be between 1 and 16777216: 0");
   CHECK(error_of("{}\n", {"--data.batchsize=8"}) ==
         "command line '--data.batchsize=8': data.batchsize: unknown key (did you mean 'batch_size'?)");
   CHECK(error_of("{}\n", {"data.batch_size"}) == "command line 'data.batch_size': an override is written key=value");
   CHECK(error_of("{}\n", {"seed="}) ==
-        "command line 'seed=': no value; 'seed=null' restores the default, 'seed=\"\"' is an empty text");
+        "command line 'seed=': no value; write 'seed=null' for the default or 'seed=\"\"' for an empty string");
   CHECK(error_of("{}\n", {"data..size=1"}) == "command line 'data..size=1': a part of the key is empty");
   CHECK(error_of("{}\n", {"=1"}) == "command line '=1': a part of the key is empty");
   CHECK(error_of("{}\n", {"seed={a"}) == "command line 'seed={a': not valid YAML: end of map flow not found");
@@ -32,16 +32,16 @@ TEST_CASE("C10: an error of an override names the override") {
         "command line 'everything.widths=1,2': everything.widths: must be a list of whole number: 1,2 (write [1,2])");
 }
 
-TEST_CASE("C7, C12: validation across fields adds its problems to the others, where the keys were set") {
+TEST_CASE("C7, C12: problems of checks across fields are reported with the others, where the keys were set") {
   TemporaryFile file("data:\n  pin_memory: yes\n  non_blocking: true\nscheduler: {name: cosine}\n");
   const auto validate = [](const Recipe& recipe, const Origins& origins) {
     std::vector<Problem> problems;
     if (recipe.data.non_blocking && !recipe.data.pin_memory) {
       problems.push_back(problem_at(origins, "data.non_blocking", "needs data.pin_memory"));
-      problems.push_back(problem_at(origins, "data.pin_memory", "would be said twice"));
+      problems.push_back(problem_at(origins, "data.pin_memory", "would be reported twice"));
     }
     problems.push_back(problem_at(origins, "scheduler.total_steps", "cosine needs it"));
-    problems.push_back(problem_at(origins, "seed", "nobody set it"));
+    problems.push_back(problem_at(origins, "seed", "no source set it"));
     return problems;
   };
   try {
@@ -52,7 +52,8 @@ TEST_CASE("C7, C12: validation across fields adds its problems to the others, wh
     CHECK(errors.code() == ExitCode::recipe);
     CHECK(std::string(errors.what()) == path + ":2:15: data.pin_memory: must be true or false (write true): yes\n" +
                                             path + ":3:17: data.non_blocking: needs data.pin_memory\n" + path +
-                                            ":4:12: scheduler.total_steps: cosine needs it\n" + "seed: nobody set it");
+                                            ":4:12: scheduler.total_steps: cosine needs it\n" +
+                                            "seed: no source set it");
   }
 }
 
@@ -89,7 +90,7 @@ everything:
   CHECK(e.modes == std::vector<Mode>{Mode::on, Mode::automatic});
 }
 
-TEST_CASE("origins say where each key was set") {
+TEST_CASE("origins record where each key was set") {
   TemporaryFile file("seed: 3\ndata: {workers: 2}\n");
   const auto loaded = load<Recipe>({{file.path()}, {"train.max_steps=5"}});
   const std::string path = file.path().string();
@@ -99,7 +100,7 @@ TEST_CASE("origins say where each key was set") {
   CHECK(loaded.origins.count("data.size") == 0);
 }
 
-TEST_CASE("options of another variant in the same file are errors") {
+TEST_CASE("options of another alternative in the same file are errors") {
   CHECK(error_of("optimizer: {name: adamw, nesterov: true}\n") ==
         "r.yaml:1:26: optimizer.nesterov: an option of sgd, but optimizer.name is adamw");
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}\n") ==

@@ -3,7 +3,7 @@
 using namespace trainopt;
 using namespace trainopt::config_test;
 
-TEST_CASE("maps merge deeply; lists and scalars replace; the command line comes last") {
+TEST_CASE("maps merge recursively; lists and scalars replace; the command line comes last") {
   const auto loaded = load_texts({"seed: 1\ndata: {size: 10, num_workers: 1}\neverything: {widths: [1, 2, 3]}\n",
                                   "data: {num_workers: 2}\neverything: {widths: [4]}\n"},
                                  {"data.num_workers=3", "--everything.flag=true"});
@@ -52,7 +52,7 @@ TEST_CASE("a boolean replaces a map of options, and a map replaces a boolean") {
   CHECK(load_text("optimizations: {fused_kernels: true}\n").optimizations.fused_kernels.on);
 }
 
-TEST_CASE("an alias is its key: both in one source are an error, over sources the later wins") {
+TEST_CASE("an alias stands for its key: both in one source are an error; across sources the later one wins") {
   CHECK(error_of("data:\n  num_workers: 1\n  workers: 2\n") ==
         "r.yaml:3:3: data.num_workers: given twice: 'num_workers' (r.yaml:2:3) and 'workers' are the same option");
   CHECK_THAT(error_of("data: {workers: 1, dataloader_num_workers: 2}\n"),
@@ -64,7 +64,7 @@ TEST_CASE("an alias is its key: both in one source are an error, over sources th
   CHECK(error_of("data: {workers: x}\n") == "r.yaml:1:17: data.num_workers: must be a whole number: x");
 }
 
-TEST_CASE("a changed variant name drops the earlier sources' options of that variant and says so") {
+TEST_CASE("changing a variant's name drops its options from earlier sources, with a note") {
   const auto loaded =
       load_texts({"optimizer: {lr: 0.5, momentum: 0.8}\n"}, {"optimizer.lr=0.25", "optimizer.name=adamw"});
   REQUIRE(std::holds_alternative<AdamWConfig>(loaded.config.optimizer));

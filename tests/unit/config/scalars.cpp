@@ -27,7 +27,7 @@ TEST_CASE("C5: numbers are finite decimals") {
     CHECK_FALSE(parse_number(bad).has_value());
 }
 
-TEST_CASE("C5: booleans are true and false; other words say which to write") {
+TEST_CASE("C5: booleans are true and false; the error for words like yes says which to write") {
   CHECK(parse_boolean("true") == true);
   CHECK(parse_boolean("FALSE") == false);
   std::string reason;
@@ -37,14 +37,15 @@ TEST_CASE("C5: booleans are true and false; other words say which to write") {
   CHECK(reason == "must be true or false (write false)");
 }
 
-TEST_CASE("C5: the message has the key, what is expected and what was found") {
+TEST_CASE("C5: the message states the key, what was expected and what was found") {
   const auto everything = [](const std::string& option) { return error_of("everything: {" + option + "}\n"); };
   CHECK(everything("count: 010") == "r.yaml:1:21: everything.count: must be a whole number without leading zeros: 010");
   CHECK(everything("count: 1e3") ==
         "r.yaml:1:21: everything.count: must be a whole number, written in digits only: 1e3");
   CHECK(everything("count: 0x10") == "r.yaml:1:21: everything.count: must be a whole number: 0x10");
   CHECK(everything("count: 99999999999999999999") ==
-        "r.yaml:1:21: everything.count: must be a whole number of at most 63 bits: 99999999999999999999");
+        "r.yaml:1:21: everything.count: must be a whole number that a signed 64-bit integer can hold: "
+        "99999999999999999999");
   CHECK(everything("count: \"5\"") == "r.yaml:1:21: everything.count: must be a whole number, without quotes: \"5\"");
   CHECK(everything("count: [5]") == "r.yaml:1:21: everything.count: must be a whole number: a list");
   CHECK(everything("share: .nan") == "r.yaml:1:21: everything.share: must be a finite number: .nan");
@@ -59,13 +60,13 @@ TEST_CASE("C5: the message has the key, what is expected and what was found") {
   CHECK(everything("pair: [1]") == "r.yaml:1:20: everything.pair: must be a list of 2 × number: a list of 1");
   CHECK(everything("pair: 0.9") == "r.yaml:1:20: everything.pair: must be a list of 2 × number: 0.9 (write [0.9])");
   CHECK(everything("widths: [1, x]") == "r.yaml:1:26: everything.widths[1]: must be a whole number: x");
-  CHECK(everything("text: {a: b}") == "r.yaml:1:20: everything.text: must be a text: a map");
+  CHECK(everything("text: {a: b}") == "r.yaml:1:20: everything.text: must be a string: a map");
   CHECK(error_of("data: 5\n") == "r.yaml:1:7: data: must be a map of options: 5");
   CHECK(error_of("optimizations: {amp: [1]}\n") ==
         "r.yaml:1:22: optimizations.amp: must be true, false or a map of options: a list");
 }
 
-TEST_CASE("C6: the bounds are shown") {
+TEST_CASE("C6: the message states the bounds") {
   CHECK(error_of("data: {batch_size: 0}\n") == "r.yaml:1:20: data.batch_size: must be between 1 and 16777216: 0");
   CHECK(error_of("data: {num_workers: 1025}\n") == "r.yaml:1:21: data.num_workers: must be between 0 and 1024: 1025");
   CHECK(error_of("optimizer: {lr: -0.1}\n") == "r.yaml:1:17: optimizer.lr: must be at least 0: -0.1");

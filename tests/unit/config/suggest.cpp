@@ -7,7 +7,7 @@
 using namespace trainopt;
 using namespace trainopt::config_test;
 
-TEST_CASE("edit distance") {
+TEST_CASE("edit distance counts swaps as one edit and ignores case and hyphens") {
   CHECK(edit_distance("", "abc") == 3);
   CHECK(edit_distance("kitten", "sitting") == 3);
   CHECK(edit_distance("form", "from") == 1);
@@ -15,7 +15,7 @@ TEST_CASE("edit distance") {
   CHECK(edit_distance("abc", "abc") == 0);
 }
 
-TEST_CASE("C3: an unknown key is answered with a near one at its level") {
+TEST_CASE("C3: an unknown key gets a suggestion from its own level") {
   CHECK(error_of("optimizer:\n  lerning_rate: 1\n") ==
         "r.yaml:2:3: optimizer.lerning_rate: unknown key (did you mean 'learning_rate'?)");
   CHECK(error_of("dta: {}\n") == "r.yaml:1:1: dta: unknown key (did you mean 'data'?)");
@@ -26,7 +26,7 @@ TEST_CASE("C3: an unknown key is answered with a near one at its level") {
   CHECK_THAT(error_of("data: {size:5}\n"), ContainsSubstring("a space must follow the colon"));
 }
 
-TEST_CASE("half a name is completed, a slip of one letter is not") {
+TEST_CASE("a prefix is completed unless another name is one letter off") {
   const std::vector<std::string_view> keys{"data.path", "data.cache", "data.batch_size", "data.batch_size_of_all",
                                            "data.bitch"};
   CHECK(nearest_of("data.batch_", keys) == "data.batch_size");
@@ -36,7 +36,7 @@ TEST_CASE("half a name is completed, a slip of one letter is not") {
   CHECK(error_of("data: {shuf: true}\n") == "r.yaml:1:8: data.shuf: unknown key (did you mean 'shuffle'?)");
 }
 
-TEST_CASE("C3: a key of another section, or another tool's word, is answered with the full path") {
+TEST_CASE("C3: a key of another section or another tool gets a suggestion with the full path") {
   const auto hint = [](const std::string& text, const std::string& suggestion) {
     CHECK_THAT(error_of(text), ContainsSubstring("unknown key (did you mean " + suggestion + "?)"));
   };
@@ -56,7 +56,7 @@ TEST_CASE("C3: a key of another section, or another tool's word, is answered wit
              ContainsSubstring("unknown key (activations are not recomputed"));
 }
 
-TEST_CASE("each spelling is in the table once") {
+TEST_CASE("no spelling is in the tables twice") {
   std::set<std::string_view> theirs;
   for (const auto& spelling : kKnownSpellings) CHECK(theirs.insert(spelling.theirs).second);
   for (const auto& other : kNotHere) CHECK(theirs.insert(other.theirs).second);

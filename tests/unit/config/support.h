@@ -1,4 +1,5 @@
-// A small recipe with every kind of option and the sections that suggestions know, and helpers to load it from text.
+// A small recipe with every kind of option and the sections that suggestions refer to, and helpers to load it from
+// text.
 #pragma once
 
 #include "config/load.h"
@@ -96,7 +97,7 @@ void describe(V& v, Recipe& c) {
   v.section("evaluation", c.evaluation, "Evaluation.");
 }
 
-/// A file that is gone when the test ends; its name is short in messages because tests compare them.
+/// A recipe file that exists while the object lives.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) {
@@ -126,7 +127,8 @@ inline Recipe load_text(const std::string& text, const Overrides& overrides = {}
   return load_texts({text}, overrides).config;
 }
 
-/// The lines of the error, the temporary file's name replaced by "r.yaml" ("r2.yaml", …); empty if loading works.
+/// The lines of the error, with the temporary files' names replaced by "r.yaml", "r2.yaml", …; empty if loading
+/// succeeds.
 inline std::vector<std::string> errors_of(const std::vector<std::string>& texts, const Overrides& overrides = {}) {
   std::vector<std::unique_ptr<TemporaryFile>> files;
   Sources sources{{}, overrides};

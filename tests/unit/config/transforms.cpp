@@ -42,7 +42,7 @@ TEST_CASE("each transform is read in its short and its long form") {
   CHECK(std::get<NormalizeConfig>(t[10]).std == std::array{0.1, 0.2, 0.3});
 }
 
-TEST_CASE("transforms are written so that they read back the same") {
+TEST_CASE("written transforms read back the same") {
   const std::string list =
       "[{resize: [224, 224]}, {resize: 224}, {center_crop: [3, 4]}, {random_crop: 7}, {random_resized_crop: 9}, "
       "random_horizontal_flip, "
@@ -61,7 +61,7 @@ TEST_CASE("transforms are written so that they read back the same") {
   CHECK(std::get<NormalizeConfig>(back.evaluation.transforms->at(6)).mean == std::array{0.485, 0.456, 0.406});
 }
 
-TEST_CASE("a wrong transform says which and why") {
+TEST_CASE("an error names the transform and the reason") {
   CHECK(transform_error("{resise: 4}") ==
         "data.transforms[0]: must be one of resize, center_crop, random_crop, random_resized_crop, "
         "random_horizontal_flip, normalize: "

@@ -10,7 +10,7 @@ using namespace trainopt::config_test;
 
 namespace {
 
-/// Takes less than a second of the CPU's time, says what is wrong, and reads nothing.
+/// Checks that loading takes less than a second of CPU time and fails with one short problem that contains `message`.
 void check_rejected(const std::string& text, const std::string& message) {
   const std::clock_t start = std::clock();
   const std::string error = error_of(text);
@@ -21,7 +21,7 @@ void check_rejected(const std::string& text, const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("C1: a missing file, a folder and an unreadable path name the path and the reason") {
+TEST_CASE("C1: errors for a missing file, a folder and an unreadable path name the path and the reason") {
   const auto error = [](const std::string& path) {
     try {
       load<Recipe>({{path}, {}});
@@ -36,11 +36,11 @@ TEST_CASE("C1: a missing file, a folder and an unreadable path name the path and
   CHECK_THAT(error("/dev/null/recipe.yaml"), ContainsSubstring("Not a directory"));
 }
 
-TEST_CASE("C2: a syntax error carries file, line and column") {
+TEST_CASE("C2: a syntax error names file, line and column") {
   CHECK(error_of("seed: 1\ndata: {size: 1\n") == "r.yaml:3:1: not valid YAML: end of map flow not found");
   CHECK_THAT(error_of("seed: 1\nname: a: b\n"), ContainsSubstring("r.yaml:2:"));
   CHECK_THAT(error_of("name: *nowhere\n"), ContainsSubstring("r.yaml:1:7: not valid YAML"));
-  CHECK_THAT(error_of("- a\nseed: 1\n"), ContainsSubstring("r.yaml:2:1: this does not continue what is above"));
+  CHECK_THAT(error_of("- a\nseed: 1\n"), ContainsSubstring("r.yaml:2:1: this does not continue the lines above"));
 }
 
 TEST_CASE("C4: a duplicate key names both lines") {
@@ -55,25 +55,25 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
     for (int i = 0; i < 10; ++i) bomb += fmt::format("{}*{}", i ? ", " : "", static_cast<char>(c - 1));
     bomb += "]\n";
   }
-  check_rejected(bomb, "aliases counted in full");
+  check_rejected(bomb, "with aliases expanded");
   check_rejected("a: &a " + std::string(900'000, 'x') + "\nb: [*a, *a, *a, *a, *a, *a]\n", "bytes of text");
   check_rejected(std::string(1 << 20, '['), "brackets, commas and colons");
   check_rejected("{" + std::string(190'000, ','), "r.yaml:");
-  std::string shells;  // each anchor holds all that is inside it
+  std::string shells;  // each anchor contains all those inside it
   for (int i = 0; i < 60; ++i) shells += fmt::format("&a{} [", i);
   for (int i = 0; i < 50'000; ++i) shells += "1,";
-  check_rejected("a: " + shells + std::string(60, ']'), "aliases counted in full");
-  check_rejected("name: &a [*a]\n", "an alias inside the value that it names");
-  check_rejected("name: " + std::string(10'000, '['), "nested more than 64 deep");
+  check_rejected("a: " + shells + std::string(60, ']'), "with aliases expanded");
+  check_rejected("name: &a [*a]\n", "an alias inside the value that it refers to");
+  check_rejected("name: " + std::string(10'000, '['), "nested more than 64 levels deep");
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += std::string(static_cast<size_t>(i), ' ') + "a:\n";
-  check_rejected(deep, "nested more than 64 deep");
+  check_rejected(deep, "nested more than 64 levels deep");
   check_rejected("a:\n  " + std::string(20'000, '-'), "unknown key");
   check_rejected(std::string((1 << 20) + 1, '#'), "is too large");
   check_rejected(std::string("seed: 1\nname: a\0b\n", 17), "r.yaml:2:8: control byte 0x00");
   check_rejected("name: \"a\\0b\"\n", "NUL");
-  check_rejected("name: \"a\\N\"\n", "r.yaml:1:7: an escape gives a byte that is not UTF-8: 0x85");
-  check_rejected("\"a\\_\": 1\n", "an escape gives a byte that is not UTF-8: 0xA0");
+  check_rejected("name: \"a\\N\"\n", "r.yaml:1:7: an escape produces a byte that is not UTF-8: 0x85");
+  check_rejected("\"a\\_\": 1\n", "an escape produces a byte that is not UTF-8: 0xA0");
   check_rejected("seed: 1\nname: \xC3(\n", "r.yaml:2:7: is not UTF-8: byte 0xC3");
   check_rejected("name: \xED\xA0\x80\n", "is not UTF-8");
   check_rejected(std::string("\xFF\xFE"
@@ -88,7 +88,7 @@ TEST_CASE("C9: hostile and broken files are rejected quickly, with a reason") {
   check_rejected("just words\n", "a recipe must be a map");
 }
 
-TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
+TEST_CASE("a file with many unknown keys is rejected quickly and briefly") {
   std::string text;
   for (int i = 0; i < 45'000; ++i) text += fmt::format("k{}: 1\n", i);
   const std::clock_t start = std::clock();
@@ -107,7 +107,7 @@ TEST_CASE("a file with many unknown keys is answered quickly and briefly") {
   CHECK(usage.ru_maxrss < 100 * 1024);  // KiB; the peak of all tests so far
 }
 
-TEST_CASE("merge keys, tags and keys that are not words are rejected") {
+TEST_CASE("merge keys, tags and keys that are not plain words are rejected") {
   check_rejected("a: &a {seed: 1}\ndata:\n  <<: *a\n", "merge keys (<<) are not allowed");
   check_rejected("name: !!str 12\n", "r.yaml:1:7: tags are not allowed in a recipe: !!str");
   check_rejected("name: !!str null\n", "tags are not allowed");

@@ -59,7 +59,7 @@ TEST_CASE("durations of any length read back exactly") {
   }
 }
 
-TEST_CASE("the text of a recipe") {
+TEST_CASE("a recipe is written as YAML in the order of its options") {
   Recipe recipe;
   recipe.everything.modes = {Mode::off};
   recipe.data.transforms = {ResizeConfig{224, {0, 0}}, RandomHorizontalFlipConfig{}};

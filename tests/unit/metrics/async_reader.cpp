@@ -20,7 +20,7 @@ PendingRecord record_of(int64_t step, const at::Tensor& loss) {
 
 }  // namespace
 
-TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches added up") {
+TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches summed") {
   AsyncReader reader(at::kCPU);
   const at::Tensor first = at::full({}, 0.25f).requires_grad_();
   for (int64_t step = 1; step <= 4; ++step) {
@@ -47,7 +47,7 @@ TEST_CASE("on the CPU rows are ready at once, in order, with micro-batches added
   CHECK(reader.flush().empty());
 }
 
-TEST_CASE("adding up does not write into the caller's tensors") {
+TEST_CASE("summing does not write into the caller's tensors") {
   PendingRecord record;
   const at::Tensor loss = at::full({}, 1.0f);
   record.add(Metric::loss, loss);
@@ -58,7 +58,7 @@ TEST_CASE("adding up does not write into the caller's tensors") {
   CHECK(loss.item<float>() == 1.0f);
 }
 
-TEST_CASE("spans add up and times follow from the boundaries") {
+TEST_CASE("spans are summed, and step times follow from the step's boundaries") {
   const Stream stream = Stream::current(at::kCPU);
   PendingRecord record;
   record.set_position(1, 100, 100, 0);

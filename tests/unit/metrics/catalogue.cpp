@@ -50,7 +50,7 @@ TEST_CASE("the record has the documented names in the documented order") {
   }
 }
 
-TEST_CASE("a name's ending is its unit") {
+TEST_CASE("a metric's name ends in its unit") {
   for (const MetricInfo& metric : kCatalogue) {
     const std::string name(metric.name), unit(metric.unit);
     CHECK(name.ends_with("_ms") == (unit == "ms"));
@@ -60,7 +60,7 @@ TEST_CASE("a name's ending is its unit") {
   }
 }
 
-TEST_CASE("nothing is measured at first") {
+TEST_CASE("new values are all unmeasured") {
   const Values values;
   for (const MetricInfo& metric : kCatalogue) CHECK(!values[metric.metric]);
 }

@@ -27,19 +27,19 @@ std::vector<Piece> steps(size_t count, double change, uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("a busy machine is one where others used more than a tenth, by time") {
+TEST_CASE("a machine is busy if others used more than a tenth of it, weighted by step time") {
   Conditions quiet, busy;
   for (const auto& [conditions, share] : {std::pair{&quiet, 38.0}, {&busy, 44.0}}) {
     conditions->add(row_of(10, share));
     conditions->add(row_of(30, 0));
-    conditions->add(row_of(1000, std::nullopt));  // not known is not zero
+    conditions->add(row_of(1000, std::nullopt));  // unknown is not zero
   }
   CHECK(quiet.warnings({}).empty());
   REQUIRE(busy.warnings({}).size() == 1);
-  CHECK_THAT(busy.warnings({})[0], ContainsSubstring("used 11 % of the CPUs"));
+  CHECK_THAT(busy.warnings({})[0], ContainsSubstring("used 11 % of the CPUs available"));
 }
 
-TEST_CASE("a GPU that was held down says why") {
+TEST_CASE("the warning of a throttled GPU names the reasons") {
   Conditions free, held;
   free.add(row_of(10, 0, 0));
   CHECK(free.warnings({}).empty());
@@ -48,20 +48,21 @@ TEST_CASE("a GPU that was held down says why") {
   held.add(row_of(20, 0, 0));
   REQUIRE(held.warnings({}).size() == 1);
   CHECK(held.warnings({})[0] ==
-        "the GPU's clock was held down in steps that make up 50 % of the time (power cap, heat)");
+        "the GPU's clock was throttled in steps that make up 50 % of the time (power cap, heat)");
   CHECK(Conditions().warnings({}).empty());
 }
 
-TEST_CASE("a run that drifts is told from one that is noisy") {
+TEST_CASE("a run that drifts is distinguished from one that is noisy") {
   int steady = 0, small = 0, drifting = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     steady += !Conditions().warnings(steps(60, 0, seed)).empty();
-    small += !Conditions().warnings(steps(600, 0.02, seed)).empty();  // seen, but the thirds are 1.3 % apart
+    small +=
+        !Conditions().warnings(steps(600, 0.02, seed)).empty();  // significant, but the thirds are only 1.3 % apart
     drifting += !Conditions().warnings(steps(150, 0.15, seed)).empty();
   }
   CHECK(steady <= 3);
   CHECK(small == 0);
   CHECK(drifting >= 97);
   CHECK_THAT(Conditions().warnings(steps(150, 0.15, 1)).at(0), ContainsSubstring("fell by 9 %"));
-  CHECK(Conditions().warnings(steps(23, 0.9, 1)).empty());  // thirds of seven say nothing
+  CHECK(Conditions().warnings(steps(23, 0.9, 1)).empty());  // thirds of seven pieces are too small
 }

@@ -21,7 +21,7 @@ StepRecord row_of(int64_t step) {
   return row;
 }
 
-/// What is left in a descriptor that does not block.
+/// Everything that can be read without blocking.
 std::string read_all(int fd) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
   std::string text;
@@ -30,7 +30,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-/// What a terminal shows after these bytes, one string a row: knows \r, \n and "erase the line".
+/// What a terminal shows after these bytes, one string per row. Understands \r, \n and "erase the line".
 std::vector<std::string> shown(const std::string& bytes) {
   std::vector<std::string> rows(1);
   size_t column = 0;
@@ -51,7 +51,7 @@ std::vector<std::string> shown(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("in a pipe there are plain lines only") {
+TEST_CASE("a pipe receives only plain lines") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   {
@@ -65,7 +65,7 @@ TEST_CASE("in a pipe there are plain lines only") {
   close(ends[1]);
 }
 
-TEST_CASE("on a terminal the progress stays at the bottom, is drawn at most ten times a second and goes away") {
+TEST_CASE("on a terminal the progress stays at the bottom, is drawn at most ten times a second and is removed") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const auto begin = Clock::now();
@@ -118,7 +118,7 @@ TEST_CASE("the progress line fits a narrow terminal and is coloured only when as
   close(terminal);
 }
 
-TEST_CASE("progress can be off on a terminal") {
+TEST_CASE("progress can be turned off on a terminal") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   {
@@ -143,7 +143,7 @@ TEST_CASE("a reader that goes away does not end the program") {
   SUCCEED();
 }
 
-TEST_CASE("numbers as people read them") {
+TEST_CASE("rates and durations are rounded for reading") {
   CHECK(human_rate(1243.4) == "1243");
   CHECK(human_rate(99.44) == "99.4");
   CHECK(human_rate(0.5) == "0.50");

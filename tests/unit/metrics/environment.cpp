@@ -6,7 +6,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("the environment") {
+TEST_CASE("the environment has versions, hardware and reasons for missing metrics, but no host name") {
   const Json json = environment("1.2.3", {{"gpu_util_pct", "the run uses no GPU"}}, "libno-such-library.so.1");
   CHECK(json.at("schema_version") == 1);
   CHECK(json.at("trainopt") == "1.2.3");

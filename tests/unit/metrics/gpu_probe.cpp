@@ -13,13 +13,13 @@ using namespace trainopt;
 namespace {
 
 constexpr const char* kBus = "00000000:41:00.0";
-/// A GPU at work, as tests/support/fake_nvml/script.h writes it.
+/// A busy GPU, as a script of tests/support/fake_nvml/script.h.
 const std::string kBusyGpu =
     "driver 580.82.07\ngpu0.bus 00000000:41:00.0\ngpu0.utilization 97\ngpu0.used_mib 2048\ngpu0.reserved_mib "
     "512\ngpu0.power_mw 412500\n"
     "gpu0.sm_mhz 1830\ngpu0.clock_reasons 0\ngpu0.gpm 1\ngpu0.sm_util 61.5\ngpu0.tensor_util 33.25\n";
 
-/// A machine that plays a script, which can change at any time.
+/// A machine whose fake NVML plays a script, which can change at any time.
 class FakeMachine {
  public:
   explicit FakeMachine(const std::string& script) {
@@ -50,7 +50,7 @@ Values sample(GpuProbe& probe) {
   return values;
 }
 
-/// The second sample, which has what GPM says too.
+/// The second of two samples, which has GPM's values too.
 Values whole_sample(GpuProbe& probe) {
   sample(probe);
   sleep_ms(120);
@@ -81,28 +81,28 @@ void check_explained(const GpuProbe& probe, const Values& values) {
 
 }  // namespace
 
-TEST_CASE("without NVML the GPU's numbers are null and have a reason") {
+TEST_CASE("without NVML the GPU metrics are null and have a reason") {
   GpuProbe probe("libno-such-library.so.1", kBus);
-  check_all_absent(probe, "libno-such-library.so.1 is not here");
+  check_all_absent(probe, "libno-such-library.so.1 cannot be loaded");
   CHECK(!GpuProbe::driver_version("libno-such-library.so.1"));
 }
 
-TEST_CASE("a library that is not NVML is a reason too") {
+TEST_CASE("a library that is not NVML gives a reason too") {
   GpuProbe probe("libc.so.6", kBus);
-  check_all_absent(probe, "libc.so.6 lacks functions");
+  check_all_absent(probe, "libc.so.6 lacks required functions");
   CHECK(!GpuProbe::driver_version("libc.so.6"));
 }
 
-TEST_CASE("every number in its unit") {
+TEST_CASE("every GPU metric is in its unit") {
   const FakeMachine machine(kBusyGpu);
   {
     GpuProbe probe(NEW_DRIVER, kBus);
     const Values first = sample(probe);
-    CHECK(!first[Metric::gpu_sm_util_pct]);  // GPM is about the time between two looks
+    CHECK(!first[Metric::gpu_sm_util_pct]);  // GPM measures the time between two samples
     sleep_ms(120);
     const Values values = sample(probe);
     CHECK(values[Metric::gpu_util_pct] == 97.0);
-    CHECK(values[Metric::gpu_memory_used_mib] == 2048.0);  // without what the driver keeps for itself
+    CHECK(values[Metric::gpu_memory_used_mib] == 2048.0);  // without the part that the driver reserves
     CHECK(values[Metric::gpu_power_w] == 412.5);
     CHECK(values[Metric::gpu_sm_clock_mhz] == 1830.0);
     CHECK(values[Metric::gpu_throttle] == 0.0);
@@ -110,34 +110,34 @@ TEST_CASE("every number in its unit") {
     CHECK(values[Metric::gpu_tensor_util_pct] == 33.25);
     CHECK(probe.reasons().empty());
     CHECK(GpuProbe::driver_version(NEW_DRIVER) == "580.82.07");
-    CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);  // soon after: that of the last whole stretch
+    CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);  // too soon: the value of the last complete interval
   }
   CHECK(machine.calls("nvmlGpmSampleFree") == machine.calls("nvmlGpmSampleAlloc"));
   CHECK(machine.calls("nvmlShutdown") == machine.calls("nvmlInit_v2"));
 }
 
-TEST_CASE("an old driver has fewer numbers, and says which") {
+TEST_CASE("an old driver has fewer metrics, with reasons for the missing ones") {
   const FakeMachine machine(kBusyGpu + "gpu0.clock_reasons 0x40\n");
   GpuProbe probe(OLD_DRIVER, kBus);
   const Values values = whole_sample(probe);
   check_explained(probe, values);
-  CHECK(values[Metric::gpu_memory_used_mib] == 2560.0);  // its one number has the reserved part in it
-  CHECK(values[Metric::gpu_throttle] == 0.0);            // the script's first line of a name holds
+  CHECK(values[Metric::gpu_memory_used_mib] == 2560.0);  // its only figure includes the reserved part
+  CHECK(values[Metric::gpu_throttle] == 0.0);            // the script's first line for a name counts
   CHECK(machine.calls("nvmlDeviceGetCurrentClocksThrottleReasons") == 2);
-  CHECK(reason(probe, Metric::gpu_sm_util_pct) == "this driver has no GPM");
-  CHECK(reason(probe, Metric::gpu_tensor_util_pct) == "this driver has no GPM");
+  CHECK(reason(probe, Metric::gpu_sm_util_pct) == "this driver does not support GPM");
+  CHECK(reason(probe, Metric::gpu_tensor_util_pct) == "this driver does not support GPM");
   CHECK(probe.reasons().size() == 2);
 }
 
-TEST_CASE("a GPU without GPM") {
+TEST_CASE("a GPU without GPM gives a reason and is not queried for it") {
   const FakeMachine machine("gpu0.gpm 0\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   check_explained(probe, whole_sample(probe));
-  CHECK_THAT(reason(probe, Metric::gpu_sm_util_pct), ContainsSubstring("this GPU has no GPM"));
+  CHECK_THAT(reason(probe, Metric::gpu_sm_util_pct), ContainsSubstring("this GPU does not support GPM"));
   CHECK(machine.calls("nvmlGpmSampleGet") == 0);
 }
 
-TEST_CASE("one of GPM's numbers may be missing, and come back") {
+TEST_CASE("a single GPM metric may be missing and come back") {
   const FakeMachine machine("tensor_util.error 3\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   Values values = whole_sample(probe);
@@ -151,7 +151,7 @@ TEST_CASE("one of GPM's numbers may be missing, and come back") {
   CHECK(values[Metric::gpu_tensor_util_pct] == 33.25);
 }
 
-TEST_CASE("after a pause GPM starts anew, so that the pause is in no number") {
+TEST_CASE("GPM restarts after a pause, so that no value includes the pause") {
   const FakeMachine machine(kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   CHECK(whole_sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
@@ -162,7 +162,7 @@ TEST_CASE("after a pause GPM starts anew, so that the pause is in no number") {
   CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
 }
 
-TEST_CASE("what a GPU does not support, or this user may not see, is asked once") {
+TEST_CASE("a query that is unsupported or not permitted is made only once") {
   for (const auto& [error, words] :
        {std::pair("3", "NVML: Not Supported"), std::pair("4", "NVML: Insufficient Permissions")}) {
     const FakeMachine machine("nvmlDeviceGetPowerUsage.error " + std::string(error) + "\n" + kBusyGpu);
@@ -177,7 +177,7 @@ TEST_CASE("what a GPU does not support, or this user may not see, is asked once"
   }
 }
 
-TEST_CASE("a failure that may pass is asked again, and its reason goes with it") {
+TEST_CASE("a query that failed temporarily is retried, and its reason disappears on success") {
   const FakeMachine machine("nvmlDeviceGetPowerUsage.error 999\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   CHECK(!whole_sample(probe)[Metric::gpu_power_w]);
@@ -187,14 +187,14 @@ TEST_CASE("a failure that may pass is asked again, and its reason goes with it")
   CHECK(probe.reasons().empty());
 }
 
-TEST_CASE("memory's new function may fail where its old one answers") {
+TEST_CASE("if NVML's new memory function fails, the old one is used") {
   const FakeMachine machine("nvmlDeviceGetMemoryInfo_v2.error 25\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   CHECK(sample(probe)[Metric::gpu_memory_used_mib] == 2560.0);
 }
 
-TEST_CASE("of the reasons that set the clock, those which hold it down in spite of work are kept") {
-  // 0x1 idle, 0x2 application clocks, 0x10 sync boost and 0x100 display clocks are nobody's fault.
+TEST_CASE("only clock reasons that slow a GPU under load count as throttling") {
+  // 0x1 idle, 0x2 application clocks, 0x10 sync boost and 0x100 display clocks are no throttling.
   const FakeMachine machine("gpu0.clock_reasons 0x1ff\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
   CHECK(sample(probe)[Metric::gpu_throttle] == 4 + 8 + 32 + 64 + 128);
@@ -202,7 +202,7 @@ TEST_CASE("of the reasons that set the clock, those which hold it down in spite 
   CHECK(sample(probe)[Metric::gpu_throttle] == 0.0);
 }
 
-TEST_CASE("the GPU is found by its place on the bus, whatever NVML's order") {
+TEST_CASE("the GPU is found by its PCI bus id, whatever NVML's order") {
   const FakeMachine machine(
       kBusyGpu + "gpu1.bus 00000000:0A:00.0\ngpu1.utilization 5\ngpu1.power_mw 60000\ngpu1.gpm 1\ngpu1.sm_util 2\n");
   GpuProbe probe(NEW_DRIVER, "00000000:0A:00.0");
@@ -211,18 +211,18 @@ TEST_CASE("the GPU is found by its place on the bus, whatever NVML's order") {
   CHECK(values[Metric::gpu_power_w] == 60.0);
   CHECK(values[Metric::gpu_sm_util_pct] == 2.0);
   GpuProbe elsewhere(NEW_DRIVER, "00000000:99:00.0");
-  check_all_absent(elsewhere, "NVML does not know the GPU 00000000:99:00.0: Not Found");
+  check_all_absent(elsewhere, "NVML cannot find the GPU 00000000:99:00.0: Not Found");
 }
 
-TEST_CASE("NVML that does not start is a reason") {
+TEST_CASE("a failed initialisation of NVML gives a reason") {
   const FakeMachine machine("nvmlInit_v2.error 9\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
-  check_all_absent(probe, "NVML does not start: Driver Not Loaded");
+  check_all_absent(probe, "NVML cannot be initialised: Driver Not Loaded");
   CHECK(!GpuProbe::driver_version(NEW_DRIVER));
   CHECK(machine.calls() == machine.calls("nvmlInit_v2"));
 }
 
-TEST_CASE("a GPU that is lost costs one log line and is not asked again") {
+TEST_CASE("a lost GPU is logged once and not queried again") {
   const FakeMachine machine(kBusyGpu);
   const CapturedLog log;
   GpuProbe probe(NEW_DRIVER, kBus);
@@ -234,10 +234,10 @@ TEST_CASE("a GPU that is lost costs one log line and is not asked again") {
   machine.play(kBusyGpu);  // it does not come back
   check_all_absent(probe, "NVML: GPU is lost");
   CHECK(machine.calls() == before + 1);
-  CHECK(log.text() == "warning: the GPU is measured no more: NVML: GPU is lost\n");
+  CHECK(log.text() == "warning: the GPU is no longer measured: NVML: GPU is lost\n");
 }
 
-TEST_CASE("a GPU that is lost between the counters and GPM") {
+TEST_CASE("a GPU lost between the counters and GPM is logged once too") {
   const FakeMachine machine(kBusyGpu);
   const CapturedLog log;
   GpuProbe probe(NEW_DRIVER, kBus);
@@ -249,7 +249,7 @@ TEST_CASE("a GPU that is lost between the counters and GPM") {
   CHECK(log.lines() == 1);
 }
 
-TEST_CASE("telemetry watches a GPU, outlives its loss, and says why it is silent") {
+TEST_CASE("telemetry continues when its GPU is lost, and gives the reason for missing values") {
   const FakeMachine machine(kBusyGpu);
   const TemporaryFolder folder;
   const CapturedLog log;
@@ -267,7 +267,7 @@ TEST_CASE("telemetry watches a GPU, outlives its loss, and says why it is silent
   sleep_ms(100);
   const Values values = telemetry.between(lost, Clock::now()).values;
   CHECK(!values[Metric::gpu_power_w]);
-  CHECK(values[Metric::process_rss_mib].has_value());  // the rest goes on
+  CHECK(values[Metric::process_rss_mib].has_value());  // the other metrics continue
   telemetry.stop();
   for (const Metric metric : kGpuMetrics)
     CHECK(telemetry.reasons().at(std::string(info(metric).name)) == "NVML: GPU is lost");
@@ -278,7 +278,7 @@ TEST_CASE("telemetry watches a GPU, outlives its loss, and says why it is silent
   CHECK(Json::parse(line).at("gpu_power_w") == 412.5);
 }
 
-TEST_CASE("a library that takes its time holds up nobody but its own thread") {
+TEST_CASE("a slow library delays only the telemetry thread") {
   const FakeMachine machine("slow_ms 300\n" + kBusyGpu);
   const CapturedLog log;
   Telemetry telemetry({.interval_s = 0.01, .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
@@ -300,7 +300,7 @@ TEST_CASE("a library that takes its time holds up nobody but its own thread") {
   CHECK(log.text().empty());
 }
 
-TEST_CASE("a library that does not answer is left behind") {
+TEST_CASE("a library that does not respond is abandoned") {
   const FakeMachine machine("slow_ms 3000\n" + kBusyGpu);
   const CapturedLog log;
   auto begin = Clock::now();
@@ -310,7 +310,7 @@ TEST_CASE("a library that does not answer is left behind") {
     begin = Clock::now();
   }
   CHECK(seconds_since(begin) < 2);
-  CHECK(log.text() == "warning: telemetry is left behind: the GPU's driver does not answer\n");
+  CHECK(log.text() == "warning: telemetry is abandoned: the GPU's driver does not respond\n");
   machine.play(kBusyGpu);
-  sleep_ms(3200);  // it goes on when nobody waits any more
+  sleep_ms(3200);  // lets the abandoned thread end
 }

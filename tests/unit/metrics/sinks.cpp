@@ -32,7 +32,7 @@ LoggingConfig files_only() {
 
 }  // namespace
 
-TEST_CASE("a JSON line, letter by letter") {
+TEST_CASE("a row has this exact JSON and CSV line") {
   StepRecord row = row_of(12);
   row[Metric::epoch] = 384.0 / 10000;
   row[Metric::loss] = static_cast<double>(2.3012f);
@@ -55,12 +55,12 @@ TEST_CASE("a JSON line, letter by letter") {
   CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,36,,,\n");
 }
 
-TEST_CASE("the CSV's head is the catalogue") {
+TEST_CASE("the CSV header lists the catalogue's names") {
   CHECK(csv_header().starts_with("step,epoch,samples,loss,learning_rate,"));
   CHECK(csv_header().ends_with(",cpu_util_pct,other_cpu_pct,process_rss_mib\n"));
 }
 
-TEST_CASE("a loss reads back to the same float") {
+TEST_CASE("a written loss parses back to the same float") {
   uint32_t bits = 1;
   for (int i = 0; i < 20000; ++i) {
     bits = bits * 1664525u + 1013904223u;
@@ -74,7 +74,7 @@ TEST_CASE("a loss reads back to the same float") {
   }
 }
 
-TEST_CASE("what is not finite stays JSON, and differs from what was not measured") {
+TEST_CASE("a non-finite value is valid JSON and differs from an unmeasured one") {
   StepRecord row = row_of(1);
   row[Metric::loss] = std::numeric_limits<double>::quiet_NaN();
   row[Metric::grad_norm] = -std::numeric_limits<double>::infinity();
@@ -86,7 +86,7 @@ TEST_CASE("what is not finite stays JSON, and differs from what was not measured
   CHECK(console_line(row, 0) == "step       1  loss nan");
 }
 
-TEST_CASE("the console's line") {
+TEST_CASE("the console line shows GPU load and memory, or else those of the process") {
   StepRecord row = row_of(12);
   row[Metric::loss] = 2.30124;
   row[Metric::samples_per_s] = 1243.2;
@@ -106,7 +106,7 @@ TEST_CASE("the console's line") {
         "step   12/100  loss 2.3012  12.3 samples/s  step 25.7 ms  data 0.3 ms (1 %)  cpu 55 %  mem 812.0 MiB");
 }
 
-TEST_CASE("every n-th row, the first and the last, in both files") {
+TEST_CASE("both files contain every n-th row, the first and the last") {
   TemporaryFolder folder;
   LoggingConfig config = files_only();
   config.every_n_steps = 4;
@@ -124,7 +124,7 @@ TEST_CASE("every n-th row, the first and the last, in both files") {
         csv_header() + csv_line(row_of(1)) + csv_line(row_of(4)) + csv_line(row_of(8)) + csv_line(row_of(10)));
 }
 
-TEST_CASE("a resumed run appends and keeps one head") {
+TEST_CASE("a resumed run appends without a second header") {
   TemporaryFolder folder;
   for (int64_t step = 1; step <= 2; ++step) {
     Sinks sinks(files_only(), folder.path(), {.fd = -1});
@@ -135,11 +135,11 @@ TEST_CASE("a resumed run appends and keeps one head") {
   CHECK(folder.text("metrics.jsonl") == json_line(row_of(1)) + json_line(row_of(2)));
 }
 
-TEST_CASE("a file that cannot be opened is said at the start") {
+TEST_CASE("a file that cannot be opened is an error at the start") {
   CHECK_THROWS_AS(Sinks(files_only(), "/nowhere/at/all", {.fd = -1}), UserError);
 }
 
-TEST_CASE("a full disk costs lines, not the run") {
+TEST_CASE("on a full disk lines are dropped and counted") {
   LineFile full("/dev/full");
   full.write("one\n");
   full.write("two\n");
@@ -151,7 +151,7 @@ TEST_CASE("a full disk costs lines, not the run") {
   CHECK(full.dropped_lines() == 3);
 }
 
-TEST_CASE("a torn line is cut off, so that later lines stand on their own") {
+TEST_CASE("a torn line is cut off, so that later lines stay intact") {
   TemporaryFolder folder;
   const auto path = folder.path() / "lines";
   rlimit before{};

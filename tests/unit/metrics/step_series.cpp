@@ -25,7 +25,7 @@ TEST_CASE("a long series has few pieces, the same sums and the same order") {
   CHECK(pieces.back().seconds == 16 * 10'000 - 15 * 16 / 2);
 }
 
-TEST_CASE("an open piece counts") {
+TEST_CASE("an incomplete piece counts") {
   StepSeries series(4);
   for (int i = 0; i < 6; ++i) series.add({1, 0.5});
   REQUIRE(series.pieces().size() == 2);

@@ -7,7 +7,7 @@ using namespace trainopt;
 
 namespace {
 
-/// All ranks' steps end together: what one is faster, it waits.
+/// All ranks' steps end together, so a faster rank waits for the difference.
 std::vector<RankTimes> times(std::vector<double> busy) {
   const double step = *std::max_element(busy.begin(), busy.end());
   std::vector<RankTimes> ranks;
@@ -26,10 +26,11 @@ TEST_CASE("a rank that the others wait for is named, with both times") {
   CHECK(found->busy_ms == Approx(30));
   CHECK(found->others_ms == Approx(10));
   CHECK(found->steps_pct == Approx(75));
-  CHECK(found->text() == "rank 2 is a straggler: 30.0 ms of its own a step, the others 10.0, in 75 % of the steps");
+  CHECK(found->text() ==
+        "rank 2 is a straggler: 30.0 ms a step without communication, the others 10.0 ms, in 75 % of the steps");
 }
 
-TEST_CASE("what a straggler waits for is said") {
+TEST_CASE("a straggler that waits for data is reported as such") {
   Stragglers stragglers;
   for (int step = 0; step < 10; ++step) {
     auto ranks = times({10, 40});
@@ -37,10 +38,10 @@ TEST_CASE("what a straggler waits for is said") {
     stragglers.add(ranks);
   }
   REQUIRE(stragglers.found());
-  CHECK_THAT(stragglers.found()->text(), ContainsSubstring("; it waits 28.0 ms for data"));
+  CHECK_THAT(stragglers.found()->text(), ContainsSubstring("; 28.0 ms of its time is waiting for data"));
 }
 
-TEST_CASE("no straggler: alike, each in turn, too few steps, one rank") {
+TEST_CASE("there is no straggler among equal ranks, ranks slow in turn, too few steps or one rank") {
   const auto found = [](int steps, auto times_of) {
     Stragglers stragglers;
     for (int step = 0; step < steps; ++step) stragglers.add(times_of(step));
@@ -61,7 +62,7 @@ TEST_CASE("the summary names a straggler of the measured steps") {
     row[Metric::step_ms] = 30;
     row.step_samples = 8;
     row.ranks = times({10, 30});
-    if (step < 5) row.ranks = times({300, 10});  // left out
+    if (step < 5) row.ranks = times({300, 10});  // excluded as warm-up
     summary.add(row);
   }
   CHECK(summary.to_json().at("straggler") ==

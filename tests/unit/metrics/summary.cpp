@@ -18,7 +18,7 @@ StepRecord row_of(double step_ms, double wait_ms = 0) {
 
 }  // namespace
 
-TEST_CASE("percentiles as numpy computes them") {
+TEST_CASE("percentiles match numpy's") {
   // numpy.percentile([15, 20, 35, 40, 50], [0, 40, 50, 95, 99, 100])
   std::vector<double> values{50, 15, 40, 20, 35};
   CHECK(percentile(values, 0.0) == 15);
@@ -31,7 +31,7 @@ TEST_CASE("percentiles as numpy computes them") {
   CHECK(percentile(one, 0.99) == 7);
 }
 
-TEST_CASE("statistics by hand: ten warm-up steps, then 1 to 100 ms") {
+TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match values computed by hand") {
   Summary summary(10);
   for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
   for (int i = 1; i <= 100; ++i) {
@@ -58,7 +58,7 @@ TEST_CASE("statistics by hand: ten warm-up steps, then 1 to 100 ms") {
   CHECK(json.at("left_out_steps") == 10);
 }
 
-TEST_CASE("the warm-up rule") {
+TEST_CASE("warm-up steps are excluded, but at most half of the steps") {
   const auto left_out = [](int64_t warmup, int steps) {
     Summary summary(warmup);
     for (int i = 1; i <= steps; ++i) summary.add(row_of(i));
@@ -72,7 +72,7 @@ TEST_CASE("the warm-up rule") {
   CHECK(left_out(0, 3) == std::pair<int64_t, Json>(0, 2.0));
 }
 
-TEST_CASE("a run without steps has no numbers") {
+TEST_CASE("a run without steps has no statistics") {
   const Summary summary(10);
   const Json json = summary.to_json();
   CHECK(json.at("samples_per_s").is_null());
@@ -82,7 +82,7 @@ TEST_CASE("a run without steps has no numbers") {
   CHECK(summary.table({}).empty());
 }
 
-TEST_CASE("millions of steps keep their mean exactly and their percentiles nearly") {
+TEST_CASE("with millions of steps the mean is exact and the percentiles are close") {
   Summary summary(10);
   const int steps = 3'000'000;
   for (int i = 0; i < steps; ++i) summary.add(row_of(1 + (i * 7919LL) % 1000));
@@ -92,8 +92,8 @@ TEST_CASE("millions of steps keep their mean exactly and their percentiles nearl
   CHECK(step_ms.at("p99").get<double>() == Approx(990.5).epsilon(0.01));
 }
 
-TEST_CASE("the throughput has an interval from sixty measured steps on, where they depend little on each other") {
-  // A time that a coin chooses, anew every `same` steps.
+TEST_CASE("the throughput has an interval from sixty measured steps on, if their correlation is short") {
+  // A step time of 10 or 12 ms, drawn at random every `same` steps.
   const auto summary_of = [](int steps, int same) {
     Summary summary(10);
     for (int i = 0; i < steps; ++i)
@@ -102,9 +102,9 @@ TEST_CASE("the throughput has an interval from sixty measured steps on, where th
   };
   CHECK(summary_of(69, 1).to_json().at("samples_per_s_interval").is_null());  // 59 are measured
   CHECK(summary_of(70, 1).to_json().at("samples_per_s_interval").is_object());
-  CHECK(summary_of(110, 40).to_json().at("samples_per_s_interval").is_null());  // too few changes to know them
+  CHECK(summary_of(110, 40).to_json().at("samples_per_s_interval").is_null());  // too few changes to estimate the noise
 
-  // The same times in another order: steps that change every time tell more than those that stay slow for a while.
+  // Step times that change at every step carry more information than times that stay the same for six steps.
   const Json often = summary_of(810, 1).to_json(), seldom = summary_of(810, 6).to_json();
   const auto width = [](const Json& json) {
     const Json& interval = json.at("samples_per_s_interval");
@@ -117,7 +117,7 @@ TEST_CASE("the throughput has an interval from sixty measured steps on, where th
   CHECK_THAT(summary_of(810, 6).table({}), ContainsSubstring(", 95 %)"));
 }
 
-TEST_CASE("warm-up steps are in neither interval nor warnings") {
+TEST_CASE("warm-up steps affect neither the interval nor the warnings") {
   Summary summary(10);
   for (int i = 0; i < 100; ++i) {
     StepRecord row = row_of(i < 10 ? 1000 : 10);
@@ -131,19 +131,19 @@ TEST_CASE("warm-up steps are in neither interval nor warnings") {
   CHECK(json.at("warnings") == Json::array());
 }
 
-TEST_CASE("a warning is a sentence in the file and under the table") {
+TEST_CASE("a warning appears in the JSON and at the end of the table") {
   Summary summary(0);
   for (int i = 0; i < 100; ++i) {
     StepRecord row = row_of(10);
     row[Metric::other_cpu_pct] = 34;
     summary.add(row);
   }
-  const std::string sentence = "the machine was busy: other programs used 34 % of the CPUs that this run may use";
+  const std::string sentence = "the machine was busy: other programs used 34 % of the CPUs available to this run";
   CHECK(summary.to_json().at("warnings") == Json{sentence});
   CHECK(summary.table({{"amp", "no effect"}}).ends_with("\n  warning             " + sentence));
 }
 
-TEST_CASE("the table at the end") {
+TEST_CASE("the table lists the statistics and the switches") {
   Summary summary(1);
   for (int i = 0; i < 5; ++i) {
     StepRecord row = row_of(20, 0.4);
@@ -160,7 +160,7 @@ TEST_CASE("the table at the end") {
         "  GPU utilization     97 % of the time with a kernel running (NVML), mean\n"
         "  peak memory         2.0 GiB\n"
         "  time to first step  2.1 s\n"
-        "  measured over       4 steps, the first 1 left out as warm-up\n"
+        "  measured over       4 steps, the first 1 excluded as warm-up\n"
         "  amp                 convolutions in bfloat16\n"
         "  channels_last       no effect: the model has no convolution");
 }

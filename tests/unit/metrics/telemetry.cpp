@@ -19,13 +19,13 @@ void wait_for_samples(const Telemetry& telemetry, Clock::time_point begin) {
 
 }  // namespace
 
-TEST_CASE("CPU and memory of this process") {
+TEST_CASE("telemetry measures CPU and memory of this process") {
   TemporaryFolder folder;
   const auto begin = Clock::now();
   std::optional<Telemetry> telemetry;
   telemetry.emplace(TelemetryOptions{
       .device = c10::Device(c10::kCPU), .interval_s = 0.02, .file = folder.path() / "telemetry.jsonl"});
-  // One thread that computes: about one core's share, far from none, of however many there are.
+  // One computing thread uses about one core, however many there are.
   double sink = 0;
   for (const auto until = begin + std::chrono::milliseconds(300); Clock::now() < until;) sink += std::sqrt(sink + 1);
   wait_for_samples(*telemetry, begin);
@@ -63,7 +63,7 @@ TEST_CASE("CPU and memory of this process") {
   CHECK(count >= 3);
 }
 
-TEST_CASE("busy seconds are those of the CPUs asked for") {
+TEST_CASE("busy seconds are those of the given CPUs") {
   const std::string_view stat =
       "cpu  999 9 9 9 9 9 9 9 9 9\ncpu0 100 10 50 9000 70 3 2 35 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\ncpu12 1 0 0 0 0 0 0 "
       "0 0 0\nintr 5 5\n";
@@ -74,7 +74,7 @@ TEST_CASE("busy seconds are those of the CPUs asked for") {
   CHECK(!busy_seconds("", {0}, 100));
 }
 
-TEST_CASE("others' load is what is left of the busy time") {
+TEST_CASE("the load of others is the busy time less this process's own") {
   const auto start = Clock::now();
   const auto after = [&](int milliseconds) { return start + std::chrono::milliseconds(milliseconds); };
   std::optional<double> busy = 100;
@@ -83,8 +83,8 @@ TEST_CASE("others' load is what is left of the busy time") {
   busy = 101;
   CHECK(!load.sample(10, after(400)));  // too early
   CHECK(*load.sample(10.5, after(1000)) == Approx(12.5));
-  CHECK(*load.sample(99, after(1400)) == Approx(12.5));  // too early: as before
-  CHECK(load.sample(12, after(2000)) == 0.0);            // one's own seconds are seen a little earlier
+  CHECK(*load.sample(99, after(1400)) == Approx(12.5));  // too early: the previous value
+  CHECK(load.sample(12, after(2000)) == 0.0);            // never negative, although own CPU time can be ahead
   busy.reset();
   CHECK(!load.sample(13, after(3000)));
   busy = 110;
@@ -93,7 +93,7 @@ TEST_CASE("others' load is what is left of the busy time") {
   CHECK(*load.sample(13, after(5000)) == Approx(100));
 }
 
-TEST_CASE("a window without a sample has the latest one before it") {
+TEST_CASE("a window without a sample uses the latest one before it") {
   const auto begin = Clock::now();
   Telemetry telemetry({.interval_s = 0.02});
   wait_for_samples(telemetry, begin);
@@ -104,7 +104,7 @@ TEST_CASE("a window without a sample has the latest one before it") {
              .values[Metric::process_rss_mib]);
 }
 
-TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
+TEST_CASE("paused telemetry takes no samples, and takes one at once when it resumes") {
   const TemporaryFolder folder;
   const auto lines = [&] {
     const std::string text = folder.text("telemetry.jsonl");
@@ -116,16 +116,16 @@ TEST_CASE("paused telemetry looks at nothing, and at once when it goes on") {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   telemetry.pause();
   const auto resumed = Clock::now();
-  telemetry.resume();  // an hour's interval: only going on can bring a second sample
+  telemetry.resume();  // the interval is an hour, so only resume() can cause a second sample
   for (int i = 0; i < 10000 && lines() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   telemetry.pause();
   const auto paused = Clock::now();
   CHECK(telemetry.between(resumed, paused).values[Metric::process_rss_mib].has_value());
-  telemetry.stop();  // also while it is paused
+  telemetry.stop();  // works while paused
   CHECK(lines() <= 2);
 }
 
-TEST_CASE("a stretch that begins anew leaves out what was computed before") {
+TEST_CASE("after begin_stretch() earlier CPU time does not count") {
   const auto compute = [] {
     double sum = 0;
     for (const double until = process_cpu_seconds() + 0.2; process_cpu_seconds() < until;) sum += std::sqrt(sum + 1);

@@ -21,7 +21,7 @@ namespace {
 
 void sleep_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// A flag to wait for. Not std::future: ThreadSanitizer delivers a signal only in waits that it knows.
+/// A flag to wait for. Not a std::future, because ThreadSanitizer delivers signals only in waits that it intercepts.
 class Flag {
  public:
   void set() {
@@ -31,7 +31,7 @@ class Flag {
   }
   void wait() {
     std::unique_lock lock(mutex_);
-    awaited_ = true;  // with the lock held until the wait itself gives it up
+    awaited_ = true;  // the lock is held until the wait itself releases it
     changed_.wait(lock, [this] { return set_; });
   }
   bool is_awaited() {
@@ -45,10 +45,10 @@ class Flag {
   bool set_ = false, awaited_ = false;
 };
 
-/// Its address and length are known well enough to find it in a stack.
+/// A function whose address range is known well enough to find it in a stack.
 __attribute__((noinline)) void wait_in_a_named_function(Flag& flag) {
   flag.wait();
-  asm volatile("" ::: "memory");  // the call above is no tail call
+  asm volatile("" ::: "memory");  // prevents a tail call above
 }
 
 bool sleeps(int thread) {
@@ -58,7 +58,7 @@ bool sleeps(int thread) {
   return false;
 }
 
-/// A thread of the process under a name, with its number, blocked in wait_in_a_named_function().
+/// A thread with a name and a known id, blocked in wait_in_a_named_function().
 class BlockedThread {
  public:
   enum class Signals { heard, deaf, all_blocked };
@@ -118,7 +118,7 @@ ThreadStack stack_of(const std::vector<ThreadStack>& threads, int id) {
   return *found;
 }
 
-/// A watchdog whose end is noted instead of coming.
+/// A watchdog that records the exit code instead of ending the process.
 struct Watched {
   explicit Watched(double timeout_s, double grace_s = 1e9) : watchdog(options(timeout_s, grace_s)) {}
   Watchdog::Options options(double timeout_s, double grace_s) {
@@ -141,7 +141,7 @@ struct Watched {
 
 }  // namespace
 
-TEST_CASE("every thread has a stack: one that hears signals, one that is deaf, and the one that asks") {
+TEST_CASE("every thread has a stack: one that receives signals, one that blocks them, and the caller") {
   const BlockedThread hearing("hears", BlockedThread::Signals::heard), deaf("is deaf", BlockedThread::Signals::deaf);
   const auto threads = thread_stacks();
   for (const auto& [id, name] : {std::pair(hearing.id, "hears"), std::pair(deaf.id, "is deaf")}) {
@@ -156,13 +156,13 @@ TEST_CASE("every thread has a stack: one that hears signals, one that is deaf, a
   CHECK(!stack_of(threads, ::getpid()).frames.empty());
 }
 
-TEST_CASE("a thread that blocks every signal is listed with the reason, and costs no waiting") {
+TEST_CASE("a thread that blocks even the stack signal is listed with the reason, without waiting for it") {
   const BlockedThread blocked("hears nothing", BlockedThread::Signals::all_blocked),
       after("hears", BlockedThread::Signals::heard);
   double quickest = 60;
   std::vector<ThreadStack> threads;
   for (int time = 0; time < 5 && quickest >= 0.9;
-       ++time) {  // a busy machine takes long now and then, waiting for an answer always
+       ++time) {  // a busy machine is slow sometimes; waiting for an answer is slow always
     const auto begin = Clock::now();
     threads = thread_stacks();
     quickest = std::min(quickest, seconds_since(begin));
@@ -174,7 +174,7 @@ TEST_CASE("a thread that blocks every signal is listed with the reason, and cost
   CHECK(holds_named_function(stack_of(threads, after.id).frames));
 }
 
-TEST_CASE("a run without progress ends with its stage and all its threads on file") {
+TEST_CASE("a run without progress ends and writes its stage and all its threads to a file") {
   const BlockedThread blocked("loader 0", BlockedThread::Signals::deaf);
   Watched run(0.2);
   run.watchdog.at("waiting for data", 17);
@@ -208,18 +208,18 @@ TEST_CASE("a run without progress ends with its stage and all its threads on fil
                         {"steps", 17}});
 }
 
-TEST_CASE("progress keeps the watchdog quiet, also of an unchanging stage") {
-  Watched run(1);  // longer than this thread may be kept from running
+TEST_CASE("progress keeps the watchdog quiet even if stage and step do not change") {
+  Watched run(1);  // longer than the scheduler should keep this thread from running
   for (const auto begin = Clock::now(); seconds_since(begin) < 2.5;) {
     run.watchdog.at("forward", 1);
     sleep_ms(5);
   }
   CHECK(run.ended == -1);
   CHECK(!std::filesystem::exists(run.folder / "hang-rank0.json"));
-  CHECK(run.wait_for_end() == 7);  // and without it, it is not
+  CHECK(run.wait_for_end() == 7);  // without progress it ends the run
 }
 
-TEST_CASE("a finished run is watched no more") {
+TEST_CASE("a finished run is no longer watched") {
   Watched run(0.5, 0.5);
   run.watchdog.finished();
   run.stop = SIGTERM;
@@ -228,14 +228,14 @@ TEST_CASE("a finished run is watched no more") {
   CHECK(!std::filesystem::exists(run.folder / "summary.json"));
 }
 
-TEST_CASE("a run that does not save in time after a signal says so") {
+TEST_CASE("a run that does not save in time after a signal is ended with that reason") {
   Watched run(1e9, 0.3);
   sleep_ms(500);
   CHECK(run.ended == -1);
   run.watchdog.at("forward", 5);
   const auto asked = Clock::now();
   run.stop = SIGTERM;
-  while (run.ended == -1 && seconds_since(asked) < 20) {  // steps that go on do not matter
+  while (run.ended == -1 && seconds_since(asked) < 20) {  // progress does not extend the time
     run.watchdog.at("forward", 5);
     sleep_ms(2);
   }
@@ -245,19 +245,19 @@ TEST_CASE("a run that does not save in time after a signal says so") {
         Json{{"schema_version", 1},
              {"status", "stopped"},
              {"reason",
-              "stopped by signal 15 before all was saved: that took longer than 300ms (checkpoint.grace_period)"},
+              "stopped by signal 15 before saving finished: it took longer than 300ms (checkpoint.grace_period)"},
              {"exit_code", 143},
              {"steps", 5}});
 }
 
-TEST_CASE("the run ends also where its report cannot be written") {
+TEST_CASE("the run ends even if its report cannot be written") {
   std::atomic<int> ended{-1};
   Watchdog watchdog({.timeout_s = 0.1, .run_dir = "/nowhere/at/all", .end = [&](int code) { ended = code; }});
   for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < 20;) sleep_ms(2);
   CHECK(ended == 7);
 }
 
-TEST_CASE("time in which the whole process was stopped is not the run's") {
+TEST_CASE("time in which the whole process was stopped does not count") {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -273,14 +273,14 @@ TEST_CASE("time in which the whole process was stopped is not the run's") {
   CHECK(lives);
   int status = 0;
   if (lives) REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WEXITSTATUS(status) == 7);  // without progress it ends all the same
+  CHECK(WEXITSTATUS(status) == 7);  // without progress it still ends
 }
 
-TEST_CASE("a watchdog goes at once") {
+TEST_CASE("a watchdog is destroyed without waiting for its interval") {
   double quickest = 60;
   for (int time = 0; time < 5 && quickest >= 0.15; ++time) {
     std::optional<Watched> run(std::in_place, 1800);
-    sleep_ms(30);  // now it sleeps
+    sleep_ms(30);  // now its thread sleeps
     const auto begin = Clock::now();
     run.reset();
     quickest = std::min(quickest, seconds_since(begin));
