@@ -1,8 +1,6 @@
 // Headers that nearly every compute file needs, parsed once. Do not include this file by hand: each file still includes
 // what it uses.
-#include <ATen/ATen.h>
-#include <ATen/core/Generator.h>
-#include <ATen/core/grad_mode.h>
+#include "device/tensor.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -2,9 +2,8 @@
 #include "app/commands.h"
 #include "base/counted.h"
 #include "base/units.h"
+#include "device/tensor.h"
 #include "train/checkpoint_reader.h"
-
-#include <ATen/ATen.h>
 
 #include <cstdio>
 

@@ -2,8 +2,7 @@
 
 #include "base/clock.h"
 #include "comm/lost_rank.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <functional>
 

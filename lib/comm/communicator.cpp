@@ -1,8 +1,7 @@
 #include "comm/communicator.h"
 
 #include "base/error.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 namespace {

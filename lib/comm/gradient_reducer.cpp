@@ -2,8 +2,8 @@
 
 #include "comm/c10d_communicator.h"
 #include "comm/lost_rank.h"
+#include "device/tensor.h"
 
-#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>

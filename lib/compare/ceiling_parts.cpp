@@ -1,6 +1,6 @@
 #include "compare/ceiling_parts.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 

@@ -2,12 +2,11 @@
 
 #include "base/files.h"
 #include "device/memory.h"
+#include "device/tensor.h"
 #include "metrics/other_load.h"
 #include "recipe/plan_text.h"
 #include "train/dump.h"
 #include "train/receipt.h"
-
-#include <ATen/ATen.h>
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "compare/numerics_tensors.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,8 @@
 #include "compare/perturbed_weights.h"
 
 #include "base/philox.h"
+#include "device/tensor.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 namespace {

@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/pinned.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "device/memory.h"
+#include "device/tensor.h"
 
-#include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
 
 #include <limits>

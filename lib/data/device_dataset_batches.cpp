@@ -2,9 +2,8 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/tensor.h"
 #include "kernels/image_finish/placement_rows.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 

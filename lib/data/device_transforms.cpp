@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "data/image/pipeline.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 #include <iterator>

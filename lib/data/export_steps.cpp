@@ -1,8 +1,7 @@
 #include "base/error.h"
 #include "base/safetensors.h"
 #include "data/loader_bench.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 

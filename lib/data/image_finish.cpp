@@ -2,9 +2,8 @@
 
 #include "data/image/resample.h"
 #include "data/image/resample_table.h"
+#include "device/tensor.h"
 #include "kernels/image_finish/resize_bits.h"
-
-#include <ATen/ATen.h>
 
 #include <algorithm>
 

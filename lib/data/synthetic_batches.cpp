@@ -1,8 +1,7 @@
 #include "base/philox.h"
 #include "data/batch_source.h"
 #include "device/device.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <cstring>
 #include <numeric>

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "device/pinned.h"
+#include "device/tensor.h"
 
-#include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include <utility>

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "device/memory.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 

@@ -1,8 +1,7 @@
 #include "model/builder.h"
 
 #include "base/error.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "model/convolution_operations.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 

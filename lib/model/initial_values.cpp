@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 #include <cmath>

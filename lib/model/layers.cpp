@@ -1,9 +1,8 @@
 #include "model/layers.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "model/builder.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 

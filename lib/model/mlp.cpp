@@ -1,6 +1,6 @@
 #include "model/mlp.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt {
 namespace {

@@ -1,10 +1,9 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "model/mlp.h"
 #include "model/resnet.h"
-
-#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <map>

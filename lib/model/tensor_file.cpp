@@ -1,8 +1,7 @@
 #include "model/tensor_file.h"
 
 #include "base/error.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <array>
 #include <bit>

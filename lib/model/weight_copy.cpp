@@ -1,6 +1,7 @@
 #include "model/weight_copy.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -1,8 +1,8 @@
 #include "train/archive.h"
 
+#include "device/tensor.h"
 #include "train/type_name.h"
 
-#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -6,9 +6,9 @@
 #include "device/device.h"
 #include "device/pinned.h"
 #include "device/process.h"
+#include "device/tensor.h"
 #include "train/checkpoint_reader.h"
 
-#include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
 
 #include <pthread.h>

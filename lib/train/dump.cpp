@@ -1,10 +1,9 @@
 #include "train/dump.h"
 
 #include "base/files.h"
+#include "device/tensor.h"
 #include "model/tensor_file.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 #include "train/gradients.h"
 
 #include "comm/communicator.h"
+#include "device/tensor.h"
 #include "train/parameter_store.h"
 
-#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 namespace trainopt {

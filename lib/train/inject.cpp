@@ -1,8 +1,8 @@
 #include "train/inject.h"
 
+#include "device/tensor.h"
 #include "train/plan.h"
 
-#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <charconv>

@@ -1,8 +1,8 @@
 #include "train/optimizer.h"
 
+#include "device/tensor.h"
 #include "train/parameter_store.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 namespace trainopt {

@@ -1,8 +1,7 @@
 #include "train/parameter_store.h"
 
+#include "device/tensor.h"
 #include "model/model.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 

@@ -1,10 +1,9 @@
 #include "train/step_guard.h"
 
+#include "device/tensor.h"
 #include "metrics/async_reader.h"
 #include "model/model.h"
 #include "train/gradients.h"
-
-#include <ATen/ATen.h>
 
 #include <algorithm>
 

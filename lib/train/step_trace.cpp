@@ -1,6 +1,7 @@
 #include "train/step_trace.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 

@@ -3,11 +3,10 @@
 #include "base/units.h"
 #include "device/device.h"
 #include "device/memory.h"
+#include "device/tensor.h"
 #include "train/checkpoint_writer.h"
 #include "train/micro_batches.h"
 #include "train/observed_step.h"
-
-#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,8 +1,7 @@
 #include "train/trainer.h"
 
+#include "device/tensor.h"
 #include "train/checkpoint_writer.h"
-
-#include <ATen/ATen.h>
 
 #include <spdlog/spdlog.h>
 

@@ -4,7 +4,8 @@
 //   bare_loop STEPS BATCH INPUTS HIDDEN CLASSES [THREADS]
 //
 // Prints one JSON object: the number of measured steps, and the mean, p50 and p95 of the step time in ms.
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 

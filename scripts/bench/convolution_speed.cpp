@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/caching_allocator.h"
+#include "device/tensor.h"
 #include "metrics/summary.h"
 #include "kernels/winograd/winograd.h"
 
-#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <functional>

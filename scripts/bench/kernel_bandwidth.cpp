@@ -6,12 +6,12 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "device/caching_allocator.h"
+#include "device/tensor.h"
 #include "kernels/head/head.h"
 #include "kernels/pool/pool.h"
 #include "kernels/update/update.h"
 #include "metrics/summary.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <cstdio>

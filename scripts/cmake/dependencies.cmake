@@ -48,6 +48,8 @@ target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/i
 # The wheel is built with NDEBUG; without it some of its classes (at::RecordFunction) have a different layout.
 # trainopt's own checks do not depend on NDEBUG.
 target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
+# libtorch's headers then include the operations that they use instead of all two thousand.
+target_compile_definitions(trainopt_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 # libstdc++ first: libtorch exports incompatible parts of std::filesystem, in which remove_all would crash.
 target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state
   ${TORCH_LIBRARIES})

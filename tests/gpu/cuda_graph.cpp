@@ -2,12 +2,11 @@
 #include "device/graph.h"
 #include "device/process.h"
 #include "device/stream.h"
+#include "device/tensor.h"
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "recipes.h"
 #include "support/catch.h"
 #include "support/resuming.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -2,9 +2,8 @@
 
 #include "device/memory.h"
 #include "device/pinned.h"
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

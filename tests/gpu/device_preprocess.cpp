@@ -1,10 +1,9 @@
 // Tests images that are transferred as uint8 and finished on the GPU against images that the host finished.
 #include "data/device_dataset.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "kernels/image_finish_checks.h"
 #include "support/loaded_data.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

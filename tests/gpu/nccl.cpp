@@ -3,9 +3,9 @@
 #include "comm/backends.h"
 #include "comm/c10d_communicator.h"
 #include "device/device.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 
-#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

@@ -1,8 +1,7 @@
 #include "device/stream.h"
 
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

@@ -1,9 +1,8 @@
 #include "metrics/telemetry.h"
 
 #include "device/device.h"
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

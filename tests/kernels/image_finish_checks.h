@@ -3,10 +3,9 @@
 #pragma once
 
 #include "data/image_finish.h"
+#include "device/tensor.h"
 #include "kernels/image_finish/placement_rows.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <functional>
 #include <optional>

@@ -2,10 +2,9 @@
 // and shape.
 #pragma once
 
+#include "device/tensor.h"
 #include "kernels/norm/norm.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt::test {
 

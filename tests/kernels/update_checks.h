@@ -3,10 +3,9 @@
 #pragma once
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/update/update.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <functional>
 #include <limits>

@@ -1,13 +1,13 @@
 // Tests Winograd's convolution against libtorch's, in every type and shape, and its loops against each other for
 // different vector widths.
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/winograd/autograd.h"
 #include "kernels/winograd/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
 #include "support/catch.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 

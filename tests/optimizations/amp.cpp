@@ -1,10 +1,10 @@
 #include "optimizations/amp/amp.h"
+#include "device/tensor.h"
 #include "optimizations/amp/float32_convolutions.h"
 #include "support/catch.h"
 #include "support/parameters.h"
 #include "train/plan.h"
 
-#include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
 using namespace trainopt;

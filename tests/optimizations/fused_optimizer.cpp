@@ -1,5 +1,6 @@
 // Fused updates compared with the loop over parameters, and deferred gradients with the plain form, which does each
 // pass immediately. tests/kernels tests the kernels.
+#include "device/tensor.h"
 #include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "recipe/make_plan.h"
@@ -8,8 +9,6 @@
 #include "support/plans.h"
 #include "support/resuming.h"
 #include "train/inject.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 using namespace trainopt::test;

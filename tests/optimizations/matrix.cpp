@@ -1,11 +1,10 @@
 // Real runs of every switch that works on this machine, compared with the plain plan from the same seed.
 #include "device/caching_allocator.h"
+#include "device/tensor.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"
 #include "support/plans.h"
 #include "support/turned_on.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 #include <fstream>

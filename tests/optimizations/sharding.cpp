@@ -1,9 +1,8 @@
 // Every sharding strategy trains what one rank trains. Ranks are threads.
 #include "comm/sharding_costs.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "support/trained_ranks.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -1,6 +1,7 @@
 #include "optimizations/tape_graph.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>

@@ -1,8 +1,7 @@
 // Which convolutions the switch winograd takes. tests/kernels tests the kernels.
+#include "device/tensor.h"
 #include "optimizations/winograd/convolution.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

@@ -1,10 +1,10 @@
 // A parameter store without a model, for tests of optimizers and precision.
 #pragma once
 
+#include "device/tensor.h"
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace trainopt::test {

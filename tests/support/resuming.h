@@ -1,12 +1,11 @@
 // Trains in two parts, with a stop in between and the state carried over by a checkpoint on the disk.
 #pragma once
 
+#include "device/tensor.h"
 #include "support/plans.h"
 #include "support/temporary_folder.h"
 #include "train/checkpoint_reader.h"
 #include "train/checkpoint_writer.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt::test {
 

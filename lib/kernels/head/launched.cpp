@@ -1,9 +1,9 @@
 #include "kernels/head/launched.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/tensors.h"
 
-#include <ATen/Functions.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <limits>

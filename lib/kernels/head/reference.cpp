@@ -1,6 +1,6 @@
 #include "kernels/head/head.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <limits>
 

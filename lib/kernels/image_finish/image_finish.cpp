@@ -1,9 +1,8 @@
 #include "kernels/image_finish/image_finish.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/image_finish/placement_rows.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt::kernels {
 

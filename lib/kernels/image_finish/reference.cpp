@@ -1,9 +1,9 @@
 // Image finishing as tensor operations.
+#include "device/tensor.h"
 #include "kernels/image_finish/image_finish.h"
 #include "kernels/image_finish/placement_rows.h"
 #include "kernels/image_finish/resize_bits.h"
 
-#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 namespace trainopt::kernels {

@@ -1,8 +1,8 @@
 #include "kernels/norm/autograd.h"
 
+#include "device/tensor.h"
 #include "kernels/kept_kernels.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 namespace trainopt::kernels {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/norm/launch.h"
 #include "kernels/norm/norm.h"
 #include "kernels/tensors.h"
 
-#include <ATen/Functions.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <array>

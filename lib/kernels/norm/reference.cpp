@@ -1,6 +1,6 @@
 #include "kernels/norm/norm.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 namespace trainopt::kernels {
 namespace {

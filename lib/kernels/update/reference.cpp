@@ -1,6 +1,7 @@
 #include "kernels/update/update.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/core/grad_mode.h>
 
 namespace trainopt::kernels::update {

@@ -1,6 +1,7 @@
 #include "kernels/winograd/autograd.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -1,10 +1,10 @@
 #include "kernels/winograd/winograd.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/winograd/tiles.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>

@@ -1,11 +1,10 @@
 #include "optimizations/amp/amp.h"
 
+#include "device/tensor.h"
 #include "optimizations/amp/float32_convolutions.h"
 #include "optimizations/option_checks.h"
 #include "train/gradients.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 #include <numeric>
 

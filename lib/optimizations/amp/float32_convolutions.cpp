@@ -1,6 +1,7 @@
 #include "optimizations/amp/float32_convolutions.h"
 
-#include <ATen/ATen.h>
+#include "device/tensor.h"
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>

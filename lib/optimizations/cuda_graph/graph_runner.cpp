@@ -3,9 +3,8 @@
 #include "data/batch.h"
 #include "device/device.h"
 #include "device/memory.h"
+#include "device/tensor.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 #include <spdlog/spdlog.h>
 

@@ -1,11 +1,10 @@
 #include "optimizations/fused_kernels/block_operations.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/head/autograd.h"
 #include "kernels/norm/autograd.h"
 #include "kernels/pool/autograd.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt::fused_kernels {
 namespace {

@@ -1,8 +1,8 @@
 #include "optimizations/fused_optimizer/deferred_gradients.h"
 
+#include "device/tensor.h"
 #include "optimizations/fused_optimizer/receipt.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 namespace trainopt::fused_optimizer {

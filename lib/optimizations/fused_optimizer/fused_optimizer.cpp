@@ -1,6 +1,7 @@
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 
 #include "base/counted.h"
+#include "device/tensor.h"
 #include "model/model.h"
 #include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
@@ -8,7 +9,6 @@
 #include "train/parameter_store.h"
 #include "train/plan.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>

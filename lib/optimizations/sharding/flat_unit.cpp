@@ -1,8 +1,7 @@
 #include "optimizations/sharding/flat_unit.h"
 
 #include "base/error.h"
-
-#include <ATen/ATen.h>
+#include "device/tensor.h"
 
 #include <algorithm>
 

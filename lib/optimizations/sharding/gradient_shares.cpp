@@ -1,9 +1,8 @@
 #include "optimizations/sharding/gradient_shares.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "train/autograd_hooks.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 

@@ -1,10 +1,9 @@
 #include "optimizations/sharding/replicated_parameters.h"
 
 #include "comm/gradient_reducer.h"
+#include "device/tensor.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 namespace {

@@ -1,12 +1,11 @@
 #include "optimizations/sharding/sharded_parameters.h"
 
+#include "device/tensor.h"
 #include "optimizations/sharding/flat_unit.h"
 #include "optimizations/sharding/gradient_shares.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/autograd_hooks.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 #include <map>
 #include <set>

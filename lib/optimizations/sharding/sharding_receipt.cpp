@@ -2,9 +2,8 @@
 
 #include "base/units.h"
 #include "comm/communicator.h"
+#include "device/tensor.h"
 #include "train/plan.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 

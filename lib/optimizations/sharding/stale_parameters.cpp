@@ -1,10 +1,9 @@
 #include "optimizations/sharding/stale_parameters.h"
 
 #include "comm/communicator.h"
+#include "device/tensor.h"
 #include "model/model.h"
 #include "optimizations/sharding/sharding_receipt.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt {
 namespace {

@@ -1,8 +1,8 @@
 #include "optimizations/sharding/sync_batch_norm.h"
 
 #include "comm/communicator.h"
+#include "device/tensor.h"
 
-#include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace trainopt {

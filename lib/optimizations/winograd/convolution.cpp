@@ -1,9 +1,9 @@
 #include "optimizations/winograd/convolution.h"
 
+#include "device/tensor.h"
 #include "kernels/winograd/autograd.h"
 #include "kernels/winograd/tiles.h"
 
-#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>

@@ -1,9 +1,8 @@
 // All values are whole numbers, so results are compared exactly. Ranks are threads.
 #include "comm/gradient_reducer.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "support/ranks.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

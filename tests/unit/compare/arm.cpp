@@ -1,10 +1,9 @@
 #include "compare/ceiling_parts.h"
 #include "compare/local_arm.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "support/plans.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -5,14 +5,13 @@
 #include "compare/local_arm.h"
 #include "compare/numerics_json.h"
 #include "compare/perturbed_weights.h"
+#include "device/tensor.h"
 #include "optimizations/amp/amp.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "support/plans.h"
 #include "support/turned_on.h"
 #include "unit/compare/planted_faults.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/philox.h"
+#include "device/tensor.h"
 #include "optimizations/amp/amp.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/fused_kernels/fused_kernels.h"
@@ -9,8 +10,6 @@
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
 #include "support/small_resnet.h"
-
-#include <ATen/ATen.h>
 
 namespace trainopt::test {
 

@@ -2,11 +2,10 @@
 #include "data/device_dataset_batches.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "probe.h"
 #include "support/catch.h"
 #include "kernels/image_finish_checks.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

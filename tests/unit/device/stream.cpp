@@ -1,9 +1,8 @@
 #include "device/stream.h"
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <thread>
 

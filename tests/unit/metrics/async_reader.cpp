@@ -1,8 +1,7 @@
 #include "metrics/async_reader.h"
 
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <thread>
 

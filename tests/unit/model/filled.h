@@ -1,9 +1,8 @@
 // Weights and inputs from a formula that Python can reproduce bit for bit: element i of tensor n is a hash of i and n.
 #pragma once
 
+#include "device/tensor.h"
 #include "model/model.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -1,9 +1,8 @@
 #include "model/initial_values.h"
 #include "base/philox.h"
+#include "device/tensor.h"
 #include "model/model.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -1,7 +1,6 @@
 #include "model/task.h"
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 #include <cmath>
 

@@ -1,9 +1,8 @@
 #include "base/files.h"
+#include "device/tensor.h"
 #include "model/model.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

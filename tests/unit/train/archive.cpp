@@ -1,8 +1,7 @@
 #include "train/archive.h"
 #include "base/error.h"
+#include "device/tensor.h"
 #include "support/catch.h"
-
-#include <ATen/ATen.h>
 
 using namespace trainopt;
 

@@ -1,9 +1,9 @@
 #include "train/step_trace.h"
 
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "support/plans.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 using namespace trainopt;

@@ -1,8 +1,7 @@
 #include "train/trainer.h"
+#include "device/tensor.h"
 #include "support/catch.h"
 #include "support/plans.h"
-
-#include <ATen/ATen.h>
 
 #include <thread>
 

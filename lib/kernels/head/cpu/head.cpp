@@ -1,10 +1,10 @@
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/cpu/row_loops.h"
 #include "kernels/head/cpu/rows.h"
 #include "kernels/head/head.h"
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/cpu/row_loops.h"
 #include "kernels/norm/norm.h"
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
