@@ -14,9 +14,8 @@ namespace trainopt {
 
 /// What is known of an arm once it has taken steps.
 struct ArmFacts {
-  int64_t step_samples = 0;  ///< of a full step, over all micro-batches
-  double time_to_first_step_s =
-      0;  ///< since the creation of the arm (in a process of its own: since its command began)
+  int64_t step_samples = 0;               ///< of a full step, over all micro-batches
+  double time_to_first_step_s = 0;        ///< since its creation; in a process of its own, since the command began
   std::optional<double> peak_memory_mib;  ///< of its process; null if it shares one
   Json plan;                              ///< as in plan.json
   Json receipts;                          ///< as in summary.json

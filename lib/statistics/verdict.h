@@ -43,8 +43,8 @@ int64_t measurements_at_look(int look);
 
 /// With kTurnsToSeeStalls turns of each arm, stalls in one of kStallEvery turns are seen with a probability of 90 %.
 inline constexpr int64_t kStallEvery = 50, kTurnsToSeeStalls = 115;
-/// The returned number n of turns: stalls that occur once in n turns, or more rarely, are missed by `turns` (> 0) turns
-/// with a probability of at least 10 %.
+/// Returns n such that stalls that occur once in n turns, or more rarely, are missed by `turns` (> 0) turns with a
+/// probability of at least 10 %.
 double stalls_missed(int64_t turns);
 
 /// Sequential verdict: decides while measurements come in, as early as the evidence allows.
@@ -54,7 +54,7 @@ double stalls_missed(int64_t turns);
 /// An interval contains the ratios that no look has rejected (SignFlipTest). So all intervals contain the true ratio
 /// simultaneously with probability `level`, and a decision can be refined (pays, then no effect) but never withdrawn.
 ///
-/// The exception is an arm that alone stalls now and then: a mean over few turns does not show it. So two allowances
+/// The exception is occasional stalls of one arm alone, which a mean over few turns does not show. So two allowances
 /// add time to the faster arm. First, if its slowest turn exceeds its mean by more than the other arm's does, twice the
 /// difference is added. Second, until kTurnsToSeeStalls, nothing is decided that stalls of `longest_stall` turns could
 /// undo if they were as frequent as they can be without being noticed. If time runs out before that, the second is
