@@ -16,11 +16,10 @@
 namespace trainopt {
 namespace {
 
-constexpr double kLeastCellSeconds = 5;  // with less, a cell is not begun
-constexpr size_t kPairCells = 3;         // the budget has room for so many pairs of switches
+constexpr double kLeastCellSeconds = 5;  // a cell is not started with less
+constexpr size_t kPairCells = 3;         // pairs of switches that the budget reserves time for
 
-/// Switches without which `name` cannot be on, or whose going takes it along: found by trying, so that no rule is
-/// written twice.
+/// Switches that `name` requires, or that require `name`. Found by trying, so that no rule is written twice.
 std::vector<std::string> companions(const AblationBench& bench, const SwitchSet& all, const std::string& name) {
   SwitchSet without = all;
   without.erase(name);
@@ -31,17 +30,18 @@ std::vector<std::string> companions(const AblationBench& bench, const SwitchSet&
     if ((bench.possible({name}) || bench.possible({name, other})) && (bench.possible(without) || bench.possible(rest)))
       return {other};
   }
-  return {};  // the cell will say what is wrong
+  return {};  // measuring the cell will report what is wrong
 }
 
-/// The time for the next of `cells` cells: what is too little for all is given to the first.
+/// The time for the next of `cells` cells: an equal share of what is left, but at least kLeastCellSeconds, so the first
+/// cells are measured if there is too little time for all.
 double next_share(const AblationBench& bench, size_t cells) {
   const double left = bench.seconds_left();
   return left < kLeastCellSeconds ? 0
                                   : std::max(kLeastCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
 }
 
-/// What the arm with the switch costs more than the one without, in this cell.
+/// The extra costs of the arm with the switch over the arm without it, in one cell.
 struct Costs {
   std::optional<double> start_s, memory_mib;
 };
@@ -53,7 +53,7 @@ Costs costs(const ArmResult& with, const ArmResult& without) {
   return more;
 }
 
-/// Over both cells of a switch.
+/// The mean over both cells of a switch.
 std::optional<double> mean(const std::optional<double>& alone, const std::optional<double>& in_stack) {
   return alone && in_stack ? std::optional((*alone + *in_stack) / 2) : std::nullopt;
 }
@@ -64,12 +64,12 @@ void add_costs(SwitchRow& row, const Costs& alone, const Comparison& c) {
   row.one_off_s = mean(alone.start_s, in_stack.start_s);
   row.memory_mib = mean(alone.memory_mib, in_stack.memory_mib);
   const double saved_s = static_cast<double>(c.a.facts.step_samples) *
-                         (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);  // a step of the full stack
+                         (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);  // per step of the full stack
   if (row.one_off_s && row.in_stack.verdict == Verdict::pays && saved_s > 0)
     row.break_even_step = *row.one_off_s <= 0 ? 0 : static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
 }
 
-/// `Of`: a row, or the whole ablation.
+/// `Of`: SwitchRow or Ablation.
 template <class Of>
 void add_numbers(Of& of, const Comparison& c) {
   if (!c.numerics) return;
@@ -89,7 +89,7 @@ Interaction interaction(const Gain& both, const Gain& one, const Gain& other, st
   return result;
 }
 
-/// How much a switch's gain depends on the others: what pairs are worth looking at.
+/// How much a switch's gain depends on the others, which shows the pairs worth measuring.
 double dependence(const SwitchRow& row) {
   return row.alone.ratio && row.in_stack.ratio ? std::abs(std::log(*row.in_stack.ratio) - std::log(*row.alone.ratio))
                                                : 0;
@@ -124,7 +124,7 @@ class AblationCells {
     for (SwitchRow* row : rows_) {
       row->needs = companions(bench_, all_, row->name);
       SwitchSet a(row->needs.begin(), row->needs.end()), b = a;
-      if (bench_.possible({row->name})) a = b = {};  // it only takes the other along when it goes
+      if (bench_.possible({row->name})) a = b = {};  // it does not need the other; the other needs it
       b.insert(row->name);
       const Cell cell = bench_.measure(a, b, {}, next_share(bench_, cells_left_--));
       row->alone = cell.gain;
@@ -134,13 +134,13 @@ class AblationCells {
     }
   }
 
-  /// The switches that changed most alone come first.
+  /// Measures the switches with the largest effect alone first.
   void measure_in_stack() {
     std::stable_sort(rows_.begin(), rows_.end(), [](const SwitchRow* x, const SwitchRow* y) {
       return std::abs(std::log(x->alone.ratio.value_or(1))) > std::abs(std::log(y->alone.ratio.value_or(1)));
     });
     for (SwitchRow* row : rows_) {
-      // What cannot be on without this switch is off in both arms, so that its gain is not counted here too.
+      // A switch that requires this one is off in both arms, so that its gain is not counted here too.
       SwitchSet with = all_, without = all_;
       without.erase(row->name);
       if (!bench_.possible(without))
@@ -167,7 +167,7 @@ class AblationCells {
     std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return weight(a) > weight(b); });
     for (size_t i = 0; i < pairs.size(); ++i) {
       auto& [one, other] = pairs[i];
-      // The later pairs matter less and less, so the next one gets a third of what is left.
+      // Later pairs matter less, so each gets a third of the time that is left.
       const Cell cell =
           bench_.measure({}, {one->name, other->name}, {}, next_share(bench_, std::min<size_t>(3, pairs.size() - i)));
       if (!cell.gain.ratio) continue;
@@ -175,7 +175,7 @@ class AblationCells {
     }
   }
 
-  /// What follows from the cells once all are judged.
+  /// Computes what follows from the cells, after all have been judged.
   void conclude() {
     for (SwitchRow* row : rows_) {
       if (const auto found = in_stack_costs_.find(row->name); found != in_stack_costs_.end())
@@ -199,13 +199,13 @@ class AblationCells {
   Ablation& result_;
   const SwitchSet& all_;
   AblationBench bench_;
-  std::vector<SwitchRow*> rows_;  ///< of switches that do something here
+  std::vector<SwitchRow*> rows_;  ///< of switches that have an effect here
   size_t cells_left_ = 0;
   std::map<std::string, Costs> alone_costs_;
   std::map<std::string, Comparison> in_stack_costs_;
 };
 
-/// A row for each switch of the recipe; those that do something here are the answer. Throws UserError if none does.
+/// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
 SwitchSet add_rows(const Recipe& recipe, const Machine& machine, Ablation& result) {
   SwitchSet all;
   for (const auto& planned : make_plan(recipe, machine).switches) {
@@ -220,7 +220,7 @@ SwitchSet add_rows(const Recipe& recipe, const Machine& machine, Ablation& resul
   }
   if (all.empty())
     throw UserError(
-        "no switch of this recipe does anything here, so there is nothing to ablate; trainopt plan says why");
+        "no switch of this recipe has an effect here, so there is nothing to ablate; trainopt plan shows why");
   return all;
 }
 
@@ -270,7 +270,7 @@ Ablation ablate(const AblationRequest& request, const Machine& machine, const Ob
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
   const SwitchSet all = add_rows(recipe, machine, result);
-  // What does nothing here is off in every arm: it may need a switch that a cell leaves out.
+  // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)
     if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");

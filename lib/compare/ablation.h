@@ -1,4 +1,5 @@
-// Each switch of a recipe: what it gains alone, what it gains within the full stack, and with which other it interacts.
+// Ablation: for each switch of a recipe, its gain alone, its gain within the full stack, and the switch with which it
+// interacts most.
 #pragma once
 
 #include "compare/arm_plan.h"
@@ -12,36 +13,36 @@
 
 namespace trainopt {
 
-/// A measured ratio of throughputs, or why there is none.
+/// A measured ratio of throughputs, or the reason why there is none.
 struct Gain {
   std::optional<double> ratio;       ///< above 1: faster with the switch
-  std::optional<Interval> interval;  ///< all intervals of an ablation hold at once
+  std::optional<Interval> interval;  ///< simultaneous: all intervals of an ablation hold together
   Verdict verdict = Verdict::inconclusive;
   int64_t blocks = 0;
-  CellPairs pairs;            ///< the log ratio of each pair of processes; empty where arms share one
-  double standard_error = 0;  ///< of the logarithm of the ratio; 0: not known
+  CellPairs pairs;            ///< the log ratio of each pair of processes; empty if the arms share a process
+  double standard_error = 0;  ///< of the logarithm of the ratio; 0: unknown
   std::string reason;         ///< why it was not measured: refused, out of memory, no time left
 
   Gain inverse() const;
 };
 
-/// The reason of cells that the budget had no time for.
+/// The reason given for cells that the budget had no time for.
 inline constexpr const char* kNoTimeLeft = "no time was left";
 inline constexpr const char* kStopped = "stopped";
 
 struct Interaction {
   std::string with;
-  double ratio = 1;  ///< gain of both over the product of the gains alone; above 1: they help each other
-  std::optional<Interval> interval;  ///< from those of the three gains
+  double ratio = 1;  ///< gain of both, divided by the product of their gains alone; above 1: they help each other
+  std::optional<Interval> interval;  ///< from the intervals of the three gains
 };
 
-/// The gain of part of an ablation's total.
+/// A factor of an ablation's total gain.
 struct Share {
   double ratio = 1;
   std::optional<Interval> interval;
 };
 
-/// Two switches together over neither.
+/// The gain of two switches together, relative to neither.
 struct PairCell {
   std::string one, other;
   Gain gain;
@@ -49,14 +50,14 @@ struct PairCell {
 
 struct SwitchRow {
   std::string name, requested;
-  std::string no_effect;           ///< why it does nothing here; empty if it does something. Then nothing was measured
+  std::string no_effect;           ///< why it does nothing here, so nothing was measured; empty if it does something
   std::vector<std::string> needs;  ///< switches that had to be on with it (alone), or off with it (in the stack)
   Gain alone, in_stack;
   std::optional<Interaction> interaction;  ///< the strongest that was measured
-  std::optional<Share> share;              ///< the part of the total that is this switch's (attribution.h)
-  std::optional<double> one_off_s;  ///< time to the first step with it less without: the mean over pairs of starts
-  std::optional<int64_t> break_even_step;  ///< after which the one-off cost is won back; null: never, or not known
-  std::optional<double> memory_mib;        ///< peak of the process with it less without, the mean over pairs
+  std::optional<Share> share;              ///< this switch's part of the total (attribution.h)
+  std::optional<double> one_off_s;         ///< extra time to the first step with it: mean difference over pairs
+  std::optional<int64_t> break_even_step;  ///< after which the one-off cost is recovered; null: never, or unknown
+  std::optional<double> memory_mib;        ///< extra peak memory of the process with it: mean difference over pairs
   std::optional<bool> numbers_agree;       ///< alone against plain; null: not comparable
   std::string numbers;                     ///< what differs
   Json receipt;                            ///< of the full stack: {requested, observed, effective, reason}
@@ -64,21 +65,21 @@ struct SwitchRow {
 
 struct CeilingRow {
   Ceiling without;
-  Gain gain;  ///< of the job without this cost over the job
+  Gain gain;  ///< of the job without this cost, relative to the job
 };
 
 struct Ablation {
   std::string name;
-  Gain total;                         ///< everything on over everything off
+  Gain total;                         ///< everything on, relative to everything off
   std::optional<bool> numbers_agree;  ///< everything on against everything off; null: not comparable
   std::string numbers;                ///< what differs, or why not comparable
   std::vector<SwitchRow> switches;
   std::vector<CeilingRow> ceilings;
   std::vector<PairCell> pairs;
-  std::optional<double> pair_sd;          ///< scatter of one pair's log ratio; null: not known
-  std::optional<int64_t> pairs_needed;    ///< in each cell, to decide about min_effect everywhere
-  std::optional<double> budget_needed_s;  ///< how long they would take
-  std::optional<Share> rest;              ///< the total over the product of the shares
+  std::optional<double> pair_sd;          ///< standard deviation of one pair's log ratio; null: unknown
+  std::optional<int64_t> pairs_needed;    ///< per cell, to decide about min_effect everywhere
+  std::optional<double> budget_needed_s;  ///< for that many pairs
+  std::optional<Share> rest;              ///< the total divided by the product of the shares
   double plain_samples_per_s = 0, full_samples_per_s = 0;
   double level = 0.95, min_effect = 0.01, seconds = 0;
   std::vector<std::string> warnings;
@@ -86,17 +87,18 @@ struct Ablation {
 
 struct AblationRequest {
   Sources sources;               ///< of the recipe with everything on
-  std::filesystem::path folder;  ///< for the arms; each has a process of its own
+  std::filesystem::path folder;  ///< for the arms, each of which has a process of its own
   CompareOptions options;
   Clock::time_point until;
 };
 
-/// Intervals and verdicts of all gains together (statistics/cells.h), and what a decision about all of them would take.
+/// Computes intervals and verdicts of all gains together (statistics/cells.h), and the budget that would decide all of
+/// them.
 void judge_gains(Ablation& ablation);
 
-/// Measures the most decisive cells first: the total, each switch alone, each left out, the ceilings, then pairs that
-/// seem to interact. Every cell has at least two pairs of processes, and all cells are judged together. What fails is a
-/// row with its reason. Throws only if the recipe itself cannot be measured.
+/// Measures the most informative cells first: the total, each switch alone, each left out, the ceilings, then pairs
+/// that seem to interact. Every cell has at least two pairs of processes, and all cells are judged together. A cell
+/// that fails becomes a row with its reason. Throws only if the recipe itself cannot be measured.
 Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
 
 }  // namespace trainopt

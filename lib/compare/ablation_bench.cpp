@@ -30,7 +30,7 @@ bool AblationBench::possible(const SwitchSet& on) const {
   try {
     arm_plan({.recipe = recipe(on), .folder = {}, .without = {}, .batch_seed = {}}, machine_);
     return true;
-  } catch (const UserError&) {  // named recovery: the caller looks for a set that can be
+  } catch (const UserError&) {  // named recovery: the caller searches for a possible set
     return false;
   }
 }
@@ -59,7 +59,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
                                        const std::string& name_b, bool a_is_plain, double seconds) {
   const auto until = after(seconds);
   CompareOptions options = request_.options;
-  // Cells that toss the same coins would err together.
+  // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
   std::optional<Numerics> numerics;
   PairOptions pairs{.make_a = fresh_arms(name_a, a, machine_, options),
@@ -94,7 +94,7 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
       cell.gain.pairs.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
     observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(cell.comparison->ratio),
                                  counted(cell.comparison->pairs(), "pair")));
-  } catch (const UserError& error) {  // named recovery: a cell that fails is a row with its reason
+  } catch (const UserError& error) {  // named recovery: a cell that fails becomes a row with its reason
     cell.gain.reason = error.what();
     observer_.report(fmt::format("{} against {}: {}", name_b, name_a, error.what()));
   }

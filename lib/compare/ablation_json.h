@@ -1,4 +1,4 @@
-// An ablation as programs read it.
+// An ablation as JSON.
 #pragma once
 
 #include "base/json.h"

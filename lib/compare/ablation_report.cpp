@@ -14,14 +14,14 @@ namespace trainopt {
 namespace {
 
 const std::vector<std::string> kHeads{"switch",     "alone",      "in the stack", "share",  "with",
-                                      "first step", "paid after", "memory",       "numbers"};
+                                      "first step", "break-even", "memory",       "numbers"};
 
 std::string_view color_of(Verdict verdict) {
   if (verdict == Verdict::pays) return kGreen;
   return verdict == Verdict::costs ? kRed : std::string_view{};
 }
 
-/// Measured, and did not work.
+/// Whether the measurement was attempted and failed.
 bool failed(const Gain& gain) {
   return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped;
 }
@@ -32,7 +32,7 @@ std::string with_range(double ratio, const std::optional<Interval>& interval) {
                      100 * (interval->high - 1));
 }
 
-/// "+12.1 % (+9.4 … +15.2)"; with a "?" where it is undecided.
+/// "+12.1 % (+9.4 … +15.2)", with a "?" if undecided.
 Table::Cell gain_cell(const Gain& gain) {
   if (!gain.ratio && !failed(gain)) return {gain.reason.empty() ? "–" : gain.reason, kDim};
   if (!gain.ratio) return {"failed", kRed};
@@ -47,7 +47,7 @@ Table::Cell numbers_cell(const std::optional<bool>& agree) {
   return *agree ? Table::Cell{"agree"} : Table::Cell{"DIFFER", kRed};
 }
 
-/// "num_workers +4.1 %", with a "?" where the interval leaves the sign open.
+/// "num_workers +4.1 %", with a "?" if the interval leaves the sign open.
 std::string interaction_text(const Interaction& i) {
   return fmt::format("{} {}{}", i.with, percent_faster(i.ratio), i.interval && !i.interval->contains(1) ? "" : " ?");
 }
@@ -70,12 +70,12 @@ Table::Row table_row(const SwitchRow& row) {
           numbers_cell(row.numbers_agree)};
 }
 
-/// `share`: in the column of the shares.
+/// `share`: for the column of the shares.
 Table::Row summary_row(const char* name, Table::Cell gain, Table::Cell share, Table::Cell numbers) {
   return {{name}, std::move(gain), {""}, std::move(share), {""}, {""}, {""}, {""}, std::move(numbers)};
 }
 
-/// The switches with the largest share first; those without one last.
+/// Switches in descending order of their shares; those without a share last.
 Table table_of(const Ablation& a) {
   std::vector<const SwitchRow*> order;
   for (const auto& row : a.switches) order.push_back(&row);
@@ -119,20 +119,19 @@ std::string budget_words(double seconds) {
 
 bool is_undecided(const Gain& gain) { return gain.ratio && gain.verdict == Verdict::inconclusive; }
 
-/// Where cells are undecided, how pairs scatter and what would decide them; else empty.
+/// If cells are undecided: the variation between pairs and the budget that would decide them. Otherwise empty.
 std::string undecided_words(const Ablation& a) {
   const bool any = is_undecided(a.total) || std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) {
                      return is_undecided(row.alone) || is_undecided(row.in_stack);
                    });
   if (!any || !a.pair_sd || !a.pairs_needed || !a.budget_needed_s) return {};
   return fmt::format(
-      "some cells are undecided: pairs of processes scatter by {:.1f} % here (standard deviation); to decide about "
-      "{:g} % "
-      "in every cell takes about {} each, --budget {}",
+      "some cells are undecided: pairs of processes have a standard deviation of {:.1f} % here; deciding about {:g} % "
+      "in every cell takes about {} each: --budget {}",
       100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_words(*a.budget_needed_s));
 }
 
-/// What the table has no room for.
+/// Remarks below the table.
 std::vector<std::string> remarks(const Ablation& a) {
   std::vector<std::string> all;
   for (const auto& row : a.switches) {
@@ -141,8 +140,8 @@ std::vector<std::string> remarks(const Ablation& a) {
     if (failed(row.in_stack)) all.push_back(fmt::format("{} in the stack: {}", row.name, row.in_stack.reason));
     if (!row.needs.empty())
       all.push_back(
-          fmt::format("{0} goes with {1}: where one of them cannot be without the other, the other was on in "
-                      "both arms, or off in both",
+          fmt::format("{0} cannot always be switched without {1}: where necessary, the latter was on in both arms, or "
+                      "off in both",
                       row.name, fmt::join(row.needs, ", ")));
     if (!row.receipt.is_null() && row.no_effect.empty() && !row.receipt.at("effective"))
       all.push_back(
@@ -153,7 +152,7 @@ std::vector<std::string> remarks(const Ablation& a) {
   if (std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) {
         return row.alone.reason == kNoTimeLeft || row.in_stack.reason == kNoTimeLeft;
       }))
-    all.push_back("the budget of time ended before everything was measured: give more with --budget");
+    all.push_back("the time budget ran out before everything was measured: increase it with --budget");
   if (const std::string words = undecided_words(a); !words.empty()) all.push_back(words);
   if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
   if (a.numbers_agree && !*a.numbers_agree)
@@ -169,10 +168,9 @@ std::string head(const Ablation& a) {
 
 std::string legend(const Ablation& a) {
   return fmt::format(
-      "alone: over the plain job; in the stack: over everything else; (low … high): the gains' intervals hold at once "
-      "with "
-      "{:g} "
-      "%; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: {}",
+      "alone: relative to the plain job; in the stack: relative to everything else; (low … high): simultaneous {:g} % "
+      "intervals of the gains; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: "
+      "{}",
       100 * a.level, kShareRule);
 }
 

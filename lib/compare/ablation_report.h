@@ -1,4 +1,4 @@
-// An ablation as people read it and paste it.
+// An ablation as text, Markdown and CSV.
 #pragma once
 
 #include "compare/ablation.h"
@@ -7,13 +7,13 @@
 
 namespace trainopt {
 
-/// A table for a terminal; `color`: what pays in green, what costs and numbers that disagree in red.
+/// A table for a terminal; `color`: green for pays, red for costs and for numbers that disagree.
 std::string ablation_text(const Ablation& ablation, bool color);
 std::string ablation_markdown(const Ablation& ablation);
-/// One line a switch, with a head.
+/// One line per switch, with a header.
 std::string ablation_csv(const Ablation& ablation);
 
-/// "even a perfect loader would give +7.0 % (+5.9 % to +8.1 %)", a line each.
+/// One line per ceiling: "even a perfect loader would give +7.0 % (+5.9 % to +8.1 %)".
 std::string ceilings_text(const std::vector<CeilingRow>& ceilings);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// One side of a comparison: a training that takes its turns, in this process or in one of its own.
+// One side of a comparison: a training job that takes turns, in this process or in one of its own.
 #pragma once
 
 #include "base/json.h"
@@ -14,12 +14,11 @@ namespace trainopt {
 
 /// What is known of an arm once it has taken steps.
 struct ArmFacts {
-  int64_t step_samples = 0;  ///< of a whole step, over all micro-batches
-  double time_to_first_step_s =
-      0;  ///< from the making of the arm (in a process of its own: from when its command began)
-  std::optional<double> peak_memory_mib;  ///< of its process; null where it shares one
-  Json plan;                              ///< as plan.json
-  Json receipts;                          ///< as summary.json has them
+  int64_t step_samples = 0;               ///< of a full step, over all micro-batches
+  double time_to_first_step_s = 0;        ///< since its creation; in a process of its own, since the command began
+  std::optional<double> peak_memory_mib;  ///< of its process; null if it shares one
+  Json plan;                              ///< as in plan.json
+  Json receipts;                          ///< as in summary.json
 };
 Json to_json(const ArmFacts& facts);
 ArmFacts facts_from(const Json& json);
@@ -27,9 +26,9 @@ ArmFacts facts_from(const Json& json);
 class Arm {
  public:
   virtual ~Arm() = default;
-  /// Takes the next steps of the training, and waits for them. The first turn also leaves the first step's gradients
-  /// and the update of the first few in folder(). Throws what the training throws; UserError(peer) if its process is
-  /// gone.
+  /// Takes the next steps of the training, and waits for them. The first turn also writes the first step's gradients
+  /// and the update of the first few steps to folder(). Throws what the training throws; UserError(peer) if its process
+  /// has ended.
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;
   virtual int64_t steps_taken() const = 0;

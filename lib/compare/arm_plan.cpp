@@ -9,18 +9,18 @@ namespace trainopt {
 std::string_view meaning(Ceiling ceiling) {
   switch (ceiling) {
     case Ceiling::data:
-      return "the first step's batches stay on the device and are used again and again";
+      return "the first step's batches stay on the device and are reused in every step";
     case Ceiling::optimizer:
-      return "gradients are computed and thrown away";
+      return "gradients are computed and discarded";
     case Ceiling::logging:
-      return "no records are written and nothing watches the hardware";
+      return "no records are written and no telemetry runs";
   }
   return "";
 }
 
 Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   Recipe recipe = spec.recipe;
-  recipe.logging.dump = {};  // the arm writes what the comparison reads, and nothing else
+  recipe.logging.dump = {};  // the arm dumps only what the comparison reads
   if (spec.without == Ceiling::logging) recipe.logging.sinks.clear();
   Plan plan = make_plan(recipe, machine);
   plan.steps.reset();
@@ -34,7 +34,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
       return std::make_unique<ReplayedBatches>(std::move(batches));
     };
   if (spec.without == Ceiling::optimizer)
-    plan.optimizer.wrap("ceiling", "whose updates are left out",
+    plan.optimizer.wrap("ceiling", "whose updates are skipped",
                         [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
   return plan;
 }

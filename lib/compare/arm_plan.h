@@ -1,4 +1,4 @@
-// From what an arm should be to the plan it trains by.
+// The plan of an arm, from its specification.
 #pragma once
 
 #include "config/describe.h"
@@ -10,7 +10,7 @@
 
 namespace trainopt {
 
-/// A cost taken out of a job, to see what it would gain if that cost were nothing at all.
+/// A cost removed from a job, to measure what the job would gain if that cost were zero.
 enum class Ceiling { data, optimizer, logging };
 template <>
 struct Choices<Ceiling> {
@@ -18,18 +18,18 @@ struct Choices<Ceiling> {
                                      Choice<Ceiling>{"optimizer", Ceiling::optimizer},
                                      Choice<Ceiling>{"logging", Ceiling::logging}};
 };
-/// "the first step's batches stay on the device and are used again and again" and the like.
+/// For example "the first step's batches stay on the device and are reused in every step".
 std::string_view meaning(Ceiling ceiling);
 
 struct ArmSpec {
   Recipe recipe;
   std::filesystem::path folder;       ///< for its recipe.yaml, its records and the tensors of its first steps
-  std::optional<Ceiling> without;     ///< the cost that is taken out
+  std::optional<Ceiling> without;     ///< the cost that is removed
   std::optional<int64_t> batch_seed;  ///< other batches from the same initial weights
-  bool perturbed = false;             ///< the same batches from weights that are a little off (perturbed_weights.h)
+  bool perturbed = false;             ///< the same batches from slightly perturbed weights (perturbed_weights.h)
 };
 
-/// The recipe's plan without an end, without evaluation and without checkpoints. Throws UserError as make_plan() does.
+/// The recipe's plan without a last step, evaluation or checkpoints. Throws UserError as make_plan() does.
 Plan arm_plan(const ArmSpec& spec, const Machine& machine);
 
 }  // namespace trainopt

@@ -14,7 +14,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int kArmSocket = 3;  // the descriptor at which an arm's process finds its socket
+constexpr int kArmSocket = 3;  // the descriptor of the socket in an arm's process
 
 std::vector<std::string> command_line(const std::filesystem::path& program, const ArmSpec& spec) {
   std::vector<std::string> words{program.string(),           "arm",      "--socket",
@@ -26,7 +26,7 @@ std::vector<std::string> command_line(const std::filesystem::path& program, cons
   return words;
 }
 
-/// Only calls that are safe after a fork with threads about stand between it and the new program.
+/// Between fork and exec only calls that are safe in a multithreaded process.
 pid_t spawn(std::vector<std::string> words, int socket) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
@@ -35,11 +35,11 @@ pid_t spawn(std::vector<std::string> words, int socket) {
   if (process < 0)
     throw UserError(fmt::format("cannot start a process for an arm: {}", std::strerror(errno)), ExitCode::bug);
   if (process > 0) return process;
-  // A signal from the terminal reaches the whole group; what it means is for the comparison to decide, also while the
-  // arm's program is still loading. Ignored signals stay so in the new program.
+  // A signal from the terminal reaches the whole process group, but only the comparison acts on it, even while the
+  // arm's program is still loading. Ignored signals stay ignored in the new program.
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::signal(number, SIG_IGN);
   const int nowhere = ::open("/dev/null", O_WRONLY);
-  ::dup2(nowhere, STDOUT_FILENO);  // standard output is the comparison's
+  ::dup2(nowhere, STDOUT_FILENO);  // standard output belongs to the comparison
   ::dup2(socket, kArmSocket);
   ::execv(arguments.front(), arguments.data());
   ::_exit(127);
@@ -50,9 +50,9 @@ pid_t spawn(std::vector<std::string> words, int socket) {
 ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec) : folder_(spec.folder) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    throw UserError(fmt::format("cannot make a socket for an arm: {}", std::strerror(errno)), ExitCode::bug);
+    throw UserError(fmt::format("cannot create a socket for an arm: {}", std::strerror(errno)), ExitCode::bug);
   socket_ = ends[0];
-  if (ends[1] == kArmSocket) {  // dup2 onto itself would leave it to be closed at exec
+  if (ends[1] == kArmSocket) {  // dup2 onto itself would leave FD_CLOEXEC set
     ends[1] = ::fcntl(ends[1], F_DUPFD_CLOEXEC, kArmSocket + 1);
     ::close(kArmSocket);
   }
@@ -60,7 +60,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
     process_ = spawn(command_line(program, spec), ends[1]);
     ::close(std::exchange(ends[1], -1));
     answer();
-  } catch (...) {  // no destructor will do it
+  } catch (...) {  // the destructor does not run
     if (ends[1] >= 0) ::close(ends[1]);
     end();
     throw;
@@ -70,7 +70,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
 ArmProcess::~ArmProcess() { end(); }
 
 void ArmProcess::end() {
-  ::close(socket_);  // the arm ends at the end of its requests
+  ::close(socket_);  // the arm exits at the end of its requests
   if (process_ <= 0) return;
   for (int tenths = 0; tenths < 50; ++tenths) {
     if (::waitpid(process_, nullptr, WNOHANG) != 0) return;
@@ -87,7 +87,7 @@ Json ArmProcess::ask(const Json& request) {
 
 Json ArmProcess::answer() {
   const auto json = read_json_line(socket_, buffer_);
-  if (!json) throw UserError("the process of an arm " + how_it_ended(), ExitCode::peer);
+  if (!json) throw UserError("an arm's process " + how_it_ended(), ExitCode::peer);
   if (json->contains("error"))
     throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
   return *json;

@@ -1,5 +1,5 @@
-// An arm in a process of its own: for plans whose process settings differ, and where memory and start-up must be the
-// arm's alone.
+// An arm in a process of its own: for plans whose process settings differ, and where memory and start-up time must be
+// those of the arm alone.
 #pragma once
 
 #include "compare/arm.h"
@@ -11,8 +11,8 @@ namespace trainopt {
 
 class ArmProcess : public Arm {
  public:
-  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own sentence and exit code if
-  /// it cannot be made.
+  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own message and exit code if
+  /// the arm cannot be created.
   ArmProcess(const std::filesystem::path& program, const ArmSpec& spec);
   ~ArmProcess() override;
 
@@ -35,7 +35,7 @@ class ArmProcess : public Arm {
   std::string buffer_;
 };
 
-/// This program's own file, also if another has meanwhile been built in its place.
+/// This program's own file, even if another has since been built in its place.
 std::filesystem::path this_program();
 
 }  // namespace trainopt

@@ -20,7 +20,7 @@ void write_json_line(int fd, const Json& json) {
   for (size_t written = 0; written < line.size();) {
     const ssize_t count = ::send(fd, line.data() + written, line.size() - written, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) throw UserError("the other process of this comparison is gone", ExitCode::peer);
+    if (count <= 0) throw UserError("the other process of this comparison has ended", ExitCode::peer);
     written += static_cast<size_t>(count);
   }
 }
@@ -47,11 +47,11 @@ void serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const 
     std::string buffer;
     while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(*arm, *request));
   } catch (const std::exception&
-               error) {  // thread-boundary of a kind: the process that started this one says it to the user
+               error) {  // process boundary: the process that started this one reports the error to the user
     const auto [sentence, code] = explain(error);
     try {
       write_json_line(fd, {{"error", sentence}, {"exit_code", static_cast<int>(code)}});
-    } catch (const UserError&) {  // whoever would have said it is gone
+    } catch (const UserError&) {  // the process that would report it has ended
     }
   }
 }

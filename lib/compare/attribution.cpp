@@ -7,7 +7,7 @@
 namespace trainopt {
 namespace {
 
-/// The logarithm of a ratio and the square of its standard error; a negative square: not known.
+/// The logarithm of a ratio and its variance (squared standard error); negative: unknown.
 struct Logarithm {
   double value = 0, variance = 0;
 };
@@ -33,7 +33,7 @@ Share share_of(const Logarithm& log, double reach) {
 
 const char* const kShareRule =
     "a switch's share is the geometric mean of its gain alone and its gain in the stack, which is its Shapley value if "
-    "switches interact in pairs only; the rest is what all shares together miss of the total";
+    "switches interact in pairs only; the rest is what the shares together leave unexplained of the total";
 
 void attribute(Ablation& ablation, double reach) {
   if (!ablation.total.ratio) return;

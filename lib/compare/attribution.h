@@ -1,13 +1,13 @@
-// Which part of an ablation's total is each switch's.
+// Attributes an ablation's total gain to its switches.
 #pragma once
 
 #include "compare/ablation.h"
 
 namespace trainopt {
 
-/// The rule of the shares, in a sentence.
+/// How shares are computed, in one sentence.
 extern const char* const kShareRule;
-/// Fills in `share` of every measured switch, and the rest. `reach`: of the gains' intervals, in standard errors.
+/// Fills in `share` of every measured switch, and the rest. `reach`: half-width of the intervals, in standard errors.
 void attribute(Ablation& ablation, double reach);
 
 }  // namespace trainopt

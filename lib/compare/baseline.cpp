@@ -32,7 +32,7 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 }  // namespace
 
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
-  Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));  // the second step is observed for the receipts
+  Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));  // the receipts are observed in the second step
   const int64_t step_samples = arm->facts().step_samples;
   return {std::move(name), std::move(arm), std::move(first), step_samples};
 }
@@ -46,11 +46,11 @@ Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& m
   baseline.twin_first_steps = twin.first_steps;
   if (options.noise_blocks == 0) return baseline;
   baseline.noise = noise_floor(baseline.a, twin, options, noise_until, observer);
-  if (baseline.noise->blocks < 2) {  // nothing scatters alone
+  if (baseline.noise->blocks < 2) {  // one block has no standard deviation
     baseline.noise.reset();
     return baseline;
   }
-  observer.report(fmt::format("A against itself: {}, one block scatters by {:.1f} %",
+  observer.report(fmt::format("A against itself: {}, per-block standard deviation {:.1f} %",
                               percent_faster(baseline.noise->ratio, baseline.noise->interval),
                               baseline.noise->block_sd_pct));
   return baseline;
@@ -61,7 +61,7 @@ Numerics numbers(const Baseline& baseline, const WarmArm& b) {
     return compare_numbers({baseline.a.first_steps, baseline.a.arm->folder()}, {b.first_steps, b.arm->folder()},
                            {baseline.twin_first_steps, baseline.twin_folder}, baseline.yardstick);
   Numerics none;
-  none.not_comparable = fmt::format("a step is {} in A and {} in B", counted(baseline.a.step_samples, "sample"),
+  none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(baseline.a.step_samples, "sample"),
                                     counted(b.step_samples, "sample"));
   return none;
 }

@@ -1,4 +1,4 @@
-// What every comparison with A needs before B comes: A warmed up, and how far A is from itself.
+// The preparation of A for a comparison: A warmed up, and its differences from its own twin.
 #pragma once
 
 #include "base/clock.h"
@@ -16,55 +16,55 @@ namespace trainopt {
 
 struct CompareOptions {
   double level = 0.95;              ///< 1 − the chance of a wrong "pays" or "costs"
-  double min_effect = 0.01;         ///< what is smaller is no effect
-  std::optional<double> precision;  ///< goes on until the interval's ends are so close to the ratio
-  std::optional<int64_t> repeats;   ///< exactly so many blocks, or pairs of processes, decided or not
-  int64_t warmup_steps = 10;        ///< of each arm, left out
-  int64_t noise_blocks = 8;         ///< of A against its twin, before B; 0: the twin only lends the tolerances
-  double turn_s = 0.25;             ///< a turn takes at least so long, and at least a step
-  uint64_t seed = 0;                ///< of the coins
+  double min_effect = 0.01;         ///< smaller differences are no effect
+  std::optional<double> precision;  ///< continue until both ends of the interval are this close to the ratio
+  std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
+  int64_t warmup_steps = 10;        ///< of each arm, not measured
+  int64_t noise_blocks = 8;         ///< of A against its twin, before B; 0: the twin only provides tolerances
+  double turn_s = 0.25;             ///< minimum duration of a turn, which has at least one step
+  uint64_t seed = 0;                ///< of the coin tosses
 };
 
 struct Observer {
   std::function<void(const std::string&)> report = [](const std::string&) {};  ///< a line of progress
-  const std::atomic<int>* stop = nullptr;                                      ///< not 0: end with what there is
+  const std::atomic<int>* stop = nullptr;                                      ///< nonzero: stop and keep the results
 
   bool stopped() const { return stop && *stop != 0; }
 };
 
-/// The A/A phase: A against its twin, which does the same work.
+/// The A/A test: A against its twin, which does the same work.
 struct NoiseFloor {
   double ratio = 1;
   std::optional<Interval> interval;
-  double block_sd_pct = 0;  ///< scatter of one block's ratio
+  double block_sd_pct = 0;  ///< standard deviation of one block's ratio
   int64_t blocks = 0;
 };
 
-/// An arm that has had its first turn, its warm-up.
+/// An arm after its first turn, the warm-up.
 struct WarmArm {
   std::string name;
   std::shared_ptr<Arm> arm;
   Turn first_steps;
-  int64_t step_samples = 0;  ///< of a whole step
+  int64_t step_samples = 0;  ///< of a full step
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
 
-/// What every comparison with A needs: A itself, the first steps of its twin, and how A compares with itself.
+/// What every comparison with A needs: A itself, the first steps of its twin, and the noise floor.
 struct Baseline {
   WarmArm a;
-  std::filesystem::path twin_folder;           ///< empty: there was none
-  Yardstick yardstick = Yardstick::perturbed;  ///< which twin it was
+  std::filesystem::path twin_folder;           ///< empty: there was no twin
+  Yardstick yardstick = Yardstick::perturbed;  ///< the kind of twin
   Turn twin_first_steps;
   std::optional<NoiseFloor> noise;
 };
-/// `make_twin` may be empty; what it makes is the twin of the kind `yardstick`. The twin is gone when this returns, so
-/// that no more than two arms live at a time. No block of A against the twin begins after `noise_until`. Throws what
-/// the arms throw.
+/// `make_twin` may be empty; it creates the twin of the kind `yardstick`. The twin is destroyed when this returns, so
+/// that at most two arms exist at a time. No block of A against the twin begins after `noise_until`. Throws what the
+/// arms throw.
 Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,
                        Clock::time_point noise_until, const Observer& observer,
                        Yardstick yardstick = Yardstick::perturbed);
 
-/// The numbers of B's first steps beside A's and the twin's.
+/// Compares the numbers of B's first steps with A's, with tolerances from the twin.
 Numerics numbers(const Baseline& baseline, const WarmArm& b);
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// A folder that carries a comparison to another machine: recipes, plans, receipts, environment, every turn.
+// A folder with a complete comparison, portable to other machines: recipes, plans, receipts, environment, every turn.
 #pragma once
 
 #include "compare/comparison.h"
@@ -8,12 +8,12 @@
 
 namespace trainopt {
 
-/// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have left a/ and b/ with
-/// recipe.yaml and records. environment.json also holds the hash (XXH3, 128 bits) of the program.
+/// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have already written a/
+/// and b/ with recipe.yaml and records. environment.json includes the hash (XXH3, 128 bits) of the program.
 void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
                   const std::string& trainopt_version);
 
-/// Reads it back; the verdict is judged again from the turns. Throws UserError(data) naming the file.
+/// Reads it back; the verdict is recomputed from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
 
 /// Whether the folder is an ablation's. Throws UserError(data) if it has no readable result.json.

@@ -1,4 +1,4 @@
-// Parts that cost nothing, in the place of those whose cost is asked for.
+// Zero-cost replacements for the parts whose cost is measured.
 #pragma once
 
 #include "data/batch_source.h"
@@ -6,7 +6,7 @@
 
 namespace trainopt {
 
-/// The first step's micro-batches, kept on the device and given again in every step.
+/// The first step's micro-batches, kept on the device and returned again in every step.
 class ReplayedBatches : public BatchSource {
  public:
   explicit ReplayedBatches(std::unique_ptr<BatchSource> source)
@@ -17,7 +17,7 @@ class ReplayedBatches : public BatchSource {
   const BatchSchedule& schedule() const override { return schedule_; }
 
  private:
-  std::unique_ptr<BatchSource> source_;  ///< null once a step is complete: its threads and buffers are gone
+  std::unique_ptr<BatchSource> source_;  ///< null once a step is complete, which frees its threads and buffers
   BatchSchedule schedule_;
   std::vector<Batch> step_;
   size_t given_ = 0;

@@ -10,7 +10,7 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
                                          const Observer& observer) {
   std::vector<CeilingRow> rows;
   CompareOptions options = asked;
-  options.level = 1 - (1 - asked.level) / static_cast<double>(kCeilings.size());  // all hold at once
+  options.level = 1 - (1 - asked.level) / static_cast<double>(kCeilings.size());  // Bonferroni: all hold simultaneously
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
@@ -33,7 +33,7 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
               .pairs = {},
               .standard_error = 0,
               .reason = {}};
-    } catch (const std::exception& error) {  // named recovery: the run itself has ended well
+    } catch (const std::exception& error) {  // named recovery: the run itself succeeded
       const std::string what = error.what();
       gain.reason = what.substr(0, what.find('\n'));
     }

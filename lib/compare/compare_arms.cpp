@@ -18,7 +18,7 @@ std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareO
                  observer);
 }
 
-/// The twin has its first steps before the pairs begin, so that no more than two arms live at a time.
+/// The twin takes its first steps before the pairs begin, so that at most two arms exist at a time.
 std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const CompareOptions& options,
                                         Clock::time_point until, const Machine& machine, const Observer& observer) {
   Baseline twin;

@@ -13,17 +13,18 @@
 namespace trainopt {
 namespace {
 
-/// A has met its twin before; B now sees the batches that A saw meanwhile, so that blocks are over the same ones.
+/// A is ahead because it has taken turns with its twin. Trains B up to A's position, so that both see the same batches
+/// in every block.
 void catch_up(const WarmArm& a, const WarmArm& b) {
   const int64_t behind =
       (a.arm->steps_taken() * a.step_samples - b.arm->steps_taken() * b.step_samples) / b.step_samples;
   if (behind > 0) b.arm->turn(behind);
 }
 
-/// In A B B A the second turn is B's after A's, the third B's after B's; in B A A B the arms change places. So with
-/// what A and B leave behind for the next turn, h_A and h_B, the differences have the mean h_A − h_B. A drift adds the
-/// same to both, and the coin removes it. Alone, A would always follow A, and B always B. Here each follows the other
-/// in 5 of 8 turns, so the measured log T_A / T_B is 5/4·(h_B − h_A) above that.
+/// In A B B A the second turn is B after A and the third is B after B; in B A A B the arms swap. Let h_A and h_B be
+/// what A and B add to the log time of the next turn. Then the differences have the mean h_A − h_B. A drift adds the
+/// same to both orders, and the coin toss removes it. Running alone, A would always follow A, and B always B. Here each
+/// follows the other in 5 of 8 turns, so the measured log T_A / T_B is 5/4·(h_B − h_A) above that.
 std::optional<CarryOver> carry_over(const Comparison& c) {
   std::vector<double> differences;
   for (const Block& block : c.blocks) {
@@ -41,7 +42,7 @@ std::optional<CarryOver> carry_over(const Comparison& c) {
 }  // namespace
 
 double longest_stall(double turn_s) {
-  // So long a write of the page cache may take, or a pause of the clock; where turns are short, nine of them.
+  // A page-cache write or a pause of the clock may take 2.25 s; if turns are short, nine turns are assumed.
   constexpr double kStallSeconds = 2.25, kStallTurns = 9;
   return std::min(kStallTurns, kStallSeconds / turn_s);
 }
@@ -97,7 +98,7 @@ ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& 
 void report_progress(const Comparison& c, const SequentialVerdict& verdict, const Observer& observer) {
   observer.report(fmt::format("{}: {}, {}", counted(verdict.measurements(), c.own_processes ? "pair" : "block"),
                               percent_faster(verdict.ratio(), verdict.interval()),
-                              verdict.decided() ? text(verdict.verdict()) : "goes on"));
+                              verdict.decided() ? text(verdict.verdict()) : "undecided"));
 }
 
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
@@ -113,7 +114,7 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   result.longest_stall = longest_stall(turn_seconds(a, b, steps));
   TurnTaker turns(*a.arm, *b.arm, steps, options.seed);
   SequentialVerdict verdict = sequential_verdict(result, options.precision);
-  double block_s = 0;  // the longest so far: a block that would not end in time is not begun
+  double block_s = 0;  // the longest so far: a block that would not end in time is not started
   for (int looks = 0; result.ended.empty();) {
     const auto began = Clock::now();
     result.blocks.push_back(turns.next());
@@ -136,10 +137,10 @@ void judge_blocks(Comparison& c) {
   for (const Measurement& measurement : measurements_of(c.blocks, c.own_processes)) {
     const int looks = verdict.looks();
     verdict.add(measurement);
-    if (verdict.looks() > looks) verdict.interval();  // as it was asked for then: looks may exclude each other
+    if (verdict.looks() > looks) verdict.interval();  // as during sampling: matters if looks contradict each other
   }
-  // What is left of the error budget is spent where time or blocks ran out; a decision came at a look, and whoever
-  // stopped may have looked.
+  // The rest of the error budget is spent only if time or blocks ran out. A decision came at a regular look, and a user
+  // who stopped the comparison may have done so because of the results.
   if (c.ended == "budget" || c.ended == "repeats") verdict.finish();
   c.verdict = verdict.verdict();
   c.ratio = verdict.ratio();

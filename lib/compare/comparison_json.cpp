@@ -12,7 +12,7 @@ namespace trainopt {
 namespace {
 
 constexpr int kSchemaVersion = 2;
-constexpr int kJudgedOtherwise = 1;  // the schema whose turns were judged by another rule: read, and judged anew
+constexpr int kJudgedOtherwise = 1;  // an older schema with another verdict rule: its turns are read and judged again
 
 Json arm_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
@@ -58,13 +58,13 @@ Comparison read(const Json& json) {
   };
   if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) ||
       !(c.min_effect >= 0) || !(c.longest_stall >= 0))
-    throw UserError("it has no blocks, or turns without time or samples, or a level or min_effect that is no share",
+    throw UserError("it has no blocks, or turns without time or samples, or an invalid level or min_effect",
                     ExitCode::data);
   judge_blocks(c);
   if (judged_otherwise) {
     c.warnings = warnings_of(c);
     c.warnings.push_back(
-        fmt::format("an earlier version measured this and said {}; its turns are judged by today's rule",
+        fmt::format("an earlier version measured this and said {}; its turns are judged by the current rule",
                     json.at("verdict").get<std::string>()));
     return c;
   }

@@ -1,4 +1,4 @@
-// A comparison as result.json of its folder holds it and as --json prints it.
+// A comparison as JSON: result.json in its folder, and what --json prints.
 #pragma once
 
 #include "base/json.h"
@@ -7,11 +7,11 @@
 namespace trainopt {
 
 Json to_json(const NoiseFloor& noise);
-/// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: every turn as well, under "samples".
+/// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: includes every turn under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);
 
-/// From to_json(…, true); the verdict is judged again from the samples. Throws UserError(data) naming what is missing
-/// or does not fit.
+/// The inverse of to_json(…, true); the verdict is recomputed from the samples. Throws UserError(data) naming what is
+/// missing or inconsistent.
 Comparison comparison_from(const Json& json);
 
 }  // namespace trainopt

@@ -14,13 +14,13 @@ namespace {
 
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
-/// Whether there are so few pairs of processes that no interval can have the level.
+/// Whether there are too few pairs of processes for an interval at the level.
 bool too_few_pairs(const Comparison& c) { return c.own_processes && !c.interval; }
 
 std::string inconclusive_text(const Comparison& c) {
   if (too_few_pairs(c))
     return fmt::format(
-        "inconclusive ({}): B against A is {}; two processes of the same recipe differ too, so more pairs are needed",
+        "inconclusive ({}): B against A is {}; two processes of the same recipe also differ, so more pairs are needed",
         c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
   if (!c.interval)
     return fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
@@ -28,8 +28,8 @@ std::string inconclusive_text(const Comparison& c) {
                      percent_faster(*c.interval));
 }
 
-/// What was measured stands beside the end of the interval that is sure: a comparison that stops as soon as it is
-/// decided tends to stop at a lucky moment.
+/// Gives the end of the interval that has been shown before the measured ratio: a comparison that stops as soon as it
+/// is decided tends to stop at a lucky moment.
 std::string headline(const Comparison& c) {
   if (c.verdict == Verdict::inconclusive || !c.interval) return inconclusive_text(c);
   const std::string measured = fmt::format("measured {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
@@ -43,10 +43,10 @@ std::string headline(const Comparison& c) {
 
 std::string_view ending(const std::string& ended) {
   if (ended == "decided") return "until it was decided";
-  if (ended == "precision") return "until the interval was as narrow as --precision asks";
+  if (ended == "precision") return "until the interval was as narrow as --precision requires";
   if (ended == "failed") return "until an arm failed";
-  if (ended == "budget") return "until the budget of time was spent";
-  if (ended == "repeats") return "as many as --repeats asked for";
+  if (ended == "budget") return "until the time budget was spent";
+  if (ended == "repeats") return "as many as --repeats requested";
   return "until it was stopped";
 }
 
@@ -57,14 +57,14 @@ std::string measured_text(const Comparison& c) {
                 of_b = c.blocks.front().is_a(0) ? turns[1].steps : turns[0].steps;
   const std::string blocks = counted(static_cast<int64_t>(c.blocks.size()), "block");
   return fmt::format(
-      "{} of 4 turns of {}, {}, {} in all",
+      "{} of 4 turns of {}, {}, {} in total",
       c.own_processes ? fmt::format("{} of processes, {}", counted(c.pairs(), "pair"), blocks) : blocks,
       same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")),
       ending(c.ended), human_seconds(c.seconds));
 }
 
 std::string noise_text(const NoiseFloor& n) {
-  return fmt::format("A against itself is {} over {}; one block scatters by {:.1f} %",
+  return fmt::format("A against itself is {} over {}; per-block standard deviation {:.1f} %",
                      percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
 }
 
@@ -72,17 +72,18 @@ std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
   return fmt::format(
-      "agree to within {}: first gradients' cosine {:.5f} (down to {:.2f}), their length ×{:.3f}; updates' cosine "
-      "{:.5f} ({:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (up to {:.2g} %){}",
+      "agree to within {}: first gradients' cosine {:.5f} (limit {:.2f}), length ×{:.3f}; updates' cosine {:.5f} "
+      "(limit {:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (limit {:.2g} %){}",
       n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", 1 - n.gradient_direction.value,
       1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
       1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
-      n.gradients.tensors > 0 ? fmt::format("; {} and {} one by one", counted(n.gradients.tensors, "gradient"),
-                                            counted(n.updates.tensors, "update"))
-                              : "");
+      n.gradients.tensors > 0
+          ? fmt::format("; {} and {} checked individually", counted(n.gradients.tensors, "gradient"),
+                        counted(n.updates.tensors, "update"))
+          : "");
 }
 
-/// Where slow turns are what keeps the interval wide, what they leave untouched; else empty.
+/// If slow turns are what keeps the interval wide: the ratio in a typical block. Otherwise empty.
 std::string usual_text(const Comparison& c) {
   if (!c.usual || !c.interval) return {};
   constexpr double kMuchNarrower = 0.7;
@@ -93,7 +94,7 @@ std::string usual_text(const Comparison& c) {
                      percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
 }
 
-/// Of the speed and of the numbers.
+/// Limits of the comparison of speed and of numbers.
 std::string not_seen_text(const Comparison& c) {
   std::vector<std::string> all{unseen_stalls(c)};
   if (c.numerics && c.numerics->not_comparable.empty())
@@ -109,7 +110,7 @@ std::string arm_text(const ArmResult& arm) {
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
 }
 
-/// Receipts on which the arms differ: what was on, or did something, in one alone.
+/// Receipts on which the arms differ: switches that were on, or had an effect, in one arm only.
 std::vector<std::string> switch_lines(const Comparison& c) {
   std::vector<std::string> lines;
   const auto seen = [](const Json& receipts, const std::string& name) -> std::string {
@@ -158,7 +159,7 @@ std::string comparison_text(const Comparison& c, bool color) {
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
   if (const std::string usual = usual_text(c); !usual.empty())
-    line(c.own_processes ? "usual pair" : "usual block", usual);
+    line(c.own_processes ? "typical pair" : "typical block", usual);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
     line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
@@ -181,7 +182,7 @@ std::string comparison_markdown(const Comparison& c) {
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (const std::string usual = usual_text(c); !usual.empty())
-    text += fmt::format(" {}: {}.", c.own_processes ? "Usual pair" : "Usual block", usual);
+    text += fmt::format(" {}: {}.", c.own_processes ? "Typical pair" : "Typical block", usual);
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
   text += fmt::format(" Not seen: {}.", not_seen_text(c));

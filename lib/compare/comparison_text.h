@@ -1,4 +1,4 @@
-// A comparison as people read it and paste it.
+// A comparison as text, Markdown and CSV.
 #pragma once
 
 #include "compare/comparison.h"
@@ -14,11 +14,11 @@ std::string percent_faster(const Interval& interval);
 /// "+2.6 % (+1.9 % to +3.3 %)"; without an interval the first part alone.
 std::string percent_faster(double ratio, const std::optional<Interval>& interval);
 
-/// Several lines for a terminal; `color`: what pays in green, what costs and numbers that disagree in red.
+/// Several lines for a terminal; `color`: green for pays, red for costs and for numbers that disagree.
 std::string comparison_text(const Comparison& comparison, bool color);
-/// A table and a sentence in GitHub's Markdown.
+/// The headline, a table and a paragraph in GitHub's Markdown.
 std::string comparison_markdown(const Comparison& comparison);
-/// One line a turn, with a head: block,order,turn,arm,steps,samples,seconds,…
+/// One line per turn, with a header: pair,block,order,turn,arm,steps,samples,seconds,…
 std::string comparison_csv(const Comparison& comparison);
 
 }  // namespace trainopt

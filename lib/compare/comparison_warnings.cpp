@@ -14,24 +14,25 @@
 namespace trainopt {
 namespace {
 
-constexpr double kBusyPct = 10;     // of the allowed cores: others that take more are worth a word
+constexpr double kBusyPct = 10;     // of the allowed cores: warn if other programs take more
 constexpr double kLongTurn = 1.25;  // times the median
 
 void add_noise(const Comparison& c, std::vector<std::string>& all) {
   if (c.noise && c.noise->interval && !c.noise->interval->contains(1) &&
       judge(*c.noise->interval, c.min_effect) != Verdict::no_effect)
-    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with a small effect",
+    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with small effects",
                               percent_faster(*c.noise->interval)));
 }
 
-/// Long turns that decide: the usual block says one thing and all the time another.
+/// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
 void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
   if (!c.usual || !c.interval) return;
   const Verdict usual = judge(*c.usual, c.min_effect);
   const bool disjoint = c.usual->high < c.interval->low || c.interval->high < c.usual->low;
   if (!disjoint && (usual == c.verdict || usual == Verdict::inconclusive || usual == Verdict::no_effect)) return;
   all.push_back(fmt::format(
-      "a usual {} says B is {}, the total time says {}: slow turns took {:.1f} % of A's time and {:.1f} % of B's",
+      "in a typical {} B against A is {}, over the total time {}: slow turns took {:.1f} % of A's time and {:.1f} % of "
+      "B's",
       c.own_processes ? "pair" : "block", percent_faster(*c.usual), percent_faster(c.ratio),
       100 * long_turn_share(c, true), 100 * long_turn_share(c, false)));
 }
@@ -40,9 +41,8 @@ void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
   if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
   if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
   all.push_back(
-      fmt::format("a turn's time depends on which arm had the turn before: alone, B against A would be about {}, not "
-                  "{}; longer turns "
-                  "(--turn) bring the two together",
+      fmt::format("a turn's time depends on which arm took the previous turn: without this, B against A would be about "
+                  "{}, not {}; longer turns (--turn) bring the two together",
                   percent_faster(c.ratio / c.carry_over->ratio), percent_faster(c.ratio)));
 }
 
@@ -69,7 +69,7 @@ void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   const auto had = static_cast<int64_t>(differences.size());
   if (needed <= had) return;
   const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);
-  all.push_back(fmt::format("to decide about {:.1f} % either way takes about {} here ({}); there were {}",
+  all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
                             100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"), long_time(seconds),
                             had));
 }
@@ -111,7 +111,7 @@ std::vector<std::string> conditions_of(const Comparison& c) {
   if (busy > kBusyPct * known)
     all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
   if (throttle != 0)
-    all.push_back(fmt::format("the GPU's clock was held down in some turns: {}", throttle_reasons(throttle)));
+    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
   return all;
 }
 

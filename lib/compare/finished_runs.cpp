@@ -11,8 +11,8 @@ namespace trainopt {
 namespace {
 
 constexpr const char* kNotPaired =
-    "the runs did not take turns, so whatever else changed on the machine between them is part of this ratio, and no "
-    "interval knows of it; for a verdict run trainopt compare on their recipes";
+    "the runs did not take turns, so this ratio includes whatever else changed on the machine between them, and no "
+    "interval accounts for it; for a verdict, run trainopt compare on their recipes";
 
 Json parse(const std::string& text, const std::filesystem::path& path) {
   try {
@@ -35,7 +35,8 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
     const Json row = parse(line, records_path);
     try {
       const double step = row.at("step"), samples = row.at("samples");
-      const double of_a_step = (samples - samples_before) / (step - step_before);  // where not every step is logged
+      const double of_a_step =
+          (samples - samples_before) / (step - step_before);  // the mean per step, if not every step is logged
       if (!(step > step_before && samples > samples_before && row.at("step_ms").get<double>() > 0))
         throw UserError(
             fmt::format("{} has a step that is out of order or took no time: {}", records_path.string(), step),
@@ -46,7 +47,7 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
       step_before = step;
       if (row.at("loss").is_number()) run.last_loss = row.at("loss").get<double>();
     } catch (const Json::exception& error) {
-      throw UserError(fmt::format("{} has a line that is no step's record: {}", records_path.string(), error.what()),
+      throw UserError(fmt::format("{} has a line that is not a step record: {}", records_path.string(), error.what()),
                       ExitCode::data);
     }
   }
@@ -69,10 +70,10 @@ std::string runs_text(const RunsComparison& c) {
   std::string out = fmt::format("A  {}\nB  {}\n\nno verdict: B's throughput against A's is {}", c.runs[0].name,
                                 c.runs[1].name, percent_faster(c.ratio));
   out += c.interval
-             ? fmt::format(", {:g} % interval of the steps' scatter {}\n", 100 * c.level, percent_faster(*c.interval))
+             ? fmt::format(", {:g} % interval from step variation {}\n", 100 * c.level, percent_faster(*c.interval))
              : fmt::format(
-                   "; a run has fewer than {} measured steps, or they depend too much on each other, for "
-                   "an interval\n",
+                   "; no interval, because a run has fewer than {} measured steps or they are too strongly "
+                   "autocorrelated\n",
                    EnoughPieces{}.pieces);
   for (const auto& [letter, run] : {std::pair('A', &c.runs[0]), std::pair('B', &c.runs[1])})
     out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)),

@@ -1,5 +1,5 @@
-// Two runs that have ended, side by side by their records. They were not paired: whatever changed on the machine
-// between them counts as a difference.
+// Compares two finished runs by their records. They were not paired: whatever changed on the machine between them
+// counts as a difference.
 #pragma once
 
 #include "base/json.h"
@@ -15,7 +15,7 @@ namespace trainopt {
 
 struct FinishedRun {
   std::string name;          ///< its folder as given
-  std::vector<Piece> steps;  ///< after the warm-up that its summary left out
+  std::vector<Piece> steps;  ///< without the warm-up steps that its summary excluded
   std::optional<double> last_loss;
 };
 /// Throws UserError(data) if the folder has no summary.json or no metrics.jsonl with steps.
@@ -23,8 +23,8 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {
   std::array<FinishedRun, 2> runs;   ///< A and B
-  double ratio = 1;                  ///< B's throughput over A's. No verdict: what else changed is in it
-  std::optional<Interval> interval;  ///< of the steps' scatter alone; null: too few steps
+  double ratio = 1;                  ///< of B's throughput to A's. No verdict, because it includes other changes
+  std::optional<Interval> interval;  ///< from the variation of the steps alone; null: too few steps
   double level = 0.95;
 };
 RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level);

@@ -1,4 +1,4 @@
-// Values that may be absent, as JSON has them: null.
+// Optional values in JSON: absent values are null.
 #pragma once
 
 #include "base/json.h"
@@ -24,7 +24,7 @@ template <class T>
 void read_value(const Json& json, T& value) {
   value = json.get<T>();
 }
-/// Throws Json::exception if the key is absent or holds something else.
+/// Throws Json::exception if the key is absent or its value has another type.
 template <class T>
 std::optional<T> optional_at(const Json& json, const char* key) {
   if (json.at(key).is_null()) return std::nullopt;

@@ -21,7 +21,7 @@ const std::atomic<int>& never() {
   return none;
 }
 
-/// Records go to files as the recipe says; the console belongs to the comparison.
+/// Records go to files as the recipe specifies; the console belongs to the comparison.
 LoggingConfig in_files(LoggingConfig logging) {
   std::erase(logging.sinks, SinkKind::console);
   logging.progress = Progress::off;

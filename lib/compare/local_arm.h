@@ -10,7 +10,7 @@ namespace trainopt {
 
 class LocalArm : public Arm, public RunListener {
  public:
-  /// `plan` has no end. `began`: where the time to the first step counts from. `alone`: nothing else trains in this
+  /// `plan` has no last step. `began`: start of the time to the first step. `alone`: nothing else trains in this
   /// process.
   LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(), bool alone = false);
   ~LocalArm() override;
@@ -22,7 +22,7 @@ class LocalArm : public Arm, public RunListener {
   const std::filesystem::path& folder() const override { return folder_; }
   const Trainer& trainer() const { return *trainer_; }
 
-  // RunListener: of its own trainer
+  // RunListener, for its own trainer
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t, const EvaluationResult&) override {}
 
@@ -33,22 +33,22 @@ class LocalArm : public Arm, public RunListener {
   std::filesystem::path folder_;
   bool alone_;
   double before_training_s_;
-  std::unique_ptr<Telemetry> telemetry_;  ///< null where the plan logs nothing
+  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<Trainer> trainer_;
-  Turn turn_;  ///< the one being taken
+  Turn turn_;  ///< the current turn
   double clock_sum_ = 0;
   int64_t clock_count_ = 0;
 };
 
-/// How many of the first steps the update in update_file() is of. Fewer hide Adam's momentum: of 20 AdamW trainings
-/// with a first beta 10 % off, 3 are caught after 3 steps and all after 6. With more, the trainings of a deep network
-/// drift apart: ResNet-18's update in bfloat16 had a cosine of 0.56 with float32's after 6 steps and of 0.41 after 10.
+/// How many of the first steps the update in update_file() covers. Fewer hide Adam's momentum: of 20 AdamW trainings
+/// with beta1 10 % off, 3 are caught after 3 steps and all after 6. With more, the trainings of a deep network diverge:
+/// ResNet-18's update in bfloat16 had a cosine of 0.56 with float32's after 6 steps and of 0.41 after 10.
 inline constexpr int64_t kUpdateSteps = 6;
 
-/// The file of the first steps' update in an arm's folder: parameters and buffers after less before. Parameters have
-/// their names, buffers "buffers.<name>". kAlongWeights has a number for each parameter: how far it went along its
-/// first value, where gradients hardly push it and weight decay does.
+/// The file of the first steps' update in an arm's folder: the change of parameters and buffers. Parameters have their
+/// names, buffers "buffers.<name>". kAlongWeights has a number for each parameter: how far it moved along its initial
+/// value, a direction in which weight decay moves it and gradients hardly do.
 std::filesystem::path update_file(const std::filesystem::path& arm_folder);
 /// The file of the first step's gradients, under "gradients.<name>".
 std::filesystem::path gradients_file(const std::filesystem::path& arm_folder);

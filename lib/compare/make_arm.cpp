@@ -26,7 +26,7 @@ ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {
 }
 
 void remove_first_steps(const std::filesystem::path& folder) {
-  std::error_code ignored;  // they are only in the way
+  std::error_code ignored;  // the files only take up space
   const auto remove_of = [&](const std::filesystem::path& arm) {
     std::filesystem::remove(update_file(arm), ignored);
     std::filesystem::remove(gradients_file(arm), ignored);

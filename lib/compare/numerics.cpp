@@ -10,20 +10,21 @@
 namespace trainopt {
 namespace {
 
-// Beside the perturbed twin. Losses are means over a batch, so rounding moves them less than tensors.
+// Tolerances of the losses with the perturbed twin. Losses are means over a batch, so rounding affects them less than
+// tensors.
 constexpr double kRoundingFactor = 4;
 constexpr double kLeastLoss = 0.01;
-constexpr double kLeastWorstLoss = 0.03;  // of one step: bfloat16 brought a ResNet-18 to 1.8 % within ten
+constexpr double kLeastWorstLoss = 0.03;  // in one step: bfloat16 caused 1.8 % in a ResNet-18 within ten steps
 
-// Beside the reseeded twin, for whole vectors. One reseeding is one draw of what other batches change, so norms get
-// three times its distance and directions and losses half as much again. Least and most: the first is what another crop
-// stream changes where another seed happens to change little, the second is short of a gradient that is twice too long
-// (log 2 = 0.69), and of one that points the other way.
+// Tolerances of whole vectors with the reseeded twin. One reseeding is one random draw of the effect of other batches,
+// so the tolerance is three times its distance for norms and 1.5 times for directions and losses. The minimum is the
+// effect of another crop stream where another seed happens to change little. The maximum still detects a gradient that
+// is twice too long (log 2 = 0.69) or points the other way.
 constexpr double kNormFactor = 3, kDrawFactor = 1.5;
 constexpr double kLeastNorm = 0.2, kMostNorm = 0.5;
 constexpr double kLeastDirection = 0.02, kMostDirection = 1.2;
 
-/// What the files of two arms hold. Null: other names or shapes.
+/// The tensors from the files of two arms, in pairs. pair_arms() returns nullopt if names or shapes differ.
 struct ArmPair {
   std::vector<TensorPair> gradients, updates, buffers;
   TensorPair along_weights;
@@ -47,7 +48,7 @@ std::optional<ArmPair> pair_arms(const std::filesystem::path& a, const std::file
   return arms;
 }
 
-/// Over the first steps of two arms: mean and largest distance of their losses, over the mean loss of A.
+/// Mean and largest distance between the losses of two arms' first steps, relative to the mean loss of A.
 struct LossDistances {
   double mean = 0, worst = 0;
 };
@@ -118,7 +119,7 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
   for (const ArmPair* pair : {&*arms, &*twins})
     if (!sound(pair->gradients) || !sound(pair->updates)) {
       result.not_comparable =
-          "a first step overflowed and was skipped (float16 looks for its loss scale), or changed nothing";
+          "a first step overflowed and was skipped (float16 is still adjusting its loss scale), or changed nothing";
       return result;
     }
   result.gradient_norm_ratio = together(arms->gradients).norm_ratio();

@@ -8,7 +8,7 @@ namespace {
 Json distance_json(const Distance& d) {
   return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}};
 }
-/// What is not finite is written as null.
+/// Non-finite numbers are written as null.
 double number_from(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
 Distance distance_from(const Json& json) { return {number_from(json.at("value")), number_from(json.at("tolerance"))}; }
 
@@ -72,7 +72,7 @@ Numerics numerics_from(const Json& json) {
   const Json& losses = json.at("losses");
   n.losses_a = losses.at("a").get<std::vector<double>>();
   n.losses_b = losses.at("b").get<std::vector<double>>();
-  const bool older = losses.contains("reseeded");  // written when another seed was the only yardstick
+  const bool older = losses.contains("reseeded");  // the format from when a reseeded twin was the only yardstick
   n.yardstick =
       older || json.at("yardstick") == word_of(Yardstick::reseeded) ? Yardstick::reseeded : Yardstick::perturbed;
   n.losses_twin = losses.at(older ? "reseeded" : "twin").get<std::vector<double>>();

@@ -1,4 +1,4 @@
-// Numerics as JSON has them.
+// Numerics as JSON.
 #pragma once
 
 #include "base/json.h"
@@ -7,7 +7,7 @@
 namespace trainopt {
 
 Json to_json(const Numerics& numerics);
-/// Of what to_json() gave, now or before there were tensors. Throws Json::exception.
+/// The inverse of to_json(); also reads the earlier format without tensors. Throws Json::exception.
 Numerics numerics_from(const Json& json);
 
 }  // namespace trainopt

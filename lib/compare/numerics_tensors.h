@@ -1,4 +1,4 @@
-// The tensors that two arms' first steps left behind, side by side.
+// The tensors written by the first steps of two arms, in pairs.
 #pragma once
 
 #include "model/tensor_file.h"
@@ -9,27 +9,28 @@
 
 namespace trainopt {
 
-/// A tensor of A and the one of B with its name, or two sets of them as one long vector: what their products say.
+/// A tensor of A and B's tensor of the same name, or two sets of tensors as one long vector each, by their inner
+/// products.
 struct TensorPair {
   std::string name;
-  int64_t numbers = 0;  ///< in each of the two
+  int64_t numbers = 0;  ///< elements in each of the two
   double aa = 0, bb = 0, ab = 0;
 
-  /// 1 where both are zero, 0 where one is.
+  /// 1 if both are zero, 0 if one is.
   double cosine() const;
-  /// The distance of the two when each has been given the length 1: about the relative size of what turned one into the
-  /// other, where that is small. From 0 to 2.
+  /// The distance between the two after normalising each to length 1. If it is small, about the relative size of the
+  /// difference between them. From 0 to 2.
   double turn() const;
-  double norm_ratio() const;  ///< B's over A's; 1 where both are zero
-  /// |log norm_ratio()|; where one of them is zero, kNothing: a number, so that it can be written down.
+  double norm_ratio() const;  ///< B's divided by A's; 1 if both are zero
+  /// |log norm_ratio()|; kNothing if one of them is zero: finite, so that JSON can hold it.
   double stretch() const;
   static constexpr double kNothing = 1e3;
 
   bool is_finite() const;
 };
 
-/// In A's order. Null: other names or shapes. `absent_is_zero`: a name that one of them lacks is a tensor of zeros
-/// there (a gradient that backward did not reach).
+/// In A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only one of them has counts as zeros
+/// in the other (a gradient that backward did not reach).
 std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
                                                     bool absent_is_zero = false);
 

@@ -1,4 +1,4 @@
-// What numerics say in words.
+// The results of Numerics in words.
 #include "base/counted.h"
 #include "compare/local_arm.h"
 #include "compare/numerics.h"
@@ -13,16 +13,16 @@ namespace {
 
 double percent(const Distance& log_ratio) { return 100 * std::expm1(log_ratio.tolerance); }
 
-/// "has a cosine of 0.91 with A's (at least 0.98 is rounding)" and the like, of what is beyond its tolerance.
+/// What exceeds its tolerance, such as "has a cosine of 0.9100 with A's (0.9800 or more is rounding)".
 std::string how_far(const Distance& direction, const Distance& norm, double norm_ratio, std::string_view noise) {
   if (norm_ratio == 0) return "is zero in B and not in A";
   std::string text;
   if (!direction.within())
-    text = fmt::format("has a cosine of {:.4f} with A's (down to {:.4f} is {})", 1 - direction.value,
+    text = fmt::format("has a cosine of {:.4f} with A's ({:.4f} or more is {})", 1 - direction.value,
                        1 - direction.tolerance, noise);
   if (!norm.within())
-    text += fmt::format("{}is {:.3g} times as long as A's (up to {:.3g} either way is {})", text.empty() ? "" : " and ",
-                        norm_ratio, std::exp(norm.tolerance), noise);
+    text += fmt::format("{}is {:.3g} times as long as A's (a factor of up to {:.3g} either way is {})",
+                        text.empty() ? "" : " and ", norm_ratio, std::exp(norm.tolerance), noise);
   return text;
 }
 
@@ -36,12 +36,12 @@ void add(std::vector<std::string>& all, const TensorAgreement& tensors, std::str
 }  // namespace
 
 std::vector<std::string> Numerics::disagreements() const {
-  const std::string_view noise = yardstick == Yardstick::perturbed ? "rounding" : "another seed's";
+  const std::string_view noise = yardstick == Yardstick::perturbed ? "rounding" : "the effect of another seed";
   std::vector<std::string> all;
   add(all, gradients, "first gradient");
   add(all, updates, "update");
-  add(all, buffers, "change of buffer");
-  // One tensor says more than all of them together.
+  add(all, buffers, "buffer change");
+  // A single tensor is more informative than the whole vector.
   if (gradients.within() && !(gradient_direction.within() && gradient_norm.within()))
     all.push_back("the first gradient as a whole " +
                   how_far(gradient_direction, gradient_norm, gradient_norm_ratio, noise));
@@ -64,7 +64,7 @@ std::vector<std::string> Numerics::not_seen() const {
   std::vector<std::string> all{
       fmt::format("anything after the first {}", counted(steps, "step")),
       fmt::format("changes of the learning rate below {:.0f} %", std::ceil(percent(update_norm)))};
-  if (yardstick == Yardstick::reseeded) all.push_back("single tensors and running statistics");
+  if (yardstick == Yardstick::reseeded) all.push_back("individual tensors and running statistics");
   return all;
 }
 

@@ -8,17 +8,18 @@ namespace trainopt {
 namespace {
 
 // Rounding to bfloat16 turns and stretches gradients and updates of a small residual network about as much as the
-// perturbed twin does; each is one draw. With these factors 360 right changes agree
-// (tests/unit/compare/numerics_faults.cpp); with 4, and nothing more for few numbers, some with bfloat16 did not.
+// perturbed twin does; each of the two is one random draw. With these factors 360 correct changes agree
+// (tests/unit/compare/numerics_faults.cpp); with a factor of 4 and no allowance for small tensors, some with bfloat16
+// did not.
 constexpr double kFactor = 5;
-constexpr double kFewNumbers = 2;    // a tensor of n numbers scatters by 1/√n of itself from draw to draw
-constexpr double kNeighbours = 0.5;  // a tensor that the twin hardly moved may move this share of what is usual
-// Where the twin changes next to nothing: a step in bfloat16 (8 bits: 0.4 % a rounding) may still turn a ReLU on or off
-// that the twin did not, and among few samples and units each counts: it turned the gradient of 32 units over 8 samples
-// by 0.17. A tensor that is 10 % too long is beyond the second.
+constexpr double kFewNumbers = 2;    // the distance of a tensor of n elements varies by 1/√n of itself between draws
+constexpr double kNeighbours = 0.5;  // a tensor that the twin hardly moved may move by this share of the median
+// Minimum tolerances, where the twin changes next to nothing. A step in bfloat16 (8 bits: 0.4 % per rounding) may still
+// switch a ReLU that the twin did not, and with few samples and units each counts: it turned the gradient of 32 units
+// over 8 samples by 0.17. The second still detects a tensor that is 10 % too long.
 constexpr double kLeastTurn = 0.25, kLeastStretch = 0.03;
-// A tensor that the twin turns by more than about 40° is half rounding noise in A: its direction says nothing, and
-// alone nor does its length. A tensor that says something may not be at right angles to A's.
+// A tensor that the twin turns by more than about 40° is half rounding noise in A: neither its direction nor its length
+// alone is informative. A tensor that is informative may not be orthogonal to A's.
 constexpr double kNoise = 0.7;
 constexpr double kMostTurn = 1.4, kAnyTurn = 2;
 
@@ -44,7 +45,7 @@ TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, do
   const double factor = kFactor * (1 + kFewNumbers / root);
   const double turn = std::max(twin.turn(), kNeighbours * usual_turn);
   const double most_turn = twin.turn() < kNoise ? std::clamp(factor * turn, kLeastTurn, kMostTurn) : kAnyTurn;
-  // A change in any direction stretches a vector of n numbers by 1/√n of what it turns it.
+  // A change in a random direction stretches a vector of n elements by 1/√n of what it turns it.
   const double stretch = std::max(twin.stretch(), turn / root);
   return {.direction = {one_minus_cosine(b.turn()), one_minus_cosine(most_turn)},
           .norm = {b.stretch(), std::max(factor * stretch, kLeastStretch)}};
@@ -57,7 +58,7 @@ TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::
   const double usual_turn = median_turn(twin);
   double worst = -1;
   for (const TensorPair& pair : b) {
-    const TensorPair& moved = of_twin[pair.name];  // zeros where neither A nor its twin has such a gradient
+    const TensorPair& moved = of_twin[pair.name];  // zeros if neither A nor its twin has this gradient
     if (moved.turn() >= kNoise) continue;
     const TensorDistance distance = rounding_distance(pair, moved, usual_turn);
     ++result.tensors;

@@ -1,4 +1,4 @@
-// How far from A a tensor of B may be that is right but rounded otherwise.
+// Tolerances for tensors of B that differ from A's only by rounding.
 #pragma once
 
 #include "compare/numerics.h"
@@ -6,16 +6,17 @@
 
 namespace trainopt {
 
-/// Of direction (1 − cosine) and length (|log of the norms' ratio|).
+/// Distances in direction (1 − cosine) and length (|log of the norms' ratio|).
 struct TensorDistance {
   Distance direction, norm;
-  double excess() const;  ///< the larger of the two for its tolerance; above 1: beyond it
+  double excess() const;  ///< the larger of the two relative to its tolerance; above 1: beyond it
 };
 
-/// `twin`: the same tensor of A and its perturbed twin. `usual_turn`: what such a twin turns tensors of this kind by.
+/// `twin`: the same tensor of A and its perturbed twin. `usual_turn`: the median turn() of tensors of this kind between
+/// A and such a twin.
 TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double usual_turn);
 
-/// All tensors of one kind: those of A and B, and those of A and its perturbed twin.
+/// Judges all tensors of one kind, given those of A and B, and those of A and its perturbed twin.
 TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin);
 
 }  // namespace trainopt

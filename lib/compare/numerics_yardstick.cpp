@@ -9,9 +9,9 @@
 namespace trainopt {
 namespace {
 
-// The samples of a step, their order, what is done to them at random, how they are cut, and dropout. Options that only
-// say how fast they come are not here, nor is what makes another model or another update: that differs on purpose, and
-// is to be seen.
+// Options that determine the samples of a step, their order, random transforms, division into micro-batches, and
+// dropout. Options that only affect loading speed are not here. Nor are options that change the model or the update:
+// those differences are intended and should be reported.
 constexpr std::array kDrawsFollowFrom = {"seed",
                                          "model.dropout",
                                          "data.dataset",

@@ -1,4 +1,4 @@
-// What the numbers of a right B may differ by: which training beside A and B says so.
+// The yardstick for numerical differences: a third training, A's twin, shows how much a correct B may differ from A.
 #pragma once
 
 #include "config/describe.h"
@@ -6,10 +6,10 @@
 
 namespace trainopt {
 
-/// The twin of A whose distances from A are the yardstick for B's.
+/// The kind of twin whose distances from A are the yardstick for B's.
 enum class Yardstick {
-  perturbed,  ///< the same batches from weights that are a little off: B does what A does, rounded otherwise
-  reseeded    ///< other batches from the same weights: B draws other numbers than A, or cuts its steps otherwise
+  perturbed,  ///< same batches, slightly perturbed weights: for a B that differs from A only by rounding
+  reseeded    ///< other batches, same weights: for a B with other random draws or other micro-batches than A
 };
 template <>
 struct Choices<Yardstick> {
@@ -17,8 +17,8 @@ struct Choices<Yardstick> {
                                      Choice<Yardstick>{"reseeded", Yardstick::reseeded}};
 };
 
-/// `reseeded` if the recipes differ in what a step's samples, its random draws or its division into micro-batches
-/// follow from, or in a switch that declares other_draws (optimizations/info.h).
+/// `reseeded` if the recipes differ in anything that determines a step's samples, its random draws or its division into
+/// micro-batches, or in a switch that declares other_draws (optimizations/info.h).
 Yardstick yardstick(const Recipe& a, const Recipe& b);
 
 }  // namespace trainopt

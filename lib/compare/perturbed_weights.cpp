@@ -7,9 +7,9 @@
 namespace trainopt {
 namespace {
 
-constexpr uint64_t kSigns = 0x7065727475726264;  // keeps these draws apart from those of initial weights
+constexpr uint64_t kSigns = 0x7065727475726264;  // separates these draws from those of the initial weights
 
-/// 1 ± kPerturbation for each of `count` numbers, on the CPU. 128 signs come from one block of draws.
+/// 1 ± kPerturbation for each of `count` elements, on the CPU. One Philox block provides 128 signs.
 at::Tensor factors(int64_t count, uint64_t key) {
   at::Tensor all = at::empty({count}, at::kFloat);
   float* const out = all.mutable_data_ptr<float>();
@@ -34,7 +34,7 @@ void perturb_weights(Model& model, uint64_t seed) {
 }
 
 void begin_perturbed(Plan& plan) {
-  // The convolution slot is built first of all, so no part has looked at the weights yet: some keep copies of them.
+  // The convolution slot is built first, before any part that keeps copies of the weights.
   plan.convolution.wrap("perturbed twin", "from perturbed weights",
                         [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
                           perturb_weights(*context.model, context.plan.seed);

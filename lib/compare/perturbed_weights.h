@@ -1,4 +1,4 @@
-// The smallest change of a training that rounding to 8 bits makes: each weight a little larger or smaller.
+// Perturbs a training as rounding to bfloat16 does: makes each weight slightly larger or smaller.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@ namespace trainopt {
 class Model;
 struct Plan;
 
-/// How much: as much as the most that rounding to bfloat16 changes a number, relative.
+/// The relative perturbation: the largest relative change that rounding to bfloat16 makes.
 inline constexpr double kPerturbation = 0x1p-9;
 
-/// Multiplies every number of every parameter by 1 + kPerturbation or 1 − kPerturbation. The signs are a function of
-/// (seed, the parameter's name, place in it), so they are the same on every device and in every memory format. Buffers
-/// stay as they are.
+/// Multiplies every element of every parameter by 1 + kPerturbation or 1 − kPerturbation. The signs are a function of
+/// (seed, parameter name, index), so they are the same on every device and in every memory format. Buffers are
+/// unchanged.
 void perturb_weights(Model& model, uint64_t seed);
 
-/// The plan's training from such weights; its seed stays that of everything else.
+/// Makes the plan train from such weights; the seed of everything else is unchanged.
 void begin_perturbed(Plan& plan);
 
 }  // namespace trainopt

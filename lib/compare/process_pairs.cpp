@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-/// Means over pairs of what each process has alone.
+/// Means over pairs of the facts that differ between processes.
 class Facts {
  public:
   void add(const ArmFacts& facts) {
@@ -55,8 +55,8 @@ class PairSampling {
     result_.own_processes = true;
   }
 
-  /// Makes pair `number`, lets it take its blocks, and ends it. Throws what the arms throw; then the pair leaves
-  /// nothing.
+  /// Creates pair `number`, takes its blocks, and ends it. Throws what the arms throw; nothing of the pair is then
+  /// kept.
   void take_pair(int64_t number) {
     const Pair pair = make_pair(pairs_, number, options_.seed);
     if (number == 0) {
@@ -136,12 +136,12 @@ Comparison compare_processes(const PairOptions& pairs, const CompareOptions& opt
   const auto comparison_began = Clock::now();
   PairSampling sampling(pairs, options, observer);
   Comparison& result = sampling.result();
-  double pair_s = 0;  // the longest so far: a pair that would not end in time is not begun
+  double pair_s = 0;  // the longest so far: a pair that would not end in time is not started
   for (int64_t number = 0; result.ended.empty(); ++number) {
     const auto began = Clock::now();
     try {
       sampling.take_pair(number);
-    } catch (const UserError& error) {  // named recovery: the pairs before it were measured and stay
+    } catch (const UserError& error) {  // named recovery: the pairs measured before it are kept
       if (number == 0) throw;
       result.failure = observer.stopped() ? "" : error.what();
       result.failure_code = error.code();

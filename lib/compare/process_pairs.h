@@ -1,6 +1,6 @@
-// Arms in processes of their own, made again and again. What a process was dealt when it started and keeps for life
-// (the pages its tensors lie in, the addresses of its code) makes two processes with one recipe differ by up to some
-// per cent. Only other processes can tell that from an effect.
+// Comparison in pairs of fresh processes. What a process gets at its start and keeps for life (the pages of its
+// tensors, the addresses of its code) makes two processes with the same recipe differ by up to a few per cent. Only
+// further processes can distinguish that from an effect.
 #pragma once
 
 #include "compare/arm_plan.h"
@@ -8,32 +8,34 @@
 
 namespace trainopt {
 
-/// Makes one arm of a pair anew and warms it up. `pair`: 0, 1, …, for its folder. Throws what making an arm throws.
+/// Creates one arm of a pair and warms it up. `pair`: 0, 1, …, for its folder. Throws what make_arm() throws.
 using MakeArm = std::function<WarmArm(int64_t pair)>;
 
-/// Makes arms with `spec`, each in its folder: spec.folder, spec.folder-2, …. First steps stay in the first alone.
+/// Creates arms from `spec` in the folders spec.folder, spec.folder-2, …. Only the first keeps the tensors of its first
+/// steps.
 MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const CompareOptions& options);
 
-/// The two arms of a pair while both live.
+/// Called with the two arms of a pair while both are running.
 using PairSeen = std::function<void(const WarmArm& a, const WarmArm& b)>;
 
-/// The first steps of A's twin of this kind, from a process that is gone when this returns: a baseline without A.
+/// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
 Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options);
-/// Compares the first pair's numbers beside such a twin's, into `numerics`. Both must outlive it.
+/// Returns a function that compares the first pair's numbers, with tolerances from such a twin, into `numerics`. Both
+/// arguments must outlive it.
 PairSeen compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics);
 
 struct PairOptions {
   MakeArm make_a, make_b;
   PairSeen first_pair;       ///< may be empty
-  int64_t blocks = 3;        ///< in each pair
-  int64_t fewest_pairs = 1;  ///< before the budget may end it
-  bool may_decide = true;    ///< false: goes on until the budget ends it
+  int64_t blocks = 3;        ///< per pair
+  int64_t fewest_pairs = 1;  ///< before the budget may end sampling
+  bool may_decide = true;    ///< false: sampling continues until the budget is spent
 };
 
-/// Pairs of fresh processes take turns until the verdict is decided, the budget (`until`) or options.repeats ends it,
-/// or the observer stops it. A coin says which of a pair is made first. The sequential verdict takes one measurement a
-/// pair. Times to the first step and memory are means over the pairs. Throws what the arms of the first pair throw; a
-/// later failure ends the sampling and stands in the result.
+/// Pairs of fresh processes take turns until the verdict is decided, the budget (`until`) or options.repeats ends
+/// sampling, or the observer stops it. A coin toss decides which arm of a pair is created first. Each pair is one
+/// measurement for the sequential verdict. Times to the first step and memory are means over the pairs. Throws what the
+/// arms of the first pair throw; a later failure ends sampling and is recorded in the result.
 Comparison compare_processes(const PairOptions& pairs, const CompareOptions& options, Clock::time_point until,
                              const Observer& observer);
 

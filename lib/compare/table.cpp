@@ -7,7 +7,7 @@
 namespace trainopt {
 namespace {
 
-/// Code points, which is what the characters used here take on a terminal.
+/// Number of code points, which is the width on a terminal of the characters used here.
 size_t width(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-/// What a terminal shows between "ESC [" and "m".
+/// ANSI colour codes, the part between "ESC [" and "m".
 inline constexpr std::string_view kRed = "31", kGreen = "32", kDim = "2", kBold = "1";
 std::string painted(const std::string& text, std::string_view color_code);
 
@@ -19,10 +19,10 @@ class Table {
   };
   using Row = std::vector<Cell>;
 
-  /// In Markdown the columns after the first `labels` are aligned to the right.
+  /// In Markdown the columns after the first `labels` are right-aligned.
   Table(std::vector<std::string> heads, size_t labels) : heads_(std::move(heads)), labels_(labels) {}
 
-  /// Cells that are missing at the end are empty.
+  /// Missing cells at the end are empty.
   void add(Row row);
 
   /// Columns padded to the same width, without a newline at the end.

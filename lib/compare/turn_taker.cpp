@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-/// Of the later half of the first steps, which has the fewer one-off costs.
+/// Median over the later half of the first steps, which has fewer one-off costs.
 double step_seconds(const Turn& first_steps) {
   const auto& all = first_steps.step_ms;
   std::vector<double> later(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());

@@ -1,4 +1,4 @@
-// How two arms share the machine: a block of turns at a time.
+// Lets two arms share the machine, one block of turns at a time.
 #pragma once
 
 #include "compare/baseline.h"
@@ -12,17 +12,17 @@ struct TurnSteps {
   int64_t a = 1, b = 1;
 };
 
-/// So many steps that both arms see the same samples, and the quicker arm's turn lasts `turn_s`. Where global batches
-/// have no small common multiple, nearly as many samples.
+/// The number of steps such that both arms process the same samples and the faster arm's turn lasts at least `turn_s`.
+/// If the global batch sizes have no small common multiple, the numbers of samples are only nearly equal.
 TurnSteps turn_steps(const WarmArm& a, const WarmArm& b, double turn_s);
 
-/// About how long the quicker arm's turn lasts, by its first steps.
+/// About how long the faster arm's turn lasts, judging by its first steps.
 double turn_seconds(const WarmArm& a, const WarmArm& b, TurnSteps steps);
 
-/// Takes blocks of turns, and notes what else the machine did meanwhile.
+/// Takes blocks of turns, and records the load by other processes meanwhile.
 class TurnTaker {
  public:
-  /// `seed`: of the coins that choose who begins a block.
+  /// `seed`: of the coin tosses that decide which arm starts a block.
   TurnTaker(Arm& a, Arm& b, TurnSteps steps, uint64_t seed);
 
   /// The next block. Throws what the arms throw.

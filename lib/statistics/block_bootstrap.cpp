@@ -12,8 +12,8 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kFewestPieces = 5;  // the correlation of fewer is no number
-constexpr int kResamples = 999;      // (999 + 1)·0.025 is a whole number
+constexpr size_t kFewestPieces = 5;  // the correlation of fewer is undefined
+constexpr int kResamples = 999;      // (999 + 1)·0.025 is an integer
 
 /// Autocovariances R(0) … R(lags).
 std::vector<double> autocovariances(std::span<const double> series, size_t lags) {
@@ -29,8 +29,8 @@ std::vector<double> autocovariances(std::span<const double> series, size_t lags)
   return result;
 }
 
-/// The smallest m after which `run` correlations in a row are insignificant; else the last significant lag (Politis and
-/// White, section 3.2).
+/// The smallest m that is followed by `run` insignificant correlations in a row; otherwise the last significant lag
+/// (Politis and White, section 3.2).
 size_t correlated_lags(const std::vector<double>& covariances, size_t run, double significant) {
   size_t quiet = 0, last = 0;
   for (size_t lag = 1; lag < covariances.size(); ++lag) {
@@ -46,7 +46,7 @@ size_t correlated_lags(const std::vector<double>& covariances, size_t run, doubl
 
 struct Spectrum {
   double of_one = 0;               ///< the variance of one value
-  double neighbours = 0;           ///< the correlation of neighbours
+  double neighbours = 0;           ///< the lag-1 autocorrelation
   double variance = 0, slope = 0;  ///< g(0) and G of Politis and White, with their flat-top window
 };
 
@@ -68,26 +68,27 @@ Spectrum spectrum(std::span<const double> series) {
   return result;
 }
 
-/// The bootstrap's spread is too small in short series, and every cause depends on the share of the series that a block
-/// is. With the best length, blocks that are cut off lose the share sqrt(block) of the variance (the bias G / length of
-/// Politis and White, where length³ = (G/g(0))²·n); the mean is that of the same series: the share `block`; and the
-/// variance is as uncertain as one of 1/block values.
+/// Factor by which to widen the bootstrap's spread, which is too small for short series. All three causes depend on
+/// `block`, the block length as a share of the series. At the best length, cutting the series into blocks loses the
+/// share sqrt(block) of the variance (the bias G / length of Politis and White, where length³ = (G/g(0))²·n).
+/// Subtracting the mean of the same series loses the share `block`. And the variance is as uncertain as one estimated
+/// from 1/block values, hence Student's t.
 double widening(double block, double tail) {
   const double student = student_quantile(tail, std::max(1 / block, 3.0)) / normal_quantile(tail);
   return student / std::sqrt((1 - std::sqrt(block)) * (1 - block));
 }
 
-/// The correlation of neighbours, for a judgement of how noisy a series (of more than 4 values) may be. A short series
-/// seems less correlated than it is, and one that seems so by chance would get the narrowest interval. So this is
-/// without the bias (F. H. C. Marriott and J. A. Pope, "Bias in the estimation of autocorrelations", Biometrika 41,
-/// 1954), and a standard deviation higher. What it means for times and lengths is AR(1)'s.
+/// A conservative estimate of the lag-1 autocorrelation of a series of more than 4 values. A short series seems less
+/// correlated than it is, and one that seems so by chance would get the narrowest interval. So the bias is corrected
+/// (F. H. C. Marriott and J. A. Pope, "Bias in the estimation of autocorrelations", Biometrika 41, 1954), and one
+/// standard deviation is added. Correlation times and block lengths follow from it as for AR(1).
 double cautious_correlation(std::span<const double> series) {
   const auto n = static_cast<double>(series.size());
   const double unbiased = std::clamp((n * spectrum(series).neighbours + 1) / (n - 4), 0.0, 0.999);
   return std::min(unbiased + std::sqrt((1 - unbiased * unbiased) / n), 0.999);
 }
 
-/// Draws resampled sums in O(number of blocks) each, from prefix sums over the series laid twice end to end.
+/// Draws resampled sums in O(number of blocks) each, from prefix sums over two copies of the series end to end.
 class StationaryBootstrap {
  public:
   StationaryBootstrap(std::span<const Piece> pieces, double level)
@@ -98,12 +99,12 @@ class StationaryBootstrap {
       TRAINOPT_CHECK(piece.samples > 0 && piece.seconds > 0);
       prefix_[i + 1] = {prefix_[i].samples + piece.samples, prefix_[i].seconds + piece.seconds};
     }
-    // A ratio varies as the mean of its linear part does.
+    // A ratio of sums varies as the mean of its linearisation does.
     throughput_ = throughput(pieces);
     std::vector<double> linear;
     for (const Piece& piece : pieces) linear.push_back(piece.samples - throughput_ * piece.seconds);
     const auto n = static_cast<double>(count_);
-    // What rounding alone leaves of equal steps has a correlation that means nothing.
+    // Equal steps leave only rounding errors, whose correlation is meaningless.
     const bool equal = std::all_of(linear.begin(), linear.end(),
                                    [&](double value) { return std::abs(value) < 1e-9 * pieces[0].samples; });
     if (equal) std::fill(linear.begin(), linear.end(), 0.0);
@@ -114,12 +115,12 @@ class StationaryBootstrap {
     widening_ = widening(length / static_cast<double>(count_), (1 - level) / 2);
   }
 
-  /// Whether the series is long enough to know its own noise.
+  /// Whether the series is long enough to estimate its own noise.
   bool has(const EnoughPieces& enough) const {
     return count_ >= enough.pieces && correlation_times_ >= enough.correlation_times;
   }
 
-  /// Throughput of a series of the same number of pieces, made of blocks of geometric length that start anywhere.
+  /// Throughput of a resampled series of the same number of pieces: blocks of geometric length that start anywhere.
   double draw(PhiloxStream& random) const {
     double samples = 0, seconds = 0;
     for (size_t filled = 0; filled < count_;) {
@@ -130,7 +131,8 @@ class StationaryBootstrap {
       seconds += prefix_[end].seconds - prefix_[start].seconds;
       filled += end - start;
     }
-    return throughput_ * std::pow(samples / seconds / throughput_, widening_);  // widened as a ratio: never below 0
+    return throughput_ *
+           std::pow(samples / seconds / throughput_, widening_);  // widened on the log scale: never below 0
   }
 
  private:

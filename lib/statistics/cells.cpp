@@ -35,14 +35,14 @@ Pooled pool(std::span<const CellPairs> cells) {
   return pooled;
 }
 
-/// Of the mean of one cell's pairs.
+/// Standard error of the mean of one cell's pairs.
 double standard_error(const CellPairs& pairs, const Pooled& pooled) {
   const auto count = static_cast<double>(pairs.size());
   const double own = squares_about(pairs, mean_of(pairs)) / (count - 1);
   return std::sqrt(std::max(own, pooled.variance) / count);
 }
 
-/// Holm: the least p-value against error/m, the next against error/(m − 1) and so on, until one is too large.
+/// Holm: compares the smallest p-value with error/m, the next with error/(m − 1) and so on, until one is too large.
 std::vector<bool> rejected_by_holm(const std::vector<double>& p_values, double error) {
   std::vector<size_t> order(p_values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -88,7 +88,7 @@ CellsResult judge_cells(std::span<const CellPairs> cells, double level, double m
     cell.verdict = judge(*cell.interval, min_effect);
     if (differs[k] && cell.verdict == Verdict::inconclusive) cell.verdict = centre > 0 ? Verdict::pays : Verdict::costs;
   }
-  // So that a cell without effect has its interval within min_effect nine times of ten.
+  // Enough that a cell without an effect has its interval within min_effect nine times out of ten.
   const double wanted = std::log1p(min_effect), needed = reach + student_quantile(0.1, pooled.degrees);
   result.pairs_needed =
       std::max<int64_t>(2, static_cast<int64_t>(std::ceil(needed * needed * pooled.variance / (wanted * wanted))));

@@ -1,4 +1,4 @@
-// Many small comparisons at once, as the cells of an ablation are.
+// Multiple comparisons: many small comparisons judged together, such as the cells of an ablation.
 #pragma once
 
 #include "statistics/interval.h"
@@ -10,29 +10,29 @@
 
 namespace trainopt {
 
-/// The log ratios of throughputs (B's over A's), one for each pair of processes. Empty: not measured.
+/// The log ratios of throughputs (B's to A's), one per pair of processes. Empty: not measured.
 using CellPairs = std::vector<double>;
 
 struct CellResult {
   double ratio = 1;                  ///< the geometric mean over the pairs
   double standard_error = 0;         ///< of its logarithm
-  std::optional<Interval> interval;  ///< of the ratio; null: fewer than two pairs, or nothing to learn the scatter from
+  std::optional<Interval> interval;  ///< of the ratio; null: fewer than two pairs
   Verdict verdict = Verdict::inconclusive;
 };
 
 struct CellsResult {
-  std::vector<CellResult> cells;        ///< one for each cell, in their order
-  double reach = 0;                     ///< an interval is the logarithm ± so many standard errors
-  std::optional<double> pair_sd;        ///< scatter of one pair's log ratio, pooled over the cells; null: not known
-  std::optional<int64_t> pairs_needed;  ///< in each cell, to find no effect where there is none in nine cells of ten
+  std::vector<CellResult> cells;  ///< one per cell, in the order given
+  double reach = 0;               ///< half-width of each interval of the logarithm, in standard errors
+  std::optional<double> pair_sd;  ///< standard deviation of one pair's log ratio, pooled over cells; null: unknown
+  std::optional<int64_t> pairs_needed;  ///< per cell, to reach `no_effect` in nine of ten cells without an effect
 };
 
-/// Judges all cells together. Two pairs know little of how pairs scatter, so the scatter is pooled over the cells; a
-/// cell whose own pairs scatter more keeps its own. All intervals hold at once with the probability `level`
-/// (Bonferroni; Student's t). *Pays* and *costs* follow Holm's step-down rule (S. Holm, "A simple sequentially
+/// Judges all cells together. Two pairs say little about how much pairs vary, so the variance is pooled over the cells;
+/// a cell whose own pairs vary more keeps its own variance. All intervals hold simultaneously with probability `level`
+/// (Bonferroni; Student's t). *Pays* and *costs* follow Holm's step-down procedure (S. Holm, "A simple sequentially
 /// rejective multiple test procedure", Scand. J. Statist. 6, 1979): the chance that any of them is wrong is at most
-/// 1 − level, and their intervals then end at 1 where Bonferroni's would reach beyond it (K. Strassburger and F. Bretz,
-/// "Compatible simultaneous lower confidence bounds for the Holm procedure", Statist. Med. 27, 2008).
+/// 1 − level. The intervals of such cells end at 1 where Bonferroni's would extend beyond it (K. Strassburger and
+/// F. Bretz, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statist. Med. 27, 2008).
 CellsResult judge_cells(std::span<const CellPairs> cells, double level, double min_effect);
 
 }  // namespace trainopt

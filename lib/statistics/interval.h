@@ -1,9 +1,9 @@
-// A range that holds an unknown number with a stated probability.
+// A confidence interval: contains an unknown number with a stated probability.
 #pragma once
 
 namespace trainopt {
 
-/// Both ends belong to it; low ≤ high.
+/// Closed; low ≤ high.
 struct Interval {
   double low = 0, high = 0;
 

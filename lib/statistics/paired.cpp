@@ -12,9 +12,9 @@
 namespace trainopt {
 namespace {
 
-/// Subsets are numbered by words of so many bits.
+/// Limits on the number of bits in the words that number the subsets.
 constexpr size_t kFewestWordBits = 12, kMostWordBits = 20;
-/// So many subset means beyond each end make the interval's ends steady from one seed to another.
+/// With this many subset means beyond each end, the ends of the interval vary little from seed to seed.
 constexpr double kMeansBeyond = 4;
 
 size_t word_bits(size_t blocks, double error) {
@@ -31,8 +31,7 @@ std::vector<double> subset_means(std::span<const double> differences, size_t bit
     sums[place] += differences[i];
     counts[place] += 1;
   }
-  // An element is in the subset where its sign is −1, so (all − transformed) / 2 is the subset's sum, and likewise its
-  // count.
+  // A subset contains the elements with sign −1, so its sum is (all − transformed) / 2, and likewise its count.
   walsh_hadamard(sums);
   walsh_hadamard(counts);
   for (size_t word = 1; word < sums.size(); ++word) sums[word] = (sums[0] - sums[word]) / (counts[0] - counts[word]);
@@ -47,8 +46,8 @@ std::optional<Interval> paired_interval(std::span<const double> differences, dou
   for (const double difference : differences) TRAINOPT_CHECK(std::isfinite(difference));
   const double error = 1 - level;
   const size_t bits = word_bits(differences.size(), error);
-  // The true mean is equally likely in each of the 2^bits gaps between subset means; `outside` gaps on each side may be
-  // given up. What is added makes up for the rounding of 1 − level alone.
+  // The true mean is equally likely to be in each of the 2^bits gaps between subset means, so `outside` gaps may be
+  // excluded on each side. The 1e-9 compensates for the rounding error of 1 − level.
   const auto outside =
       static_cast<std::ptrdiff_t>(std::floor(error / 2 * std::ldexp(1.0, static_cast<int>(bits)) + 1e-9));
   if (outside < 1) return std::nullopt;

@@ -11,11 +11,11 @@
 namespace trainopt {
 namespace {
 
-/// Patterns are numbered by words of so many bits.
+/// Limits on the number of bits in the words that number the patterns.
 constexpr double kFewestBits = 12, kMostBits = 16;
-/// So many patterns beyond each end make a decision steady from one seed to another.
+/// With this many patterns beyond each end, a decision varies little from seed to seed.
 constexpr double kTail = 64;
-/// The first ratios that were asked for, which are asked for at every look, go on where they stopped.
+/// The state of the first few ratios queried is kept, because they are queried again at every look.
 constexpr size_t kWalks = 8;
 
 }  // namespace
@@ -42,7 +42,7 @@ void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, Paired
     sums_a_[column] += a;
     sums_b_[column] += b;
   }
-  // What is added makes up for the rounding of 1 − level alone.
+  // The 1e-9 compensates for the rounding error of 1 − level.
   const double patterns = static_cast<double>(sums_a_.size());
   Look look{.a = sums_a_,
             .b = sums_b_,
@@ -54,7 +54,7 @@ void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, Paired
   looks_.push_back(std::move(look));
 }
 
-/// The patterns that may be rejected by then go, those with the largest sums first.
+/// Rejects as many patterns as may be rejected by this look, those with the largest sums first.
 void SignFlipTest::remove_largest(const Look& look, Walk& walk) const {
   const int64_t may_go = look.allowed - gone(walk);
   if (may_go <= 0) return;
@@ -70,12 +70,13 @@ void SignFlipTest::remove_largest(const Look& look, Walk& walk) const {
   walk.left.resize(kept);
 }
 
-/// Whether the observed pattern, with what its faster arm is charged, is still among those that may be rejected.
+/// Whether the observed pattern is among those that may be rejected, with the allowances of its faster arm applied.
 bool SignFlipTest::observed_goes(const Look& look, const Walk& walk, bool charged) const {
   const int64_t may_go = look.allowed - gone(walk);
   if (may_go <= 0) return false;
-  // The charge counts for every pair in proportion: the arm must be faster by so much more. Whoever is rejected with it
-  // is rejected, or gone already, without it too; so the patterns go without it, and the error stays what it is.
+  // The charge is spread over all pairs in proportion: the arm must be faster by that much more. A ratio rejected with
+  // it would also be rejected without it, now or at an earlier look. So patterns are removed without the charge, and
+  // the error bound still holds.
   const double more_a = look.allowance.a + (charged ? look.charge.a : 0),
                more_b = look.allowance.b + (charged ? look.charge.b : 0);
   const double a = walk.sign * (walk.sign < 0 ? 1 + more_a / look.a[0] : 1),
@@ -87,7 +88,7 @@ bool SignFlipTest::observed_goes(const Look& look, const Walk& walk, bool charge
   return as_large <= may_go;
 }
 
-/// Goes on through the looks that are new to it.
+/// Continues through the looks made since the last call.
 bool SignFlipTest::result(Walk& walk, bool charge_last) const {
   for (; walk.looks < looks_.size() && !walk.rejected; ++walk.looks) {
     if (walk.looks > 0) remove_largest(looks_[walk.looks - 1], walk);

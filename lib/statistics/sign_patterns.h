@@ -1,4 +1,4 @@
-// A group of patterns of signs, small enough to go through and large enough to test with.
+// A group of sign patterns, small enough to enumerate and large enough to test with.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace trainopt {
 
-/// The column of an element, 1 … 2^bits − 1: pattern `word` flips the element where the words `word` and column share
-/// an odd number of bits. Exclusive or of words is then the product of patterns, so 2^bits patterns are a group. The
-/// first `bits` elements have a bit of their own, so that few elements have all patterns; `key` chooses the others'
-/// columns.
+/// The column of an element, 1 … 2^bits − 1: pattern `word` flips the element if `word` and the column share an odd
+/// number of set bits. The exclusive or of two words is then the product of their patterns, so the 2^bits patterns are
+/// a group. Each of the first `bits` elements has a bit of its own, so that up to `bits` elements have all patterns;
+/// `key` chooses the columns of the others.
 size_t pattern_column(size_t element, size_t bits, uint64_t key);
 
-/// values[w] becomes the sum over c of values[c]·(−1)^(number of bits that w and c share): the fast Walsh–Hadamard
-/// transform, over a power of two of values. From sums by column to the signed sum of every pattern.
+/// values[w] becomes the sum over c of values[c]·(−1)^(number of set bits that w and c share): the fast Walsh–Hadamard
+/// transform in place; the number of values is a power of two. Turns sums by column into the signed sum of every
+/// pattern.
 void walsh_hadamard(std::vector<double>& values);
 
 }  // namespace trainopt

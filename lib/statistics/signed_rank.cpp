@@ -11,12 +11,12 @@
 namespace trainopt {
 namespace {
 
-/// Above this the normal distribution is near enough.
+/// Above this count the normal approximation is close enough.
 constexpr size_t kMostExact = 40;
 constexpr size_t kMostDifferences = 2000;
 
-/// The largest w with P(W < w) ≤ tail, W the sum of the ranks 1 … n that a fair coin chose: how many of the pair means
-/// may be left out on each side.
+/// The largest w with P(W < w) ≤ tail, where W is the sum of those ranks 1 … n that fair coin tosses select: how many
+/// of the pairwise means may be excluded on each side.
 int64_t ranks_outside(size_t n, double tail) {
   const size_t most = n * (n + 1) / 2;
   if (n > kMostExact) {
@@ -42,7 +42,7 @@ int64_t ranks_outside(size_t n, double tail) {
 std::optional<Interval> signed_rank_interval(std::span<const double> differences, double level) {
   TRAINOPT_CHECK(level > 0 && level <= 1);
   if (level == 1 || differences.empty()) return std::nullopt;
-  // A mean of neighbours is as likely to have the other sign as they are; it keeps the means of pairs few enough.
+  // Averages groups of neighbours to limit the number of pairwise means. A group's mean has the same sign symmetry.
   if (differences.size() > kMostDifferences) {
     const size_t group = (differences.size() + kMostDifferences - 1) / kMostDifferences;
     std::vector<double> grouped;

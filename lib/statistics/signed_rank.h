@@ -1,4 +1,4 @@
-// The middle of paired differences, without a model of the noise and little moved by outliers.
+// The centre of paired differences, robust to outliers and without a model of the noise.
 #pragma once
 
 #include "statistics/interval.h"
@@ -9,10 +9,9 @@
 namespace trainopt {
 
 /// The interval of the centre of `differences` at `level` in (0, 1): the centres that Wilcoxon's signed-rank test does
-/// not reject, which lie between two order statistics of the means of all pairs, each with itself too (J. L. Hodges and
-/// E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34, 1963). Holds under what
-/// SignFlipTest assumes, for each difference. nullopt: the level cannot be reached with so few differences,
-/// 2/2^n > 1 − level.
+/// not reject. They lie between two order statistics of the pairwise means, each value paired with itself too (J. L.
+/// Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34, 1963). Assumes of
+/// each difference what SignFlipTest assumes. nullopt: too few differences to reach the level, 2/2^n > 1 − level.
 std::optional<Interval> signed_rank_interval(std::span<const double> differences, double level);
 
 }  // namespace trainopt

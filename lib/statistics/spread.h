@@ -1,4 +1,4 @@
-// How widely numbers scatter.
+// Standard deviation and order statistics.
 #pragma once
 
 #include "statistics/interval.h"
@@ -9,10 +9,10 @@
 
 namespace trainopt {
 
-/// The standard deviation of a sample, with n − 1; 0 of fewer than two values.
+/// The sample standard deviation, with n − 1; 0 for fewer than two values.
 double standard_deviation(std::span<const double> values);
 
-/// From the `outside`-th smallest to the `outside`-th largest value, 1 ≤ outside ≤ (n + 1) / 2. Changes their order.
+/// From the `outside`-th smallest to the `outside`-th largest value, 1 ≤ outside ≤ (n + 1) / 2. Reorders `values`.
 Interval between_order_statistics(std::vector<double>& values, std::ptrdiff_t outside);
 
 }  // namespace trainopt

@@ -35,7 +35,7 @@ double incomplete_beta(double a, double b, double x) {
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-/// Where `tail_of`, which falls from 1/2 at 0, is `tail`.
+/// The argument at which `tail_of`, which decreases from 1/2 at 0, equals `tail`. By bisection.
 template <class TailOf>
 double quantile(double tail, TailOf&& tail_of) {
   double low = 0, high = 1;

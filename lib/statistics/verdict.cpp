@@ -10,25 +10,26 @@
 namespace trainopt {
 namespace {
 
-/// The share of the error budget that looks 0, 1, … may have spent. Little early, where few turns decide only what is
-/// plain; half is left after the sixth look (60 measurements) for those who need more.
+/// The share of the error budget that may have been spent by looks 0, 1, … Little is spent early, when few turns decide
+/// only what is obvious; half is left after the sixth look (60 measurements) for comparisons that need more.
 double spent_share(int look) {
   constexpr double kFirst[] = {0, 0.02, 0.04, 0.08, 0.2, 0.5};
   constexpr int kLast = 5;
   return look <= kLast ? kFirst[look] : 1 - (1 - kFirst[kLast]) * std::pow(0.7, look - kLast);
 }
 
-/// Stalls that come so often are to be seen with this probability.
+/// Acceptable probability of missing stalls altogether.
 constexpr double kMissed = 0.1;
-/// How often the slowest turn of the faster arm counts again, where the other arm has none like it.
+/// How many more times the slowest turn of the faster arm counts if the other arm has none like it.
 constexpr double kSlowestAgain = 2;
 
-/// The time that stalls may cost which have gone unseen in so many turns of an arm, in turns' time a turn.
+/// The time that undetected stalls may cost after `turns` turns of an arm, as a share of the arm's time.
 double unseen_stalls(const SequentialOptions& options, int64_t turns) {
   return turns < kTurnsToSeeStalls ? options.longest_stall / stalls_missed(turns) : 0;
 }
 
-/// The end of the interval of ratios: `accepted` is in it, `rejected` is not.
+/// The end of the interval of ratios between `accepted`, which is inside, and `rejected`, which is outside. By
+/// bisection.
 template <class Rejects>
 double end_between(double accepted, double rejected, Rejects&& rejects) {
   for (int i = 0; i < 40; ++i) {
@@ -38,8 +39,8 @@ double end_between(double accepted, double rejected, Rejects&& rejects) {
   return accepted;
 }
 
-/// The end of the interval beyond `accepted`, looked for in steps of the factor `step` that grow. nullopt: there is
-/// none.
+/// The end of the interval beyond `accepted`, searched for in growing steps that begin with the factor `step`. nullopt:
+/// there is none.
 template <class Rejects>
 std::optional<double> find_end(double accepted, double step, Rejects&& rejects) {
   double before = accepted;
@@ -108,7 +109,7 @@ void SequentialVerdict::look(double spent) {
   PairedTimes total;
   for (const PairedTimes& pair : pairs_) total = {total.a + pair.a, total.b + pair.b};
   const auto count = static_cast<double>(pairs_.size()), turns = static_cast<double>(turns_);
-  // A turn's time in the unit of the totals, which have one entry a measurement.
+  // Converts a turn's time into the unit of the totals, which have one entry per measurement.
   const double of_a_turn = count / turns;
   const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
   const PairedTimes slowest_again{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
@@ -155,10 +156,10 @@ std::optional<Interval> SequentialVerdict::interval() const {
   interval_looks_ = test_.looks();
   const auto too_low = [&](double ratio) { return test_.rejects_as_too_low(ratio, false); };
   const auto too_high = [&](double ratio) { return test_.rejects_as_too_high(ratio, false); };
-  // A ratio that no look has rejected: the present one, or, where looks exclude each other, what is left of them.
+  // A ratio that no look has rejected: the current one or, if looks contradict each other, the nearest that remains.
   double inside = total_ratio(pairs_);
   if (interval_ && (too_low(inside) || too_high(inside))) inside = std::clamp(inside, interval_->low, interval_->high);
-  if (too_low(inside) || too_high(inside)) return interval_;  // one look is wrong, within the budget: the older stands
+  if (too_low(inside) || too_high(inside)) return interval_;  // one look is wrong, within the budget: keep the older
   const auto low = find_end(inside, 1 / 1.01, too_low), high = find_end(inside, 1.01, too_high);
   if (low && high) interval_ = Interval{*low, *high};
   return interval_;
@@ -185,7 +186,7 @@ int64_t measurements_needed(double sd, const SequentialOptions& options, int64_t
     const int64_t count = measurements_at_look(look);
     const auto degrees = static_cast<double>(count - 1);
     const double error = (1 - options.level) * spent_share(look);
-    // Between what this look adds to the budget, and all of it: looks repeat one another in part.
+    // Between the error this look adds and all that was spent: the looks overlap, so their errors do too.
     const double at_look = (error - spent + error) / 2;
     spent = error;
     const double unseen = unseen_stalls(options, count * turns);

@@ -34,7 +34,7 @@ SwitchRow row(const char* name, Gain alone, Gain in_stack) {
 
 }  // namespace
 
-TEST_CASE("shares are Shapley values where switches interact in pairs, and the rest says what they miss") {
+TEST_CASE("shares are Shapley values if switches interact in pairs, and the rest is what they leave unexplained") {
   // log gains: a 0.2, b 0.1, c -0.05; a and b help each other by 0.06. Shapley: each interaction is halved.
   Ablation ablation;
   ablation.switches = {row("a", gain(std::exp(0.2)), gain(std::exp(0.26))),
@@ -47,11 +47,12 @@ TEST_CASE("shares are Shapley values where switches interact in pairs, and the r
   CHECK(ablation.switches[2].share->ratio == Approx(std::exp(-0.05)));
   CHECK_FALSE(ablation.switches[3].share.has_value());
   CHECK(ablation.rest->ratio == Approx(1));
-  // The mean of two cells: half of the root of the squares' sum. The rest: the total's and all three shares'.
+  // Standard errors: of the mean of two cells, half the root sum of squares; of the rest, that of the total and all
+  // three shares combined.
   CHECK(ablation.switches[0].share->interval->high == Approx(std::exp(0.23 + 2 * 0.001 * std::sqrt(2) / 2)));
   CHECK(ablation.rest->interval->high == Approx(std::exp(2 * 0.001 * std::sqrt(1 + 3 * 0.5))));
 
-  ablation.total = gain(std::exp(0.40));  // more than pairs explain
+  ablation.total = gain(std::exp(0.40));  // more than pairwise interactions explain
   attribute(ablation, 2);
   CHECK(ablation.switches[0].share->ratio == Approx(std::exp(0.23)));
   CHECK(ablation.rest->ratio == Approx(std::exp(0.09)));
@@ -75,17 +76,17 @@ TEST_CASE("all cells of an ablation are judged together") {
   CHECK(ablation.switches[0].alone.verdict == Verdict::pays);
   CHECK(ablation.switches[1].alone.verdict == Verdict::inconclusive);
   CHECK(ablation.switches[1].alone.interval->contains(1));
-  CHECK(ablation.switches[2].alone.verdict == Verdict::inconclusive);  // one pair knows nothing of processes
+  CHECK(ablation.switches[2].alone.verdict == Verdict::inconclusive);  // one pair has no variance
   CHECK_FALSE(ablation.switches[2].alone.interval.has_value());
   CHECK(*ablation.pairs_needed > 2);
-  // 11 pairs took 100 s; seven cells, the one not measured too, would take as many pairs each as are needed.
+  // 11 pairs took 100 s; seven cells, including the one not measured, would need `pairs_needed` pairs each.
   CHECK(*ablation.budget_needed_s == Approx(100.0 / 11 * 7 * static_cast<double>(*ablation.pairs_needed)));
   const std::string text = ablation_text(ablation, false);
   CHECK(text.find("one pair") != std::string::npos);
-  CHECK(text.find("pairs of processes scatter by") != std::string::npos);
+  CHECK(text.find("pairs of processes have a standard deviation of") != std::string::npos);
 }
 
-TEST_CASE("leaving out is the gain turned round") {
+TEST_CASE("the inverse of a gain inverts ratio, interval and verdict") {
   const Gain slower = gain(0.8).inverse();
   CHECK(*slower.ratio == Approx(1.25));
   CHECK(slower.interval->low < 1.25);
@@ -93,7 +94,7 @@ TEST_CASE("leaving out is the gain turned round") {
   CHECK(slower.verdict == Verdict::pays);
 }
 
-TEST_CASE("sets of switches become recipes; one that contradicts itself is not possible") {
+TEST_CASE("sets of switches become recipes, and a contradictory set is not possible") {
   const TemporaryFolder folder;
   write_file(folder / "recipe.yaml",
              "model: {name: mlp}\ndata: {num_workers: 2, pin_memory: true, non_blocking: true, size: "
@@ -113,7 +114,7 @@ TEST_CASE("sets of switches become recipes; one that contradicts itself is not p
   CHECK_FALSE(bench.possible({"non_blocking"}));  // needs pin_memory
 }
 
-TEST_CASE("every form of the report has every switch, and what failed has its reason") {
+TEST_CASE("every form of the report has every switch, and a failed cell has its reason") {
   Ablation ablation;
   Gain refused;
   refused.reason = "out of memory; lower data.batch_size";

@@ -18,7 +18,7 @@ Plan endless(uint64_t seed = 3) {
 
 }  // namespace
 
-TEST_CASE("two arms of one plan see the same batches and lose the same, turn by turn") {
+TEST_CASE("two arms with one plan see the same batches and have the same losses in every turn") {
   const TemporaryFolder folder;
   LocalArm a(endless(), folder / "a"), b(endless(), folder / "b");
   for (int i = 0; i < 3; ++i) {
@@ -30,12 +30,12 @@ TEST_CASE("two arms of one plan see the same batches and lose the same, turn by 
     CHECK(of_a.data_wait_s <= of_a.seconds);
   }
   CHECK(std::filesystem::exists(gradients_file(folder / "a")));
-  CHECK(load_tensors(update_file(folder / "a")).size() == 5);  // four parameters, and along their first values
+  CHECK(load_tensors(update_file(folder / "a")).size() == 5);  // four parameters, and kAlongWeights
   CHECK(a.facts().step_samples == 8);
   CHECK(a.facts().time_to_first_step_s > 0);
 }
 
-TEST_CASE("records of an arm go to its folder, none where the plan logs nothing") {
+TEST_CASE("an arm writes its records to its folder, and none if the plan logs nothing") {
   const TemporaryFolder folder;
   Plan silent = endless();
   silent.logging.sinks.clear();
@@ -46,7 +46,7 @@ TEST_CASE("records of an arm go to its folder, none where the plan logs nothing"
   CHECK_FALSE(std::filesystem::exists(folder / "b" / "telemetry.jsonl"));
 }
 
-TEST_CASE("without the cost of data the first step's batches come again") {
+TEST_CASE("the data ceiling repeats the first step's batches") {
   const TemporaryFolder folder;
   Plan plan = endless();
   plan.data.accumulation = 2;
@@ -63,7 +63,7 @@ TEST_CASE("without the cost of data the first step's batches come again") {
     }
 }
 
-TEST_CASE("without the cost of the optimizer the weights stay") {
+TEST_CASE("the optimizer ceiling leaves the weights unchanged") {
   const TemporaryFolder folder;
   Plan plan = endless();
   plan.optimizer.wrap("ceiling", "",

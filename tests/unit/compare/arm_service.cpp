@@ -13,7 +13,7 @@ using namespace trainopt::test;
 
 namespace {
 
-/// A service in a thread, and the other end of its socket.
+/// An arm service in a thread, and the other end of its socket.
 class Served {
  public:
   explicit Served(std::function<std::unique_ptr<Arm>()> make) {
@@ -42,7 +42,7 @@ class Served {
 
 }  // namespace
 
-TEST_CASE("an arm's process says when it is ready, takes turns and tells its facts") {
+TEST_CASE("an arm's process reports that it is ready, takes turns and reports its facts") {
   Served served([] { return std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1, 0.0), 0.5); });
   CHECK(served.read().contains("ready"));
   write_json_line(served.socket, {{"turn", 3}});
@@ -53,7 +53,7 @@ TEST_CASE("an arm's process says when it is ready, takes turns and tells its fac
   CHECK(facts_from(served.read().at("facts")).time_to_first_step_s == 1.5);
 }
 
-TEST_CASE("an arm's error crosses with its sentence and exit code, and ends it") {
+TEST_CASE("an arm's error is sent with its message and exit code, and ends the service") {
   Served served([] {
     auto arm = std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1), 0.5);
     arm->fails_after = 0;

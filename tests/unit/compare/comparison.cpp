@@ -15,7 +15,7 @@ namespace {
 
 const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
 
-/// B takes `ratio` times less time for a sample than A.
+/// B is `ratio` times as fast as A.
 Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, double noise = 0.01, double drift = 0,
                    Clock::time_point until = kNever) {
   const auto machine = std::make_shared<SimulatedMachine>(seed, noise);
@@ -29,7 +29,7 @@ Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, dou
 
 }  // namespace
 
-TEST_CASE("a block compares throughput whatever its order") {
+TEST_CASE("a block compares throughput in either order") {
   Block block;
   for (size_t i = 0; i < 4; ++i)
     block.turns[i] = Turn{.steps = 1,
@@ -49,7 +49,8 @@ TEST_CASE("a block compares throughput whatever its order") {
   CHECK(again.order == block.order);
 }
 
-TEST_CASE("a faster arm pays, a slower one costs, an equal one has no effect, and the interval holds the truth") {
+TEST_CASE(
+    "a faster arm pays, a slower one costs, an equal one has no effect, and the interval contains the true ratio") {
   for (const auto& [ratio, verdict] :
        {std::pair(1.05, Verdict::pays), {0.95, Verdict::costs}, {1.0, Verdict::no_effect}}) {
     int held = 0;
@@ -64,14 +65,14 @@ TEST_CASE("a faster arm pays, a slower one costs, an equal one has no effect, an
   }
 }
 
-TEST_CASE("a drift of 20 % over the run leaves the verdict right") {
+TEST_CASE("a drift of 20 % over the run does not change the verdict") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CHECK(contest(seed, 1.0, {}, 0.01, 0.2 / 200).verdict == Verdict::no_effect);
     CHECK(contest(seed, 1.05, {}, 0.01, 0.2 / 200).verdict == Verdict::pays);
   }
 }
 
-TEST_CASE("arms with other batches take turns over the same samples") {
+TEST_CASE("arms with different batch sizes take turns over the same number of samples") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   CompareOptions options;
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1, 32), options);
@@ -80,12 +81,12 @@ TEST_CASE("arms with other batches take turns over the same samples") {
               warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
   for (const Block& block : c.blocks) {
     CHECK(block.samples(true) == block.samples(false));
-    for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);  // a quarter of a second by the warm-up's clock
+    for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);  // 0.25 s as predicted from the warm-up
   }
   CHECK(c.ratio == Approx(1.5).epsilon(0.01));
 }
 
-TEST_CASE("B is brought to the batch that A has reached, so that blocks are over the same ones") {
+TEST_CASE("B catches up with A before the first block, so that both see the same batches") {
   const auto machine = std::make_shared<SimulatedMachine>(1);
   CompareOptions options;
   options.repeats = 8;
@@ -96,7 +97,7 @@ TEST_CASE("B is brought to the batch that A has reached, so that blocks are over
   CHECK(b.arm->steps_taken() == 3 * a.arm->steps_taken());
 }
 
-TEST_CASE("a switch that did nothing in one arm alone is shown") {
+TEST_CASE("a switch that had no effect in one arm only is shown") {
   Comparison c = contest(1, 1.0);
   c.a.facts.receipts["amp"] = {
       {"requested", "true"}, {"observed", "all in bfloat16"}, {"effective", true}, {"reason", ""}};
@@ -110,7 +111,7 @@ TEST_CASE("a switch that did nothing in one arm alone is shown") {
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
 
-TEST_CASE("what pays by hand: the ratio is that of total times, with the sure end of its interval first") {
+TEST_CASE("the ratio is that of total times, and the headline gives the lower end of the interval first") {
   const Comparison c = contest(3, 1.04);
   double of_a = 0, of_b = 0;
   for (const Block& block : c.blocks) of_a += block.seconds(true), of_b += block.seconds(false);
@@ -122,14 +123,14 @@ TEST_CASE("what pays by hand: the ratio is that of total times, with the sure en
   CHECK(text.find("stalls that come less often than once in 52 turns") != std::string::npos);
 }
 
-TEST_CASE("an effect that no rare stall would undo is decided sooner") {
+TEST_CASE("an effect too large for rare stalls to undo is decided sooner") {
   const Comparison c = contest(1, 2.0);
   CHECK(c.ended == "decided");
   CHECK(c.verdict == Verdict::pays);
   CHECK(c.turns() < kTurnsToSeeStalls);
 }
 
-TEST_CASE("a word has its interval, also where the ratio moved after the look that gave it") {
+TEST_CASE("a verdict keeps its interval even if the ratio moves after the look that decided it") {
   Comparison c;
   c.ended = "stopped";
   PhiloxStream random(3);
@@ -148,7 +149,7 @@ TEST_CASE("a word has its interval, also where the ratio moved after the look th
   CHECK(c.interval->low > 1.05);
 }
 
-TEST_CASE("--precision goes on after the decision") {
+TEST_CASE("with --precision, sampling continues after the decision") {
   CompareOptions options;
   options.precision = 0.002;
   const Comparison exact = contest(1, 1.04, options), usual = contest(1, 1.04);
@@ -157,7 +158,7 @@ TEST_CASE("--precision goes on after the decision") {
   CHECK(exact.ratio / exact.interval->low <= 1.002);
 }
 
-TEST_CASE("one arm that stalls now and then has no verdict by its usual turns, and the reader is warned") {
+TEST_CASE("an arm that stalls occasionally is not judged by its typical turns, and the report warns") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.005);
   CompareOptions options;
   options.repeats = 80;
@@ -166,30 +167,30 @@ TEST_CASE("one arm that stalls now and then has no verdict by its usual turns, a
   const auto stalling = std::make_shared<ScriptedArm>(machine, 0.1 / 1.06);
   const auto b = warm_up("b", stalling, options);
   stalling->stalls_every = 25;
-  stalling->stall = 1 + 25 * 0.06;  // as much as it gains in between
+  stalling->stall = 1 + 25 * 0.06;  // as much as it gains between stalls
   const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
   CHECK(c.verdict != Verdict::pays);
   CHECK(c.ratio == Approx(1).epsilon(0.02));
   CHECK(c.usual->low > 1.04);
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
-  CHECK(all.find("a usual block says B is") != std::string::npos);
-  CHECK(comparison_text(c, false).find("usual block   B against A is +") != std::string::npos);
+  CHECK(all.find("in a typical block B against A is") != std::string::npos);
+  CHECK(comparison_text(c, false).find("typical block B against A is +") != std::string::npos);
 }
 
-TEST_CASE("what one arm leaves behind for the other is reported") {
+TEST_CASE("carry-over between the arms is reported") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   CompareOptions options;
   options.repeats = 40;
   const auto cool = std::make_shared<ScriptedArm>(machine, 0.1), hot = std::make_shared<ScriptedArm>(machine, 0.1);
-  hot->heat = 0.1;  // whoever comes next is slower by that
+  hot->heat = 0.1;  // slows the next turn, of either arm, by 10 %
   const Comparison c = compare(make_baseline(warm_up("a", cool, options), {}, options, kNever, {}),
                                warm_up("b", hot, options), options, kNever, {});
-  // A follows B in five of eight turns, B itself in three: a quarter of the heat is charged to A. Alone, all of it
-  // would be B's.
+  // A follows B in five of eight turns and B follows itself in three: a net quarter of the heat is charged to A.
+  // Running alone, B would bear all of it.
   CHECK(std::log(c.carry_over->ratio) == Approx(1.25 * std::log1p(0.1)).epsilon(0.1));
   CHECK(c.ratio / c.carry_over->ratio == Approx(1 / 1.1).epsilon(0.02));
   CHECK(std::log(c.ratio) == Approx(std::log1p(0.1) / 4).epsilon(0.3));
-  CHECK(fmt::format("{}", fmt::join(c.warnings, "\n")).find("which arm had the turn before") != std::string::npos);
+  CHECK(fmt::format("{}", fmt::join(c.warnings, "\n")).find("which arm took the previous turn") != std::string::npos);
   CHECK(contest(1, 1.0).carry_over->interval->contains(1));
 }
 
@@ -202,7 +203,7 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
   CompareOptions options;
   options.repeats = 21;
   const Comparison repeated =
-      contest(1, 1.2, options, 0.01, 0, Clock::now());  // whatever the time, and although it is clear sooner
+      contest(1, 1.2, options, 0.01, 0, Clock::now());  // although time is up and the result is clear sooner
   CHECK(repeated.ended == "repeats");
   CHECK(repeated.blocks.size() == 21);
   CHECK(repeated.verdict == Verdict::pays);
@@ -217,7 +218,7 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
             .ended == "stopped");
 }
 
-TEST_CASE("a clock held down and a noise too large for the question are said") {
+TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.2);
   const auto throttled = std::make_shared<ScriptedArm>(machine, 0.1);
   throttled->throttle = 4;
@@ -226,11 +227,11 @@ TEST_CASE("a clock held down and a noise too large for the question are said") {
   const Comparison c = compare(make_baseline(warm_up("a", throttled, options), {}, options, kNever, {}),
                                warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
-  CHECK(all.find("held down") != std::string::npos);
+  CHECK(all.find("clock was throttled") != std::string::npos);
   CHECK(all.find("takes about") != std::string::npos);
 }
 
-TEST_CASE("what an arm throws ends the comparison") {
+TEST_CASE("an exception from an arm ends the comparison") {
   const auto machine = std::make_shared<SimulatedMachine>(1);
   const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
   b->fails_after = 3;
@@ -238,7 +239,7 @@ TEST_CASE("what an arm throws ends the comparison") {
   CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
 }
 
-TEST_CASE("a result reads back and is judged again; one that was changed is refused") {
+TEST_CASE("a result reads back and is judged again, and a modified one is refused") {
   const Comparison c = contest(3, 1.04);
   const Json json = Json::parse(to_json(c, true).dump());
   const Comparison again = comparison_from(json);

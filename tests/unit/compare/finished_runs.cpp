@@ -10,7 +10,7 @@ using namespace trainopt;
 
 namespace {
 
-/// A run of 200 steps of 32 samples, the first ten left out and much slower.
+/// A run of 200 steps of 32 samples; the first ten are excluded and much slower.
 void write_run(const std::filesystem::path& folder, double step_ms, uint64_t seed) {
   create_folders(folder);
   write_file(folder / "summary.json", R"({"left_out_steps": 10})");
@@ -28,7 +28,7 @@ void write_run(const std::filesystem::path& folder, double step_ms, uint64_t see
 
 }  // namespace
 
-TEST_CASE("finished runs have a ratio without their warm-up, and no verdict") {
+TEST_CASE("finished runs have a ratio that excludes their warm-up, and no verdict") {
   const TemporaryFolder folder;
   write_run(folder / "a", 10, 1);
   write_run(folder / "b", 8, 2);
@@ -53,7 +53,7 @@ TEST_CASE("two short runs have no interval") {
   CHECK(runs_text(compared).find("fewer than 60 measured steps") != std::string::npos);
 }
 
-TEST_CASE("a folder that is no finished run is refused by name") {
+TEST_CASE("a folder that is not a finished run is refused, naming the file") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH(read_finished_run(folder / "none"), Catch::Contains("summary.json"));
   create_folders(folder / "half");
@@ -61,7 +61,7 @@ TEST_CASE("a folder that is no finished run is refused by name") {
   write_file(folder / "half" / "metrics.jsonl", "");
   CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("no measured steps"));
   write_file(folder / "half" / "metrics.jsonl", "{\"step\": 1}\n");
-  CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("no step's record"));
+  CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("not a step record"));
   write_file(folder / "half" / "metrics.jsonl", "oops\n");
   CHECK_THROWS_WITH(read_finished_run(folder / "half"), Catch::Contains("not JSON"));
 }

@@ -31,7 +31,7 @@ Plan job() {
   return plan;
 }
 
-/// Of the job against `b`.
+/// Compares the job (A) with `b`.
 Numerics against(const Plan& b, Yardstick yardstick = Yardstick::perturbed) {
   const TemporaryFolder folder;
   Plan twin = job();
@@ -46,7 +46,7 @@ Numerics against(const Plan& b, Yardstick yardstick = Yardstick::perturbed) {
   return compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"}, yardstick);
 }
 
-/// The bug that a widely used trainer had for years: each micro-batch counts as if it were the whole step.
+/// A bug that a widely used trainer had for years: each micro-batch counts as if it were the full step.
 class SumOfMeans : public Precision {
  public:
   SumOfMeans(std::unique_ptr<Precision> inner, double factor) : inner_(std::move(inner)), factor_(factor) {}
@@ -67,7 +67,7 @@ class SumOfMeans : public Precision {
 
 }  // namespace
 
-TEST_CASE("the same job agrees to the bit, its twin is what tolerances are made of") {
+TEST_CASE("the same job agrees bit for bit, and its twin gives the tolerances") {
   for (const Yardstick yardstick : {Yardstick::perturbed, Yardstick::reseeded}) {
     const Numerics same = against(job(), yardstick);
     CHECK(same.agree());
@@ -84,7 +84,7 @@ TEST_CASE("the same job agrees to the bit, its twin is what tolerances are made 
   }
 }
 
-TEST_CASE("numbers of a comparison from before the perturbed twin read back as another seed's") {
+TEST_CASE("numerics in the format without a perturbed twin read back with the reseeded yardstick") {
   Json json = to_json(against(job(), Yardstick::reseeded));
   json.at("losses")["reseeded"] = json.at("losses").at("twin");
   json.at("losses").erase("twin");
@@ -95,7 +95,7 @@ TEST_CASE("numbers of a comparison from before the perturbed twin read back as a
   CHECK(older.losses_twin.size() == static_cast<size_t>(kSteps));
 }
 
-TEST_CASE("perturbed weights are off by 2^-9 either way, each time alike; buffers are as they were") {
+TEST_CASE("perturbed weights are off by 2^-9 in either direction, reproducibly, and buffers are unchanged") {
   const Plan plan = small_resnet_plan(SgdConfig{}, 5);
   const Model before = small_resnet(plan);
   Model once = small_resnet(plan), again = small_resnet(plan), other = small_resnet(plan);
@@ -113,14 +113,14 @@ TEST_CASE("perturbed weights are off by 2^-9 either way, each time alike; buffer
     same_sign += (larger == (other.parameters()[i].second.abs() > old.abs())).sum().item<int64_t>();
     all += old.numel();
   }
-  // About half; zeros (biases) count as not larger. 5000 numbers scatter by 0.7 %.
+  // About half; zeros (biases) count as not larger. With 5000 elements the standard deviation is 0.7 %.
   CHECK(static_cast<double>(up) / static_cast<double>(all) == Approx(0.5).margin(0.04));
   CHECK(static_cast<double>(same_sign) / static_cast<double>(all) == Approx(0.5).margin(0.04));
   for (size_t i = 0; i < before.buffers().size(); ++i)
     CHECK(at::equal(before.buffers()[i].second, once.buffers()[i].second));
 }
 
-TEST_CASE("the yardstick is another seed where recipes draw other numbers or cut their steps otherwise") {
+TEST_CASE("the yardstick is reseeded if recipes differ in random draws or micro-batches") {
   const Recipe plain;
   CHECK(yardstick(plain, plain) == Yardstick::perturbed);
   const auto beside = [&](const std::function<void(Recipe&)>& change) {
@@ -143,7 +143,7 @@ TEST_CASE("the yardstick is another seed where recipes draw other numbers or cut
   }
 }
 
-TEST_CASE("a gradient that backward does not reach in B is a disagreement that names it") {
+TEST_CASE("a gradient that is zero only in B is a disagreement that names the tensor") {
   Plan wrong = job();
   bent("", [](const std::string& name, at::Tensor& gradient) {
     if (name == "layers.0.weight") gradient.zero_();
@@ -156,7 +156,7 @@ TEST_CASE("a gradient that backward does not reach in B is a disagreement that n
         "the first gradient of layers.0.weight is zero in B and not in A; 1 of 4 tensors disagree");
 }
 
-TEST_CASE("bfloat16 agrees and is not the same") {
+TEST_CASE("bfloat16 agrees without being identical") {
   Plan plan = job();
   amp::apply(plan, {});
   const Numerics numerics = against(plan);
@@ -166,11 +166,11 @@ TEST_CASE("bfloat16 agrees and is not the same") {
 }
 
 TEST_CASE(
-    "gradients summed over micro-batches instead of averaged are caught, also under an optimizer that hides them") {
+    "gradients summed over micro-batches instead of averaged are caught, even with an optimizer that hides them") {
   for (const bool adam : {false, true}) {
     Plan right = job(), wrong = job();
     if (adam) {
-      // Adam divides by the gradient's size: neither the losses nor the updates show the mistake.
+      // Adam normalises by the gradient's magnitude: neither the losses nor the updates show the bug.
       const auto with_adam = [](Plan plan) {
         Plan other(plan.machine, plan.device, AdamConfig{});
         other.seed = plan.seed;
@@ -198,7 +198,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an overflow in the first step is no disagreement, an arm that changes nothing is one") {
+TEST_CASE("an overflow in the first step is not comparable, and an arm without updates is a disagreement") {
   const TemporaryFolder folder;
   Plan overflowing = job(), still = job(), twin = job();
   begin_perturbed(twin);
@@ -217,10 +217,10 @@ TEST_CASE("an overflow in the first step is no disagreement, an arm that changes
     CHECK(numerics.not_comparable.find("overflowed") != std::string::npos);
   const Numerics nothing = compare_numbers(a, {of_still, folder / "still"}, of_perturbed, Yardstick::perturbed);
   CHECK_FALSE(nothing.agree());
-  CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));  // it reads back
+  CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));  // so it reads back
 }
 
-TEST_CASE("other models are not compared") {
+TEST_CASE("arms with different models are not compared") {
   Plan plan = job();
   plan.model.config.hidden = {32};
   const Numerics numerics = against(plan);
@@ -228,7 +228,7 @@ TEST_CASE("other models are not compared") {
   CHECK(to_json(numerics).at("agree").is_null());
 }
 
-TEST_CASE("a switch that was made ineffective has a receipt that says so") {
+TEST_CASE("a sabotaged switch has a receipt that says it had no effect") {
   const TemporaryFolder folder;
   Plan plan = job();
   const Outcome outcome = amp::apply(plan, {});

@@ -1,4 +1,4 @@
-// Faults planted into trainings, and changes that are none: how often compare_numbers() tells them apart.
+// How often compare_numbers() distinguishes planted faults from correct changes.
 #include "compare/local_arm.h"
 #include "compare/numerics.h"
 #include "compare/perturbed_weights.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kSteps = 10;
 
-/// Small tensors: a second thread would only wait, and on a busy machine for long.
+/// The tensors are small: more threads would only wait, and for long on a busy machine.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
@@ -29,14 +29,14 @@ class OneThread {
   int before_;
 };
 
-/// A job whose changes are looked for: the plan of a seed, and its twin.
+/// A job to which changes are applied: its plan for a seed, and the plan of its twin.
 struct Job {
   std::string name;
   Yardstick yardstick;
   std::function<Plan(uint64_t seed)> plan, twin;
 };
 
-/// How many of `seeds` trainings disagree with the job once `change` is made.
+/// For each change, how many of `seeds` trainings disagree with the job.
 using Rates = std::map<std::string, int>;
 Rates disagreeing(const Job& job, const std::vector<Change>& changes, uint64_t seeds) {
   const OneThread one_thread;
@@ -94,7 +94,7 @@ std::vector<Job> rounding_jobs() {
   return {rounding_job("SGD", [](uint64_t seed) { return small_resnet_plan(sgd(0.1), seed); }),
           rounding_job("AdamW", [](uint64_t seed) { return small_resnet_plan(adamw(), seed); })};
 }
-/// So few samples and units that each ReLU that rounding turns on or off is seen.
+/// Has so few samples and units that every ReLU that rounding switches has a visible effect.
 std::vector<Job> linear_jobs() {
   return {rounding_job("SGD, linear layers", [](uint64_t seed) { return linear_plan(sgd(0), seed, 0); }),
           rounding_job("AdamW, linear layers", [](uint64_t seed) { return linear_plan(adamw(), seed, 0); })};
@@ -105,7 +105,7 @@ std::vector<Change> linear_right_changes() {
   return changes;
 }
 
-/// The small residual network on random crops.
+/// The small residual network with random crops.
 Job crop_job(std::string name, const OptimizerConfig& optimizer) {
   const auto plan_of = [=](uint64_t seed, uint64_t data_seed, uint64_t stream) {
     Plan plan = small_resnet_plan(optimizer, seed);
@@ -132,7 +132,7 @@ Change another_crop_stream(uint64_t apart) {
             crops(plan.seed + apart).make(plan);
           }};
 }
-/// `streams` is made with each of them.
+/// Combines each of `changes` with `streams`.
 std::vector<Change> with_streams(const Change& streams, std::vector<Change> changes) {
   for (Change& change : changes)
     change.make = [streams, make = change.make](Plan& plan) {
@@ -141,7 +141,7 @@ std::vector<Change> with_streams(const Change& streams, std::vector<Change> chan
     };
   return changes;
 }
-/// What only whole vectors show.
+/// Faults large enough to be detected from whole vectors alone.
 std::vector<Change> coarse_faults() {
   return {scaled_gradients(2), scaled_gradients(0.5), scaled_gradients(-1), scaled_rate(2)};
 }
@@ -165,10 +165,10 @@ int sum(const Rates& rates) {
   return all;
 }
 
-/// At most one in twenty, and one more: kernels of another CPU round otherwise.
+/// At most one in twenty, plus one, because kernels of other CPUs round differently.
 bool is_seldom(int64_t count, uint64_t trials) { return count <= 1 + static_cast<int64_t>(trials) / 20; }
 
-/// At least 85 % of all faults and, where there are enough trials to say so, of each, over both optimizers.
+/// At least 85 % of all faults and, with enough trials, of each fault, over both optimizers.
 void check_caught(const std::vector<Rates>& of_jobs, size_t faults, uint64_t seeds) {
   Rates all;
   for (const Rates& rates : of_jobs)
@@ -196,7 +196,7 @@ void print(const std::string& title, const std::vector<std::string>& columns, co
 
 }  // namespace
 
-TEST_CASE("planted faults are caught, switches that only round otherwise are not") {
+TEST_CASE("planted faults are caught, and switches that only change rounding are not") {
   constexpr uint64_t kSeeds = 2;
   std::vector<Rates> caught;
   for (const Job& job : rounding_jobs()) {
@@ -208,7 +208,7 @@ TEST_CASE("planted faults are caught, switches that only round otherwise are not
     CHECK(is_seldom(sum(disagreeing(job, linear_right_changes(), 8)), 8 * linear_right_changes().size()));
 }
 
-TEST_CASE("another stream of crops or dropout agrees beside another seed's batches, twice the gradient does not") {
+TEST_CASE("with the reseeded twin, another crop or dropout stream agrees and a doubled gradient does not") {
   constexpr uint64_t kSeeds = 2;
   for (const auto& [job, streams] : stream_jobs()) {
     CHECK(is_seldom(sum(disagreeing(job, stream_only(streams), kSeeds)), kSeeds * stream_only(streams).size()));
@@ -217,7 +217,7 @@ TEST_CASE("another stream of crops or dropout agrees beside another seed's batch
   }
 }
 
-TEST_CASE("how often planted faults are caught", "[.rates]") {
+TEST_CASE("detection rates of planted faults, and false alarms", "[.rates]") {
   constexpr uint64_t kSeeds = 20;
   std::vector<Rates> right, caught, small;
   std::vector<std::string> columns;
@@ -229,23 +229,23 @@ TEST_CASE("how often planted faults are caught", "[.rates]") {
     small.push_back(disagreeing(job, small_faults(), kSeeds));
   }
   print("fault, caught of 20", columns, faults(), caught);
-  print("smaller ones, caught of 20", columns, small_faults(), small);
-  print("right, called wrong of 20", columns, right_changes(), right);
+  print("smaller fault, caught of 20", columns, small_faults(), small);
+  print("correct change, false alarms of 20", columns, right_changes(), right);
   check_caught(caught, faults().size(), kSeeds);
   for (const Job& job : linear_jobs()) {
     const Rates linear = disagreeing(job, linear_right_changes(), kSeeds);
     CHECK(sum(linear) == 0);
-    print("right, called wrong of 20", {job.name}, linear_right_changes(), {linear});
+    print("correct change, false alarms of 20", {job.name}, linear_right_changes(), {linear});
   }
 }
 
-TEST_CASE("how often another stream is called wrong, and coarse faults beside it are caught", "[.rates]") {
+TEST_CASE("false alarms of another stream, and detection rates of coarse faults with it", "[.rates]") {
   constexpr uint64_t kSeeds = 20;
   for (const auto& [job, streams] : stream_jobs()) {
     const Rates right = disagreeing(job, stream_only(streams), kSeeds);
     const auto coarse = with_streams(streams, coarse_faults());
     const Rates caught = disagreeing(job, coarse, kSeeds);
-    print("right, called wrong of 20", {job.name}, stream_only(streams), {right});
+    print("correct change, false alarms of 20", {job.name}, stream_only(streams), {right});
     print("fault, caught of 20", {job.name}, coarse, {caught});
     for (const auto& [name, count] : right) CHECK(count <= 1);
     CHECK(sum(caught) >= 0.85 * static_cast<double>(kSeeds * coarse.size()));

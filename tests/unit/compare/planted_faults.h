@@ -1,4 +1,4 @@
-// Changes of a training: faults that must be called wrong, switches that must not.
+// Changes to a training: faults that must be caught, and correct changes that must not be.
 #pragma once
 
 #include "base/philox.h"
@@ -18,7 +18,7 @@ struct Change {
   std::function<void(Plan&)> make;
 };
 
-/// Precision whose gradients are bent once they are complete.
+/// Precision that modifies the gradients once they are complete.
 class BentGradients : public Precision {
  public:
   using Bend = std::function<void(const std::string& name, at::Tensor& gradient)>;
@@ -50,7 +50,7 @@ inline Change bent(std::string name, BentGradients::Bend bend) {
           }};
 }
 
-/// Does something to the model at its making and after every update.
+/// Modifies the model at construction and after every update.
 class AfterUpdate : public Optimizer {
  public:
   using Then = std::function<void(Model&)>;
@@ -84,7 +84,7 @@ inline Change after_update(std::string name, AfterUpdate::Then then) {
           }};
 }
 
-/// Batches that are changed on their way; what is changed is a copy.
+/// Modifies copies of the batches on their way to the training.
 class ChangedBatches : public BatchSource {
  public:
   using Edit = std::function<void(Batch&)>;
@@ -115,7 +115,7 @@ inline Change edited(std::string name, ChangedBatches::Edit edit) {
           }};
 }
 
-/// Changes the options of either optimizer alike: `edit(lr, momentum or first beta, decay)`.
+/// Changes the options of either optimizer in the same way: `edit(lr, momentum or beta1, decay)`.
 inline Change tuned(std::string name, std::function<void(double&, double&, double&)> edit) {
   return {std::move(name), [edit](Plan& plan) {
             if (auto* sgd = std::get_if<SgdConfig>(&plan.optimizer_config))
@@ -133,7 +133,7 @@ inline Change scaled_rate(double factor) {
                [factor](double& lr, double&, double&) { lr *= factor; });
 }
 
-/// What must be caught.
+/// Faults that must be caught.
 inline std::vector<Change> faults() {
   return {
       bent("the stem's gradient is zero",
@@ -163,12 +163,12 @@ inline std::vector<Change> faults() {
       tuned("momentum 10 % off", [](double&, double& momentum, double&) { momentum *= 0.9; }),
       edited("one label of a batch is wrong",
              [](Batch& batch) { batch.target[0] = (batch.target[0].item<int64_t>() + 1) % 10; }),
-      edited("one sample of a batch is there twice",
+      edited("one sample of a batch is duplicated",
              [](Batch& batch) {
                batch.input[0].copy_(batch.input[1]);
                batch.target[0].copy_(batch.target[1]);
              }),
-      after_update("running statistics stand still",
+      after_update("running statistics are frozen",
                    [](Model& model) {
                      for (auto& [name, buffer] : model.buffers())
                        if (name.ends_with("running_mean"))
@@ -179,13 +179,13 @@ inline std::vector<Change> faults() {
   };
 }
 
-/// What is smaller than what is said to be seen: for the table only.
+/// Faults below the claimed sensitivity: for the table only.
 inline std::vector<Change> small_faults() {
   return {scaled_rate(1.01), scaled_rate(1.02),      scaled_rate(1.03),
           scaled_rate(1.05), scaled_gradients(1.02), scaled_gradients(1.05)};
 }
 
-/// Another stream of what the model draws (dropout).
+/// Another random stream for the model (dropout).
 inline Change other_dropout() {
   return {"another dropout stream", [](Plan& plan) {
             plan.task.wrap("test", "", [](const BuildContext& context, std::unique_ptr<Task> inner) {
@@ -196,7 +196,7 @@ inline Change other_dropout() {
           }};
 }
 
-/// Random crops with a padding of an eighth and flips, as training on CIFAR-10 has them, of a stream of their own.
+/// Random crops with a padding of one eighth and flips, as usual for CIFAR-10, from a random stream of their own.
 inline Change crops(uint64_t stream) {
   const auto draws = std::make_shared<PhiloxStream>(stream);
   return edited("another crop stream", [draws](Batch& batch) {
@@ -213,7 +213,7 @@ inline Change crops(uint64_t stream) {
   });
 }
 
-/// What must agree.
+/// Changes that must agree.
 inline std::vector<Change> right_changes() {
   const auto all = [](Plan& plan) {
     channels_last::apply(plan);

@@ -13,7 +13,7 @@ namespace {
 
 const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
 
-/// Processes of made-up arms: each is dealt a factor that it keeps, and the order in which they are made is noted.
+/// Simulated processes: each draws a factor that it keeps, and the order of their creation is recorded.
 struct Processes {
   explicit Processes(uint64_t seed) : machine(std::make_shared<SimulatedMachine>(seed, 0.005)) {}
 
@@ -39,7 +39,7 @@ struct Processes {
 
 }  // namespace
 
-TEST_CASE("both arms are made anew for every pair, and a coin says who is first") {
+TEST_CASE("both arms are created afresh for every pair, and a coin toss decides which is first") {
   Processes processes(1);
   CompareOptions options;
   options.repeats = 40;
@@ -56,7 +56,7 @@ TEST_CASE("both arms are made anew for every pair, and a coin says who is first"
   CHECK(a_first < 32);
 }
 
-TEST_CASE("equal arms whose processes differ are seldom told apart, and an effect is found with its size") {
+TEST_CASE("equal arms whose processes differ are seldom judged different, and the size of an effect is found") {
   int wrong = 0, found = 0, held = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CompareOptions options;
@@ -73,7 +73,7 @@ TEST_CASE("equal arms whose processes differ are seldom told apart, and an effec
   CHECK(held >= 34);
 }
 
-TEST_CASE("few pairs decide nothing, whatever they show") {
+TEST_CASE("too few pairs decide nothing, whatever they show") {
   CompareOptions options;
   for (const int64_t pairs : {1, 5}) {
     options.repeats = pairs;
@@ -83,7 +83,7 @@ TEST_CASE("few pairs decide nothing, whatever they show") {
   }
 }
 
-TEST_CASE("an arm that fails later keeps what was measured; in the first pair it ends the comparison") {
+TEST_CASE("a failure in a later pair keeps the measurements, and one in the first pair ends the comparison") {
   Processes later(1), at_once(1);
   CompareOptions options;
   options.repeats = 10;
@@ -97,7 +97,7 @@ TEST_CASE("an arm that fails later keeps what was measured; in the first pair it
   CHECK_THROWS_AS(at_once.compare(1.2, options), UserError);
 }
 
-TEST_CASE("a cell of an ablation takes its fewest pairs, decided or not, and ends with the budget") {
+TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and ends with the budget") {
   Processes processes(1);
   PairOptions pairs;
   pairs.fewest_pairs = 2;

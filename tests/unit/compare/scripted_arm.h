@@ -1,4 +1,4 @@
-// An arm whose time is made up: verdicts can be tested without a clock.
+// An arm with simulated times, to test verdicts without a clock.
 #pragma once
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 namespace trainopt::test {
 
-/// A machine on which turns follow each other: its noise is shared by the arms that take them.
+/// A machine shared by the arms that take turns on it, with noise common to them.
 struct SimulatedMachine {
   explicit SimulatedMachine(uint64_t seed, double turn_noise = 0.01) : random(seed), noise(turn_noise) {}
   double factor() {
@@ -18,7 +18,7 @@ struct SimulatedMachine {
   }
   std::mt19937_64 random;
   double noise, drift = 0;
-  double heat = 0;  ///< what the turn before left behind: a share of the next one's time
+  double heat = 0;  ///< carry-over from the previous turn, as a share of the next turn's time
   int64_t turns = 0;
 };
 
@@ -58,8 +58,8 @@ class ScriptedArm : public Arm {
   std::optional<int64_t> fails_after;
   std::optional<int64_t> throttle;
   int64_t turns = 0, taken = 0;
-  std::optional<int64_t> stalls_every;  ///< turns
-  double stall = 1, heat = 0;  ///< factor on a turn that stalls; what it leaves for the next turn of either arm
+  std::optional<int64_t> stalls_every;  ///< in turns
+  double stall = 1, heat = 0;           ///< factor on a turn that stalls; carry-over to the next turn of either arm
 
  private:
   std::shared_ptr<SimulatedMachine> machine_;

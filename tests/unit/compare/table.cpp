@@ -23,14 +23,14 @@ TEST_CASE("columns are as wide as their widest cell, counted in characters") {
         "  a|b");
 }
 
-TEST_CASE("colour goes around a cell with its padding") {
+TEST_CASE("colour codes enclose a cell and its padding") {
   CHECK(some_table().text(true) ==
         "  switch   alone      \n"
         "  amp      \x1b[32m+4.1 % ±0.8\x1b[0m\n"
         "  a|b");
 }
 
-TEST_CASE("Markdown: numbers are aligned to the right, bars are escaped") {
+TEST_CASE("Markdown right-aligns numbers and escapes bars") {
   CHECK(some_table().markdown() ==
         "| switch | alone |\n"
         "|---|--:|\n"

@@ -11,7 +11,7 @@ using namespace trainopt::test;
 
 namespace {
 
-/// Steps of 32 samples in 0.1 s, give or take 5 %.
+/// Steps of 32 samples in 0.1 s, with a standard deviation of 5 %.
 std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster = 1) {
   std::vector<Piece> pieces;
   for (const double value : autoregressive(count, phi, 0.05, seed)) pieces.push_back({32, 0.1 * (1 + value) / faster});
@@ -20,7 +20,7 @@ std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster 
 
 }  // namespace
 
-TEST_CASE("block lengths come near the best for AR(1)") {
+TEST_CASE("block lengths are near the optimum for AR(1)") {
   for (const double phi : {0.0, 0.5, 0.8, 0.9}) {
     constexpr size_t kCount = 10000;
     std::vector<double> lengths;
@@ -46,7 +46,7 @@ TEST_CASE("the correlation time is that of AR(1)") {
   CHECK(correlation_time(std::vector<double>(50, 3.0)) == 1);
 }
 
-TEST_CASE("no interval where a run cannot know its own noise") {
+TEST_CASE("a run too short to estimate its own noise has no interval") {
   CHECK_FALSE(throughput_interval(steps(59, 0, 1), 0.95, 1));
   CHECK(throughput_interval(steps(60, 0, 1), 0.95, 1));
   CHECK_FALSE(throughput_interval({}, 0.95, 1));
@@ -65,7 +65,7 @@ TEST_CASE("no interval where a run cannot know its own noise") {
   CHECK(throughput_ratio_interval(steps(200, 0, 1), steps(200, 0, 2), 0.95, 1));
 }
 
-TEST_CASE("steps of different size weigh by their time; the seed decides the draws") {
+TEST_CASE("steps of different size are weighted by their time, and the seed determines the draws") {
   std::vector<Piece> pieces(20, {32, 0.1});
   pieces.resize(30, {64, 0.1});
   CHECK(throughput(pieces) == Approx(1280 / 3.0));

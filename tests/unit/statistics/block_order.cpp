@@ -4,7 +4,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("the coin is fair, forgets, and depends on its seed") {
+TEST_CASE("the coin is fair, memoryless, and depends on its seed") {
   int abba = 0, changes = 0, other = 0;
   for (int64_t block = 0; block < 10000; ++block) {
     const Order order = block_order(1, block);

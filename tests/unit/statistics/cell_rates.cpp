@@ -1,4 +1,4 @@
-// How often the cells of an ablation, judged together, are wrong. Sizes and tables as in rates.cpp.
+// Error rates of the cells of an ablation, judged together. Sizes and tables as in rates.cpp.
 #include "simulate.h"
 #include "statistics/cells.h"
 #include "statistics/student.h"
@@ -14,19 +14,19 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr double kBlockSd = 0.03;  ///< of a block's log ratio
+constexpr double kBlockSd = 0.03;  ///< standard deviation of a block's log ratio
 constexpr int64_t kBlocksAPair = 3;
 constexpr double kLevel = 0.95;
 
 struct Ablation {
   int64_t switches = 4;
   double process_sd = 0;
-  double burst = 0;       ///< the log of what it does to one arm of a pair; one pair in 40 is hit
+  double burst = 0;       ///< log of the factor by which a burst slows one arm of a pair; hits one pair in 40
   bool effects = false;   ///< half of the switches have effects of 2 … 20 %
-  double noisy_cell = 1;  ///< how much more the first cell's blocks scatter
+  double noisy_cell = 1;  ///< factor on the standard deviation of the first cell's blocks
 };
 
-/// Each switch alone and left out, all together, and three upper limits.
+/// Each switch alone and in the stack, all together, and three ceilings.
 size_t cells_of(const Ablation& ablation) { return static_cast<size_t>(2 * ablation.switches + 4); }
 
 double true_log_ratio(const Ablation& ablation, size_t cell) {
@@ -68,8 +68,8 @@ bool wrong(Verdict verdict, double truth) {
 
 struct CellRates {
   int64_t trials = 0, any_wrong = 0, any_missed = 0;
-  double half_width = 0;  ///< mean, of log ratios
-  double found = 0;       ///< mean share of the true effects that are found
+  double half_width = 0;  ///< mean half-width of the intervals of log ratios
+  double found = 0;       ///< share of the true effects that are found
 
   double percent(int64_t count) const { return 100 * static_cast<double>(count) / static_cast<double>(trials); }
 };
@@ -110,7 +110,7 @@ std::string row(const std::string& name, const Ablation& ablation, const CellRat
 
 }  // namespace
 
-TEST_CASE("the cells of an ablation: any false word, and all intervals at once", "[rates]") {
+TEST_CASE("cells of an ablation keep the family-wise error rate and simultaneous coverage", "[rates]") {
   if (full_rates())
     fmt::print(
         "\n| two pairs a cell, three blocks of 3 % a pair | any cell wrong | all intervals hold | half-width "
@@ -133,17 +133,17 @@ TEST_CASE("the cells of an ablation: any false word, and all intervals at once",
       const CellRates rates =
           measure(ablation, count, [&](uint64_t seed) { return simulate_cells(tried.ablation, 2, seed); });
       INFO(row(name, ablation, rates));
-      // Two pairs cannot tell that a cell is noisier than the others: a limit of the method.
+      // Limit of the method: two pairs cannot show that a cell is noisier than the others.
       const double most = ablation.noisy_cell > 1 ? 0.12 : 0.05;
       CHECK_FALSE(exceeds(rates.any_wrong, count, most));
       CHECK_FALSE(exceeds(rates.any_missed, count, most));
     }
 }
 
-TEST_CASE("the same harness sees what pairs, adjustment and pooling do", "[rates]") {
+TEST_CASE("error rates rise without process pairs, multiplicity correction or pooling", "[rates]") {
   const int64_t count = trials(500);
   const Ablation eight{.switches = 8, .process_sd = 0.01};
-  if (full_rates()) fmt::print("\n| cells without what guards them | any cell wrong |\n|---|--:|\n");
+  if (full_rates()) fmt::print("\n| cells, with a safeguard removed | any cell wrong |\n|---|--:|\n");
   const auto show = [&](const std::string& name, int64_t wrong) {
     const std::string text =
         fmt::format("| {} | {:.1f} % |", name, 100.0 * static_cast<double>(wrong) / static_cast<double>(count));
@@ -151,7 +151,7 @@ TEST_CASE("the same harness sees what pairs, adjustment and pooling do", "[rates
     return text;
   };
   {
-    // Twenty blocks of one pair of processes, each taken for a pair.
+    // Twenty blocks of one pair of processes, each treated as a pair.
     const CellRates rates = measure(eight, count, [&](uint64_t seed) {
       PhiloxStream random(mix_key(seed, "ablation"));
       std::vector<CellPairs> cells(cells_of(eight));
@@ -175,7 +175,7 @@ TEST_CASE("the same harness sees what pairs, adjustment and pooling do", "[rates
     CHECK(exceeds(any, count, 0.4));
   }
   {
-    // What two pairs know by themselves: Student's t with one degree of freedom.
+    // Intervals from a cell's own two pairs: Student's t with one degree of freedom.
     double alone = 0, cells = 0;
     const CellRates pooled = measure(eight, count, [&](uint64_t seed) {
       const std::vector<CellPairs> all = simulate_cells(eight, 2, seed);
@@ -185,8 +185,10 @@ TEST_CASE("the same harness sees what pairs, adjustment and pooling do", "[rates
     });
     alone /= cells;
     if (full_rates())
-      fmt::print("\nHalf-width with the scatter pooled {:.1f} %, of each cell's own two pairs {:.0f} %.\n",
-                 100 * pooled.half_width, 100 * alone);
+      fmt::print(
+          "\nMean half-width of the intervals: {:.1f} % with the pooled variance, {:.0f} % with each cell's own two "
+          "pairs.\n",
+          100 * pooled.half_width, 100 * alone);
     CHECK(alone > 50 * pooled.half_width);
   }
 }

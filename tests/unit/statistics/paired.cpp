@@ -20,7 +20,7 @@ std::vector<double> some_differences(size_t count, uint64_t seed, double spread 
   return values;
 }
 
-/// The obvious twin: whether the sign-flip test rejects the mean `centre`, by all 2^n patterns of signs.
+/// Reference implementation: whether the sign-flip test rejects the mean `centre`, using all 2^n sign patterns.
 bool rejects(const std::vector<double>& differences, double centre, double level) {
   const uint32_t patterns = 1u << differences.size();
   double sum = 0;
@@ -37,7 +37,7 @@ bool rejects(const std::vector<double>& differences, double centre, double level
 
 }  // namespace
 
-TEST_CASE("the interval is what a sign-flip test over all patterns does not reject") {
+TEST_CASE("the interval contains exactly the means that a sign-flip test over all patterns does not reject") {
   for (const size_t count : {6u, 8u, 11u})
     for (const double level : {0.5, 0.95, 0.96})
       for (uint64_t seed = 0; seed < 5; ++seed) {
@@ -54,7 +54,7 @@ TEST_CASE("the interval is what a sign-flip test over all patterns does not reje
       }
 }
 
-TEST_CASE("with many blocks the interval is that of the percentile bootstrap") {
+TEST_CASE("with many blocks the interval approaches that of the percentile bootstrap") {
   for (const size_t count : {150u, 600u}) {
     const std::vector<double> differences = some_differences(count, count);
     PhiloxStream random(5);
@@ -74,13 +74,13 @@ TEST_CASE("with many blocks the interval is that of the percentile bootstrap") {
   }
 }
 
-TEST_CASE("there is no interval where the level cannot be reached") {
+TEST_CASE("there is no interval if the level cannot be reached") {
   const std::vector<double> differences = some_differences(8, 1);
   CHECK_FALSE(paired_interval({}, 0.95, 0));
   CHECK_FALSE(paired_interval(std::span(differences).first(5), 0.95, 0));  // 2/32 > 0.05
   CHECK(paired_interval(std::span(differences).first(6), 0.95, 0));        // 2/64 < 0.05
   CHECK_FALSE(paired_interval(differences, 0.995, 0));
-  // 2/256 exactly: from the least to the greatest.
+  // Exactly 2/256: from the smallest difference to the largest.
   const auto widest = paired_interval(differences, 1 - 2.0 / 256, 0);
   REQUIRE(widest);
   CHECK(widest->low == Approx(*std::min_element(differences.begin(), differences.end())));
@@ -88,7 +88,7 @@ TEST_CASE("there is no interval where the level cannot be reached") {
   CHECK_FALSE(paired_interval(some_differences(100, 1), 1 - 1e-9, 0));
 }
 
-TEST_CASE("the interval moves and scales with the differences, and holds their mean") {
+TEST_CASE("the interval shifts and scales with the differences, and contains their mean") {
   const std::vector<double> differences = some_differences(30, 3);
   std::vector<double> moved;
   for (const double difference : differences) moved.push_back(-2 * difference + 1);
@@ -108,7 +108,7 @@ std::vector<double> log_ratios(const Noise& noise, int64_t blocks, uint64_t seed
   return logs;
 }
 
-TEST_CASE("coverage is exact, whatever the noise that both arms share", "[rates]") {
+TEST_CASE("coverage is exact for any noise that both arms share", "[rates]") {
   const int64_t count = trials(500, 4000);
   for (const Noise& noise : noises()) {
     if (noise.one_arm) continue;
@@ -118,7 +118,7 @@ TEST_CASE("coverage is exact, whatever the noise that both arms share", "[rates]
         const auto seed = static_cast<uint64_t>(trial);
         missed += !paired_interval(log_ratios(noise, blocks, seed), 0.95, seed)->contains(std::log(1.03));
       }
-      // As many gaps between subset means as fit into 5 %, out of all of them.
+      // The share of the gaps between subset means, as many as fit into 5 %.
       const double gaps = std::pow(2.0, std::min<double>(static_cast<double>(blocks), 12));
       const double promised = 2 * std::floor(0.025 * gaps) / gaps;
       INFO(noise.name << ", " << blocks << " blocks: " << missed << " of " << count << " missed, promised "
@@ -129,7 +129,7 @@ TEST_CASE("coverage is exact, whatever the noise that both arms share", "[rates]
   }
 }
 
-TEST_CASE("without the coin coverage is lost") {
+TEST_CASE("coverage is lost without the coin toss") {
   int64_t missed = 0;
   for (uint64_t seed = 0; seed < 500; ++seed)
     missed += !paired_interval(log_ratios(every_fourth(), 30, seed, always_abba), 0.95, seed)->contains(std::log(1.03));

@@ -1,4 +1,4 @@
-// How often the verdict is wrong. Short by default; TRAINOPT_FULL_RATES=1 runs 10,000 trials a row, checks the same
+// Error rates of the verdict. Short by default; TRAINOPT_FULL_RATES=1 runs 10,000 trials per row, checks the same
 // limits and prints the tables of lib/statistics/README.md.
 #include "simulate.h"
 #include "statistics/sign_flips.h"
@@ -14,16 +14,16 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr int64_t kBlocks = 100;  ///< of four turns, at most: a last look ends the run there
-constexpr int64_t kPairs = 60;    ///< of processes
+constexpr int64_t kBlocks = 100;  ///< most blocks of four turns; a last look follows
+constexpr int64_t kPairs = 60;    ///< most pairs of processes
 constexpr double kEffect = 1.02;
 
-/// What happened in the trials of a row; counts.
+/// Counts over the trials of a row.
 struct Rates {
   int64_t trials = 0, pays = 0, costs = 0, undecided = 0;
-  int64_t missed = 0, missed_given_pays = 0;  ///< the interval left out the truth
-  double bias_given_pays = 0;                 ///< mean ratio less the truth
-  int64_t median_turns = 0;                   ///< of both arms
+  int64_t missed = 0, missed_given_pays = 0;  ///< the interval does not contain the truth
+  double bias_given_pays = 0;                 ///< mean ratio minus the truth
+  int64_t median_turns = 0;                   ///< of both arms together
 
   int64_t wrong() const { return pays + costs; }
   double percent(int64_t count, int64_t of) const {
@@ -64,7 +64,7 @@ Rates measure(int64_t trials, double truth, SequentialOptions options, Simulate&
   return rates;
 }
 
-/// Returns what happened where B is faster.
+/// Returns the rates for a B that is faster.
 template <class Simulate>
 Rates check_row(const std::string& name, bool stalls, int64_t trials, Simulate&& simulated) {
   const Rates equal = measure(trials, 1, {}, [&](uint64_t seed) { return simulated(1, seed); });
@@ -81,7 +81,7 @@ Rates check_row(const std::string& name, bool stalls, int64_t trials, Simulate&&
   CHECK_FALSE(exceeds(equal.wrong(), trials, asked));
   CHECK_FALSE(exceeds(effect.missed, trials, asked));
   if (!stalls) CHECK_FALSE(exceeds(effect.missed_given_pays, effect.pays, 0.10));
-  // A true effect of twice min_effect is seldom called none, and never a cost.
+  // A true effect of twice min_effect hardly ever gets the verdict costs.
   CHECK_FALSE(exceeds(effect.costs, trials, asked));
   return effect;
 }
@@ -96,7 +96,7 @@ void print_head(const std::string& first) {
 
 }  // namespace
 
-TEST_CASE("equal arms and an effect of 2 %, whatever the noise", "[rates]") {
+TEST_CASE("verdicts on equal arms and on an effect of 2 % keep their error rates for any noise", "[rates]") {
   print_head("noise of a turn");
   for (const Noise& noise : noises()) {
     const Rates effect = check_row(noise.name, noise.stalls, trials(300),
@@ -105,7 +105,7 @@ TEST_CASE("equal arms and an effect of 2 %, whatever the noise", "[rates]") {
   }
 }
 
-TEST_CASE("processes that differ, with pairs of fresh ones", "[rates]") {
+TEST_CASE("verdicts from pairs of fresh processes keep their error rates although processes differ", "[rates]") {
   print_head("processes that differ by 1 % (sd), three blocks a pair");
   for (const double sd : {0.01, 0.03, 0.06})
     check_row(fmt::format("blocks of {:g} %", 100 * sd), false, trials(300),
@@ -116,13 +116,13 @@ TEST_CASE("processes that differ, with pairs of fresh ones", "[rates]") {
             });
 }
 
-TEST_CASE("the same harness sees what the coin, the pairs, the looks and the allowances prevent", "[rates]") {
+TEST_CASE("error rates rise without the coin toss, the pairs, the looks or the allowances", "[rates]") {
   const auto show = [](const std::string& name, const Rates& rates) {
     if (full_rates()) fmt::print("| {} | {:.1f} % |\n", name, rates.percent(rates.wrong()));
     std::fflush(stdout);
     return fmt::format("{}: wrong {:.1f} %", name, rates.percent(rates.wrong()));
   };
-  if (full_rates()) fmt::print("\n| equal arms, without what guards them | wrong |\n|---|--:|\n");
+  if (full_rates()) fmt::print("\n| equal arms, with a safeguard removed | wrong |\n|---|--:|\n");
   const int64_t count = trials(150, 2000);
   {
     const Rates rates =
@@ -144,7 +144,7 @@ TEST_CASE("the same harness sees what the coin, the pairs, the looks and the all
     CHECK(exceeds(rates.wrong(), count, least));
   }
   for (const double factor : {1.5, 2.0, 4.0, 10.0}) {
-    // Slowest turns that are no slower than usual charge nobody.
+    // Longest turns of zero switch the slowest-turn allowance off.
     const Rates rates = measure(count, 1, {.longest_stall = 0}, [factor](uint64_t seed) {
       std::vector<Measurement> measurements = simulate(stalls(factor, 0.01), 1, kBlocks, seed);
       for (Measurement& m : measurements) m.longest_turn = {};

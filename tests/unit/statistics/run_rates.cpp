@@ -1,4 +1,4 @@
-// How often the interval of one run's throughput holds it. Sizes and tables as in rates.cpp.
+// Coverage of the interval of one run's throughput. Sizes and tables as in rates.cpp.
 #include "simulate.h"
 #include "statistics/block_bootstrap.h"
 #include "support/catch.h"
@@ -12,14 +12,14 @@ using namespace trainopt::test;
 
 namespace {
 
-/// Steps of 32 samples in 0.1 s, give or take 5 %.
+/// Steps of 32 samples in 0.1 s, with a standard deviation of 5 %.
 std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster = 1) {
   std::vector<Piece> pieces;
   for (const double value : autoregressive(count, phi, 0.05, seed)) pieces.push_back({32, 0.1 * (1 + value) / faster});
   return pieces;
 }
 
-/// What one would do without thinking of neighbours: resample single steps.
+/// The naive method, which ignores autocorrelation: resamples single steps.
 Interval independent_bootstrap(const std::vector<Piece>& pieces, uint64_t seed) {
   PhiloxStream random(seed);
   std::vector<double> draws(200);
@@ -41,7 +41,7 @@ double percent(int64_t count, int64_t of) {
 
 }  // namespace
 
-TEST_CASE("one run's interval holds its throughput, where there is one", "[rates]") {
+TEST_CASE("the interval of one run, if there is one, contains its throughput", "[rates]") {
   if (full_rates())
     fmt::print(
         "\n| steps | correlation | no interval | misses, of all runs | of those with one | independent bootstrap "
@@ -66,8 +66,8 @@ TEST_CASE("one run's interval holds its throughput, where there is one", "[rates
       if (full_rates()) fmt::print("{}\n", row);
       INFO(row);
       if (count < EnoughPieces{}.pieces) CHECK(none == runs);
-      // Approximate. Where only a few runs have an interval, those seemed quieter than they were; so what counts is how
-      // often one is printed that misses.
+      // The method is approximate. Where only a few runs have an interval, they are those that looked quieter than they
+      // were; so the rate that counts is of intervals reported that miss, over all runs.
       CHECK_FALSE(exceeds(missed, runs, 0.07));
       if ((phi == 0 && count >= EnoughPieces{}.pieces) || (count >= 300 && phi < 0.8)) CHECK(none < runs / 20);
       if (count == 60 && phi > 0.7) CHECK(none > runs * 9 / 10);
@@ -75,7 +75,7 @@ TEST_CASE("one run's interval holds its throughput, where there is one", "[rates
     }
 }
 
-TEST_CASE("the ratio of two runs has its interval", "[rates]") {
+TEST_CASE("the interval of the ratio of two runs has its coverage", "[rates]") {
   const int64_t runs = trials(150, 2000);
   int64_t missed = 0, equal = 0, none = 0;
   for (int64_t trial = 0; trial < runs; ++trial) {

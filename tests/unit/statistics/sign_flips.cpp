@@ -35,9 +35,9 @@ SignFlipTest looked_at(const std::vector<PairedTimes>& pairs, const std::vector<
   return test;
 }
 
-/// The obvious twin, over all 2^n patterns of signs: at each look the largest sums go first, as many as may. The
-/// observed one has to be among them with the faster arm's times made longer by the allowance. `too_low`: whether
-/// `ratio` is; else whether it is too high.
+/// Reference implementation, over all 2^n sign patterns: each look rejects as many patterns as it may, those with the
+/// largest sums first. The observed pattern must be among them with the faster arm's times lengthened by the allowance.
+/// `too_low`: tests whether `ratio` is too low; otherwise whether it is too high.
 bool rejects(const std::vector<PairedTimes>& pairs, const std::vector<LookAt>& looks, double ratio, bool too_low) {
   const size_t patterns = size_t{1} << looks.back().pairs;
   const auto share = static_cast<double>(patterns);
@@ -46,7 +46,7 @@ bool rejects(const std::vector<PairedTimes>& pairs, const std::vector<LookAt>& l
   for (const LookAt& look : looks) {
     const size_t count = look.pairs;
     const double may_go = look.spent / 2 * share + 1e-6;
-    // a − ρ·b speaks against a ρ that is too low.
+    // A large a − ρ·b is evidence that ρ is too low.
     PairedTimes total, longer{1, 1};
     for (size_t i = 0; i < count; ++i) total = {total.a + pairs[i].a, total.b + pairs[i].b};
     (too_low ? longer.b : longer.a) += too_low ? look.allowance.b / total.b : look.allowance.a / total.a;
@@ -75,7 +75,7 @@ bool rejects(const std::vector<PairedTimes>& pairs, const std::vector<LookAt>& l
 
 }  // namespace
 
-TEST_CASE("the ratios that are rejected are those of a test over all patterns of signs") {
+TEST_CASE("the rejected ratios are those of a test over all sign patterns") {
   const std::vector<std::vector<LookAt>> plans{
       {{6, 0.05}},
       {{8, 0.05}},
@@ -106,7 +106,7 @@ TEST_CASE("the ratios that are rejected are those of a test over all patterns of
   CHECK(kept > 300);
 }
 
-TEST_CASE("of all that the coins could have shown, equal arms are rejected in the share that was spent") {
+TEST_CASE("over all outcomes of the coin tosses, equal arms are rejected with the probability spent") {
   constexpr size_t kPairs = 10;
   const std::vector<LookAt> looks{{5, 0.07}, {8, 0.1}, {kPairs, 0.2}};
   for (const Noise& noise : noises()) {
@@ -131,7 +131,7 @@ TEST_CASE("of all that the coins could have shown, equal arms are rejected in th
   }
 }
 
-TEST_CASE("units cancel, and arms that change places mirror the ratios") {
+TEST_CASE("units cancel, and swapping the arms inverts the ratios") {
   const std::vector<LookAt> looks{{12, 0.02, {0.5, 0.25}}, {20, 0.05, {0.25, 0}}, {40, 0.08, {0, 0.125}}};
   const std::vector<PairedTimes> pairs = some_pairs(40, 3, 1.05);
   std::vector<PairedTimes> scaled, exchanged;
@@ -157,7 +157,7 @@ TEST_CASE("units cancel, and arms that change places mirror the ratios") {
   CHECK(rejected < 95);
 }
 
-TEST_CASE("more than twelve pairs: a group of patterns, chosen by the seed, tells nearly the same") {
+TEST_CASE("beyond twelve pairs the seed chooses a group of patterns, and results vary little between seeds") {
   const std::vector<PairedTimes> pairs = some_pairs(80, 5, 1.05);
   std::vector<double> ends;
   for (uint64_t seed = 0; seed < 10; ++seed) {
@@ -174,13 +174,13 @@ TEST_CASE("more than twelve pairs: a group of patterns, chosen by the seed, tell
   CHECK(*most - *least < 0.15 * (total_ratio(pairs) - *least));
 }
 
-TEST_CASE("what cannot be") {
+TEST_CASE("invalid input is rejected") {
   CHECK_THROWS_AS(SignFlipTest(0, 1), BrokenInvariant);
   CHECK_THROWS_AS(SignFlipTest(1, 1), BrokenInvariant);
   SignFlipTest test(0.05, 1);
   const std::vector<PairedTimes> pairs{{1, 1}, {1, 0}};
   test.look(std::span(pairs).first(1), 0.01);
-  CHECK_THROWS_AS(test.look({}, 0.02), BrokenInvariant);     // fewer than before
-  CHECK_THROWS_AS(test.look(pairs, 0.02), BrokenInvariant);  // no time at all
+  CHECK_THROWS_AS(test.look({}, 0.02), BrokenInvariant);     // fewer pairs than before
+  CHECK_THROWS_AS(test.look(pairs, 0.02), BrokenInvariant);  // a time of zero
   CHECK(test.looks() == 1);
 }

@@ -19,7 +19,7 @@ std::vector<double> some_differences(size_t count, uint64_t seed) {
   return values;
 }
 
-/// The obvious twin: whether Wilcoxon's test rejects `centre`, by all 2^n patterns of signs.
+/// Reference implementation: whether Wilcoxon's test rejects `centre`, using all 2^n sign patterns.
 bool rejects(const std::vector<double>& differences, double centre, double level) {
   std::vector<double> moved;
   for (const double difference : differences) moved.push_back(difference - centre);
@@ -46,7 +46,7 @@ std::vector<double> ordered_pair_means(const std::vector<double>& differences) {
 
 }  // namespace
 
-TEST_CASE("the interval is what Wilcoxon's test over all patterns of signs does not reject") {
+TEST_CASE("the interval contains exactly the centres that Wilcoxon's test over all sign patterns does not reject") {
   for (const size_t count : {6u, 8u, 10u})
     for (const double level : {0.5, 0.95, 0.96})
       for (uint64_t seed = 0; seed < 5; ++seed) {
@@ -63,7 +63,7 @@ TEST_CASE("the interval is what Wilcoxon's test over all patterns of signs does 
       }
 }
 
-TEST_CASE("critical values of the signed-rank test are those of the tables") {
+TEST_CASE("critical values of the signed-rank test match published tables") {
   struct Row {
     size_t n;
     size_t five_percent, one_percent;  ///< two-sided: sums of ranks up to these are rejected
@@ -79,7 +79,7 @@ TEST_CASE("critical values of the signed-rank test are those of the tables") {
       CHECK(interval->high == means[means.size() - 1 - critical]);
     }
   }
-  // Beyond 40 by the normal distribution: 434 is the exact critical value of 50 at 5 %.
+  // Beyond 40 differences by the normal approximation: 434 is the exact critical value for 50 at 5 %.
   const std::vector<double> differences = some_differences(50, 50), means = ordered_pair_means(differences);
   const auto interval = signed_rank_interval(differences, 0.95);
   REQUIRE(interval);
@@ -87,7 +87,7 @@ TEST_CASE("critical values of the signed-rank test are those of the tables") {
   CHECK(interval->low <= means[435]);
 }
 
-TEST_CASE("an outlier hardly moves the signed-rank interval; too few differences have none") {
+TEST_CASE("an outlier hardly moves the signed-rank interval, and too few differences have none") {
   std::vector<double> differences = some_differences(30, 2);
   const auto before = signed_rank_interval(differences, 0.95);
   *std::max_element(differences.begin(), differences.end()) = 50;

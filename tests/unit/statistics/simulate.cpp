@@ -10,11 +10,11 @@
 namespace trainopt::test {
 namespace {
 
-constexpr double kStallsIn = 0.02;  ///< the share of turns
+constexpr double kStallsIn = 0.02;  ///< the share of turns that stall
 
 double lognormal(double sd, PhiloxStream& random) { return std::exp(sd * random.next_normal()); }
 
-/// Turns that do not depend on the turns before.
+/// Noise whose turns do not depend on earlier turns.
 Noise independent(std::string name, const Machine& turn) {
   return {.name = std::move(name), .start = [turn](int64_t, PhiloxStream&) { return turn; }};
 }
@@ -66,7 +66,7 @@ Noise two_clocks() {
           }};
 }
 
-/// B has an exponential tail of mean `tail`, and a minimum that much lower.
+/// B has an exponential tail of mean `mean`, and a minimum that much lower, so the arms' mean times are equal.
 Noise tail(double mean) {
   Noise noise = independent(fmt::format("B alone with a one-sided tail of {:g} %, and 1 %", 100 * mean),
                             [mean](int64_t, Arm arm, PhiloxStream& random) {
@@ -78,7 +78,7 @@ Noise tail(double mean) {
   return noise;
 }
 
-/// Adds turn after turn of one arm.
+/// Accumulates the turns of one arm.
 struct ArmTimes {
   double sum = 0, longest = 0;
   int64_t turns = 0;
@@ -96,7 +96,7 @@ Measurement measurement(const ArmTimes& a, const ArmTimes& b) {
       .seconds_per_sample = {a.sum / turns, b.sum / turns}, .longest_turn = {a.longest, b.longest}, .turns = a.turns};
 }
 
-/// Four turns of arms that take `a` and `b` where there is no noise.
+/// Four turns of arms that take `a` and `b` without noise.
 void add_white_block(double a, double b, double sd, PhiloxStream& random, ArmTimes& times_a, ArmTimes& times_b) {
   for (int turn = 0; turn < 2; ++turn) {
     times_a.add(a * lognormal(sd, random));

@@ -8,7 +8,7 @@
 
 using namespace trainopt;
 
-TEST_CASE("quantiles of Student's t are those of the tables") {
+TEST_CASE("quantiles of Student's t match published tables") {
   struct Row {
     double tail, degrees, value;
   };
@@ -25,7 +25,7 @@ TEST_CASE("quantiles of Student's t are those of the tables") {
   CHECK(student_quantile(0.001, 1e7) == Approx(normal_quantile(0.001)).epsilon(1e-6));
 }
 
-TEST_CASE("tails of Student's t where they have a formula") {
+TEST_CASE("tails of Student's t match closed formulas") {
   for (const double t : {-30.0, -2.0, -0.1, 0.0, 1e-6, 0.3, 1.0, 2.5, 40.0, 1e4}) {
     CAPTURE(t);
     CHECK(student_tail(t, 1) == Approx(0.5 - std::atan(t) / std::numbers::pi).epsilon(1e-9));

@@ -13,13 +13,13 @@ using namespace trainopt::test;
 
 namespace {
 
-/// What looks 0, 1, … may have spent of 5 %.
+/// The error that may have been spent by looks 0, 1, … of a budget of 5 %.
 constexpr double kSpent[] = {0, 0.001, 0.002, 0.004, 0.01, 0.025, 0.0325};
 
-/// A measurement of two turns an arm that took equally long.
+/// A measurement of two turns per arm that took equally long.
 Measurement even(double a, double b) { return {.seconds_per_sample = {a, b}, .longest_turn = {a, b}, .turns = 2}; }
 
-/// Normal log ratios around that of `ratio`, from turns that differ no more than that.
+/// Normal log ratios around log(`ratio`), without further variation between the turns of a measurement.
 std::vector<Measurement> normal(double ratio, double sd, int64_t count, uint64_t seed) {
   PhiloxStream random(mix_key(seed, "measurements"));
   std::vector<Measurement> result;
@@ -30,8 +30,8 @@ std::vector<Measurement> normal(double ratio, double sd, int64_t count, uint64_t
   return result;
 }
 
-/// What the slowest turn of one arm, where the other has none like it, costs it: twice its excess, which is half as
-/// much in the unit of a measurement of two turns.
+/// The allowance for the slowest turn of one arm if the other has none like it: twice its excess, which is half as much
+/// in the unit of a measurement of two turns.
 PairedTimes slowest_again(const std::vector<Measurement>& measurements, int64_t count) {
   PairedTimes total, longest;
   for (int64_t i = 0; i < count; ++i) {
@@ -50,7 +50,7 @@ std::vector<PairedTimes> times(const std::vector<Measurement>& measurements, int
   return pairs;
 }
 
-/// How many measurements it takes until the verdict is decided, without a last look. 0: all are not enough.
+/// The number of measurements until the verdict is decided, without a last look. 0: not decided after all of them.
 int64_t decided_after(const std::vector<Measurement>& measurements, const SequentialOptions& options) {
   SequentialVerdict sequential(options);
   for (const Measurement& measurement : measurements) {
@@ -62,12 +62,12 @@ int64_t decided_after(const std::vector<Measurement>& measurements, const Sequen
 
 }  // namespace
 
-TEST_CASE("what an interval says") {
+TEST_CASE("an interval determines the verdict") {
   CHECK(judge({1.02, 1.05}, 0.01) == Verdict::pays);
   CHECK(judge({0.90, 0.99}, 0.01) == Verdict::costs);
   CHECK(judge({0.98, 1.05}, 0.01) == Verdict::inconclusive);
   CHECK(judge({0.995, 1.005}, 0.01) == Verdict::no_effect);
-  CHECK(judge({1.001, 1.005}, 0.01) == Verdict::no_effect);  // real, and too small to matter
+  CHECK(judge({1.001, 1.005}, 0.01) == Verdict::no_effect);  // real but too small to matter
   CHECK(judge({1 / 1.01, 1.01}, 0.01) == Verdict::no_effect);
   CHECK(judge({1.005, 1.02}, 0.01) == Verdict::pays);
   CHECK(judge({1.0, 1.02}, 0.01) == Verdict::inconclusive);
@@ -78,7 +78,7 @@ TEST_CASE("what an interval says") {
   CHECK(text(Verdict::inconclusive) == "inconclusive");
 }
 
-TEST_CASE("looks happen at their measurements only, with their shares of the budget") {
+TEST_CASE("looks happen only at their measurements, with their shares of the budget") {
   const int64_t looks[] = {8, 12, 18, 27, 40, 60, 90, 135};
   for (int i = 0; i < 8; ++i) CHECK(measurements_at_look(i) == looks[i]);
 
@@ -106,7 +106,7 @@ TEST_CASE("looks happen at their measurements only, with their shares of the bud
   }
   CHECK(looked == 7);
   sequential.finish();
-  twin.look(times(measurements, 100), 0.05, slowest_again(measurements, 100));  // all that is left
+  twin.look(times(measurements, 100), 0.05, slowest_again(measurements, 100));  // the rest of the budget
   CHECK(sequential.spent() == Approx(0.05));
   CHECK(same() > 30);
   CHECK(sequential.turns() == 200);
@@ -114,7 +114,7 @@ TEST_CASE("looks happen at their measurements only, with their shares of the bud
   CHECK_THROWS_AS(sequential.finish(), BrokenInvariant);
 }
 
-TEST_CASE("the interval holds what no look rejects") {
+TEST_CASE("the interval contains the ratios that no look rejects") {
   for (uint64_t seed = 0; seed < 5; ++seed) {
     SequentialVerdict sequential({.seed = seed});
     for (const Measurement& measurement : normal(1.03, 0.05, 60, seed)) sequential.add(measurement);
@@ -132,7 +132,7 @@ TEST_CASE("the interval holds what no look rejects") {
   }
 }
 
-TEST_CASE("the ratio is that of total times, slow turns included; the usual ratio is not") {
+TEST_CASE("the ratio is that of total times including slow turns; the typical ratio is not affected by them") {
   SequentialVerdict sequential({.longest_stall = 0, .seed = 1});
   PhiloxStream random(1);
   for (int i = 0; i < 60; ++i) {
@@ -147,7 +147,7 @@ TEST_CASE("the ratio is that of total times, slow turns included; the usual rati
   CHECK(sequential.usual_interval()->low > 0.95);
 }
 
-TEST_CASE("the usual interval is what the signed ranks leave at every look") {
+TEST_CASE("the typical interval is the intersection of the signed-rank intervals of all looks") {
   const std::vector<Measurement> measurements = normal(1.05, 0.1, 60, 3);
   SequentialVerdict sequential({});
   for (const Measurement& measurement : measurements) sequential.add(measurement);
@@ -164,7 +164,7 @@ TEST_CASE("the usual interval is what the signed ranks leave at every look") {
   CHECK(sequential.usual_interval()->high == Approx(expected.high));
 }
 
-TEST_CASE("little data: no interval, or one by the last look") {
+TEST_CASE("few measurements have no interval, or one only at the last look") {
   SequentialVerdict none({});
   none.finish();
   CHECK(none.verdict() == Verdict::inconclusive);
@@ -181,7 +181,7 @@ TEST_CASE("little data: no interval, or one by the last look") {
     CHECK_FALSE(few.decided());
     CHECK(few.ratio() == Approx(1.5).epsilon(0.05));
     few.finish();
-    // 2/32 > 0.05, and 2/64 is not.
+    // 2/32 > 0.05, but 2/64 < 0.05.
     CHECK(few.verdict() == (count == 6 ? Verdict::pays : Verdict::inconclusive));
     CHECK(few.interval().has_value() == (count == 6));
   }
@@ -204,7 +204,7 @@ TEST_CASE("a decision is refined by later measurements, never withdrawn") {
   CHECK(refined > 10);
 }
 
-TEST_CASE("with a precision it goes on after the first word") {
+TEST_CASE("with a precision, measuring continues after the first decision") {
   const std::vector<Measurement> measurements = normal(1.1, 0.03, 300, 7);
   SequentialVerdict word({.seed = 1}), precise({.precision = 0.007, .seed = 1});
   int64_t word_after = 0, precise_after = 0;
@@ -222,8 +222,8 @@ TEST_CASE("with a precision it goes on after the first word") {
   CHECK(precise.verdict() == Verdict::pays);
 }
 
-TEST_CASE("few turns do not know how often B stalls: they need a large effect") {
-  // By 115 turns a stall in one turn of 50 was seen with a probability of 90 %.
+TEST_CASE("few turns decide only a large effect, because they cannot show how often B stalls") {
+  // Within 115 turns, stalls in one of 50 turns are seen with a probability of 90 %.
   CHECK(stalls_missed(kTurnsToSeeStalls) == Approx(kStallEvery).epsilon(0.01));
   CHECK(std::pow(1 - 1 / stalls_missed(300), 300) == Approx(0.1).epsilon(0.02));
   const auto after = [](double ratio, double longest_stall) {
@@ -238,7 +238,7 @@ TEST_CASE("few turns do not know how often B stalls: they need a large effect") 
   CHECK(after(1 / 1.2, 9) == 60);
   CHECK(after(1 / 1.3, 9) == 40);
 
-  // A last look is told what stalls it may have missed; it is not charged.
+  // A last look has no allowance for undetected stalls; the report says which it may have missed.
   SequentialVerdict last({.seed = 1});
   for (const Measurement& measurement : normal(1.02, 0.003, 20, 1)) last.add(measurement);
   CHECK_FALSE(last.decided());
@@ -246,7 +246,7 @@ TEST_CASE("few turns do not know how often B stalls: they need a large effect") 
   CHECK(last.verdict() == Verdict::pays);
 }
 
-TEST_CASE("a slow turn in the faster arm alone delays the verdict; in both, or in the slower one, it does not") {
+TEST_CASE("a slow turn delays the verdict only if it is in the faster arm alone") {
   const auto verdict = [](double slow_a, double slow_b, double ratio) {
     std::vector<Measurement> measurements = normal(ratio, 0.01, 60, 1);
     for (Measurement& measurement : measurements) measurement.longest_turn = measurement.seconds_per_sample;
@@ -256,7 +256,7 @@ TEST_CASE("a slow turn in the faster arm alone delays the verdict; in both, or i
     for (const Measurement& measurement : measurements) sequential.add(measurement);
     return sequential.verdict();
   };
-  // A turn of three times its time, twice more: 2·2 of 120 turns are 3.3 %.
+  // A turn that takes three times as long, counted twice more: 2·2 of 120 turns are 3.3 %.
   CHECK(verdict(1, 1, 1.03) == Verdict::pays);
   CHECK(verdict(1, 3, 1.03) == Verdict::inconclusive);
   CHECK(verdict(3, 3, 1.03) == Verdict::pays);
@@ -264,11 +264,11 @@ TEST_CASE("a slow turn in the faster arm alone delays the verdict; in both, or i
   CHECK(verdict(1, 3, 1.06) == Verdict::pays);
   CHECK(verdict(3, 1, 1 / 1.03) == Verdict::inconclusive);
   CHECK(verdict(1, 3, 1 / 1.03) == Verdict::costs);
-  CHECK(verdict(1, 3, 1) == Verdict::inconclusive);  // not none either
+  CHECK(verdict(1, 3, 1) == Verdict::inconclusive);  // not no_effect either
   CHECK(verdict(1, 1, 1) == Verdict::no_effect);
 }
 
-TEST_CASE("as many measurements as announced are enough", "[rates]") {
+TEST_CASE("the predicted number of measurements is enough", "[rates]") {
   const int64_t count = trials(150, 2000);
   for (const bool stalls : {false, true})
     for (const double sd : {0.003, 0.01, 0.03})
@@ -289,7 +289,7 @@ TEST_CASE("as many measurements as announced are enough", "[rates]") {
         CHECK(static_cast<double>(earlier) < 0.8 * static_cast<double>(count));
       }
   CHECK(measurements_needed(0, {.longest_stall = 0}) == 12);  // the first look that may decide anything
-  CHECK(measurements_needed(0, {}) == 60);                    // the first that knows enough of stalls
-  CHECK(measurements_needed(0, {}, 6) == 27);                 // with six turns of each arm in a measurement
+  CHECK(measurements_needed(0, {}) == 60);                    // the first with enough turns to see stalls
+  CHECK(measurements_needed(0, {}, 6) == 27);                 // with six turns of each arm per measurement
   CHECK(measurements_needed(0.01, {.level = 0.99}) >= measurements_needed(0.01, {}));
 }
