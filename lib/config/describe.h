@@ -7,7 +7,7 @@
 //
 // The visitor's calls are:
 //
-//   v.field(name, member, help, bounds?, aliases?, spellings?)
+//   v.field(name, member, help, bounds?, aliases?, spellings?, only_for?)
 //     A value: bool, int64_t, double, std::string, Bytes, Duration, an enum with Choices, std::optional<T> (null is
 //     allowed), std::vector<T>, std::array<T, N>, or a type with its own Form<T> (config/form.h).
 //   v.section(name, member, help)
@@ -64,6 +64,18 @@ struct Spelling {
   std::string_view why = {};    ///< if the feature is missing here: shown instead of a suggestion
 };
 using Spellings = std::vector<Spelling>;
+
+/// An option that only some values of another option in the same section use. When a later source changes that value to
+/// one that does not use the option, the option's earlier value is dropped with a note. Refusing the option where it is
+/// given together with such a value is left to the recipe's own checks.
+struct OnlyFor {
+  std::string_view key;  ///< empty: used always
+  std::vector<std::string_view> values;
+};
+template <class... Value>
+OnlyFor only_for(std::string_view key, Value... values) {
+  return {key, {std::string_view(values)...}};
+}
 
 /// How an enum is written: specialise with `static constexpr std::array all = {Choice<E>{"word", E::word}, ...};`.
 /// Several words may name one value; the first is used for writing.

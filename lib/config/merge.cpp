@@ -6,28 +6,39 @@
 namespace trainopt {
 namespace {
 
-/// Takes over the variant's name from `from`. If it differs from the name in `into`, removes the options of all
-/// alternatives from `into`.
-void merge_variant_name(Value& into, const Value& from, const Option& variant, const std::string& section,
-                        std::vector<std::string>& notes) {
-  const Value* after = from.find(variant.name);
-  if (!after) return;
-  const std::string usual = variant.alternatives[variant.current()].name;
-  const auto name_in = [&](const Value* value) { return value && value->is_scalar() ? value->text : usual; };
-  const std::string old_name = name_in(into.find(variant.name)), new_name = name_in(after);
-  if (old_name != new_name) {
-    std::string dropped;
-    for (const auto& alternative : variant.alternatives)
-      for (const Option& option : alternative.options)
-        if (into.find(option.name)) {
-          dropped += (dropped.empty() ? "" : ", ") + join_path(section, option.name);
-          into.erase(option.name);
-        }
-    if (!dropped.empty())
-      notes.push_back(fmt::format("{}: {} replaces {}, so earlier options of {} are dropped: {}", to_text(after->mark),
-                                  shown(new_name), shown(old_name), shown(old_name), dropped));
+/// The options that do not survive when the value of `named` becomes `new_name`: all options of a variant's
+/// alternatives, and options that are only for other values.
+std::vector<const Option*> options_to_drop(const Option& named, const std::string& new_name, const Outline& outline) {
+  std::vector<const Option*> options;
+  for (const auto& alternative : named.alternatives)
+    for (const Option& option : alternative.options) options.push_back(&option);
+  for (const Option& option : outline) {
+    const auto& [key, values] = option.only_for;
+    if (key == named.name && std::find(values.begin(), values.end(), new_name) == values.end())
+      options.push_back(&option);
   }
-  into.at_or_added({variant.name, after->mark}) = *after;
+  return options;
+}
+
+/// If `from` changes the value of `named`, removes from `into` the options that belong to the old value.
+void drop_options_of_old_value(Value& into, const Value& from, const Option& named, const Outline& outline,
+                               const std::string& section, std::vector<std::string>& notes) {
+  const bool is_variant = named.kind == Option::Kind::variant;
+  const Value* after = from.find(named.name);
+  if (!after || !(is_variant || named.kind == Option::Kind::value)) return;
+  const std::string usual = is_variant ? named.alternatives[named.current()].name : named.write().text;
+  const auto name_in = [&](const Value* value) { return value && value->is_scalar() ? value->text : usual; };
+  const std::string old_name = name_in(into.find(named.name)), new_name = name_in(after);
+  if (old_name == new_name) return;
+  std::string dropped;
+  for (const Option* option : options_to_drop(named, new_name, outline))
+    if (into.find(option->name)) {
+      dropped += (dropped.empty() ? "" : ", ") + join_path(section, option->name);
+      into.erase(option->name);
+    }
+  if (!dropped.empty())
+    notes.push_back(fmt::format("{}: {} replaces {}, so earlier options of {} are dropped: {}", to_text(after->mark),
+                                shown(new_name), shown(old_name), shown(old_name), dropped));
 }
 
 void merge_option(Value& into, const Value& from, const Option& option, const std::string& path, const Reading& reading,
@@ -48,8 +59,11 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
 
 void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section,
                const Reading& reading, std::vector<std::string>& notes) {
-  for (const Option& option : outline)
-    if (option.kind == Option::Kind::variant) merge_variant_name(into, from, option, section, notes);
+  for (const Option& option : outline) {
+    drop_options_of_old_value(into, from, option, outline, section, notes);
+    const Value* name = option.kind == Option::Kind::variant ? from.find(option.name) : nullptr;
+    if (name) into.at_or_added({option.name, name->mark}) = *name;
+  }
 
   auto here = options_beside(outline, into);
   const size_t of_this_variant = here.size();

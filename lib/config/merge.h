@@ -7,7 +7,8 @@
 namespace trainopt {
 
 /// Merges the map `from` over the map `into`. Reports unknown keys, and an alias given together with its key. If `from`
-/// changes the name of a variant, the variant's options from earlier sources are dropped and `notes` says so.
+/// changes the name of a variant, or a value that some options are `only_for`, the options of the old one from earlier
+/// sources are dropped and `notes` says so.
 void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section,
                const Reading& reading, std::vector<std::string>& notes);
 

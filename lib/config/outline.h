@@ -32,6 +32,7 @@ struct Option {
   Bounds bounds;
   std::vector<std::string> aliases;
   Spellings spellings;  ///< also for a toggle
+  OnlyFor only_for;
   std::string type;
   std::function<Json()> schema;  ///< created on demand: it is most of an outline's cost, and loading never needs it
   bool nullable = false;         ///< null is a value rather than "use the default"
@@ -61,9 +62,10 @@ class OutlineBuilder {
  public:
   template <class T>
   void field(std::string_view name, T& member, std::string_view help, const Bounds& bounds = {},
-             const Aliases& aliases = {}, Spellings spellings = {}) {
+             const Aliases& aliases = {}, Spellings spellings = {}, const OnlyFor& only_for = {}) {
     Option& option = add(Option::Kind::value, name, help);
     option.bounds = bounds;
+    option.only_for = only_for;
     option.spellings = std::move(spellings);
     option.aliases.assign(aliases.names.begin(), aliases.names.end());
     option.type = Form<T>::type_text();

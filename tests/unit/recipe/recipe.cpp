@@ -51,6 +51,21 @@ TEST_CASE("each name that other tools use maps to one key") {
   CHECK(theirs.size() > 100);
 }
 
+TEST_CASE("another model drops the options that it does not have, as another optimizer does") {
+  const std::string mlp = "model: {name: mlp, hidden: [64], dropout: 0.5, num_classes: 7}";
+  const LoadedRecipe resnet = load_text(mlp, {"model.name=resnet50"});
+  CHECK(resnet.recipe.model.num_classes == 7);
+  CHECK(resnet.recipe.model.hidden == ModelConfig{}.hidden);
+  REQUIRE(resnet.notes.size() == 1);
+  CHECK_THAT(resnet.notes.front(),
+             ContainsSubstring("earlier options of 'mlp' are dropped: model.hidden, model.dropout"));
+  CHECK(load_text("model: {stem: cifar}", {"model.name=resnet50"}).recipe.model.stem == StemKind::cifar);
+  CHECK(load_text("model: {stem: cifar}", {"model.name=mlp"}).notes.size() == 1);
+  CHECK(load_text(mlp, {"model.dropout=0.25"}).recipe.model.dropout == 0.25);
+  CHECK_THROWS_WITH(load_text(mlp, {"model.name=resnet18", "model.dropout=0.25"}),
+                    ContainsSubstring("model.dropout: only the mlp has this"));
+}
+
 TEST_CASE("an option name of another tool is answered with the matching optimization") {
   const auto hint = [](const std::string& text, const std::string& answer) {
     CHECK_THAT(problem_of(text), ContainsSubstring("unknown key (" + answer + ")"));
