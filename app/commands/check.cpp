@@ -6,11 +6,13 @@
 namespace trainopt {
 
 Command add_check(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("check", "Validate recipes and stop; exit 0 or 2");
+  CLI::App* command =
+      app.add_subcommand("check", "Validate recipes and stop; exit 0, 2, or 4 if model.weights is missing");
   const auto recipes = std::make_shared<RecipeArguments>();
   recipes->add_to(*command);
   return [command, recipes](const CommandContext& context) {
     const auto loaded = recipes->load(*command);
+    require_weights_file(loaded.recipe);
     if (!context.output.quiet) {
       for (const auto& note : loaded.notes) std::printf("note: %s\n", note.c_str());
       std::printf("ok\n");

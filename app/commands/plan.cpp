@@ -23,6 +23,7 @@ Command add_plan(CLI::App& app) {
     const auto [machine, position] =
         assumptions->empty() ? AssumedJob{detect_machine(), {}} : assume(detect_machine(), *assumptions);
     const auto loaded = recipes->load(*command, position.ranks);
+    require_weights_file(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {

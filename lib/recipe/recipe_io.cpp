@@ -5,6 +5,7 @@
 #include "recipe/validate.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace trainopt {
 
@@ -15,6 +16,12 @@ LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks) {
     return problems;
   });
   return {std::move(loaded.config), std::move(loaded.notes)};
+}
+
+void require_weights_file(const Recipe& recipe) {
+  const auto& path = recipe.model.weights;
+  if (path && !std::filesystem::is_regular_file(*path))
+    throw UserError(fmt::format("model.weights: there is no such file: {}", *path), ExitCode::checkpoint);
 }
 
 std::string recipe_yaml(const Recipe& recipe) { return to_yaml(recipe); }
