@@ -25,10 +25,10 @@ LoggingConfig without_console(LoggingConfig logging) {
 }
 
 ConsoleOptions console_options(const Plan& plan, const OutputOptions& output) {
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const bool terminal = colored_output(output);
   return {.fd = STDOUT_FILENO,
           .terminal = terminal,
-          .color = terminal && !output.no_color,
+          .color = terminal,
           .progress = output.quiet ? Progress::off : plan.logging.progress,
           .total_steps = plan.steps.value_or(0)};
 }
@@ -168,6 +168,12 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
   return json;
 }
 
+void RunReport::write_step_times() const {
+  std::string lines = "samples,seconds\n";
+  for (const Piece& piece : records_->summary.pieces()) lines += fmt::format("{},{}\n", piece.samples, piece.seconds);
+  write_file(run_dir_ / "step_times.csv", lines);
+}
+
 void RunReport::write_bad_samples(const Json& bad_samples) const {
   std::string lines;
   for (const auto& bad : bad_samples) lines += bad.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -202,6 +208,7 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   write_file(run_dir_ / "summary.json", summary_json(outcome, end).dump(2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
   write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, not_measured).dump(2) + "\n");
+  write_step_times();
   write_bad_samples(bad_samples);
   const int64_t dropped =
       records_->sinks.dropped_lines() + records_->telemetry.dropped_lines() + records_->evaluations.dropped_lines();

@@ -54,8 +54,8 @@ class RunReport : public RunListener {
   /// Syncs the records to disk. Whoever writes a checkpoint calls this before completing it.
   static void sync_records(const std::filesystem::path& run_dir);
 
-  /// Writes summary.json, environment.json, bad_samples.jsonl if there are any and, unless quiet, the table. `trainer`
-  /// is null if it could not be built; `bad_samples` are those of all ranks, as to_json() writes them.
+  /// Writes summary.json, environment.json, step_times.csv, bad_samples.jsonl if there are any and, unless quiet, the
+  /// table. `trainer` is null if it could not be built; `bad_samples` are those of all ranks, as to_json() writes them.
   void finish(const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
   /// The same for a run that failed. Throws nothing: the user must see what ended the run even if the summary cannot be
   /// written.
@@ -73,6 +73,7 @@ class RunReport : public RunListener {
   };
   Json summary_json(const RunOutcome& outcome, const RunEnd& end) const;
   void warn_of_spike(const StepRecord& row);
+  void write_step_times() const;
   void write_bad_samples(const Json& bad_samples) const;
   void write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end);
   void print_end(const RunOutcome& outcome, const RunEnd& end);

@@ -5,6 +5,7 @@
 #include "compare/json_values.h"
 #include "metrics/format.h"
 
+#include <locale>
 #include <sstream>
 
 namespace trainopt {
@@ -22,37 +23,67 @@ Json parse(const std::string& text, const std::filesystem::path& path) {
   }
 }
 
-}  // namespace
+/// step_times.csv: a header, then samples and seconds of each piece.
+std::vector<Piece> read_step_times(const std::filesystem::path& path) {
+  std::istringstream lines(read_file(path, ExitCode::data));
+  std::string line;
+  std::getline(lines, line);
+  std::vector<Piece> pieces;
+  for (int64_t number = 2; std::getline(lines, line); ++number) {
+    Piece piece;
+    char comma = 0;
+    std::istringstream words(line);
+    words.imbue(std::locale::classic());
+    if (!(words >> piece.samples >> comma >> piece.seconds) || comma != ',' || !(piece.samples > 0) ||
+        !(piece.seconds > 0))
+      throw UserError(
+          fmt::format("{}, line {}: must be samples,seconds, both above 0: {}", path.string(), number, line),
+          ExitCode::data);
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
 
-FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
-  const auto summary_path = run_dir / "summary.json", records_path = run_dir / "metrics.jsonl";
-  const Json summary = parse(read_file(summary_path, ExitCode::data), summary_path);
-  const int64_t left_out = summary.value("left_out_steps", int64_t{0});
-  FinishedRun run{.name = run_dir.string(), .steps = {}, .last_loss = {}};
-  std::istringstream lines(read_file(records_path, ExitCode::data));
+/// The logged steps only: of a run by an earlier version, which wrote no step_times.csv.
+void read_records(const std::filesystem::path& path, int64_t excluded_steps, FinishedRun& run) {
+  std::istringstream lines(read_file(path, ExitCode::data));
   double samples_before = 0, step_before = 0;
   for (std::string line; std::getline(lines, line);) {
-    const Json row = parse(line, records_path);
+    const Json row = parse(line, path);
     try {
       const double step = row.at("step"), samples = row.at("samples");
-      const double of_a_step =
-          (samples - samples_before) / (step - step_before);  // the mean per step, if not every step is logged
+      const double samples_per_step = (samples - samples_before) / (step - step_before);  // not every step is logged
       if (!(step > step_before && samples > samples_before && row.at("step_ms").get<double>() > 0))
-        throw UserError(
-            fmt::format("{} has a step that is out of order or took no time: {}", records_path.string(), step),
-            ExitCode::data);
-      if (step > static_cast<double>(left_out))
-        run.steps.push_back({.samples = of_a_step, .seconds = row.at("step_ms").get<double>() * 1e-3});
+        throw UserError(fmt::format("{} has a step that is out of order or took no time: {}", path.string(), step),
+                        ExitCode::data);
+      if (step > static_cast<double>(excluded_steps))
+        run.steps.push_back({.samples = samples_per_step, .seconds = row.at("step_ms").get<double>() * 1e-3});
       samples_before = samples;
       step_before = step;
       if (row.at("loss").is_number()) run.last_loss = row.at("loss").get<double>();
     } catch (const Json::exception& error) {
-      throw UserError(fmt::format("{} has a line that is not a step record: {}", records_path.string(), error.what()),
+      throw UserError(fmt::format("{} has a line that is not a step record: {}", path.string(), error.what()),
                       ExitCode::data);
     }
   }
-  if (run.steps.empty())
-    throw UserError(fmt::format("{} has no measured steps", records_path.string()), ExitCode::data);
+  run.measured_steps = static_cast<int64_t>(run.steps.size());
+}
+
+}  // namespace
+
+FinishedRun read_finished_run(const std::filesystem::path& run_dir) {
+  const auto summary_path = run_dir / "summary.json", times_path = run_dir / "step_times.csv";
+  const Json summary = parse(read_file(summary_path, ExitCode::data), summary_path);
+  FinishedRun run{.name = run_dir.string(), .steps = {}, .measured_steps = 0, .last_loss = {}};
+  if (std::filesystem::exists(times_path)) {
+    run.steps = read_step_times(times_path);
+    run.measured_steps = summary.value("measured_steps", static_cast<int64_t>(run.steps.size()));
+    const Json loss = summary.value("loss", Json::object()).value("last", Json());
+    if (loss.is_number()) run.last_loss = loss.get<double>();
+  } else {
+    read_records(run_dir / "metrics.jsonl", summary.value("left_out_steps", int64_t{0}), run);
+  }
+  if (run.steps.empty()) throw UserError(fmt::format("{} has no measured steps", run_dir.string()), ExitCode::data);
   return run;
 }
 
@@ -77,7 +108,7 @@ std::string runs_text(const RunsComparison& c) {
                    EnoughPieces{}.pieces);
   for (const auto& [letter, run] : {std::pair('A', &c.runs[0]), std::pair('B', &c.runs[1])})
     out += fmt::format("  {:<13} {} samples/s over {} steps{}\n", letter, human_rate(throughput(run->steps)),
-                       run->steps.size(),
+                       run->measured_steps,
                        run->last_loss ? fmt::format(", last loss {:.4f}", *run->last_loss) : std::string());
   return out + fmt::format("  {:<13} {}\n", "not paired", kNotPaired);
 }
@@ -89,7 +120,7 @@ Json to_json(const RunsComparison& c) {
   for (const auto& [letter, run] : {std::pair("a", &c.runs[0]), std::pair("b", &c.runs[1])})
     json["arms"][letter] = {{"name", run->name},
                             {"samples_per_s", throughput(run->steps)},
-                            {"steps", run->steps.size()},
+                            {"steps", run->measured_steps},
                             {"last_loss", or_null(run->last_loss)}};
   return json;
 }

@@ -15,10 +15,12 @@ namespace trainopt {
 
 struct FinishedRun {
   std::string name;          ///< its folder as given
-  std::vector<Piece> steps;  ///< without the warm-up steps that its summary excluded
+  std::vector<Piece> steps;  ///< single steps or neighbours merged, without the warm-up that its summary excluded
+  int64_t measured_steps = 0;
   std::optional<double> last_loss;
 };
-/// Throws UserError(data) if the folder has no summary.json or no metrics.jsonl with steps.
+/// Throws UserError(data) if the folder has no summary.json, or neither step_times.csv nor metrics.jsonl has
+/// steps.
 FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {

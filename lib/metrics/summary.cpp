@@ -91,6 +91,14 @@ void Summary::add(const StepRecord& row) {
 
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
 
+std::vector<Piece> Summary::pieces() const {
+  StepSeries head_series(later_series_.steps_per_piece());
+  for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) add_to(head_series, head_[i]);
+  std::vector<Piece> pieces = head_series.pieces();
+  for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
+  return pieces;
+}
+
 Summary::Statistics Summary::statistics() const {
   Statistics result{.sums = later_,
                     .mean = {},
@@ -104,12 +112,10 @@ Summary::Statistics Summary::statistics() const {
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
   Stragglers stragglers = later_stragglers_;
-  StepSeries head_series(later_series_.steps_per_piece());
   for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) {
     result.sums.add(head_[i]);
     conditions.add(head_[i]);
     stragglers.add(head_[i].ranks);
-    add_to(head_series, head_[i]);
     // Thinned like later_ms_, so that every stored time represents the same number of steps.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0)
       times.push_back(*head_[i][Metric::step_ms]);
@@ -121,10 +127,9 @@ Summary::Statistics Summary::statistics() const {
   result.p95 = percentile(times, 0.95);
   result.p99 = percentile(times, 0.99);
   if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
-  std::vector<Piece> pieces = head_series.pieces();
-  for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
-  result.samples_per_s_interval = throughput_interval(pieces, kLevel, 0);
-  result.warnings = conditions.warnings(pieces);
+  const std::vector<Piece> measured = pieces();
+  result.samples_per_s_interval = throughput_interval(measured, kLevel, 0);
+  result.warnings = conditions.warnings(measured);
   result.straggler = stragglers.found();
   if (result.straggler) result.warnings.push_back(result.straggler->text());
   return result;

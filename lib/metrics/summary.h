@@ -44,6 +44,9 @@ class Summary {
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
+  /// Samples and seconds of the measured steps in order, neighbours merged so that there are at most 2048 pieces.
+  std::vector<Piece> pieces() const;
+
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
   /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
   /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or no

@@ -150,6 +150,8 @@ def test_finished_runs(trainopt, recipe):
     assert "no verdict" in out and "not paired" in out
     assert trainopt("compare", "one", recipe).code == 2
     (trainopt.folder / "two/metrics.jsonl").unlink()
+    assert trainopt("compare", "one", "two", "--json").json()["ratio"] == result["ratio"]
+    (trainopt.folder / "two/step_times.csv").unlink()
     missing = trainopt("compare", "one", "two")
     assert missing.code == 3 and "metrics.jsonl" in missing.err
 

@@ -43,6 +43,26 @@ TEST_CASE("finished runs have a ratio that excludes their warm-up, and no verdic
   for (const char* word : {"pays", "costs", "no effect"}) CHECK(text.find(word) == std::string::npos);
 }
 
+TEST_CASE("a run that logged few steps is compared over all measured steps") {
+  const TemporaryFolder folder;
+  for (const auto& [name, step_ms] : {std::pair("a", 10.0), std::pair("b", 8.0)}) {
+    write_run(folder / name, 100, 1);
+    write_file(folder / name / "summary.json", R"({"measured_steps": 380, "loss": {"first": 3, "last": 1.5}})");
+    std::mt19937_64 random(7);
+    std::string pieces = "samples,seconds\n";
+    for (int i = 0; i < 190; ++i)
+      pieces += fmt::format("64,{}\n", 2e-3 * step_ms * (1 + 0.02 * std::normal_distribution<double>()(random)));
+    write_file(folder / name / "step_times.csv", pieces);
+  }
+  const auto faster = compare_runs(read_finished_run(folder / "a"), read_finished_run(folder / "b"), 0.95);
+  CHECK(faster.ratio == Approx(1.25));
+  CHECK(faster.interval->contains(1.25));
+  CHECK_THAT(runs_text(faster), Catch::Contains("over 380 steps, last loss 1.5000"));
+  write_file(folder / "a" / "step_times.csv", "samples,seconds\n64,0.1\n64;0.1\n");
+  CHECK_THROWS_WITH(read_finished_run(folder / "a"),
+                    Catch::Contains("step_times.csv, line 3") && Catch::Contains("64;0.1"));
+}
+
 TEST_CASE("two short runs have no interval") {
   const TemporaryFolder folder;
   write_run(folder / "a", 10, 1);
