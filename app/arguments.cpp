@@ -83,7 +83,9 @@ void refuse_several_ranks(const Environment& environment, const std::string& com
                                 fmt::join(launch.variables, " ")));
 }
 
-bool colored_output(const OutputOptions& output) { return !output.no_color && ::isatty(STDOUT_FILENO) == 1; }
+bool colored_output(const OutputOptions& output) {
+  return !output.no_color && !output.launched && ::isatty(STDOUT_FILENO) == 1;
+}
 
 void print_json(const Json& json) {
   const std::string text = json.dump(2) + "\n";

@@ -19,6 +19,7 @@ Environment read_environment(char** variables);
 
 struct OutputOptions {
   bool quiet = false, no_color = false;
+  bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file
   std::string log_level = "info";
 };
 
@@ -41,7 +42,7 @@ struct RecipeArguments {
 /// ignored.
 void refuse_several_ranks(const Environment& environment, const std::string& command);
 
-/// Whether standard output is a terminal and colours are not disabled.
+/// Whether standard output is a terminal on which a person may see colours and a progress line.
 bool colored_output(const OutputOptions& output);
 
 /// Prints one JSON object on standard output.

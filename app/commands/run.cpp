@@ -31,6 +31,8 @@ Command add_run(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     const Launch launch = read_launch(context.environment);
+    OutputOptions output = context.output;
+    output.launched = !launch.launcher.empty();
     handle_signals();
     if (!run_dir->empty())
       recipes->words.push_back(
@@ -40,11 +42,10 @@ Command add_run(CLI::App& app) {
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
     if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
-    return run_session(launch, loaded,
-                       {.injections = injections,
-                        .ceilings = *ceilings ? std::optional(*measure) : std::nullopt,
-                        .output = context.output},
-                       context.environment);
+    return run_session(
+        launch, loaded,
+        {.injections = injections, .ceilings = *ceilings ? std::optional(*measure) : std::nullopt, .output = output},
+        context.environment);
   };
 }
 

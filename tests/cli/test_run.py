@@ -5,12 +5,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import numpy as np
 import pytest
 
-from conftest import TINY, losses, records, summary
+from conftest import PROGRAM, TINY, losses, records, summary
 
 RECORD = (
     "step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms "
@@ -336,3 +337,33 @@ def test_host_allocator_does_not_change_results(trainopt, tmp_path):
     assert losses(folders["true"]) == losses(folders["false"])
     receipt = summary(folders["true"])["receipts"]["host_allocator"]
     assert receipt["effective"], receipt
+
+
+@pytest.mark.parametrize(
+    "variables, is_shown", [({}, True), ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, False)]
+)
+def test_under_a_launcher_a_terminal_gets_plain_lines(trainopt, variables, is_shown):
+    """mpirun gives each rank a pseudo-terminal even if its own output is a file."""
+    trainopt.write("tiny.yaml", TINY)
+    reader, terminal = os.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "run", "tiny.yaml"],
+        cwd=trainopt.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=subprocess.PIPE,
+        env=trainopt.environment() | variables,
+    )
+    os.close(terminal)
+    out = b""
+    while True:
+        try:
+            bytes_read = os.read(reader, 65536)
+        except OSError:  # EIO: the terminal has no writer any more
+            break
+        if not bytes_read:
+            break
+        out += bytes_read
+    os.close(reader)
+    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert (b"\x1b[" in out) == is_shown, out
