@@ -23,7 +23,7 @@ if [[ -z $torchrun ]]; then   # use the one in this checkout's build environment
   eval "$settings"
   torchrun=$TRAINOPT_SITE_PACKAGES/../../../bin/torchrun
 fi
-machines=(--standalone)
+machines=(--standalone --local-addr 127.0.0.1)   # this machine's own name may not resolve
 if ((${MACHINES:-1} > 1)); then
   machines=(--nnodes "$MACHINES" --rdzv-backend c10d
     --rdzv-endpoint "${RENDEZVOUS:?set it to host:port of the first machine}"

@@ -39,7 +39,7 @@ def test_one_run_a_directory(trainopt):
 
 def test_a_folder_that_cannot_be_created(trainopt):
     trainopt.write("tiny.yaml", TINY)
-    trainopt.refused("run", "tiny.yaml", "--run-dir", "/sys/trainopt", code=8, says=["/sys/trainopt"])
+    trainopt.refused("run", "tiny.yaml", "--run-dir", "tiny.yaml/run", code=8, says=["tiny.yaml/run"])
 
 
 @pytest.mark.parametrize("resume", ["none", "auto"])
