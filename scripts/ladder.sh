@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs configs/ladder/*.yaml in order, compares each rung with the one before (trainopt compare), and prints one table.
-# Each rung adds one change to the one before.
+# Each rung changes one setting of the one before.
 #
 #   scripts/ladder.sh [--steps N] [--budget TIME] [--run-root DIR] [key=value ...]
 #
@@ -55,9 +55,11 @@ scale_down() {
   if ((${workers:-0} > cores)); then printf 'data.num_workers=%d\n' "$cores"; fi
 }
 
-# Compares the recipes as the runs resolved them. If the comparison fails, the rung has no verdict.
+# Compares the recipes as the runs resolved them. A rung that changes nothing on this machine is not compared; if the
+# comparison fails, the rung has no verdict.
 compare() {
   local code=0
+  python3 "$here/summaries.py" changes "$1" "$2" || return 0
   "$trainopt" compare "$1/recipe.yaml" "$2/recipe.yaml" run_dir=null --run-dir "$2/compare" --budget "$budget" \
     --json --quiet --log-level error >"$2/compare.json" </dev/null || code=$?
   if ((code > 128)); then say "stopped"; exit "$code"; fi

@@ -3,6 +3,7 @@
 
   scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s relative to the first run; the
                                             verdict is from the run's compare.json, if any: against the run before it
+  scripts/summaries.py changes A B          exits with 0 if a switch has an effect in run B that it has not in A, else 1
   scripts/summaries.py csv RUN_DIR...       CSV; the keys of each run's settings.json, if any, become the first columns
 
 A run without a summary.json also has a row, with status `missing`.
@@ -53,12 +54,27 @@ def show(number, decimals=1):
     return "–" if number is None else f"{number:,.{decimals}f}"
 
 
-def remark(summary):
-    """How a run ended, unless it succeeded, and which of its switches had no effect."""
+def idle_switches(summary):
+    """The switches that were on without an effect. Without a completed step none was observed."""
+    receipts = (summary.get("receipts") or {}) if summary.get("steps") else {}
+    return [name for name, receipt in receipts.items() if not receipt.get("effective")]
+
+
+def remark(summary, before):
+    """How a run ended if not well, and which switches have no effect in it, without those of the run before."""
     status = summary.get("status", "missing")
     ended = [] if status == "done" else [f"{status}: {summary.get('reason') or 'no summary.json'}"]
-    idle = [name for name, receipt in (summary.get("receipts") or {}).items() if not receipt.get("effective")]
-    return "; ".join(ended + ([f"no effect here: {', '.join(idle)}"] if idle and summary.get("steps") else []))
+    idle = [name for name in idle_switches(summary) if name not in idle_switches(before)]
+    return "; ".join(ended + ([f"no effect here: {', '.join(idle)}"] if idle else []))
+
+
+def changes(before, after):
+    """Whether a switch with an effect in `after` was requested otherwise, or not at all, in `before`."""
+    earlier = before.get("receipts") or {}
+    return any(
+        receipt["effective"] and earlier.get(name, {}).get("requested") != receipt["requested"]
+        for name, receipt in (after.get("receipts") or {}).items()
+    )
 
 
 def verdict(folder):
@@ -79,7 +95,7 @@ def table(folders):
         "gpu_util_pct" if any(value(summary, "gpu_util_pct") is not None for summary in summaries) else "cpu_util_pct"
     )
     rows, base = [], None
-    for folder, summary in zip(folders, summaries):
+    for folder, summary, before in zip(folders, summaries, [{}, *summaries]):
         speed = value(summary, "samples_per_s")
         base = base or speed
         rows.append(
@@ -92,7 +108,7 @@ def table(folders):
                 show(value(summary, "data_wait_pct")),
                 show(value(summary, used)),
                 show(value(summary, "peak_memory_mib"), 0),
-                remark(summary),
+                remark(summary, before),
             ]
         )
     header = [
@@ -123,6 +139,8 @@ def write_csv(folders):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("table", "csv"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("table", "changes", "csv"):
         raise SystemExit(__doc__)
+    if sys.argv[1] == "changes":
+        sys.exit(not changes(*(load(folder, "summary.json") for folder in sys.argv[2:])))
     {"table": table, "csv": write_csv}[sys.argv[1]](sys.argv[2:])
