@@ -13,7 +13,7 @@ namespace trainopt {
 namespace {
 
 constexpr double kSpareRoom = 1.1;  // allows for headers, manifest and file system metadata
-constexpr size_t kPieceBytes = size_t{512} << 10;
+constexpr size_t kWriteBytes = size_t{512} << 10;
 
 StoredFile finish(File& file, const Checksum& checksum) {
   file.sync();
@@ -25,8 +25,8 @@ StoredFile write_new(const std::filesystem::path& path, std::string_view bytes) 
   File file = File::create(path);
   file.reserve(static_cast<int64_t>(bytes.size()));
   Checksum checksum;
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(kPieceBytes, bytes.size()))) {
-    const std::string_view piece = bytes.substr(0, kPieceBytes);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kWriteBytes, bytes.size()))) {
+    const std::string_view piece = bytes.substr(0, kWriteBytes);
     checksum.add(piece.data(), piece.size());
     file.append(piece.data(), piece.size());
   }

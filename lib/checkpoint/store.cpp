@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{512} << 10;  // small enough to be hashed from the CPU cache
+constexpr size_t kReadBytes = size_t{512} << 10;  // small enough to be hashed from the CPU cache
 
 [[noreturn]] void refuse(const std::filesystem::path& folder, const std::string& why) {
   throw UserError(fmt::format("{} is not a valid checkpoint: {}", folder.string(), why), ExitCode::checkpoint);
@@ -104,7 +104,7 @@ Manifest open_checkpoint(const std::filesystem::path& folder) {
 
 Manifest verify_checkpoint(const std::filesystem::path& folder) {
   Manifest manifest = open_checkpoint(folder);
-  std::string piece(kPieceBytes, '\0');
+  std::string piece(kReadBytes, '\0');
   for (const auto& [name, stored] : manifest.files) compare_hash(folder, name, stored, piece);
   return manifest;
 }

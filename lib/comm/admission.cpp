@@ -5,6 +5,7 @@
 #include "comm/rank_keys.h"
 
 #include <spdlog/spdlog.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 

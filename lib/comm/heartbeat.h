@@ -2,7 +2,7 @@
 // detect ranks that are gone.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include "comm/store.h"
 
 #include <atomic>
 #include <chrono>

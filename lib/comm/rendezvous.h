@@ -2,8 +2,7 @@
 #pragma once
 
 #include "comm/rank_position.h"
-
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include "comm/store.h"
 
 #include <filesystem>
 #include <optional>

@@ -18,6 +18,10 @@ DType dtype_of(at::ScalarType type) {
   }
 }
 
+at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
+
+int64_t values_per_channel(const at::Tensor& images) { return images.numel() / images.size(1); }
+
 // libtorch's CPU stream has no handle.
 void* queue_of(at::Device device) {
   return device.is_cpu() ? nullptr : Stream::current(device).handle().native_handle();

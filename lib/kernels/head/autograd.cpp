@@ -2,6 +2,7 @@
 
 #include "device/tensor.h"
 #include "kernels/kept_kernels.h"
+#include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
 
@@ -10,8 +11,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
 
 class AveragePool : public torch::autograd::Function<AveragePool> {
  public:

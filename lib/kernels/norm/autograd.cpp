@@ -2,6 +2,7 @@
 
 #include "device/tensor.h"
 #include "kernels/kept_kernels.h"
+#include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
 
@@ -11,15 +12,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
-
-/// Number of values per channel.
-int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
-
-/// The tensors saved for backward, in this order.
-enum Kept : size_t { kX, kMean, kInverse, kScale, kShift, kY };
-
 class Normalize : public torch::autograd::Function<Normalize> {
+  /// The tensors saved for backward, in this order.
+  enum Saved : size_t { kX, kMean, kInverse, kScale, kShift, kY };
+
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
                             const at::Tensor& /*bias*/, const std::optional<at::Tensor>& residual,
@@ -27,7 +23,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
     const Moments moments = kernels->moments(x);
-    const ScaleShift by = kernels->scale_shift(moments, count_of(x), *norm);
+    const ScaleShift by = kernels->scale_shift(moments, values_per_channel(x), *norm);
     const at::Tensor y = kernels->apply(x, by.scale, by.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
     // Without a residual, backward recomputes the mask from x, and y need not be saved here.
     context->save_for_backward({x, moments.mean, by.inverse, by.scale, by.shift, residual && relu ? y : at::Tensor()});
@@ -47,7 +43,8 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const GradientSums sums = !relu  ? kernels.sums(gradient, x, kept[kMean])
                               : adds ? kernels.sums_through_output(gradient, kept[kY], x, kept[kMean], g)
                                      : kernels.sums_through_relu(gradient, x, kept[kMean], kept[kScale], kept[kShift]);
-    const Coefficients by = kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
+    const Coefficients by =
+        kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], values_per_channel(x));
     const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, kept[kScale], by.of_x,
                                                                                     by.rest, kept[kScale], kept[kShift])
                                               : kernels.input_gradient(g, x, kept[kScale], by.of_x, by.rest);

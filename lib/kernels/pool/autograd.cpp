@@ -2,6 +2,7 @@
 
 #include "device/tensor.h"
 #include "kernels/kept_kernels.h"
+#include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
 
@@ -11,15 +12,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
-
-/// Number of values per channel.
-int64_t count_of(const at::Tensor& x) { return x.numel() / x.size(1); }
-
-/// The tensors saved for backward, in this order.
-enum Kept : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
-
 class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
+  /// The tensors saved for backward, in this order.
+  enum Saved : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
+
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
                             const at::Tensor& /*bias*/, const NormParameters* norm, const NormKernels* norms,
@@ -27,7 +23,7 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
     RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
     const Moments moments = norms->moments(x);
-    const ScaleShift by = norms->scale_shift(moments, count_of(x), *norm);
+    const ScaleShift by = norms->scale_shift(moments, values_per_channel(x), *norm);
     const Pooled pooled = pools->pool(x, by.scale, by.shift);
     context->save_for_backward({x, moments.mean, by.inverse, by.scale, pooled.positions, pooled.chosen});
     keep_kernels(context, *norms, "norms");
@@ -43,7 +39,8 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
     const at::Tensor &x = kept[kX], &positions = kept[kPositions], gradient = nhwc(gradients[0]);
     const GradientSums sums =
         pools.sums(gradient, {.values = {}, .positions = positions, .chosen = kept[kChosen]}, kept[kMean]);
-    const Coefficients by = norms.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], count_of(x));
+    const Coefficients by =
+        norms.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], values_per_channel(x));
     return {pools.input_gradient(gradient, positions, x, kept[kScale], by.of_x, by.rest),
             by.of_weight,
             sums.gradient,

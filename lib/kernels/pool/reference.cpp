@@ -1,11 +1,10 @@
 #include "kernels/pool/pool.h"
 
 #include "device/tensor.h"
+#include "kernels/tensors.h"
 
 namespace trainopt::kernels {
 namespace {
-
-at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
 
 class ReferencePoolKernels : public PoolKernels {
  public:

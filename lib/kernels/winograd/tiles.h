@@ -81,6 +81,12 @@ template <class T>
 const TileKernels<T>& tile_kernels();
 template <class W>
 const ProductKernels<W>& product_kernels();
+template <>
+const TileKernels<double>& tile_kernels();
+template <>
+const ProductKernels<float>& product_kernels();
+template <>
+const ProductKernels<double>& product_kernels();
 
 template <class T>
 const TileKernels<T>& tiles_avx2();  // not for double

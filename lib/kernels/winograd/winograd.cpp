@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "kernels/tensors.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/winograd/tiles.h"
 
@@ -25,8 +26,6 @@ auto by_image_type(const at::Tensor& x, const F& work) {
   if (x.scalar_type() == at::kDouble) return work(double());
   return by_type(x, work);
 }
-
-at::Tensor nhwc(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 
 /// Transformed values with their memory.
 template <class W>
