@@ -1,5 +1,5 @@
-// libtorch's tensors and the free functions on them that this project calls. ATen/ATen.h declares all two thousand, which
-// costs every source file two seconds; a function that is missing here is one more line.
+// libtorch's tensors and the free functions on them that this project calls. ATen/ATen.h declares all two thousand,
+// which costs every source file two seconds; a function that is missing here is one more line.
 #pragma once
 
 #include <ATen/Generator.h>
@@ -11,12 +11,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/TensorOptions.h>
 
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
-#include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addcmul.h>

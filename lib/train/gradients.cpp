@@ -4,6 +4,7 @@
 #include "device/tensor.h"
 #include "train/parameter_store.h"
 
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/core/grad_mode.h>
 
 namespace trainopt {

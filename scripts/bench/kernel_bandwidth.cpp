@@ -12,6 +12,8 @@
 #include "kernels/update/update.h"
 #include "metrics/summary.h"
 
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
 #include <ATen/Parallel.h>
 
 #include <cstdio>

@@ -1,10 +1,14 @@
-# trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH])
+# trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [BATCH n])
 # Adds a static library for one folder of lib/. TORCH: the module uses libtorch, through the precompiled header that all
-# modules share.
+# modules share. COLD: its code runs once per job rather than in every step. BATCH: see trainopt_compile_in_batches().
 function(trainopt_module name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
   add_library(${target} STATIC ${arg_SOURCES})
+  trainopt_compile_in_batches(${target} ${arg_BATCH})
+  if(arg_COLD)
+    target_compile_options(${target} PRIVATE ${trainopt_cold_options})
+  endif()
   list(TRANSFORM arg_USES PREPEND trainopt_)
   target_link_libraries(${target} PUBLIC trainopt_flags ${arg_USES} ${arg_LINKS})
   if(arg_TORCH)
@@ -52,6 +56,18 @@ function(trainopt_test name)
   if(TRAINOPT_TEST_LABEL)
     add_dependencies(${TRAINOPT_TEST_LABEL}_tests ${target})
   endif()
+endfunction()
+
+# trainopt_compile_in_batches(TARGET [N])
+# Compiles N sources (8 by default) at a time as one. libtorch's headers leave template instantiations to every
+# compilation, seconds of work that the sources of a batch share. Modules that change often have smaller batches,
+# because a changed source compiles its whole batch. Names in anonymous namespaces must differ within a module.
+function(trainopt_compile_in_batches target)
+  set(size 8)
+  if(ARGC GREATER 1)
+    set(size ${ARGV1})
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINOPT_BATCHES} UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 function(trainopt_use_torch target)

@@ -9,7 +9,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+# For code that runs once per job rather than in every step: compiles a fifth faster.
+set(trainopt_cold_options $<$<CONFIG:Release>:-O1>)
 
+option(TRAINOPT_BATCHES "Compile sources of a module in batches; OFF: one by one, as clang-tidy and editors want" ON)
 option(TRAINOPT_WERROR "Treat warnings as errors" OFF)
 option(TRAINOPT_CUDA "Build lib/device/cuda (the libtorch found must be a CUDA build)" ON)
 

@@ -35,7 +35,7 @@ LISTS = {
 PLAIN_WORDS = {"loading", "sharding"}
 # Settings and classes of a module that share a name with an optimization.
 SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}}
-LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+")
+LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+|<(ATen|c10|torch)/[^>]+>")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 

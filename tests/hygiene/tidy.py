@@ -53,23 +53,25 @@ def tidy_module(module, flags, top):
     return well, said
 
 
+def sources_of(file):
+    """The sources that a file compiles: itself, or those that a batch of CMake's includes."""
+    if file.parent.name != "Unity":
+        return [file]
+    return [Path(line.split('"')[1]) for line in file.read_text().splitlines() if line.startswith('#include "')]
+
+
 def compiled(build, top):
     """Yields (file, flags) of each source in lib/ and app/ that g++ compiles, without flags unknown to clang."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        file = Path(entry["file"])
-        if (
-            file.suffix != ".cpp"
-            or not file.is_relative_to(top)
-            or file.relative_to(top).parts[0] not in ("lib", "app")
-        ):
-            continue
         words, flags = shlex.split(entry["command"]), []
         for before, word in zip(words, words[1:]):
             if before in ("-isystem", "-I"):
                 flags += [before, str((Path(entry["directory"]) / word).resolve())]
             elif word.startswith(("-I", "-D", "-std=", "-m", "-f")) and word not in ("-I", "-fpch-preprocess"):
                 flags.append(word)
-        yield file, flags
+        for file in sources_of(Path(entry["file"])):
+            if file.suffix == ".cpp" and file.is_relative_to(top) and file.relative_to(top).parts[0] in ("lib", "app"):
+                yield file, flags
 
 
 def report(results):

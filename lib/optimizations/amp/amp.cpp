@@ -6,6 +6,8 @@
 #include "train/gradients.h"
 #include "train/plan.h"
 
+#include <ATen/ops/_amp_update_scale.h>
+
 #include <numeric>
 
 namespace trainopt::amp {
