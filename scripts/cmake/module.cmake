@@ -61,13 +61,16 @@ endfunction()
 # trainopt_compile_in_batches(TARGET [N])
 # Compiles N sources (8 by default) at a time as one. libtorch's headers leave template instantiations to every
 # compilation, seconds of work that the sources of a batch share. Modules that change often have smaller batches,
-# because a changed source compiles its whole batch. Names in anonymous namespaces must differ within a module.
+# because a changed source compiles its whole batch. Names in anonymous namespaces must differ within a module, also
+# from what its using-directives bring in: kernels, where a hidden overload would be a wrong number, have batches of 1.
 function(trainopt_compile_in_batches target)
   set(size 8)
   if(ARGC GREATER 1)
     set(size ${ARGV1})
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINOPT_BATCHES} UNITY_BUILD_BATCH_SIZE ${size})
+  if(TRAINOPT_BATCHES AND size GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  endif()
 endfunction()
 
 function(trainopt_use_torch target)
