@@ -400,7 +400,7 @@ def test_ranks_without_samples(trainopt):
 
 def test_fewer_samples_than_the_ranks_take(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    numbers = "10 samples, 16 a step (2 ranks × 1 accumulation × 8 batch_size)"
+    numbers = "10 samples, 16 a step (ranks 2 × accumulation 1 × batch_size 8)"
     result = launch(trainopt, 2, "data.size=10")
     assert result.code == 2 and numbers in result.err, result
     write_cifar10(trainopt, data_batch_1=10)
