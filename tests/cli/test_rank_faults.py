@@ -71,9 +71,7 @@ def test_a_rank_that_is_killed(trainopt, rank):
     os.kill(process_of(job, rank), signal.SIGKILL)
     all_end(job, 7, [f"rank {rank} is gone"])
     if rank == 1:
-        shown = re.search(
-            r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL
-        )[1]
+        shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several ranks"), re.DOTALL)[1]
         assert shape(job.said(0).err) == shape(shown)
         got = summary(trainopt.folder / "out")
         assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
