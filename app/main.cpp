@@ -40,7 +40,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
                          full_name(at), fmt::join(names, ", "));
     }
   }
-  return fmt::format("{}; trainopt --help lists the commands", error.what());
+  return fmt::format("{}; add --help to see the options", error.what());
 }
 
 std::vector<Entry> add_commands(CLI::App& app) {

@@ -70,7 +70,7 @@ Command add_ablate(CLI::App& app) {
   const auto arguments = std::make_shared<AblateArguments>();
   arguments->recipes.add_to(*command);
   arguments->measure.add_to(*command, "20m");
-  command->add_option("--run-dir", arguments->run_dir, "Use this result folder as given");
+  command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print a Markdown table");
   return [=](const CommandContext& context) { return run_ablate(*command, *arguments, context); };

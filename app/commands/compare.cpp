@@ -170,7 +170,7 @@ Command add_compare(CLI::App& app) {
       "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
                                         "Do not run a second copy of A: no noise floor and no numerical comparison"));
-  command->add_option("--run-dir", arguments->run_dir, "Use this result folder as given");
+  command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,
                                        "Show the result in this folder, recomputed from its turns at its own level")

@@ -84,15 +84,17 @@ Command add_data_bench(CLI::App& data) {
 }
 
 Command add_data_export(CLI::App& data) {
-  CLI::App* command =
-      data.add_subcommand("export", "Write the exact tensors, labels and sample ids of the first steps as safetensors");
+  CLI::App* command = data.add_subcommand(
+      "export",
+      "Write the tensors, labels and sample ids of the first steps: data export RECIPE --steps N OUT.safetensors");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto steps = std::make_shared<int64_t>(0);
   command->add_option("--steps", *steps, "Number of steps")->required()->check(above_zero);
   recipes->add_to(*command);
   return [=](const CommandContext&) {
     if (recipes->words.size() < 2)
-      throw UserError("name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT");
+      throw UserError(
+          "name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT.safetensors");
     auto with_output = *recipes;
     const std::filesystem::path output = with_output.words.back();
     with_output.words.pop_back();

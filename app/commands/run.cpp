@@ -13,7 +13,7 @@ Command add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Train");
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto run_dir = std::make_shared<std::string>();
-  command->add_option("--run-dir", *run_dir, "Use this run directory as given");
+  command->add_option("--run-dir", *run_dir, "Write to this run directory, new or empty unless the run resumes in it");
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
   command

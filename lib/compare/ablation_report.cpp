@@ -152,7 +152,7 @@ std::vector<std::string> remarks(const Ablation& a) {
   if (std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) {
         return row.alone.reason == kNoTimeLeft || row.in_stack.reason == kNoTimeLeft;
       }))
-    all.push_back("the time budget ran out before everything was measured: increase it with --budget");
+    all.push_back("the time budget ran out before everything was measured; raise --budget");
   if (const std::string words = undecided_words(a); !words.empty()) all.push_back(words);
   if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
   if (a.numbers_agree && !*a.numbers_agree)

@@ -140,7 +140,7 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
   }
   if (!found.empty()) return found;
   const std::string near = nearest_of(key, names);
-  throw UserError(fmt::format("no option or section is called {}{}", shown(key),
+  throw UserError(fmt::format("no option or section is called {}{}; trainopt options lists all", shown(key),
                               near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
 }
 

@@ -24,7 +24,7 @@ void check_bytes(std::string_view text, Mark mark, bool counts_lines) {
     const size_t length = utf8_length(text.substr(i));
     if (length == 0) fail_at(here(), fmt::format("is not UTF-8: byte 0x{:02X}", byte));
     if ((byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7F)
-      fail_at(here(), fmt::format("control byte 0x{:02X}", byte));
+      fail_at(here(), fmt::format("control byte 0x{:02X}; a recipe must be plain text", byte));
     i += length;
     ++column;
     if (byte == '\n') ++line, column = 1;

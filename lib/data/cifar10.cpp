@@ -112,11 +112,14 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
 
 std::shared_ptr<const Dataset> read_either(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::exists(path))
-    throw UserError(fmt::format("the data set does not exist: {}", path), ExitCode::data);
+    throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
+                    ExitCode::data);
   if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
   const auto files = existing(path, names);
   if (files.empty())
-    throw UserError(fmt::format("the folder contains none of {}: {}", fmt::join(names, ", "), path), ExitCode::data);
+    throw UserError(fmt::format("cifar10 needs the data set's binary version, but the folder contains none of {}: {}",
+                                fmt::join(names, ", "), path),
+                    ExitCode::data);
   return std::make_shared<Cifar10>(files);
 }
 

@@ -96,7 +96,9 @@ class ImageFolder : public Dataset {
   ImageFolder(const std::string& path, const ImageFolderOptions& options)
       : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
     if (!fs::is_directory(root_))
-      throw UserError(fmt::format("the data set's folder does not exist: {}", path), ExitCode::data);
+      throw UserError(
+          fmt::format("the data set's folder does not exist (relative paths start at the current folder): {}", path),
+          ExitCode::data);
     const auto folders = names_in(root_, true);
     if (folders.empty())
       throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}", path),
@@ -170,7 +172,8 @@ class ImageFolder : public Dataset {
           ExitCode::data);
     const auto names = names_in(root_ / folder, false);
     if (names.empty() && !numbered_elsewhere)
-      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png): {}", (root_ / folder).string()),
+      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}",
+                                  (root_ / folder).string()),
                       ExitCode::data);
     for (const auto& name : names) files_.push_back({found - classes_.begin(), name});
   }

@@ -13,8 +13,8 @@ std::optional<std::string> why_no_step(const BatchSchedule::Shape& shape) {
   const int64_t step_samples = shape.ranks * shape.accumulation * shape.batch_size;
   if (!shape.drop_last || shape.samples >= step_samples) return std::nullopt;
   return fmt::format(
-      "an epoch has fewer samples than one step needs, so with data.drop_last it has no steps: {} samples, "
-      "{} a step ({} ranks × {} accumulation × {} batch_size)",
+      "an epoch has fewer samples than one step needs; lower data.batch_size or set data.drop_last: false: {} samples, "
+      "{} a step (ranks {} × accumulation {} × batch_size {})",
       shape.samples, step_samples, shape.ranks, shape.accumulation, shape.batch_size);
 }
 

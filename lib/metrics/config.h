@@ -59,7 +59,7 @@ struct TelemetryConfig {
 };
 template <class V>
 void describe(V& v, TelemetryConfig& c) {
-  v.field("interval", c.interval, "Time between two samples of the hardware.", in_range(0.01, 3600));
+  v.field("interval", c.interval, "Time between two hardware measurements.", in_range(0.01, 3600));
 }
 
 }  // namespace trainopt

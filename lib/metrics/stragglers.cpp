@@ -10,7 +10,8 @@ namespace trainopt {
 
 std::string Straggler::text() const {
   std::string said = fmt::format(
-      "rank {} is a straggler: {:.1f} ms a step without communication, the others {:.1f} ms, in {:.0f} % of the steps",
+      "rank {} is a straggler: {:.1f} ms a step without communication, the others {:.1f} ms; the slowest in {:.0f} % "
+      "of the steps",
       rank, busy_ms, others_ms, steps_pct);
   if (data_wait_ms > (busy_ms - others_ms) / 2)
     said += fmt::format("; {:.1f} ms of its time is waiting for data", data_wait_ms);

@@ -50,9 +50,9 @@ int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
 /// The device determines the communication library. A recipe that names another one is refused.
 void check_backend(const Recipe& recipe, at::Device device) {
   if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu())
-    throw UserError("parallel.backend: nccl needs GPUs; leave it out or use gloo");
+    throw UserError("parallel.backend: nccl needs GPUs; remove this key or use gloo");
   if (recipe.parallel.backend == CommBackend::gloo && !device.is_cpu())
-    throw UserError("parallel.backend: gloo is for CPUs; leave it out or use device: cpu");
+    throw UserError("parallel.backend: gloo is for CPUs; remove this key or use device: cpu");
 }
 
 /// Every rank needs at least one sample per step: the mean of no samples is 0 ÷ 0.

@@ -40,7 +40,8 @@ void describe(V& v, Recipe& c) {
   v.field("name", c.name, "Prefix of the run directory's name.", any(), alias("run_name"));
   v.field("output_dir", c.output_dir, "Where run directories are created.", any(),
           alias("default_root_dir", "save_folder"));
-  v.field("run_dir", c.run_dir, "Use this run directory as given.");
+  v.field("run_dir", c.run_dir,
+          "Run directory, new or empty unless the run resumes in it; null: a new one in output_dir.");
   v.field("seed", c.seed, "Random seed of sample order, augmentation, fake data, initial weights and dropout.",
           in_range(0, 9e15));
   v.field("deterministic", c.deterministic, "Use only operations that give the same bits every time.", any(),

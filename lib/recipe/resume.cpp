@@ -75,8 +75,8 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
     if (among(key, kFixed))
       refuse(key, change);
     else if (among(key, kNoted))
-      notes.push_back(fmt::format("differs from the checkpoint, so numbers may change from here on: {}: {}, was {}",
-                                  key, change.now, change.before));
+      notes.push_back(fmt::format("differs from the checkpoint, so numbers may change from now on: {}: {}, was {}", key,
+                                  change.now, change.before));
   }
   const int64_t before = global_batch(stored, stored_ranks), after = global_batch(now, ranks);
   if (before != after)
@@ -84,11 +84,11 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
            {std::to_string(before), std::to_string(after)});
   else if (stored_ranks != ranks)
     notes.push_back(fmt::format(
-        "the same global batch on a different number of ranks ({}, was {}): sums round differently from here on", ranks,
+        "the same global batch on a different number of ranks ({}, was {}): sums round differently from now on", ranks,
         stored_ranks));
   else if (stored.data.batch_size != now.data.batch_size)
     notes.push_back(fmt::format(
-        "the same global batch, split differently (data.batch_size {}, was {}): sums round differently from here on",
+        "the same global batch, split differently (data.batch_size {}, was {}): sums round differently from now on",
         now.data.batch_size, stored.data.batch_size));
   if (!refused.empty())
     throw UserError("a resumed run must train the same thing; restore these values or start a new run: " + refused,

@@ -63,18 +63,18 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset);
   if (reads_files(data.dataset) && !data.path)
-    problems.push_back({"data.path", fmt::format("{} needs a folder here", name)});
+    problems.push_back({"data.path", fmt::format("{} needs a folder; name it with this key", name)});
   if (!reads_files(data.dataset)) {
-    if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files: leave this out", name)});
+    if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files; remove this key", name)});
     if (recipe.evaluation.path)
-      problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+      problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on; remove this key", name)});
     if (recipe.evaluation.every_n_steps)
       problems.push_back(
-          {"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on: leave this out", name)});
+          {"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on; remove this key", name)});
   } else if (changed.contains("data.size")) {
     problems.push_back(
         {"data.size",
-         fmt::format("only fake_cifar10 and synthetic use this; {} has as many samples as its files: leave this out",
+         fmt::format("only fake_cifar10 and synthetic use this, and {} has the samples in its files; remove this key",
                      name)});
   }
   if (data.dataset == DatasetKind::image_folder && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
@@ -82,32 +82,34 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
   if (data.dataset == DatasetKind::synthetic) {
     if (!data.transforms.empty())
       problems.push_back(
-          {"data.transforms", "synthetic batches are created on the device at data.image_size: leave this out"});
+          {"data.transforms", "synthetic batches are created on the device at data.image_size; remove this key"});
   } else if (changed.contains("data.image_size")) {
     problems.push_back(
-        {"data.image_size", fmt::format("only synthetic uses this; for {} use a resize in data.transforms", name)});
+        {"data.image_size",
+         fmt::format("only synthetic uses this; remove it, and for {} use a resize in data.transforms", name)});
   }
   check_order(data.transforms, "data.transforms", problems);
   if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
   if (data.dataset != DatasetKind::image_folder) {
     if (data.decode != DecodeKind::exact)
-      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; {} does not", name)});
+      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; remove this key for {}", name)});
     if (data.cache == CacheKind::memory)
       problems.push_back(
-          {"data.cache", fmt::format("only image_folder reads files in every epoch; {} is in memory anyway", name)});
+          {"data.cache",
+           fmt::format("memory is only for image_folder, and {} is in memory anyway; remove this key", name)});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back(
         {"data.cache",
-         "memory stores fully decoded images, which data.decode: scaled never produces; leave one of them out"});
+         "memory stores fully decoded images, which data.decode: scaled never produces; remove one of them"});
   }
   if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
     problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
   if (data.dataset == DatasetKind::synthetic && data.on_bad_sample == OnBadSample::substitute)
-    problems.push_back({"data.on_bad_sample", "synthetic has no bad samples: leave this out"});
+    problems.push_back({"data.on_bad_sample", "synthetic has no bad samples; remove this key"});
   if (!reads_files(data.dataset)) {
     for (const char* key : {"evaluation.batch_size", "evaluation.transforms"})
       if (changed.contains(key))
-        problems.push_back({key, fmt::format("{} has nothing to evaluate on: leave this out", name)});
+        problems.push_back({key, fmt::format("{} has nothing to evaluate on; remove this key", name)});
   }
   if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
   if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
@@ -125,13 +127,13 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
          fmt::format("{} needs this, train.max_steps or train.epochs: with only train.max_time its end is unknown",
                      word_of(schedule.name))});
   if (schedule.name == ScheduleKind::constant && schedule.total_steps)
-    problems.push_back({"scheduler.total_steps", "only linear and cosine have an end: leave this out"});
+    problems.push_back({"scheduler.total_steps", "only linear and cosine have an end; remove this key"});
   if (recipe.model.name == ModelKind::mlp) {
-    if (changed.contains("model.stem")) problems.push_back({"model.stem", "only resnets have a stem"});
+    if (changed.contains("model.stem")) problems.push_back({"model.stem", "only resnets have a stem; remove this key"});
   } else {
     for (const char* key : {"hidden", "dropout"})
       if (changed.contains(fmt::format("model.{}", key)))
-        problems.push_back({fmt::format("model.{}", key), "only the mlp has this"});
+        problems.push_back({fmt::format("model.{}", key), "only the mlp has this; remove this key"});
   }
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
@@ -161,19 +163,20 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (sharded && changed.contains("parallel.bucket_cap_mb"))
     problems.push_back(
         {"parallel.bucket_cap_mb",
-         "only sharding_strategy none has buckets; zero1, zero2 and zero3 send units, see parallel.wrap"});
+         "only sharding_strategy none has buckets; zero1, zero2 and zero3 send units: use parallel.wrap instead"});
   if (!sharded && (changed.contains("parallel.wrap.policy") || changed.contains("parallel.wrap.min_parameters")))
-    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 use this"});
+    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 use this; remove this key"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
-    problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm"});
+    problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm; remove this key"});
   if (stale && sharded)
     problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
   if (stale && changed.contains("parallel.bucket_cap_mb"))
     problems.push_back({"parallel.bucket_cap_mb", "async_updates sends all gradients at once, without buckets"});
   if (stale && !parallel.overlap_comm)
-    problems.push_back({"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false"});
+    problems.push_back(
+        {"parallel.async_updates.staleness", "contradicts parallel.overlap_comm: false; remove one of them"});
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness",
                         "a non-finite step is detected too late to be undone; leave train.on_nonfinite at abort"});
@@ -182,9 +185,9 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")
     for (const auto& key : changed)
-      if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this"});
+      if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this; remove this key"});
   if (parallel.backend == CommBackend::gloo && recipe.device.starts_with("cuda"))
-    problems.push_back({"parallel.backend", "gloo is for CPUs; leave it out or use device: cpu"});
+    problems.push_back({"parallel.backend", "gloo is for CPUs; remove this key or use device: cpu"});
 }
 
 void check_device(const Recipe& recipe, Problems& problems) {

@@ -114,7 +114,9 @@ void describe(V& v, EvaluationConfig& c) {
           in_range(1, 1e15), alias("eval_steps"));
   v.field("at_end", c.at_end, "Evaluate after the last step.");
   v.field("path", c.path, "Evaluation data; null: test_batch.bin for cifar10, otherwise none.");
-  v.field("transforms", c.transforms, "Evaluation transforms; null: those of training without random flips and crops.");
+  v.field("transforms", c.transforms,
+          "Evaluation transforms; null: those of training, without random crops and flips, and with resize and "
+          "center_crop instead of random_resized_crop.");
   v.field("batch_size", c.batch_size, "Evaluation batch size; null: data.batch_size.", in_range(1, 1 << 24),
           alias("per_device_eval_batch_size"));
 }

@@ -113,7 +113,7 @@ void Trainer::recover_memory(const std::exception& cause) {
   guard_->rollback();
   if (recorded) {  // releasing recordings may free enough memory, and does not change results
     release_cached_memory(plan_.device);
-    spdlog::warn("out of memory in step {}: repeating it; from here on steps are not recorded and replayed",
+    spdlog::warn("out of memory in step {}: repeating it; from now on steps are not recorded and replayed",
                  outcome_.steps + 1);
     spdlog::debug("{}", cause.what());
     return open_batches();
@@ -135,7 +135,7 @@ void Trainer::recover_memory(const std::exception& cause) {
   outcome_.micro_split = 2 * pieces;
   release_cached_memory(plan_.device);
   spdlog::warn(
-      "out of memory in step {}: from here on {} at a time instead of {}, in twice as many micro-batches; the global "
+      "out of memory in step {}: from now on {} at a time instead of {}, in twice as many micro-batches; the global "
       "batch stays the same{}",
       outcome_.steps + 1, counted(largest(2 * pieces), "sample"), largest(pieces),
       model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once, so results differ");

@@ -204,4 +204,4 @@ FROM_FILES = RECIPE.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10
 
 
 def readme_section(title):
-    return (CHECKOUT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    return (CHECKOUT / "app/guide/ranks.md").read_text().split(f"# {title}\n")[1].split("\n# ")[0]

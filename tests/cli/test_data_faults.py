@@ -139,7 +139,7 @@ def test_files_that_change_in_mid_epoch(trainopt, workers, change):
 def test_fewer_samples_than_a_step(trainopt):
     write_images(trainopt, 6)
     trainopt.write("bad.yaml", FOLDER)
-    numbers = "6 samples, 8 a step (1 ranks × 2 accumulation × 4 batch_size)"
+    numbers = "6 samples, 8 a step (ranks 1 × accumulation 2 × batch_size 4)"
     fails(trainopt, "train.gradient_accumulation_steps=2", says=[numbers])
     trainopt.write("short.yaml", TINY)
     trainopt.refused("run", "short.yaml", "data.size=6", says=["6 samples, 8 a step"])

@@ -71,9 +71,7 @@ def test_a_rank_that_is_killed(trainopt, rank):
     os.kill(process_of(job, rank), signal.SIGKILL)
     all_end(job, 7, [f"rank {rank} is gone"])
     if rank == 1:
-        shown = re.search(
-            r"```\n(\[0\] trainopt: .*?)```", readme_section("Several GPUs, several machines"), re.DOTALL
-        )[1]
+        shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several ranks"), re.DOTALL)[1]
         assert shape(job.said(0).err) == shape(shown)
         got = summary(trainopt.folder / "out")
         assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
@@ -400,7 +398,7 @@ def test_ranks_without_samples(trainopt):
 
 def test_fewer_samples_than_the_ranks_take(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    numbers = "10 samples, 16 a step (2 ranks × 1 accumulation × 8 batch_size)"
+    numbers = "10 samples, 16 a step (ranks 2 × accumulation 1 × batch_size 8)"
     result = launch(trainopt, 2, "data.size=10")
     assert result.code == 2 and numbers in result.err, result
     write_cifar10(trainopt, data_batch_1=10)

@@ -1,4 +1,4 @@
-"""Runs the commands of README.md, "Several GPUs, several machines", as written."""
+"""Runs the commands of app/guide/ranks.md as written."""
 
 import os
 import re
@@ -36,7 +36,7 @@ MPIRUN = {
 
 BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
-    for block in re.findall(r"```\n(.*?)```", readme_section("Several GPUs, several machines"), re.DOTALL)
+    for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
 STARTS, MACHINES, _, RESUMES = BLOCKS
 

@@ -244,7 +244,7 @@ def test_check_reports_impossible_steps_with_all_other_problems(trainopt):
     assert places(result) == [(1, "seed"), (5, "data.global_batch_size"), (6, "data.non_blocking")], result
     trainopt.write("bad.yaml", "seed: x\ndata:\n  size: 100\n  batch_size: 64\n  global_batch_size: 128\n")
     result = trainopt.refused(
-        "check", "bad.yaml", says=["100 samples, 128 a step (1 ranks × 2 accumulation × 64 batch_size)"]
+        "check", "bad.yaml", says=["100 samples, 128 a step (ranks 1 × accumulation 2 × batch_size 64)"]
     )
     assert places(result) == [(1, "seed"), (3, "data.size")], result
     trainopt.write("bad.yaml", "data: {dataset: synthetic, batch_size: 20000}\n")

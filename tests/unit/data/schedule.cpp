@@ -75,7 +75,7 @@ TEST_CASE("an epoch without steps is refused with the numbers") {
     FAIL("accepted");
   } catch (const UserError& error) {
     REQUIRE(error.code() == ExitCode::data);
-    REQUIRE_THAT(error.what(), ContainsSubstring("63 samples, 64 a step (2 ranks × 4 accumulation × 8 batch_size)"));
+    REQUIRE_THAT(error.what(), ContainsSubstring("63 samples, 64 a step (ranks 2 × accumulation 4 × batch_size 8)"));
   }
   REQUIRE(BatchSchedule(shape(63, 8, 2, 0, 4, false)).steps_per_epoch() == 1);
 }

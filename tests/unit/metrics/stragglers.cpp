@@ -27,7 +27,8 @@ TEST_CASE("a rank that the others wait for is named, with both times") {
   CHECK(found->others_ms == Approx(10));
   CHECK(found->steps_pct == Approx(75));
   CHECK(found->text() ==
-        "rank 2 is a straggler: 30.0 ms a step without communication, the others 10.0 ms, in 75 % of the steps");
+        "rank 2 is a straggler: 30.0 ms a step without communication, the others 10.0 ms; the slowest in 75 % of the "
+        "steps");
 }
 
 TEST_CASE("a straggler that waits for data is reported as such") {
