@@ -58,7 +58,7 @@ TEST_CASE("another model drops the options that it does not have, as another opt
   CHECK(resnet.recipe.model.hidden == ModelConfig{}.hidden);
   REQUIRE(resnet.notes.size() == 1);
   CHECK_THAT(resnet.notes.front(),
-             ContainsSubstring("earlier options of 'mlp' are dropped: model.hidden, model.dropout"));
+             ContainsSubstring("earlier options of mlp are dropped: model.hidden, model.dropout"));
   CHECK(load_text("model: {stem: cifar}", {"model.name=resnet50"}).recipe.model.stem == StemKind::cifar);
   CHECK(load_text("model: {stem: cifar}", {"model.name=mlp"}).notes.size() == 1);
   CHECK(load_text(mlp, {"model.dropout=0.25"}).recipe.model.dropout == 0.25);
