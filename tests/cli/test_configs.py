@@ -164,5 +164,5 @@ def test_ladder(trainopt, budget):
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["run", *(path.stem for path in LADDER)], done.stdout
+    assert [line.split()[0] for line in lines] == ["run", *LADDER], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout

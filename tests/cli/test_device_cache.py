@@ -29,12 +29,12 @@ def trained(trainopt, recipe, folder, *overrides):
 def test_plan_and_options_say_what_it_does(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
     planned = trainopt("plan", "tiny.yaml", "data.cache=device", "data.prefetch_factor=3")
-    assert planned.code == 0 and "data set on the device: 64 samples, 192.5 KiB" in planned.out, planned
+    assert planned.code == 0 and "data set cached on the device: 64 samples, 192.5 KiB" in planned.out, planned
     assert "no effect: data.cache: device reads the data set once" in planned.out, planned
     loader = trainopt("plan", "--json", "tiny.yaml", "data.cache=device").json()["loader"]
     assert loader == {"num_workers": 0, "resident_samples": 64, "resident_bytes": 64 * 3080}
     described = trainopt("options", "data.cache")
-    assert described.code == 0 and "where the step runs" in described.out, described
+    assert described.code == 0 and "on the device and draws batches there" in described.out, described
 
 
 def test_training_is_identical_and_the_receipt_reports_what_was_sent(trainopt):

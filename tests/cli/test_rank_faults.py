@@ -131,7 +131,7 @@ def test_ranks_need_not_have_one_parent(trainopt):
 
 def test_another_recipe_on_one_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
-    all_end(by_hand(trainopt, [], ["optimizer.lr=0.02"]), 2, ["recipe", "rank 1 has another"])
+    all_end(by_hand(trainopt, [], ["optimizer.lr=0.02"]), 2, ["recipe", "rank 1 differs from rank 0"])
     assert not (trainopt.folder / "runs").exists()
 
 
