@@ -137,7 +137,8 @@ def ladder(check: Check, _: dict) -> dict:
         ],
         check.results / "ladder.log",
     )
-    rungs = sorted((TOP / "configs/ladder").glob("*.yaml"), key=lambda path: (int(re.match(r"\d+", path.name)[0]), path.name))
+    paths = (TOP / "configs/ladder").glob("*.yaml")
+    rungs = sorted(paths, key=lambda path: (int(re.match(r"\d+", path.name)[0]), path.name))
     tried = [root / rung.stem for rung in rungs if (root / rung.stem).exists()]
     table = (
         subprocess.run(
