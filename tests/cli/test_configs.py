@@ -5,6 +5,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -166,3 +167,25 @@ def test_ladder(trainopt, budget):
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *LADDER], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout
+
+
+def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):
+    """summaries.py changes, by which ladder.sh decides."""
+    switch = {"requested": "true", "effective": True}
+    runs = {
+        "plain": {},
+        "amp": {"amp": switch},
+        "idle": {"amp": switch, "tf32": switch | {"effective": False}},
+        "larger": {"amp": switch, "batch_size": {"requested": "512", "effective": True}},
+        "largest": {"amp": switch, "batch_size": {"requested": "1024", "effective": True}},
+    }
+    for name, receipts in runs.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(json.dumps({"receipts": receipts}))
+
+    def changes(before, after):
+        command = [sys.executable, CHECKOUT / "scripts/summaries.py", "changes", tmp_path / before, tmp_path / after]
+        return subprocess.run(command, check=False).returncode == 0
+
+    assert changes("plain", "amp") and changes("amp", "larger") and changes("larger", "largest")
+    assert not changes("amp", "idle") and not changes("amp", "amp")

@@ -261,6 +261,13 @@ def test_strict_makes_a_switch_without_effect_an_error(trainopt):
     trainopt.refused("plan", "tiny.yaml", *machine, "device=cuda", says=["cuda"])
 
 
+def test_a_missing_weights_file(trainopt):
+    """Known before a run; only a resumed run does not need the file."""
+    trainopt.write("tiny.yaml", TINY)
+    for command in ("check", "plan"):
+        trainopt.refused(command, "tiny.yaml", "model.weights=none.safetensors", code=4, says=["none.safetensors"])
+
+
 def test_merging(trainopt):
     """Later sources win, maps merge, null restores the default, and options of a variant that is no longer selected are
     dropped."""
