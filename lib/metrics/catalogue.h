@@ -47,7 +47,7 @@ enum class Metric : size_t {
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
 
 /// How several values are combined: the telemetry samples within a step, or the steps of a run.
-enum class Aggregate { last, mean, sum, max };
+enum class Aggregate { last, mean, max, bits_or };
 /// How a value is written. float32: nine digits, which parse back to the same float.
 enum class NumberForm { integer, float32, real };
 
@@ -114,7 +114,7 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::gpu_power_w, "gpu_power_w", "W", Aggregate::mean, NumberForm::real, "NVML: power drawn."},
     {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "MHz", Aggregate::mean, NumberForm::real,
      "NVML: clock of the multiprocessors."},
-    {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::max, NumberForm::integer,
+    {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::bits_or, NumberForm::integer,
      "NVML: bits of the reasons why the clock is throttled (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); "
      "0 if none."},
     {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, NumberForm::real,

@@ -223,14 +223,19 @@ TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point en
   }
   for (const MetricInfo& metric : kCatalogue) {
     double sum = 0, largest = 0;
+    int64_t bits = 0;
     int count = 0;
     for (auto sample = first; sample != last; ++sample)
       if (const auto& value = sample->values[metric.metric]) {
         sum += *value;
         largest = count == 0 ? *value : std::max(largest, *value);
+        if (metric.aggregate == Aggregate::bits_or) bits |= std::llround(*value);
         ++count;
       }
-    if (count > 0) result.values[metric.metric] = metric.aggregate == Aggregate::max ? largest : sum / count;
+    if (count == 0) continue;
+    result.values[metric.metric] = metric.aggregate == Aggregate::bits_or ? static_cast<double>(bits)
+                                   : metric.aggregate == Aggregate::max   ? largest
+                                                                          : sum / count;
   }
   return result;
 }

@@ -55,7 +55,7 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean of the samples in the window (the largest for gpu_throttle and memory), or the latest earlier sample if
+  /// The mean of the samples in the window (for memory the largest, for gpu_throttle all bits), or the latest earlier sample if
   /// there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Fills the row's empty columns with between()'s values.

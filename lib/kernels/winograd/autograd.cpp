@@ -1,36 +1,25 @@
 #include "kernels/winograd/autograd.h"
 
+#include "device/differentiable.h"
 #include "device/tensor.h"
 
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 namespace trainopt::kernels::winograd {
-namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct Convolution : torch::autograd::Function<Convolution> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight) {
-    context->save_for_backward({input, weight});
-    return convolution(input, weight);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kept = context->get_saved_variables();
-    const at::Tensor &input = kept[0], &weight = kept[1];
-    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
-    return {context->needs_input_grad(0) ? input_gradient(gradients[0], weight) : at::Tensor(),
-            context->needs_input_grad(1) ? weight_gradient(gradients[0], input, weight.scalar_type()) : at::Tensor()};
-  }
-};
-
-}  // namespace
 
 at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight) {
   RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({input}));
-  return Convolution::apply(input, weight);
+  const auto forward = [&](std::vector<at::Tensor>& saved) {
+    saved = {input, weight};
+    return convolution(input, weight);
+  };
+  const auto backward = [](const BackwardCall& call) -> std::vector<at::Tensor> {
+    const at::Tensor &x = call.saved[0], &w = call.saved[1];
+    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({x}));
+    return {call.needed[0] ? input_gradient(call.gradient, w) : at::Tensor(),
+            call.needed[1] ? weight_gradient(call.gradient, x, w.scalar_type()) : at::Tensor()};
+  };
+  return differentiable({input, weight}, forward, backward);
 }
 
 }  // namespace trainopt::kernels::winograd

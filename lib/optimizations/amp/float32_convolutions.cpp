@@ -1,46 +1,40 @@
 #include "optimizations/amp/float32_convolutions.h"
 
+#include "device/differentiable.h"
 #include "device/tensor.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 namespace trainopt::amp {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct Convolution : torch::autograd::Function<Convolution> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight, int64_t stride,
-                            int64_t padding) {
-    const at::DisableRecordFunctionGuard unseen;  // hides the float32 operations: the posted label stands for them
-    context->save_for_backward({input, weight});
-    context->saved_data["stride"] = stride;
-    context->saved_data["padding"] = padding;
+/// Casts to float32, convolves and casts back. Hides the float32 operations from a StepTrace: the caller's label stands
+/// for them.
+at::Tensor convolve_in_float32(const at::Tensor& input, const at::Tensor& weight, int64_t stride, int64_t padding) {
+  const auto forward = [&](std::vector<at::Tensor>& saved) {
+    const at::DisableRecordFunctionGuard unseen;
+    saved = {input, weight};
     return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {stride, stride}, {padding, padding},
                            {1, 1}, false, {0, 0}, 1)
         .to(input.scalar_type());
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kept = context->get_saved_variables();
-    const at::Tensor &input = kept[0], &weight = kept[1];
-    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
+  };
+  const auto backward = [stride, padding](const BackwardCall& call) -> std::vector<at::Tensor> {
+    const at::Tensor &x = call.saved[0], &w = call.saved[1];
+    RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({x}));
     const at::DisableRecordFunctionGuard unseen;
-    const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
-    const auto [of_input, of_weight, of_bias] =
-        at::convolution_backward(gradients[0].to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), std::nullopt,
+    const auto [of_x, of_w, of_bias] =
+        at::convolution_backward(call.gradient.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat), std::nullopt,
                                  {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1,
-                                 {context->needs_input_grad(0), context->needs_input_grad(1), false});
+                                 {call.needed[0], call.needed[1], false});
     const auto as = [](const at::Tensor& gradient, const at::Tensor& of) {
       return gradient.defined() ? gradient.to(of.scalar_type()) : gradient;
     };
-    return {as(of_input, input), as(of_weight, weight), {}, {}};
-  }
-};
+    return {as(of_x, x), as(of_w, w)};
+  };
+  return differentiable({input, weight}, forward, backward);
+}
 
 class Float32Convolutions : public ConvolutionOperations {
  public:
@@ -58,7 +52,7 @@ class Float32Convolutions : public ConvolutionOperations {
                      w = weight.to(type);  // rounded as autocast does, also if weight is no 16-bit copy
     RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
-    return Convolution::apply(x, w, shape.stride, shape.padding);
+    return convolve_in_float32(x, w, shape.stride, shape.padding);
   }
 
  private:

@@ -1,15 +1,11 @@
 #include "optimizations/sharding/sync_batch_norm.h"
 
 #include "comm/communicator.h"
+#include "device/differentiable.h"
 #include "device/tensor.h"
-
-#include <torch/csrc/autograd/custom_function.h>
 
 namespace trainopt {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// All dimensions except the channels.
 std::vector<int64_t> all_but_channels(const at::Tensor& input) {
@@ -47,38 +43,35 @@ Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
   return result;
 }
 
-class Normalize : public torch::autograd::Function<Normalize> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& variance,
-                            const at::Tensor& count, Communicator* communicator) {
-    context->save_for_backward({input, weight, mean, variance, count});
-    context->saved_data["communicator"] = reinterpret_cast<int64_t>(communicator);
-    return std::get<0>(
-        at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, 0, BatchNorm2d::kEpsilon));
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2];
+/// Normalises by the statistics of all ranks. Backward sums over the ranks, too.
+at::Tensor normalize_by(const Statistics& all, const at::Tensor& input, const at::Tensor& weight,
+                        const at::Tensor& bias, Communicator& communicator) {
+  const auto forward = [&](std::vector<at::Tensor>& saved) {
+    saved = {input, weight, all.mean, all.variance, all.count};
+    return std::get<0>(at::native_batch_norm(input, weight, bias, all.mean, all.variance, /*training=*/false, 0,
+                                             BatchNorm2d::kEpsilon));
+  };
+  const auto backward = [&communicator](const BackwardCall& call) -> std::vector<at::Tensor> {
+    const auto& saved = call.saved;
+    const at::Tensor &images = saved[0], &scale = saved[1], &mean = saved[2];
     const at::Tensor inverse = (saved[3] + BatchNorm2d::kEpsilon).rsqrt();
-    auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
-    const at::Tensor gradient = gradients[0].to(at::kFloat), x = input.to(at::kFloat);
-    const auto dimensions = all_but_channels(input);
+    const at::Tensor gradient = call.gradient.to(at::kFloat), x = images.to(at::kFloat);
+    const auto dimensions = all_but_channels(images);
     const at::Tensor own_sum = gradient.sum(dimensions),
                      own_product = (gradient * (x - by_channel(mean, x))).sum(dimensions);
     at::Tensor sums = at::cat({own_sum, own_product}).div_(saved[4]);
     communicator.all_reduce(sums)->wait();
     const auto channels = mean.numel();
-    // weight · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), rearranged
+    // scale · inverse · (gradient - mean(gradient) - (x - mean) · inverse² · mean(gradient · (x - mean))), rearranged
     // into one factor for gradient, one for x and a constant
-    const at::Tensor factor = weight * inverse, of_x = -factor * inverse.square() * sums.narrow(0, channels, channels);
+    const at::Tensor factor = scale * inverse, of_x = -factor * inverse.square() * sums.narrow(0, channels, channels);
     const at::Tensor rest = -factor * sums.narrow(0, 0, channels) - of_x * mean;
-    const at::Tensor of_input =
+    const at::Tensor of_images =
         at::addcmul(by_channel(rest, x), gradient, by_channel(factor, x)).addcmul_(x, by_channel(of_x, x));
-    return {of_input.to(input.scalar_type()), own_product * inverse, own_sum, {}, {}, {}, {}};
-  }
-};
+    return {of_images.to(images.scalar_type()), own_product * inverse, own_sum};
+  };
+  return differentiable({input, weight, bias}, forward, backward);
+}
 
 class SyncBatchNorm : public PlainBatchNormOperations {
  public:
@@ -96,7 +89,7 @@ class SyncBatchNorm : public PlainBatchNormOperations {
       variance.lerp_(found.variance * (found.count / (found.count - 1)), BatchNorm2d::kMomentum);
       return found;
     }();
-    return Normalize::apply(input, norm.weight, norm.bias, all.mean, all.variance, all.count, &communicator_);
+    return normalize_by(all, input, norm.weight, norm.bias, communicator_);
   }
 
  private:

@@ -1,0 +1,53 @@
+#include "device/differentiable.h"
+
+#include "base/error.h"
+#include "device/tensor.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace trainopt {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kBackward = "backward";
+
+/// Keeps a backward function in an autograd node.
+struct StoredBackward : torch::CustomClassHolder {
+  StoredBackward(BackwardFunction f, size_t n) : function(std::move(f)), inputs(n) {}
+  const BackwardFunction function;
+  const size_t inputs;
+};
+
+struct Operation : torch::autograd::Function<Operation> {
+  static at::Tensor forward(AutogradContext* context, at::TensorList inputs, const ForwardFunction* forward,
+                            BackwardFunction* backward) {
+    variable_list saved;
+    at::Tensor output = (*forward)(saved);
+    context->save_for_backward(std::move(saved));
+    context->saved_data[kBackward] =
+        c10::IValue::make_capsule(c10::make_intrusive<StoredBackward>(std::move(*backward), inputs.size()));
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto capsule = context->saved_data[kBackward].toCapsule();
+    const auto& stored = static_cast<const StoredBackward&>(*capsule);
+    BackwardCall call{.saved = context->get_saved_variables(), .gradient = gradients[0], .needed = {}};
+    for (size_t i = 0; i < stored.inputs; ++i) call.needed.push_back(context->needs_input_grad(i));
+    variable_list results = stored.function(std::move(call));
+    TRAINOPT_CHECK_EQUAL(results.size(), stored.inputs);
+    results.resize(stored.inputs + 2);  // apply()'s other two arguments have no gradient
+    return results;
+  }
+};
+
+}  // namespace
+
+at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
+                          BackwardFunction backward) {
+  return Operation::apply(at::TensorList(inputs), &forward, &backward);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,28 @@
+// Operations with a gradient of their own: torch.autograd.Function without its header, which costs every file that
+// includes it nine seconds of compilation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace trainopt {
+
+struct BackwardCall {
+  std::vector<at::Tensor> saved;  ///< what the forward function saved, in its order
+  at::Tensor gradient;            ///< of the output
+  std::vector<bool> needed;       ///< for each input, whether its gradient is wanted
+};
+
+/// Computes the output, which must be a new tensor, with gradient recording off. Appends what backward needs to `saved`:
+/// inputs, the output or intermediate results; an undefined tensor is allowed.
+using ForwardFunction = std::function<at::Tensor(std::vector<at::Tensor>& saved)>;
+/// Returns the gradient of each input, in order; undefined if there is none. What it captures must outlive the graph.
+using BackwardFunction = std::function<std::vector<at::Tensor>(BackwardCall call)>;
+
+/// The output of `forward`, differentiable with respect to `inputs` (all defined). Double backward is unsupported.
+at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
+                          BackwardFunction backward);
+
+}  // namespace trainopt
