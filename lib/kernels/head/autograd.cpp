@@ -1,7 +1,7 @@
 #include "kernels/head/autograd.h"
 
 #include "device/tensor.h"
-#include "kernels/kept_kernels.h"
+#include "kernels/saved_kernels.h"
 #include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
@@ -18,13 +18,13 @@ class AveragePool : public torch::autograd::Function<AveragePool> {
     RECORD_FUNCTION(kAveragePoolLabel, std::vector<c10::IValue>());
     context->saved_data["height"] = input.size(2);
     context->saved_data["width"] = input.size(3);
-    keep_kernels(context, *kernels);
+    save_kernels(context, *kernels);
     return kernels->mean(nhwc(input));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     RECORD_FUNCTION(kAveragePoolGradientLabel, std::vector<c10::IValue>());
-    const auto& kernels = kept_kernels<HeadKernels>(context);
+    const auto& kernels = saved_kernels<HeadKernels>(context);
     return {kernels.mean_gradient(gradients[0].contiguous(), context->saved_data["height"].toInt(),
                                   context->saved_data["width"].toInt()),
             {}};
@@ -38,13 +38,13 @@ class LossWithGradient : public torch::autograd::Function<LossWithGradient> {
     RECORD_FUNCTION(kCrossEntropyLabel, std::vector<c10::IValue>());
     CrossEntropy result = kernels->cross_entropy(logits.contiguous(), target.contiguous(), smoothing);
     context->save_for_backward({result.gradient});
-    keep_kernels(context, *kernels);
+    save_kernels(context, *kernels);
     return result.loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     RECORD_FUNCTION(kCrossEntropyGradientLabel, std::vector<c10::IValue>());
-    const auto& kernels = kept_kernels<HeadKernels>(context);
+    const auto& kernels = saved_kernels<HeadKernels>(context);
     at::Tensor gradient = context->get_saved_variables()[0];
     kernels.finish_gradient(gradient, gradients[0]);
     // Changed in place: libtorch must refuse to use it again.

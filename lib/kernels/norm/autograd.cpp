@@ -1,7 +1,7 @@
 #include "kernels/norm/autograd.h"
 
 #include "device/tensor.h"
-#include "kernels/kept_kernels.h"
+#include "kernels/saved_kernels.h"
 #include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
@@ -29,25 +29,27 @@ class Normalize : public torch::autograd::Function<Normalize> {
     context->save_for_backward({x, moments.mean, by.inverse, by.scale, by.shift, residual && relu ? y : at::Tensor()});
     context->saved_data["relu"] = relu;
     context->saved_data["adds"] = residual.has_value();
-    keep_kernels(context, *kernels);
+    save_kernels(context, *kernels);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
-    const auto kept = context->get_saved_variables();
-    const auto& kernels = kept_kernels<NormKernels>(context);
+    const auto saved = context->get_saved_variables();
+    const auto& kernels = saved_kernels<NormKernels>(context);
     const bool relu = context->saved_data["relu"].toBool(), adds = context->saved_data["adds"].toBool();
-    const at::Tensor &x = kept[kX], gradient = nhwc(gradients[0]);
+    const at::Tensor &x = saved[kX], gradient = nhwc(gradients[0]);
     at::Tensor g = gradient;
-    const GradientSums sums = !relu  ? kernels.sums(gradient, x, kept[kMean])
-                              : adds ? kernels.sums_through_output(gradient, kept[kY], x, kept[kMean], g)
-                                     : kernels.sums_through_relu(gradient, x, kept[kMean], kept[kScale], kept[kShift]);
+    const GradientSums sums = !relu ? kernels.sums(gradient, x, saved[kMean])
+                              : adds
+                                  ? kernels.sums_through_output(gradient, saved[kY], x, saved[kMean], g)
+                                  : kernels.sums_through_relu(gradient, x, saved[kMean], saved[kScale], saved[kShift]);
     const Coefficients by =
-        kernels.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], values_per_channel(x));
-    const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, kept[kScale], by.of_x,
-                                                                                    by.rest, kept[kScale], kept[kShift])
-                                              : kernels.input_gradient(g, x, kept[kScale], by.of_x, by.rest);
+        kernels.coefficients(sums, {saved[kInverse], saved[kScale], {}}, saved[kMean], values_per_channel(x));
+    const at::Tensor of_input = relu && !adds
+                                    ? kernels.input_gradient_through_relu(gradient, x, saved[kScale], by.of_x, by.rest,
+                                                                          saved[kScale], saved[kShift])
+                                    : kernels.input_gradient(g, x, saved[kScale], by.of_x, by.rest);
     return {of_input, by.of_weight, sums.gradient, adds ? g : at::Tensor(), {}, {}, {}};
   }
 };

@@ -1,7 +1,7 @@
 #include "kernels/pool/autograd.h"
 
 #include "device/tensor.h"
-#include "kernels/kept_kernels.h"
+#include "kernels/saved_kernels.h"
 #include "kernels/tensors.h"
 
 #include <ATen/record_function.h>
@@ -26,22 +26,22 @@ class NormalizeAndPool : public torch::autograd::Function<NormalizeAndPool> {
     const ScaleShift by = norms->scale_shift(moments, values_per_channel(x), *norm);
     const Pooled pooled = pools->pool(x, by.scale, by.shift);
     context->save_for_backward({x, moments.mean, by.inverse, by.scale, pooled.positions, pooled.chosen});
-    keep_kernels(context, *norms, "norms");
-    keep_kernels(context, *pools, "pools");
+    save_kernels(context, *norms, "norms");
+    save_kernels(context, *pools, "pools");
     return pooled.values;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
-    const auto kept = context->get_saved_variables();
-    const auto& norms = kept_kernels<NormKernels>(context, "norms");
-    const auto& pools = kept_kernels<PoolKernels>(context, "pools");
-    const at::Tensor &x = kept[kX], &positions = kept[kPositions], gradient = nhwc(gradients[0]);
+    const auto saved = context->get_saved_variables();
+    const auto& norms = saved_kernels<NormKernels>(context, "norms");
+    const auto& pools = saved_kernels<PoolKernels>(context, "pools");
+    const at::Tensor &x = saved[kX], &positions = saved[kPositions], gradient = nhwc(gradients[0]);
     const GradientSums sums =
-        pools.sums(gradient, {.values = {}, .positions = positions, .chosen = kept[kChosen]}, kept[kMean]);
+        pools.sums(gradient, {.values = {}, .positions = positions, .chosen = saved[kChosen]}, saved[kMean]);
     const Coefficients by =
-        norms.coefficients(sums, {kept[kInverse], kept[kScale], {}}, kept[kMean], values_per_channel(x));
-    return {pools.input_gradient(gradient, positions, x, kept[kScale], by.of_x, by.rest),
+        norms.coefficients(sums, {saved[kInverse], saved[kScale], {}}, saved[kMean], values_per_channel(x));
+    return {pools.input_gradient(gradient, positions, x, saved[kScale], by.of_x, by.rest),
             by.of_weight,
             sums.gradient,
             {},

@@ -18,8 +18,8 @@ struct Convolution : torch::autograd::Function<Convolution> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kept = context->get_saved_variables();
-    const at::Tensor &input = kept[0], &weight = kept[1];
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1];
     RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
     return {context->needs_input_grad(0) ? input_gradient(gradients[0], weight) : at::Tensor(),
             context->needs_input_grad(1) ? weight_gradient(gradients[0], input, weight.scalar_type()) : at::Tensor()};

@@ -26,8 +26,8 @@ struct Convolution : torch::autograd::Function<Convolution> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kept = context->get_saved_variables();
-    const at::Tensor &input = kept[0], &weight = kept[1];
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1];
     RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({input}));
     const at::DisableRecordFunctionGuard unseen;
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
@@ -46,12 +46,12 @@ class Float32Convolutions : public ConvolutionOperations {
  public:
   explicit Float32Convolutions(std::unique_ptr<ConvolutionOperations> inner) : inner_(std::move(inner)) {}
 
-  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input);
+  bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
+    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input);
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input))
+    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input))
       return inner_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
     const at::Tensor x = input.to(type),
