@@ -41,7 +41,7 @@ std::string full_name(const CLI::App& command) {
   return parent ? full_name(*parent) + " " + command.get_name() : command.get_name();
 }
 
-std::vector<std::string> leftovers(const CLI::App& command) {
+std::vector<std::string> extra_arguments(const CLI::App& command) {
   // CLI11 passes words that it does not know up to the outermost command, which is what allows --quiet anywhere.
   std::vector<std::string> all;
   for (const CLI::App* app = &command; app; app = app->get_parent())
@@ -52,7 +52,7 @@ std::vector<std::string> leftovers(const CLI::App& command) {
 Sources RecipeArguments::split(const CLI::App& command) const {
   Sources sources;
   std::vector<std::string> all = words;
-  for (const auto& extra : leftovers(command)) {
+  for (const auto& extra : extra_arguments(command)) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))
       throw UserError(
           fmt::format("unexpected argument; write overrides as key=value, and see {} --help for the options: {}",

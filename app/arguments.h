@@ -26,7 +26,7 @@ struct OutputOptions {
 /// "trainopt data bench".
 std::string full_name(const CLI::App& command);
 /// Command-line words that no option or command consumed.
-std::vector<std::string> leftovers(const CLI::App& command);
+std::vector<std::string> extra_arguments(const CLI::App& command);
 
 /// RECIPE... [key=value ...] [--key=value ...], in any order.
 struct RecipeArguments {

@@ -20,11 +20,11 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(15);
 
-MeetingPoint meeting_point(const Launch& launch, double timeout_s) {
+RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
   return {.position = launch.position,
           .address = launch.master_address,
           .port = launch.master_port.value_or(0),
-          .served_elsewhere = launch.launcher_serves_store,
+          .external_store = launch.launcher_serves_store,
           .job = !launch.job.empty() ? launch.job
                  : launch.master_address
                      ? "ranks"
@@ -75,7 +75,7 @@ JobMember::JobMember(const Launch& launch, const Recipe& recipe)
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
   if (position_.ranks == 1) return;
   job_ =
-      std::make_unique<Job>(meeting_point(launch, recipe.parallel.timeout.seconds),
+      std::make_unique<Job>(rendezvous_options(launch, recipe.parallel.timeout.seconds),
                             RankFacts{.recipe = recipe_yaml(recipe),
                                       .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(),
                                       .host = machine_id(),
@@ -133,15 +133,16 @@ const JobMember::End& JobMember::end_of(const std::exception& error) {
     return *end_;
   }
   end_ = End{explain(error), dynamic_cast<const PeerFailed*>(&error) != nullptr};
-  if (job_ && !end_->reported_elsewhere) end_->reported_elsewhere = !job_->report_failure(end_->code, end_->message);
+  if (job_ && !end_->reported_by_other_rank)
+    end_->reported_by_other_rank = !job_->report_failure(end_->code, end_->message);
   return *end_;
 }
 
-void JobMember::leave_together() {
+void JobMember::finish_with_other_ranks() {
   if (job_) communicator_->gather(std::array{0.0});
 }
 
-void JobMember::leave_alone(int code) {
+void JobMember::exit_without_other_ranks(int code) {
   std::promise<void> left;
   std::thread([&] {  // may never return: the store of a stopped rank does not answer the goodbye
     job_.reset();

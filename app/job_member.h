@@ -19,7 +19,7 @@ class JobMember {
 
   const RankPosition& position() const { return position_; }
   bool is_first() const { return position_.is_first(); }
-  bool alone() const { return !job_; }
+  bool is_single() const { return !job_; }
   /// This rank's share of the machine's cores; null for a single process, which uses all that it may.
   std::optional<int> cores() const;
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
@@ -35,15 +35,15 @@ class JobMember {
   std::function<std::string(const std::string&)> get() const;
 
   struct End : Explained {
-    bool reported_elsewhere = false;  ///< by another rank
+    bool reported_by_other_rank = false;
   };
   /// What a failure means for the user. The first call reports it to the other ranks or, if the failure is a lost rank,
   /// finds out why that rank was lost.
   const End& end_of(const std::exception& error);
   /// Waits for all ranks: a launcher kills those still running when one exits with a code other than 0.
-  void leave_together();
+  void finish_with_other_ranks();
   /// Ends the process without an orderly exit, which would wait for exchanges that are never answered.
-  [[noreturn]] void leave_alone(int code);
+  [[noreturn]] void exit_without_other_ranks(int code);
 
  private:
   RankPosition position_;

@@ -34,7 +34,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
       std::vector<std::string> names;
       for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
         names.push_back(command->get_name());
-      const auto words = leftovers(at);
+      const auto words = extra_arguments(at);
       return fmt::format("{}; the commands of {} are {}",
                          words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()),
                          full_name(at), fmt::join(names, ", "));
@@ -97,7 +97,7 @@ int run(int argc, char** argv, const Environment& environment) {
   const auto chosen =
       std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());
-  if (const auto words = leftovers(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
+  if (const auto words = extra_arguments(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
     throw UserError(fmt::format("unexpected argument; see {} --help: {}", full_name(*chosen->parsed), words.front()));
   const int code = chosen->command({environment, output});
   // A run writes its results to files and survives the loss of its console; for other commands standard output is the
@@ -120,7 +120,7 @@ int guarded(int argc, char** argv, const Environment& environment) {
 }  // namespace trainopt
 
 int main(int argc, char** argv) {
-  trainopt::keep_standard_streams();
+  trainopt::reserve_standard_streams();
   const int code = trainopt::guarded(argc, argv, trainopt::read_environment(environ));
   std::fflush(stdout);
   return code;

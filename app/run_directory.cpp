@@ -30,7 +30,7 @@ void refuse_file(const fs::path& folder) {
 }
 
 /// Whether the folder is empty or missing, apart from a lock, a log and temporary files of a run that never started.
-bool holds_nothing(const fs::path& folder) {
+bool is_unused(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;
   if (!fs::is_directory(folder, error)) return false;
@@ -43,8 +43,8 @@ bool holds_nothing(const fs::path& folder) {
 
 bool is_inside(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  const fs::path whole = fs::weakly_canonical(path, error), parent = fs::weakly_canonical(folder, error);
-  return std::mismatch(parent.begin(), parent.end(), whole.begin(), whole.end()).first == parent.end();
+  const fs::path full_path = fs::weakly_canonical(path, error), parent = fs::weakly_canonical(folder, error);
+  return std::mismatch(parent.begin(), parent.end(), full_path.begin(), full_path.end()).first == parent.end();
 }
 
 }  // namespace
@@ -58,8 +58,9 @@ RunFolder choose_run_directory(const Recipe& recipe) {
   if (folder.from && !fs::exists(*folder.from, error))
     throw UserError(fmt::format("checkpoint.resume: no such checkpoint: {}", folder.from->string()),
                     ExitCode::checkpoint);
-  const bool goes_on = resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
-  if (!goes_on || holds_nothing(*recipe.run_dir)) {
+  const bool resumes_in_place =
+      resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
+  if (!resumes_in_place || is_unused(*recipe.run_dir)) {
     folder.path = make_run_directory(recipe);
     return folder;
   }
@@ -76,7 +77,7 @@ fs::path make_run_directory(const Recipe& recipe) {
   std::error_code error;
   if (recipe.run_dir) {
     const fs::path exact = *recipe.run_dir;
-    if (!holds_nothing(exact))
+    if (!is_unused(exact))
       throw UserError(
           fmt::format("the run directory exists and is not empty; choose another, remove it, or resume in it with "
                       "checkpoint.resume=auto: {}",

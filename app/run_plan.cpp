@@ -13,17 +13,17 @@ namespace trainopt {
 namespace {
 
 /// The CPUs that this process may use and that are local to its GPU; empty if that is all or none of them.
-std::vector<int> own_cpus_beside(at::Device device) {
-  std::vector<int> allowed = allowed_cpus(), beside = cpus_beside(device_facts(device).pci_bus_id), both;
-  std::sort(beside.begin(), beside.end());
-  std::set_intersection(allowed.begin(), allowed.end(), beside.begin(), beside.end(), std::back_inserter(both));
+std::vector<int> allowed_cpus_local_to(at::Device device) {
+  std::vector<int> allowed = allowed_cpus(), local = cpus_local_to(device_facts(device).pci_bus_id), both;
+  std::sort(local.begin(), local.end());
+  std::set_intersection(allowed.begin(), allowed.end(), local.begin(), local.end(), std::back_inserter(both));
   return both.size() == allowed.size() ? std::vector<int>() : both;
 }
 
 /// Adds the settings of a process that drives one of several GPUs.
 void add_process_settings(Plan& plan) {
   plan.process.environment = nccl_environment(plan.parallel);
-  plan.process.cpus = own_cpus_beside(plan.device);
+  plan.process.cpus = allowed_cpus_local_to(plan.device);
   if (!plan.process.cpus.empty())
     plan.notes.push_back(
         fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
@@ -51,7 +51,7 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
   Plan plan = make_plan(loaded.recipe, machine, member.position());
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
-  if (!member.alone() && !plan.device.is_cpu()) add_process_settings(plan);
+  if (!member.is_single() && !plan.device.is_cpu()) add_process_settings(plan);
   require_no_contradiction(plan.process, environment);
   return plan;
 }

@@ -38,9 +38,9 @@ constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.c
 
 /// Removes the records written after the checkpoint.
 void remove_later_records(const std::filesystem::path& run_dir, const RecordsSoFar& so_far, int64_t every_n_steps) {
-  for (const char* name : {kMetricsJsonl, kMetricsCsv}) keep_lines_up_to(run_dir / name, so_far.step, every_n_steps);
-  keep_lines_up_to(run_dir / kEvaluations, so_far.evaluated_at);
-  keep_lines_up_to(run_dir / kNonfinite, so_far.step);
+  for (const char* name : {kMetricsJsonl, kMetricsCsv}) remove_lines_after(run_dir / name, so_far.step, every_n_steps);
+  remove_lines_after(run_dir / kEvaluations, so_far.evaluated_at);
+  remove_lines_after(run_dir / kNonfinite, so_far.step);
 }
 
 std::string switch_text(const SwitchReceipt& entry) {
@@ -94,10 +94,10 @@ void RunReport::open(const std::optional<RecordsSoFar>& so_far) {
 
 void RunReport::step_done(const StepRecord& row) {
   if (!records_) return;
-  StepRecord whole = row;
-  records_->telemetry.fill(whole);
-  records_->summary.add(whole);
-  records_->sinks.write(whole);
+  StepRecord full_row = row;
+  records_->telemetry.fill(full_row);
+  records_->summary.add(full_row);
+  records_->sinks.write(full_row);
   warn_of_spike(row);
 }
 

@@ -37,7 +37,7 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
 
 /// Of several ranks, one reports why the job ended: the one that failed, or the first to notice that another is gone.
 void report_end(const JobMember::End& end, const JobMember& member) {
-  if (end.reported_elsewhere)
+  if (end.reported_by_other_rank)
     spdlog::debug("{}", end.message);
   else
     std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
@@ -70,7 +70,7 @@ class RunSession {
   int run() {
     apply(plan_.process);
     claim();
-    if (start().nothing_left) return report_nothing_left();
+    if (start().already_finished) return report_already_finished();
     if (member_.is_first()) print_plan(plan_, options_.output);
     meet_ranks();
     prepare_training();
@@ -101,7 +101,7 @@ class RunSession {
     read_state(*claimed_);
   }
 
-  int report_nothing_left() const {
+  int report_already_finished() const {
     if (member_.is_first())
       std::printf("nothing is left to do: the run in %s finished after %s\n", run_dir().c_str(),
                   counted(*plan_.steps, "step").c_str());
@@ -110,7 +110,7 @@ class RunSession {
 
   void meet_ranks() {
     watchdog_->at("meeting the other ranks", 0);
-    if (!member_.alone() && !plan_.device.is_cpu()) set_nccl_trace_folder(run_dir());
+    if (!member_.is_single() && !plan_.device.is_cpu()) set_nccl_trace_folder(run_dir());
     member_.open_communicator(plan_.device, plan_.parallel.nccl);
   }
 
@@ -135,7 +135,7 @@ class RunSession {
     options.before_commit = [run_dir = run_dir()] { RunReport::sync_records(run_dir); };
     options.requested = &save_request();
     options.position = member_.position();
-    if (!member_.alone()) {
+    if (!member_.is_single()) {
       options.put = member_.put();
       options.get = member_.get();
     }
@@ -161,7 +161,7 @@ class RunSession {
 
   void open_run_directory() {
     if (!member_.is_first()) return;
-    take_over(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
+    prepare_run_directory(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
     report_->open(so_far_);
   }
 
@@ -177,17 +177,18 @@ class RunSession {
   void report_failure(const std::exception& error) {
     const auto end = member_.end_of(error);
     report_->finish_failed(trainer_ ? &*trainer_ : nullptr, end, before_training_s_);
-    if (member_.alone()) return;
+    if (member_.is_single()) return;
     watchdog_->finished();
     report_end(end, member_);
-    member_.leave_alone(static_cast<int>(end.code));  // the trainer's exchanges wait for ranks that will not answer
+    member_.exit_without_other_ranks(
+        static_cast<int>(end.code));  // the trainer's exchanges wait for ranks that will not answer
   }
 
   int report() {
     const RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step());
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
     watchdog_->finished();
-    member_.leave_together();
+    member_.finish_with_other_ranks();
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
@@ -224,13 +225,13 @@ int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionO
   } catch (const UserError& error) {
     throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());
   }
-  if (member->alone()) return RunSession(loaded, options, environment, *member).run();
+  if (member->is_single()) return RunSession(loaded, options, environment, *member).run();
   try {
     return RunSession(loaded, options, environment, *member).run();
   } catch (const std::exception& error) {  // named recovery: all ranks of a job end together
     const auto end = member->end_of(error);
     report_end(end, *member);
-    member->leave_alone(static_cast<int>(end.code));
+    member->exit_without_other_ranks(static_cast<int>(end.code));
   }
 }
 

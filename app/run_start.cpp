@@ -17,7 +17,7 @@ Json to_json(const RunStart& start) {
   return {{"path", start.folder.path.string()},
           {"continues", start.folder.continues},
           {"checkpoint", start.checkpoint ? Json(start.checkpoint->string()) : Json()},
-          {"nothing_left", start.nothing_left}};
+          {"already_finished", start.already_finished}};
 }
 
 RunStart start_from(const Json& json) {
@@ -25,7 +25,7 @@ RunStart start_from(const Json& json) {
                             .continues = json.at("continues").get<bool>(),
                             .from = std::nullopt},
                  .checkpoint = std::nullopt,
-                 .nothing_left = json.at("nothing_left").get<bool>()};
+                 .already_finished = json.at("already_finished").get<bool>()};
   if (const Json& checkpoint = json.at("checkpoint"); !checkpoint.is_null())
     start.checkpoint = checkpoint.get<std::string>();
   return start;
@@ -54,7 +54,7 @@ void check_state(const std::optional<ArchiveReader>& state, const RunFolder& fol
 }
 
 /// Whether the run in this directory finished and the recipe asks for no further steps.
-bool nothing_left(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
+bool already_finished(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
   if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
     return false;
   const Json summary =
@@ -74,7 +74,7 @@ void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) 
   check_state(claimed.state, start.folder, recipe, plan);
   if (!claimed.state) return;
   start.checkpoint = claimed.state->where();
-  start.nothing_left = start.folder.continues && nothing_left(start.folder.path, *claimed.state, plan);
+  start.already_finished = start.folder.continues && already_finished(start.folder.path, *claimed.state, plan);
 }
 
 }  // namespace
@@ -92,10 +92,11 @@ void read_state(ClaimedRun& claimed) {
   if (claimed.start.checkpoint) claimed.state = read_checkpoint(*claimed.start.checkpoint);
 }
 
-void take_over(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe, const Plan& plan) {
+void prepare_run_directory(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe,
+                           const Plan& plan) {
   const auto& run_dir = start.folder.path;
   if (resumed_step)
-    if (const auto newer = set_aside_newer(start.checkpoints(), *resumed_step); !newer.empty())
+    if (const auto newer = abandon_newer(start.checkpoints(), *resumed_step); !newer.empty())
       spdlog::info("checkpoints newer than the one to resume from are kept as abandoned-step-…: steps {}",
                    fmt::join(newer, ", "));
   remove_file(run_dir / "summary.json");  // the previous process's; this one writes its own at the end

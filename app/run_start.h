@@ -16,7 +16,7 @@ namespace trainopt {
 struct RunStart {
   RunFolder folder;                                 ///< `from` is set only on rank 0
   std::optional<std::filesystem::path> checkpoint;  ///< to resume from
-  bool nothing_left = false;                        ///< the run has finished, and the recipe asks for no further steps
+  bool already_finished = false;                    ///< the run has finished, and the recipe asks for no further steps
 
   std::filesystem::path checkpoints() const { return folder.path / "checkpoints"; }
 };
@@ -36,6 +36,7 @@ void read_state(ClaimedRun& claimed);
 
 /// Makes the run directory this run's: sets aside the checkpoints that an earlier run wrote after the one to resume
 /// from, and writes recipe and plan. Throws UserError(storage).
-void take_over(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe, const Plan& plan);
+void prepare_run_directory(const RunStart& start, std::optional<int64_t> resumed_step, const Recipe& recipe,
+                           const Plan& plan);
 
 }  // namespace trainopt

@@ -40,7 +40,7 @@ void handle_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // nor must a file size limit (ulimit -f): both become errors of the write call
 }
 
-void keep_standard_streams() {
+void reserve_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
       ::open("/dev/null", O_RDONLY);  // takes the lowest free descriptor; writing to it fails, as it should

@@ -13,6 +13,6 @@ std::atomic<bool>& save_request();
 void handle_signals();
 /// Opens /dev/null for standard streams that the caller closed. Call first: otherwise the next file opened would get
 /// such a descriptor and receive the console output.
-void keep_standard_streams();
+void reserve_standard_streams();
 
 }  // namespace trainopt

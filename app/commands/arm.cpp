@@ -16,7 +16,7 @@ namespace {
 std::unique_ptr<Arm> arm_of(const ArmSpec& spec, Clock::time_point began) {
   Plan plan = arm_plan(spec, detect_machine());
   apply(plan.process);
-  return std::make_unique<LocalArm>(std::move(plan), spec.folder, began, /*alone=*/true);
+  return std::make_unique<LocalArm>(std::move(plan), spec.folder, began, /*exclusive_process=*/true);
 }
 
 std::optional<Ceiling> ceiling_of(const std::string& word) {

@@ -32,7 +32,7 @@ int64_t bytes_of(const Manifest& manifest) {
 }
 
 int verify(const std::vector<std::string>& paths) {
-  bool all_whole = true;
+  bool all_valid = true;
   for (const auto& path : paths)
     for (const auto& folder : checkpoints_of(path)) {
       try {
@@ -43,10 +43,10 @@ int verify(const std::vector<std::string>& paths) {
       } catch (const UserError& error) {  // named recovery: the others are checked too
         std::printf("%s: invalid\n", folder.c_str());
         std::fprintf(stderr, "trainopt: %s\n", error.what());
-        all_whole = false;
+        all_valid = false;
       }
     }
-  return static_cast<int>(all_whole ? ExitCode::done : ExitCode::checkpoint);
+  return static_cast<int>(all_valid ? ExitCode::done : ExitCode::checkpoint);
 }
 
 /// The tensors of a checkpoint or of a weights file.
@@ -141,13 +141,13 @@ Json compare(const ArchiveReader& a, const ArchiveReader& b) {
 }
 
 std::string difference_text(const Json& json) {
-  constexpr size_t kMostShown = 20;
+  constexpr size_t kMaxShown = 20;
   const auto different = static_cast<int64_t>(json["tensors"].size());
   std::string text =
       fmt::format("{} the same, {} different\n", counted(json["same_tensors"].get<int64_t>(), "tensor"), different);
   size_t shown = 0;
   for (const auto& [name, found] : json["tensors"].items()) {
-    if (++shown > kMostShown) break;
+    if (++shown > kMaxShown) break;
     text += fmt::format(
         "  {:<40} {}\n", name,
         found.is_string() ? found.get<std::string>()
@@ -156,8 +156,8 @@ std::string difference_text(const Json& json) {
                           with_commas(found["of"].get<int64_t>()), found["largest"].get<double>())
             : fmt::format("{} and {}", found["first"].get<std::string>(), found["second"].get<std::string>()));
   }
-  if (different > static_cast<int64_t>(kMostShown))
-    text += fmt::format("  and {} more (--json lists all)\n", different - static_cast<int64_t>(kMostShown));
+  if (different > static_cast<int64_t>(kMaxShown))
+    text += fmt::format("  and {} more (--json lists all)\n", different - static_cast<int64_t>(kMaxShown));
   for (const auto& [name, values] : json["state"].items())
     text += fmt::format("  {:<40} {} and {}\n", name, values[0].dump(), values[1].dump());
   return text;

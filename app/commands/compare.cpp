@@ -98,9 +98,10 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
   const Plan plan_a = arm_plan(in_a, machine),
              plan_b = arm_plan(in_b, machine);  // throws for an invalid arm before anything is created
-  const bool apart = !plan_a.device.is_cpu() && !share_a_process(plan_a.backend, plan_b.backend);
-  const ArmHost host = arguments.own_processes || apart || plan_a.process != plan_b.process ? ArmHost::own_process
-                                                                                            : ArmHost::this_process;
+  const bool settings_conflict = !plan_a.device.is_cpu() && !can_share_process(plan_a.backend, plan_b.backend);
+  const ArmHost host = arguments.own_processes || settings_conflict || plan_a.process != plan_b.process
+                           ? ArmHost::own_process
+                           : ArmHost::this_process;
   if (host == ArmHost::this_process) apply(plan_a.process);
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";

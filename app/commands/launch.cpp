@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostRanks = 1024;  // ranks per machine, and machines; more must be a typing error
+constexpr int64_t kMaxRanks = 1024;  // ranks per machine, and machines; more must be a typing error
 
 struct LaunchOptions {
   std::string count;
@@ -19,15 +19,15 @@ struct LaunchOptions {
   std::vector<std::string> words;
 };
 
-int number_from(const std::string& option, const std::string& text, int64_t least, int64_t most) {
+int number_from(const std::string& option, const std::string& text, int64_t minimum, int64_t maximum) {
   const auto number = parse_count(text);
-  if (!number || *number < least || *number > most)
-    throw UserError(fmt::format("{} must be a whole number from {} to {}: {}", option, least, most, text));
+  if (!number || *number < minimum || *number > maximum)
+    throw UserError(fmt::format("{} must be a whole number from {} to {}: {}", option, minimum, maximum, text));
   return static_cast<int>(*number);
 }
 
 int count_of(const LaunchOptions& options) {
-  if (options.count != "auto") return number_from("-n", options.count, 1, kMostRanks);
+  if (options.count != "auto") return number_from("-n", options.count, 1, kMaxRanks);
   const BlockedSignals blocked;  // in the driver's threads: signals are for run_local_ranks()
   const int gpus = cuda_count();
   if (gpus == 0)
@@ -48,7 +48,7 @@ void set_rendezvous(const std::string& text, LocalRanks& spec) {
 
 LocalRanks read_options(const LaunchOptions& options) {
   LocalRanks spec;
-  spec.nodes = number_from("--nnodes", options.nodes, 1, kMostRanks);
+  spec.nodes = number_from("--nnodes", options.nodes, 1, kMaxRanks);
   if (spec.nodes > 1 && options.node_rank.empty())
     throw UserError(
         fmt::format("set --node-rank to say which of the {} machines this is: 0 to {}", spec.nodes, spec.nodes - 1));
@@ -100,7 +100,7 @@ Command add_launch(CLI::App& app) {
       ->type_name("-- run RECIPE [key=value ...]");
   command->allow_extras();  // CLI11 counts the -- itself as an extra
   return [=](const CommandContext& context) {
-    for (const auto& word : leftovers(*command))
+    for (const auto& word : extra_arguments(*command))
       if (word != "--")
         throw UserError(
             fmt::format("unexpected argument; put the ranks' options after --, and see trainopt launch --help for "

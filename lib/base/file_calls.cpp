@@ -18,7 +18,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux moves at most 2 GiB per call
+constexpr size_t kMaxBytesPerCall = size_t{1} << 30;  // Linux moves at most 2 GiB per call
 
 std::atomic<FileFaults*> installed_faults{nullptr};
 
@@ -28,7 +28,7 @@ template <class Call>
 auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, const Call& call)
     -> decltype(call(bytes)) {
   while (true) {
-    size_t allowed = std::min(bytes, kMostAtOnce);
+    size_t allowed = std::min(bytes, kMaxBytesPerCall);
     FileFaults* faults = installed_faults.load(std::memory_order_acquire);
     const int injected = faults ? faults->before(kind, path, allowed) : 0;
     if (injected != 0) errno = injected;
@@ -144,7 +144,7 @@ void File::truncate(int64_t bytes) {
   if (attempt(FileCall::truncate, path_, [&] { return ::ftruncate(fd_, bytes); }) != 0) fail(errno);
 }
 
-void File::give_back_reserve() {
+void File::release_reserved_space() {
   if (reserved_ > appended_) truncate(size());
   reserved_ = 0;
 }
@@ -156,12 +156,12 @@ bool File::lock() {
 }
 
 void File::sync() {
-  give_back_reserve();
+  release_reserved_space();
   if (attempt(FileCall::sync, path_, [&] { return ::fsync(fd_); }) != 0) fail(errno);
 }
 
 void File::close() {
-  give_back_reserve();
+  release_reserved_space();
   int error = attempt(FileCall::close, path_, [] { return 0; }) != 0 ? errno : 0;
   // Not retried after a signal: Linux has already released the descriptor.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) error = errno;

@@ -96,7 +96,7 @@ class File {
  private:
   File(const std::filesystem::path& path, int flags, ExitCode code, const char* what);
   [[noreturn]] void fail(int error) const;
-  void give_back_reserve();
+  void release_reserved_space();
 
   std::filesystem::path path_;
   int fd_ = -1;

@@ -23,8 +23,8 @@ void start_logging(const std::string& level, bool color) {
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::warn);
   // A full disk fails for every line; report it once.
-  logger->set_error_handler([said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
-    if (!said->exchange(true)) std::fprintf(stderr, "warning: the log is incomplete: %s\n", problem.c_str());
+  logger->set_error_handler([reported = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
+    if (!reported->exchange(true)) std::fprintf(stderr, "warning: the log is incomplete: %s\n", problem.c_str());
   });
   spdlog::set_default_logger(std::move(logger));
 }

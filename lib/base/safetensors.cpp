@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and nothing here swaps bytes");
 
-constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kPieceBytes = size_t{512} << 10;  // hashed while it is in the CPU cache
 
@@ -57,12 +57,12 @@ nlohmann::json parse_header(std::string_view text) {
 }
 
 /// Untrusted text as one short line.
-std::string shown(std::string text) {
-  constexpr size_t kLongest = 300;
+std::string display_text(std::string text) {
+  constexpr size_t kMaxLength = 300;
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-  if (text.size() <= kLongest) return text;
-  size_t end = kLongest;
+  if (text.size() <= kMaxLength) return text;
+  size_t end = kMaxLength;
   while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // do not split a character
   return text.substr(0, end) + "…";
 }
@@ -153,7 +153,7 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size() - kLengthBytes;
   std::memcpy(text.data(), &length, kLengthBytes);
-  if (length > kLargestHeader)
+  if (length > kMaxHeaderBytes)
     throw UserError(fmt::format("cannot write {}: too many tensors for one safetensors file: {}", file.path().string(),
                                 entries.size()),
                     ExitCode::storage);
@@ -183,16 +183,16 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(File
 }
 
 void SafetensorsFile::refuse(const std::string& why) const {
-  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), shown(why)),
+  throw UserError(fmt::format("{} is not a safetensors file: {}", file_.path().string(), display_text(why)),
                   ExitCode::checkpoint);
 }
 
-Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& place) const {
+Checksum SafetensorsFile::read(const std::function<void*(size_t entry)>& destination) const {
   Checksum checksum;
   checksum.add(header_.data(), header_.size());
   int64_t offset = static_cast<int64_t>(header_.size());
   for (size_t i = 0; i < entries_.size(); ++i) {
-    char* to = static_cast<char*>(place(i));
+    char* to = static_cast<char*>(destination(i));
     for (size_t done = 0; done < entries_[i].bytes;) {
       const size_t bytes = std::min(kPieceBytes, entries_[i].bytes - done);
       if (bytes == kPieceBytes) populate(to + done, bytes);
@@ -243,7 +243,7 @@ uint64_t SafetensorsFile::read_header() {
   read_first(kLengthBytes);
   uint64_t length = 0;
   std::memcpy(&length, header_.data(), kLengthBytes);
-  const bool in_bounds = length >= 2 && length <= kLargestHeader && length <= size - kLengthBytes;
+  const bool in_bounds = length >= 2 && length <= kMaxHeaderBytes && length <= size - kLengthBytes;
   if (in_bounds) read_first(kLengthBytes + length);
   if (!in_bounds || header_[kLengthBytes] != '{') {
     // Checked only now, because the length of a valid header may begin with 0x80 too.
@@ -251,7 +251,7 @@ uint64_t SafetensorsFile::read_header() {
       refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
     refuse(in_bounds ? "its header does not begin with '{'"
                      : fmt::format("its header claims {} bytes (the limit is {}, and the file has {})", length,
-                                   kLargestHeader, size));
+                                   kMaxHeaderBytes, size));
   }
   return size - kLengthBytes - length;
 }

@@ -48,9 +48,9 @@ class SafetensorsFile {
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
-  /// Reads each tensor's bytes to `place(entry)` and hashes each piece while it is in the CPU cache. Returns the
+  /// Reads each tensor's bytes to `destination(entry)` and hashes each piece while it is in the CPU cache. Returns the
   /// checksum of the whole file; the header's bytes are those that the constructor read. Throws UserError(checkpoint).
-  Checksum read(const std::function<void*(size_t entry)>& place) const;
+  Checksum read(const std::function<void*(size_t entry)>& destination) const;
 
  private:
   using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;  ///< begin and end of each entry's data

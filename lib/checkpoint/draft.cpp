@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kSpareRoom = 1.1;  // allows for headers, manifest and file system metadata
+constexpr double kSpaceMargin = 1.1;  // allows for headers, manifest and file system metadata
 constexpr size_t kWriteBytes = size_t{512} << 10;
 
 StoredFile finish(File& file, const Checksum& checksum) {
@@ -42,16 +42,16 @@ std::filesystem::path put_in_place(const std::filesystem::path& folder, const st
     return {};
   }
   if (exchange_paths(folder, target)) return folder;
-  const auto aside = target.parent_path() / aside_name(step);
-  remove_folder(aside);  // left by an earlier replacement that was killed; `target` exists, so it is not needed
-  rename_path(target, aside);
+  const auto replaced = target.parent_path() / replaced_name(step);
+  remove_folder(replaced);  // left by an earlier replacement that was killed; `target` exists, so it is not needed
+  rename_path(target, replaced);
   try {
     rename_path(folder, target);
   } catch (const FileError&) {
-    rename_path(aside, target);
+    rename_path(replaced, target);
     throw;
   }
-  return aside;
+  return replaced;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ CheckpointDraft::CheckpointDraft(const std::filesystem::path& root, int64_t step
   manifest_.step = step;
   create_folders(root);
   const int64_t free = free_bytes(root);
-  const double needed = kSpareRoom * static_cast<double>(expected_bytes);
+  const double needed = kSpaceMargin * static_cast<double>(expected_bytes);
   if (static_cast<double>(free) < needed)
     throw UserError(fmt::format("no room for a checkpoint in {}: it needs {}, and {} are free", root.string(),
                                 human_bytes(needed), human_bytes(static_cast<double>(free))),

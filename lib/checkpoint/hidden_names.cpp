@@ -9,7 +9,7 @@
 
 namespace trainopt {
 namespace {
-constexpr std::string_view kStep = "step-", kAside = ".replaced.";
+constexpr std::string_view kStep = "step-", kReplaced = ".replaced.";
 }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStep, step); }
@@ -34,11 +34,11 @@ bool is_hidden_name(std::string_view name) {
   return end != name.npos && step_of_name(name.substr(0, end)).has_value();
 }
 
-std::string aside_name(int64_t step) { return std::string(kAside) + checkpoint_name(step); }
+std::string replaced_name(int64_t step) { return std::string(kReplaced) + checkpoint_name(step); }
 
-std::optional<int64_t> step_of_aside_name(std::string_view name) {
-  if (!name.starts_with(kAside)) return std::nullopt;
-  return step_of_name(name.substr(kAside.size()));
+std::optional<int64_t> step_of_replaced_name(std::string_view name) {
+  if (!name.starts_with(kReplaced)) return std::nullopt;
+  return step_of_name(name.substr(kReplaced.size()));
 }
 
 bool is_temporary_link(std::string_view name) {

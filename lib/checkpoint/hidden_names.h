@@ -16,8 +16,8 @@ std::string hidden_name(int64_t step);
 bool is_hidden_name(std::string_view name);
 
 /// ".replaced.step-00001234": temporary name of the old checkpoint where two folders cannot be exchanged atomically.
-std::string aside_name(int64_t step);
-std::optional<int64_t> step_of_aside_name(std::string_view name);
+std::string replaced_name(int64_t step);
+std::optional<int64_t> step_of_replaced_name(std::string_view name);
 
 /// Whether this is point_link()'s temporary link for `latest`.
 bool is_temporary_link(std::string_view name);

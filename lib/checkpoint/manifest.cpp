@@ -8,14 +8,14 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 50;  // of one file: 1 PiB
-constexpr int64_t kMostRanks = 1 << 20;
-constexpr size_t kLongestName = 255;
+constexpr int64_t kMaxBytes = int64_t{1} << 50;  // of one file: 1 PiB
+constexpr int64_t kMaxRanks = 1 << 20;
+constexpr size_t kMaxNameLength = 255;
 
 [[noreturn]] void refuse(const std::string& why) { throw UserError(why, ExitCode::checkpoint); }
 
 /// Untrusted JSON as one printable line of at most 80 characters.
-std::string shown(const nlohmann::json& value) {
+std::string display_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80);
 }
 
@@ -36,10 +36,11 @@ const nlohmann::json& member(const nlohmann::json& json, const std::string& key)
   return json[key];
 }
 
-int64_t whole_number(const nlohmann::json& json, const std::string& key, int64_t least, int64_t most) {
+int64_t integer_field(const nlohmann::json& json, const std::string& key, int64_t minimum, int64_t maximum) {
   const nlohmann::json& value = member(json, key);
-  if (!value.is_number_integer() || value < least || value > most)
-    refuse(fmt::format("its manifest's '{}' is not a number from {} to {}: {}", key, least, most, shown(value)));
+  if (!value.is_number_integer() || value < minimum || value > maximum)
+    refuse(fmt::format("its manifest's '{}' is not a number from {} to {}: {}", key, minimum, maximum,
+                       display_text(value)));
   return value.get<int64_t>();
 }
 
@@ -56,7 +57,7 @@ uint64_t hash_of(const nlohmann::json& json) {
 
 bool is_stored_name(std::string_view name) {
   const auto is_bad = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '/' || c == '\\'; };
-  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name != kManifestName &&
+  return !name.empty() && name.size() <= kMaxNameLength && name.front() != '.' && name != kManifestName &&
          std::none_of(name.begin(), name.end(), is_bad);
 }
 
@@ -75,16 +76,16 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > kLargestManifest)
-    refuse(fmt::format("its manifest has {} bytes; at most {} are allowed", text.size(), kLargestManifest));
+  if (static_cast<int64_t>(text.size()) > kMaxManifestBytes)
+    refuse(fmt::format("its manifest has {} bytes; at most {} are allowed", text.size(), kMaxManifestBytes));
   const nlohmann::json json = parse_shallow(text);
   const nlohmann::json& version = member(json, "format_version");
   if (version != Manifest::kFormatVersion)
-    refuse(fmt::format("its manifest has format version {}, but this program reads version {}", shown(version),
+    refuse(fmt::format("its manifest has format version {}, but this program reads version {}", display_text(version),
                        Manifest::kFormatVersion));
   Manifest manifest;
-  manifest.step = whole_number(json, "step", 0, INT64_MAX);
-  manifest.world_size = whole_number(json, "world_size", 1, kMostRanks);
+  manifest.step = integer_field(json, "step", 0, INT64_MAX);
+  manifest.world_size = integer_field(json, "world_size", 1, kMaxRanks);
   if (!member(json, "versions").is_object()) refuse("its manifest's 'versions' is not an object");
   for (const auto& [name, value] : json["versions"].items()) {
     if (!value.is_string()) refuse("its manifest's 'versions' are not all strings");
@@ -92,8 +93,9 @@ Manifest parse_manifest(std::string_view text) {
   }
   if (!member(json, "files").is_object()) refuse("its manifest's 'files' is not an object");
   for (const auto& [name, file] : json["files"].items()) {
-    if (!is_stored_name(name)) refuse(fmt::format("its manifest lists a file with an invalid name: {}", shown(name)));
-    manifest.files[name] = {whole_number(file, "bytes", 0, kMostBytes), hash_of(file)};
+    if (!is_stored_name(name))
+      refuse(fmt::format("its manifest lists a file with an invalid name: {}", display_text(name)));
+    manifest.files[name] = {integer_field(file, "bytes", 0, kMaxBytes), hash_of(file)};
   }
   hash_of(json);
   // The text of a manifest is canonical and contains its own hash, so any change shows here.

@@ -12,7 +12,7 @@
 namespace trainopt {
 
 constexpr const char* kManifestName = "manifest.json";
-constexpr int64_t kLargestManifest = int64_t{16} << 20;  // bytes
+constexpr int64_t kMaxManifestBytes = int64_t{16} << 20;  // bytes
 
 struct StoredFile {
   int64_t bytes = 0;

@@ -13,7 +13,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostHolderBytes = 4096;
+constexpr int64_t kMaxLockFileBytes = 4096;
 
 /// False if the file system does not support locks.
 bool take(File& file, const std::filesystem::path& run_dir) {
@@ -25,7 +25,7 @@ bool take(File& file, const std::filesystem::path& run_dir) {
     return false;
   }
   std::string host = "?", process = "?";
-  std::istringstream(read_file(file.path(), ExitCode::storage, kMostHolderBytes)) >> host >> process;
+  std::istringstream(read_file(file.path(), ExitCode::storage, kMaxLockFileBytes)) >> host >> process;
   throw UserError(
       fmt::format("another run writes to {}: process {} on {}; wait until it ends, or choose another run directory",
                   run_dir.string(), process, host),

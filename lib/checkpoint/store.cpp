@@ -78,7 +78,7 @@ Manifest open_checkpoint(const std::filesystem::path& folder) {
   if (path_status(folder / kManifestName, ExitCode::checkpoint).kind != PathKind::file) refuse_folder(folder);
   Manifest manifest;
   try {
-    manifest = parse_manifest(read_file(folder / kManifestName, ExitCode::checkpoint, kLargestManifest));
+    manifest = parse_manifest(read_file(folder / kManifestName, ExitCode::checkpoint, kMaxManifestBytes));
   } catch (const FileError&) {
     throw;
   } catch (const UserError& error) {
@@ -128,7 +128,7 @@ void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, con
   for (const auto& [step, folder] : old) remove_folder(folder);
 }
 
-std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t step) {
+std::vector<int64_t> abandon_newer(const std::filesystem::path& root, int64_t step) {
   std::vector<int64_t> moved;
   for (const auto& stored : list_checkpoints(root)) {
     if (stored.step <= step) break;
@@ -147,11 +147,11 @@ void remove_drafts(const std::filesystem::path& root) {
   std::vector<std::filesystem::path> hidden;
   bool restored = false;
   for (const auto& name : names_in_folder(root, ExitCode::storage)) {
-    const auto aside = step_of_aside_name(name);
-    if (aside && path_status(root / checkpoint_name(*aside), ExitCode::storage).kind == PathKind::absent) {
-      rename_path(root / name, root / checkpoint_name(*aside));  // killed between the two renames
+    const auto replaced = step_of_replaced_name(name);
+    if (replaced && path_status(root / checkpoint_name(*replaced), ExitCode::storage).kind == PathKind::absent) {
+      rename_path(root / name, root / checkpoint_name(*replaced));  // killed between the two renames
       restored = true;
-    } else if (aside || is_hidden_name(name) || is_temporary_link(name))
+    } else if (replaced || is_hidden_name(name) || is_temporary_link(name))
       hidden.push_back(root / name);
   }
   if (hidden.empty() && !restored) return;

@@ -37,7 +37,7 @@ void prune_checkpoints(const std::filesystem::path& root, int64_t keep_last, con
 /// For a run that resumes from `step`: newer checkpoints belong to an abandoned course of training, or are damaged.
 /// Renames them to `abandoned-step-…`, which nothing reads and only a later one of the same step replaces, and points
 /// `latest` to `step`. Returns their steps. Only for the holder of the run's lock.
-std::vector<int64_t> set_aside_newer(const std::filesystem::path& root, int64_t step);
+std::vector<int64_t> abandon_newer(const std::filesystem::path& root, int64_t step);
 /// Removes what a killed run left half written or half removed, and restores a checkpoint that it was replacing. Only
 /// for the holder of the run's lock.
 void remove_drafts(const std::filesystem::path& root);

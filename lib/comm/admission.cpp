@@ -23,12 +23,12 @@ Json to_json(const RankFacts& facts, const RankPosition& position) {
 }
 
 /// The facts of all ranks, indexed by rank; null for those that did not join in time.
-std::vector<Json> wait_for_all(c10d::Store& store, const MeetingPoint& where) {
-  std::vector<Json> facts(static_cast<size_t>(where.position.ranks));
+std::vector<Json> wait_for_all(c10d::Store& store, const RendezvousOptions& options) {
+  std::vector<Json> facts(static_cast<size_t>(options.position.ranks));
   const auto began = Clock::now();
-  for (bool all = false; !all && seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
+  for (bool all = false; !all && seconds_since(began) < options.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
     all = true;
-    for (int64_t rank = 0; rank < where.position.ranks && seconds_since(began) < where.timeout_s; ++rank) {
+    for (int64_t rank = 0; rank < options.position.ranks && seconds_since(began) < options.timeout_s; ++rank) {
       Json& each = facts[static_cast<size_t>(rank)];
       if (each.is_null() && store.check({rank_key("here", rank)}))
         each = Json::parse(store.get_to_str(rank_key("here", rank)));
@@ -44,13 +44,13 @@ struct Admission {
 };
 
 /// Rank 0 decides for all ranks, so that all of them end with the same message.
-Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
+Admission judge(const std::vector<Json>& facts, const RendezvousOptions& options) {
   std::vector<int64_t> missing;
   for (size_t rank = 0; rank < facts.size(); ++rank)
     if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
   if (!missing.empty())
     return {fmt::format("{} of {} did not join within {:g} s (parallel.timeout)", ranks_text(missing),
-                        where.position.ranks, where.timeout_s),
+                        options.position.ranks, options.timeout_s),
             ExitCode::peer};
   struct {
     const char *field, *what;
@@ -70,10 +70,10 @@ Admission judge(const std::vector<Json>& facts, const MeetingPoint& where) {
 }
 
 /// Rank 0 decides and publishes its answer. If it refuses, it throws after the ranks that joined have read the reason.
-std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
-  auto facts = wait_for_all(store, where);
-  const Admission admission = judge(facts, where);
-  if (!where.address) std::filesystem::remove(where.port_folder / fmt::format("trainopt-port-{}", where.job));
+std::vector<Json> admit_all(c10d::Store& store, const RendezvousOptions& options) {
+  auto facts = wait_for_all(store, options);
+  const Admission admission = judge(facts, options);
+  if (!options.address) std::filesystem::remove(options.port_folder / fmt::format("trainopt-port-{}", options.job));
   const Json answer = {{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}};
   store.set(kAdmission, answer.dump());
   if (admission.why_not.empty()) return facts;
@@ -82,40 +82,40 @@ std::vector<Json> admit_all(c10d::Store& store, const MeetingPoint& where) {
       if (!facts[rank].is_null() && !store.check({rank_key("left", static_cast<int64_t>(rank))})) return false;
     return true;
   };
-  for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kSilentS;)
+  for (const auto began = Clock::now(); !all_have_read() && seconds_since(began) < kHeartbeatTimeoutS;)
     std::this_thread::sleep_for(kPollInterval);
   throw UserError(admission.why_not, admission.code);
 }
 
 /// Waits for rank 0's answer.
-Json wait_for_answer(c10d::Store& store, const MeetingPoint& where) {
+Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
   try {
-    const double patience_s = where.timeout_s + kSilentS;  // rank 0 may itself have joined that much later
+    const double timeout_s = options.timeout_s + kHeartbeatTimeoutS;  // rank 0 may itself have joined that much later
     for (const auto began = Clock::now(); !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval))
-      if (seconds_since(began) > patience_s)
-        throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", patience_s),
+      if (seconds_since(began) > timeout_s)
+        throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s),
                         ExitCode::peer);
     const Json answer = Json::parse(store.get_to_str(kAdmission));
-    if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", where.position.rank), "1");
+    if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", options.position.rank), "1");
     return answer;
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
-    rank_0_is_gone(error);
+    throw_rank_0_lost(error);
   }
 }
 
 }  // namespace
 
-void rank_0_is_gone(const std::exception& error) {
+void throw_rank_0_lost(const std::exception& error) {
   spdlog::debug("{}", error.what());
   throw UserError("rank 0 is gone, and with it the job's store; the newest checkpoint is unaffected", ExitCode::peer);
 }
 
-std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine) {
-  store.set(rank_key("here", where.position.rank), to_json(mine, where.position).dump());
-  if (where.position.is_first()) return admit_all(store, where);
-  const Json answer = wait_for_answer(store, where);
+std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine) {
+  store.set(rank_key("here", options.position.rank), to_json(mine, options.position).dump());
+  if (options.position.is_first()) return admit_all(store, options);
+  const Json answer = wait_for_answer(store, options);
   if (const auto why_not = answer.at("why_not").get<std::string>(); !why_not.empty())
     throw PeerFailed(why_not, static_cast<ExitCode>(answer.at("code").get<int>()));
   return answer.at("facts").get<std::vector<Json>>();

@@ -19,12 +19,12 @@ struct RankFacts {
 };
 
 /// Call when rank 0, which served the store, is gone. Throws UserError(peer); `error` goes to the debug log.
-[[noreturn]] void rank_0_is_gone(const std::exception& error);
+[[noreturn]] void throw_rank_0_lost(const std::exception& error);
 
 /// Waits until all ranks have joined and returns their facts, indexed by rank. On failure it throws UserError on rank 0
 /// and PeerFailed with the same message on the others: `peer` naming the ranks that are missing after the timeout, or
 /// `recipe` naming the ranks that differ in recipe, build or number of ranks.
-std::vector<Json> admit(c10d::Store& store, const MeetingPoint& where, const RankFacts& mine);
+std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine);
 
 /// Cores for this rank: the number of CPUs it may use, divided by the number of ranks on its host that may use any of
 /// them; at least 1.

@@ -9,7 +9,7 @@
 namespace trainopt {
 namespace {
 
-bool goes_directly(const at::Tensor& tensor) { return tensor.is_cpu(); }
+bool uses_direct_messages(const at::Tensor& tensor) { return tensor.is_cpu(); }
 
 constexpr int64_t kTags = 1 << 20;  // more than are ever in flight at once
 
@@ -21,9 +21,9 @@ void require_parts(const at::Tensor& all, const at::Tensor& mine, int64_t ranks)
 }  // namespace
 
 /// An exchange carried by c10d. Any exception from c10d, at the start or in wait(), is taken to mean a lost rank.
-class C10dCommunicator::Working : public Exchange {
+class C10dCommunicator::PendingExchange : public Exchange {
  public:
-  Working(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic)
+  PendingExchange(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic)
       : work_(std::move(work)), device_(device), traffic_(traffic) {}
   void wait() override {
     if (!device_.is_cpu()) {  // the stream waits, not this thread
@@ -48,9 +48,9 @@ class C10dCommunicator::Working : public Exchange {
 /// Sends directly between all pairs of ranks, from and into the tensors themselves; Gloo's all-gather copies the whole
 /// buffer, and its reduce-scatter is an all-reduce. Each rank sends and receives n−1 messages at once, which suits the
 /// few ranks used in CPU training.
-class C10dCommunicator::DirectParts : public Exchange {
+class C10dCommunicator::DirectMessages : public Exchange {
  public:
-  DirectParts(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
+  DirectMessages(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
       : messages_(std::move(messages)), then_(std::move(then)), traffic_(traffic) {}
   void wait() override {
     const auto began = Clock::now();
@@ -73,16 +73,16 @@ C10dCommunicator::C10dCommunicator(const RankPosition& position, c10::intrusive_
 
 C10dCommunicator::~C10dCommunicator() = default;
 
-void C10dCommunicator::count(Collective collective, const at::Tensor& whole) {
+void C10dCommunicator::count(Collective collective, const at::Tensor& tensor) {
   const auto at = static_cast<size_t>(collective);
-  traffic_.bytes[at] += static_cast<int64_t>(whole.nbytes());
+  traffic_.bytes[at] += static_cast<int64_t>(tensor.nbytes());
   ++traffic_.calls[at];
 }
 
-std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const at::Tensor& whole,
+std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const at::Tensor& tensor,
                                                   c10::intrusive_ptr<c10d::Work> work) {
-  count(collective, whole);
-  return std::make_unique<Working>(std::move(work), whole.device(), traffic_);
+  count(collective, tensor);
+  return std::make_unique<PendingExchange>(std::move(work), tensor.device(), traffic_);
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {
@@ -94,7 +94,7 @@ std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {
 std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::Tensor all) {
   require_parts(all, mine, ranks());
   at::Tensor flat = all.view(-1);
-  if (!goes_directly(all)) {
+  if (!uses_direct_messages(all)) {
     at::Tensor out = mine.view(-1);
     return begin(Collective::reduce_scatter, all,
                  or_lost_rank([&] { return data_->getDefaultBackend()->_reduce_scatter_base(out, flat, {}); }));
@@ -106,7 +106,7 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
   count(Collective::reduce_scatter, all);
   auto messages =
       messages_between([&](int64_t other) { return parts[other]; }, [&](int64_t other) { return received[other]; });
-  return std::make_unique<DirectParts>(
+  return std::make_unique<DirectMessages>(
       std::move(messages),
       [this, parts, received, mine] {
         const at::NoGradGuard no_grad;
@@ -126,7 +126,7 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
 std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tensor mine) {
   require_parts(all, mine, ranks());
   at::Tensor out = all.view(-1), in = mine.view(-1);
-  if (!goes_directly(all))
+  if (!uses_direct_messages(all))
     return begin(Collective::all_gather, all,
                  or_lost_rank([&] { return data_->getDefaultBackend()->_allgather_base(out, in, {}); }));
   const at::Tensor parts = out.view({ranks(), -1});
@@ -137,7 +137,7 @@ std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tenso
   count(Collective::all_gather, all);
   auto messages =
       messages_between([&](int64_t) { return parts[position_.rank]; }, [&](int64_t other) { return parts[other]; });
-  return std::make_unique<DirectParts>(
+  return std::make_unique<DirectMessages>(
       std::move(messages), [all] {}, traffic_);
 }
 

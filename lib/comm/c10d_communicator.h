@@ -27,10 +27,10 @@ class C10dCommunicator : public Communicator {
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return data_; }
 
  private:
-  class Working;
-  class DirectParts;
-  std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& whole, c10::intrusive_ptr<c10d::Work> work);
-  void count(Collective collective, const at::Tensor& whole);
+  class PendingExchange;
+  class DirectMessages;
+  std::unique_ptr<Exchange> begin(Collective collective, const at::Tensor& tensor, c10::intrusive_ptr<c10d::Work> work);
+  void count(Collective collective, const at::Tensor& tensor);
   std::vector<c10::intrusive_ptr<c10d::Work>> messages_between(const std::function<at::Tensor(int64_t)>& outgoing,
                                                                const std::function<at::Tensor(int64_t)>& incoming);
 

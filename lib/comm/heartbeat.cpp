@@ -23,7 +23,7 @@ std::vector<Beat> read_beats(c10d::Store& store, int64_t ranks) {
   for (int64_t rank = 0; rank < ranks; ++rank) {
     Beat& each = all.emplace_back(Beat{.rank = rank, .stage = "start"});
     each.left = store.check({rank_key("left", rank)});
-    each.asks = store.check({rank_key("asks", rank)});
+    each.explaining = store.check({rank_key("asks", rank)});
     if (!store.check({rank_key("beat", rank)})) continue;
     const Json json = Json::parse(store.get_to_str(rank_key("beat", rank)));
     each.count = json.at(0);
@@ -68,13 +68,13 @@ void Heartbeat::run() {
   }
 }
 
-void wait_for_farewells(c10d::Store& store, int64_t ranks) {
+void wait_for_other_ranks(c10d::Store& store, int64_t ranks) {
   const auto began = Clock::now();
   auto before = read_beats(store, ranks);
-  for (auto looked = began; seconds_since(began) < kFarewellS; std::this_thread::sleep_for(kPollInterval)) {
+  for (auto looked = began; seconds_since(began) < kExitWaitS; std::this_thread::sleep_for(kPollInterval)) {
     const auto now = read_beats(store, ranks);
     if (std::all_of(now.begin(), now.end(), [](const Beat& each) { return each.rank == 0 || each.left; })) return;
-    if (seconds_since(looked) < kSilentS) continue;
+    if (seconds_since(looked) < kHeartbeatTimeoutS) continue;
     bool anybody = false;
     for (size_t i = 1; i < now.size(); ++i) anybody |= !now[i].left && now[i].count != before[i].count;
     if (!anybody) return;

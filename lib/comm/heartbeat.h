@@ -14,16 +14,17 @@
 
 namespace trainopt {
 
-inline constexpr double kSilentS = 3;     ///< no heartbeat for this long: the rank is gone (a blocked rank still beats)
-inline constexpr double kFarewellS = 10;  ///< how long rank 0 waits for the others to read why the job ends
+inline constexpr double kHeartbeatTimeoutS =
+    3;                                    ///< no heartbeat for this long: the rank is gone (a blocked rank still beats)
+inline constexpr double kExitWaitS = 10;  ///< how long rank 0 waits for the others to read why the job ends
 inline constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
 /// What the store knows about a rank.
 struct Beat {
   int64_t rank = 0, count = -1, steps = 0;
   std::string stage;
-  bool left = false;  ///< it has left the job in an orderly way
-  bool asks = false;  ///< it is asking why the job failed
+  bool left = false;        ///< it has left the job in an orderly way
+  bool explaining = false;  ///< it is asking why the job failed
 };
 /// The state of all ranks, indexed by rank.
 std::vector<Beat> read_beats(c10d::Store& store, int64_t ranks);
@@ -53,7 +54,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-/// For rank 0, which serves the store: returns once all others have left or fallen silent, at most after kFarewellS.
-void wait_for_farewells(c10d::Store& store, int64_t ranks);
+/// For rank 0, which serves the store: returns once all others have left or fallen silent, at most after kExitWaitS.
+void wait_for_other_ranks(c10d::Store& store, int64_t ranks);
 
 }  // namespace trainopt

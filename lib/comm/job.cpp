@@ -6,7 +6,7 @@
 #include "comm/c10d_communicator.h"
 #include "comm/local_address.h"
 #include "comm/rank_keys.h"
-#include "comm/within.h"
+#include "comm/with_timeout.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -21,22 +21,23 @@ namespace {
 constexpr const char* kFailure = "failure";
 
 std::string first_line(const std::string& words) {
-  constexpr size_t kMost = 200;
-  return words.substr(0, std::min(words.find('\n'), kMost));
+  constexpr size_t kMaxLength = 200;
+  return words.substr(0, std::min(words.find('\n'), kMaxLength));
 }
 
 /// What the store knows after an exchange has failed.
 struct Findings {
   std::optional<std::string> failure;  ///< reported by a rank
-  std::vector<Beat> before, now;       ///< read kSilentS apart
+  std::vector<Beat> before, now;       ///< read kHeartbeatTimeoutS apart
   bool first = false;                  ///< this rank was the first to ask, so it reports the failure
 };
 
-Findings ask_why(c10d::Store& store, const RankPosition& position) {
+Findings explain_failure(c10d::Store& store, const RankPosition& position) {
   Findings found;
   store.set(rank_key("asks", position.rank), "1");  // marks this rank as alive and not the cause
   found.before = read_beats(store, position.ranks);
-  for (const auto began = Clock::now(); seconds_since(began) < kSilentS; std::this_thread::sleep_for(kPollInterval))
+  for (const auto began = Clock::now(); seconds_since(began) < kHeartbeatTimeoutS;
+       std::this_thread::sleep_for(kPollInterval))
     if (store.check({kFailure})) {
       found.failure = store.get_to_str(kFailure);
       return found;
@@ -47,14 +48,14 @@ Findings ask_why(c10d::Store& store, const RankPosition& position) {
 }
 
 /// Names the ranks that are gone, silent or behind.
-std::string explanation(const Findings& found, const LostRank& lost, const MeetingPoint& where) {
+std::string explanation(const Findings& found, const LostRank& lost, const RendezvousOptions& options) {
   std::vector<int64_t> silent, hanging;  // gone; alive, but not in the exchange that the others wait in
   std::vector<std::string> positions;
   for (size_t i = 0; i < found.now.size(); ++i) {
     const Beat& each = found.now[i];
-    if (!each.asks && (each.left || each.count == found.before[i].count))
+    if (!each.explaining && (each.left || each.count == found.before[i].count))
       silent.push_back(each.rank);
-    else if (!each.asks && each.rank != where.position.rank)
+    else if (!each.explaining && each.rank != options.position.rank)
       hanging.push_back(each.rank);
     positions.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
   }
@@ -64,17 +65,17 @@ std::string explanation(const Findings& found, const LostRank& lost, const Meeti
                        silent.size() == 1 ? "is" : "are", all);
   if (hanging.empty())
     return fmt::format("communication between the ranks failed: {} (parallel.timeout is {:g} s): {}",
-                       first_line(lost.cause()), where.timeout_s, all);
+                       first_line(lost.cause()), options.timeout_s, all);
   return fmt::format(
       "{} {} alive but did not enter a collective within {:g} s (parallel.timeout); the newest checkpoint is "
       "unaffected: {}",
-      ranks_text(hanging), hanging.size() == 1 ? "is" : "are", where.timeout_s, all);
+      ranks_text(hanging), hanging.size() == 1 ? "is" : "are", options.timeout_s, all);
 }
 
 }  // namespace
 
-Job::Job(MeetingPoint where, RankFacts mine) : where_(std::move(where)), store_(meet(where_)) {
-  const RankPosition& position = where_.position;
+Job::Job(RendezvousOptions options, RankFacts mine) : options_(std::move(options)), store_(join_rendezvous(options_)) {
+  const RankPosition& position = options_.position;
   if (store_->add(rank_key("claimed", position.rank), 1) > 1)
     throw UserError(
         fmt::format(
@@ -82,20 +83,21 @@ Job::Job(MeetingPoint where, RankFacts mine) : where_(std::move(where)), store_(
             position.rank),
         ExitCode::peer);
   beat_store_ = store_->clone();  // before other ranks rely on this one: connecting can take seconds
-  asking_store_ = store_->clone();
-  const auto facts = admit(*store_, where_, mine);
+  explain_store_ = store_->clone();
+  const auto facts = admit(*store_, options_, mine);
   cores_ = share_of_cores(facts, position.rank);
-  address_ =
-      on_one_machine(facts) ? "127.0.0.1" : local_address_towards(where_.address.value_or("127.0.0.1"), where_.port);
-  store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(where_.timeout_s * 1e3)));
+  address_ = on_one_machine(facts) ? "127.0.0.1"
+                                   : local_address_towards(options_.address.value_or("127.0.0.1"), options_.port);
+  store_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1e3)));
   heartbeat_.emplace(beat_store_, position.rank);
 }
 
 Job::~Job() {
   heartbeat_.reset();
   try {
-    store_->set(rank_key("left", where_.position.rank), "1");
-    if (where_.position.is_first() && !where_.served_elsewhere) wait_for_farewells(*store_, where_.position.ranks);
+    store_->set(rank_key("left", options_.position.rank), "1");
+    if (options_.position.is_first() && !options_.external_store)
+      wait_for_other_ranks(*store_, options_.position.ranks);
   } catch (const std::exception& error) {  // no rank is left to notify
     spdlog::debug("leaving the job: {}", error.what());
   }
@@ -103,10 +105,10 @@ Job::~Job() {
 
 bool Job::report_failure(ExitCode code, const std::string& message) {
   const std::string report =
-      Json{{"rank", where_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(
+      Json{{"rank", options_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(
           -1, ' ', false, Json::error_handler_t::replace);
   try {
-    return within(kSilentS, [store = asking_store_, report] {
+    return with_timeout(kHeartbeatTimeoutS, [store = explain_store_, report] {
       const bool first = store->add("failing", 1) == 1;
       if (first) store->set(kFailure, report);
       return first;
@@ -121,10 +123,11 @@ void Job::explain(const LostRank& lost) {
   spdlog::debug("{}", lost.cause());
   Findings found;
   try {
-    found = within(kSilentS + kFarewellS,
-                   [store = asking_store_, position = where_.position] { return ask_why(*store, position); });
+    found = with_timeout(kHeartbeatTimeoutS + kExitWaitS, [store = explain_store_, position = options_.position] {
+      return explain_failure(*store, position);
+    });
   } catch (const std::exception& error) {  // the store is gone, and so is rank 0, which served it
-    rank_0_is_gone(error);
+    throw_rank_0_lost(error);
   }
   if (found.failure) {
     const Json json = Json::parse(*found.failure);
@@ -132,24 +135,25 @@ void Job::explain(const LostRank& lost) {
         fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()),
         static_cast<ExitCode>(json.at("code").get<int>()));
   }
-  const std::string sentence = explanation(found, lost, where_);
+  const std::string sentence = explanation(found, lost, options_);
   if (!found.first) throw PeerFailed(sentence, ExitCode::peer);
   throw UserError(sentence, ExitCode::peer);
 }
 
 void Job::put(const std::string& key, const std::string& value) {
-  or_lost_rank([&] { within(where_.timeout_s, [store = store_, key, value] { store->set("text/" + key, value); }); });
+  or_lost_rank(
+      [&] { with_timeout(options_.timeout_s, [store = store_, key, value] { store->set("text/" + key, value); }); });
 }
 
 bool Job::has(const std::string& key) {
-  return within(where_.timeout_s, [store = store_, key] { return store->check({key}); });
+  return with_timeout(options_.timeout_s, [store = store_, key] { return store->check({key}); });
 }
 
 std::string Job::get(const std::string& key) {
   return or_lost_rank([&] {
     for (const auto began = Clock::now(); !has("text/" + key); std::this_thread::sleep_for(kPollInterval)) {
       if (has(kFailure)) throw LostRank("a rank has failed");
-      if (seconds_since(began) > where_.timeout_s) throw LostRank(fmt::format("no rank wrote {}", key));
+      if (seconds_since(began) > options_.timeout_s) throw LostRank(fmt::format("no rank wrote {}", key));
     }
     return store_->get_to_str("text/" + key);
   });
@@ -158,9 +162,9 @@ std::string Job::get(const std::string& key) {
 std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const NcclConfig& nccl) {
   // get() notices ranks that failed before this point; creating the backends below would wait for the full timeout.
   const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
-  put(ready(where_.position.rank), "yes");
-  for (int64_t each = 0; each < where_.position.ranks; ++each) get(ready(each));
-  const int rank = static_cast<int>(where_.position.rank), ranks = static_cast<int>(where_.position.ranks);
+  put(ready(options_.position.rank), "yes");
+  for (int64_t each = 0; each < options_.position.ranks; ++each) get(ready(each));
+  const int rank = static_cast<int>(options_.position.rank), ranks = static_cast<int>(options_.position.ranks);
   const auto prefix = fmt::format("group/{}", communicators_++);
   const auto store = [&](const char* name) {
     return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_);
@@ -171,12 +175,12 @@ std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const N
     data->setBackend(
         device.type(), type,
         device.is_cpu()
-            ? make_gloo(store("data"), rank, ranks, address_, where_.timeout_s)
+            ? make_gloo(store("data"), rank, ranks, address_, options_.timeout_s)
             : make_nccl(store("data"), rank, ranks,
-                        {.timeout_s = where_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
+                        {.timeout_s = options_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
     data->setDefaultBackend(type);
-    return std::make_unique<C10dCommunicator>(where_.position, std::move(data),
-                                              make_gloo(store("host"), rank, ranks, address_, where_.timeout_s));
+    return std::make_unique<C10dCommunicator>(options_.position, std::move(data),
+                                              make_gloo(store("host"), rank, ranks, address_, options_.timeout_s));
   });
 }
 

@@ -18,7 +18,7 @@ class Job {
  public:
   /// Waits until all ranks have joined and agree. Throws UserError: `peer` naming the ranks that are missing after the
   /// timeout, `recipe` naming the ranks that differ in recipe, build or number of ranks.
-  Job(MeetingPoint where, RankFacts mine);
+  Job(RendezvousOptions options, RankFacts mine);
   /// Tells the others that this rank is done. If rank 0 serves the store, it then waits until the others have left or
   /// fallen silent.
   ~Job();
@@ -48,9 +48,9 @@ class Job {
  private:
   bool has(const std::string& key);
 
-  MeetingPoint where_;
+  RendezvousOptions options_;
   c10::intrusive_ptr<c10d::Store> store_, beat_store_,
-      asking_store_;  ///< separate connections: a hanging call blocks all others on its connection
+      explain_store_;  ///< separate connections: a hanging call blocks all others on its connection
   std::string address_;
   int64_t cores_ = 1;
   int64_t communicators_ = 0;

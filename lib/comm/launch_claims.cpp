@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
 /// Open MPI and MPICH set either all of their variables or none.
-void require_whole(const LaunchVariables& variables, const LaunchClaim& claim, const char* names) {
+void require_complete(const LaunchVariables& variables, const LaunchClaim& claim, const char* names) {
   if (!claim.rank || !claim.ranks || !claim.local_rank || !claim.local_ranks)
     variables.refuse(fmt::format(
         "mpirun sets {} together, but some are missing; start the ranks with mpirun, or unset these variables", names));
@@ -21,7 +21,7 @@ LaunchClaim read_mpich_claim(LaunchVariables& v) {
   const bool cray = v.has("PMI_LOCAL_RANK");
   claim.local_rank = v.number(cray ? "PMI_LOCAL_RANK" : "MPI_LOCALRANKID");
   claim.local_ranks = v.number(cray ? "PMI_LOCAL_SIZE" : "MPI_LOCALNRANKS", 1);
-  require_whole(v, claim, "PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS");
+  require_complete(v, claim, "PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS");
   return claim;
 }
 
@@ -47,7 +47,7 @@ LaunchClaim read_mpi_claim(LaunchVariables& v, bool in_step) {
              .ranks = v.number("OMPI_COMM_WORLD_SIZE", 1),
              .local_rank = v.number("OMPI_COMM_WORLD_LOCAL_RANK"),
              .local_ranks = v.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)};
-    require_whole(
+    require_complete(
         v, claim,
         "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (v.has("MPI_LOCALRANKID") || (!in_step && (v.has("PMI_RANK") || v.has("PMI_SIZE")))) {

@@ -24,12 +24,12 @@ std::optional<std::string> LaunchVariables::text(const std::string& name) {
   return found->second;
 }
 
-std::optional<int64_t> LaunchVariables::number(const std::string& name, int64_t least) {
+std::optional<int64_t> LaunchVariables::number(const std::string& name, int64_t minimum) {
   const auto value = text(name);
   if (!value) return std::nullopt;
   const auto number = parse_count(*value);
-  if (!number || *number < least)
-    refuse(fmt::format("the launcher's {} must be a whole number of at least {}", name, least));
+  if (!number || *number < minimum)
+    refuse(fmt::format("the launcher's {} must be a whole number of at least {}", name, minimum));
   return number;
 }
 

@@ -20,8 +20,8 @@ class LaunchVariables {
   bool has(const std::string& name) const { return environment_.contains(name); }
   /// nullopt if the variable is not set. Throws UserError if it is empty.
   std::optional<std::string> text(const std::string& name);
-  /// Throws UserError unless the variable is unset or a number of at least `least`.
-  std::optional<int64_t> number(const std::string& name, int64_t least = 0);
+  /// Throws UserError unless the variable is unset or a number of at least `minimum`.
+  std::optional<int64_t> number(const std::string& name, int64_t minimum = 0);
 
   /// "RANK=0" …, in reading order.
   const std::vector<std::string>& read() const { return read_; }

@@ -19,21 +19,21 @@ class LineRelay {
   int stream() const { return to_; }
   /// Whether the output stream accepts no more for now. Until it does, nothing is read, so writers to the pipe
   /// eventually block.
-  bool stalled() const { return !leaving_.empty(); }
+  bool stalled() const { return !queued_.empty(); }
   /// Forwards the complete lines that have arrived and, at end of file, an unfinished last line. Never blocks. Returns
   /// whether nothing is left to do.
   bool pump();
   /// Discards what the output stream has not accepted.
-  void drop() { leaving_.clear(); }
+  void drop() { queued_.clear(); }
   /// Forwards what has been read, complete or not, and closes the pipe.
   void finish();
 
  private:
-  void pass_on(bool all);
-  void leave();
+  void queue_lines(bool all);
+  void write_queued();
 
   int from_, to_;
-  std::string prefix_, waiting_, leaving_;  // leaving_: prefixed lines waiting to be written
+  std::string prefix_, partial_, queued_;  // queued_: prefixed lines to write
 };
 
 }  // namespace trainopt

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/held_signals.h"
+#include "comm/queued_signals.h"
 #include "comm/rank_process.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kReaderPatienceS = 1;
+constexpr double kReaderTimeoutS = 1;
 
 struct Ending {
   int rank, status;  // status: from waitpid()
@@ -82,7 +82,7 @@ class Supervisor {
     bool done = true;
     for (LineRelay* relay : relays()) {
       done &= relay->pump();
-      if (relay->stalled() && stop_sent_at_ && seconds_since(*stop_sent_at_) > kReaderPatienceS) relay->drop();
+      if (relay->stalled() && stop_sent_at_ && seconds_since(*stop_sent_at_) > kReaderTimeoutS) relay->drop();
     }
     return done;
   }
@@ -124,7 +124,7 @@ class Supervisor {
     if (failed_ || failures.empty()) return;
     failed_ = *std::min_element(failures.begin(), failures.end(),
                                 [](const Ending& a, const Ending& b) { return a.order() < b.order(); });
-    deadline_ = after(spec_.patience_s);
+    deadline_ = after(spec_.term_delay_s);
   }
 
   /// After the deadline, which gives the ranks time to notice the lost peer and report it themselves.
@@ -140,7 +140,7 @@ class Supervisor {
   }
 
   const LocalRanks& spec_;
-  HeldSignals signals_;  // declared before the ranks, so that no SIGCHLD is missed
+  QueuedSignals signals_;  // declared before the ranks, so that no SIGCHLD is missed
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
   std::optional<Clock::time_point> stop_sent_at_;

@@ -14,7 +14,7 @@ struct LocalRanks {
   int master_port = 0;
   std::vector<std::string> command;                ///< the first word is the program's path
   std::map<std::string, std::string> environment;  ///< complete; each rank's own variables override it
-  double patience_s = 15;                          ///< between the first failure and SIGTERM to the others
+  double term_delay_s = 15;                        ///< between the first failure and SIGTERM to the others
   double grace_s = 5;                              ///< between SIGTERM and SIGKILL
 };
 

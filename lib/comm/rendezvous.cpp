@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "comm/within.h"
+#include "comm/with_timeout.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -47,7 +47,8 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   options.timeout = milliseconds(timeout_s);
   try {
     // c10d's own timeout does not cover a server that accepts the connection and then stays silent.
-    return within(timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
+    return with_timeout(timeout_s,
+                        [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
   } catch (const std::exception&) {  // named recovery: c10d has no specific exception type
     fail(
         fmt::format("rank 0 could not be reached within {:g} s; check that it runs and that MASTER_ADDR and "
@@ -56,39 +57,39 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   }
 }
 
-std::filesystem::path port_file(const MeetingPoint& where) {
-  return where.port_folder / fmt::format("trainopt-port-{}", where.job);
+std::filesystem::path port_file(const RendezvousOptions& options) {
+  return options.port_folder / fmt::format("trainopt-port-{}", options.job);
 }
 
 /// Rank 0 listens on a free port and writes its number to a file.
-c10::intrusive_ptr<c10d::TCPStore> meet_by_file(const MeetingPoint& where) {
-  const auto file = port_file(where);
-  if (where.position.is_first()) {
-    auto store = serve(kLocalAddress, 0, where.timeout_s);
+c10::intrusive_ptr<c10d::TCPStore> join_by_port_file(const RendezvousOptions& options) {
+  const auto file = port_file(options);
+  if (options.position.is_first()) {
+    auto store = serve(kLocalAddress, 0, options.timeout_s);
     write_file(file, fmt::format("{}\n", store->getPort()));
     return store;
   }
   const auto began = Clock::now();
-  for (; seconds_since(began) < where.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
+  for (; seconds_since(began) < options.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
     if (!std::filesystem::exists(file)) continue;
     const int port = std::atoi(read_file(file, ExitCode::peer).c_str());
-    if (port > 0) return join(kLocalAddress, port, where.timeout_s - seconds_since(began));
+    if (port > 0) return join(kLocalAddress, port, options.timeout_s - seconds_since(began));
   }
   fail(fmt::format("rank 0 did not appear within {:g} s; check that it runs on this machine: no file {}",
-                   where.timeout_s, file.string()));
+                   options.timeout_s, file.string()));
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where) {
+c10::intrusive_ptr<c10d::Store> join_rendezvous(const RendezvousOptions& options) {
   c10::intrusive_ptr<c10d::Store> store;
-  if (!where.address)
-    store = meet_by_file(where);
-  else if (where.position.is_first() && !where.served_elsewhere)
-    store = serve(*where.address, where.port, where.timeout_s);
+  if (!options.address)
+    store = join_by_port_file(options);
+  else if (options.position.is_first() && !options.external_store)
+    store = serve(*options.address, options.port, options.timeout_s);
   else
-    store = join(*where.address, where.port, where.timeout_s);
-  return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + where.job, store);
+    store = join(*options.address, options.port, options.timeout_s);
+  return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + options.job, store);
 }
 
 }  // namespace trainopt

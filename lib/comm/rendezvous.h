@@ -10,12 +10,12 @@
 
 namespace trainopt {
 
-struct MeetingPoint {
+struct RendezvousOptions {
   RankPosition position;
   std::optional<std::string>
       address;   ///< of rank 0's machine; null: all ranks are on this machine and rank 0 publishes its port in a file
   int port = 0;  ///< used only with an address
-  bool served_elsewhere = false;      ///< the launcher serves the store at this port (torchrun)
+  bool external_store = false;        ///< the launcher serves the store at this port (torchrun)
   std::string job;                    ///< identifies the job on this machine and in this store
   std::filesystem::path port_folder;  ///< where rank 0 publishes its port
   double timeout_s = 600;
@@ -23,6 +23,6 @@ struct MeetingPoint {
 
 /// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear
 /// in time.
-c10::intrusive_ptr<c10d::Store> meet(const MeetingPoint& where);
+c10::intrusive_ptr<c10d::Store> join_rendezvous(const RendezvousOptions& options);
 
 }  // namespace trainopt

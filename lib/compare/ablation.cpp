@@ -16,8 +16,8 @@
 namespace trainopt {
 namespace {
 
-constexpr double kLeastCellSeconds = 5;  // a cell is not started with less
-constexpr size_t kPairCells = 3;         // pairs of switches that the budget reserves time for
+constexpr double kMinCellSeconds = 5;  // a cell is not started with less
+constexpr size_t kPairCells = 3;       // pairs of switches that the budget reserves time for
 
 /// Switches that `name` requires, or that require `name`. Found by trying, so that no rule is written twice.
 std::vector<std::string> companions(const AblationBench& bench, const SwitchSet& all, const std::string& name) {
@@ -33,12 +33,11 @@ std::vector<std::string> companions(const AblationBench& bench, const SwitchSet&
   return {};  // measuring the cell will report what is wrong
 }
 
-/// The time for the next of `cells` cells: an equal share of what is left, but at least kLeastCellSeconds, so the first
+/// The time for the next of `cells` cells: an equal share of what is left, but at least kMinCellSeconds, so the first
 /// cells are measured if there is too little time for all.
 double next_share(const AblationBench& bench, size_t cells) {
   const double left = bench.seconds_left();
-  return left < kLeastCellSeconds ? 0
-                                  : std::max(kLeastCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
+  return left < kMinCellSeconds ? 0 : std::max(kMinCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
 }
 
 /// The extra costs of the arm with the switch over the arm without it, in one cell.
@@ -244,7 +243,7 @@ void judge_gains(Ablation& ablation) {
   std::vector<CellPairs> pairs;
   for (const Gain* gain : gains) pairs.push_back(gain->pairs);
   const CellsResult judged = judge_cells(pairs, ablation.level, ablation.min_effect);
-  size_t taken = 0;
+  size_t pair_count = 0;
   for (size_t i = 0; i < gains.size(); ++i) {
     if (pairs[i].empty()) continue;
     const CellResult& cell = judged.cells[i];
@@ -252,12 +251,12 @@ void judge_gains(Ablation& ablation) {
     gains[i]->interval = cell.interval;
     gains[i]->verdict = cell.verdict;
     gains[i]->standard_error = cell.standard_error;
-    taken += pairs[i].size();
+    pair_count += pairs[i].size();
   }
   ablation.pair_sd = judged.pair_sd;
   ablation.pairs_needed = judged.pairs_needed;
-  if (judged.pairs_needed && taken > 0)
-    ablation.budget_needed_s = ablation.seconds / static_cast<double>(taken) * static_cast<double>(gains.size()) *
+  if (judged.pairs_needed && pair_count > 0)
+    ablation.budget_needed_s = ablation.seconds / static_cast<double>(pair_count) * static_cast<double>(gains.size()) *
                                static_cast<double>(*judged.pairs_needed);
   attribute(ablation, judged.reach);
 }

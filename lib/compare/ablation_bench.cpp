@@ -51,7 +51,7 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 
 const Baseline& AblationBench::twin_of_plain(const ArmSpec& plain, Yardstick kind) {
   Baseline& of_twin = twins_[kind];
-  if (of_twin.twin_folder.empty()) of_twin = twin_alone(plain, kind, machine_, request_.options);
+  if (of_twin.twin_folder.empty()) of_twin = make_twin_baseline(plain, kind, machine_, request_.options);
   return of_twin;
 }
 
@@ -65,7 +65,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
   PairOptions pairs{.make_a = fresh_arms(name_a, a, machine_, options),
                     .make_b = fresh_arms(name_b, b, machine_, options),
                     .first_pair = {},
-                    .fewest_pairs = 2,
+                    .min_pairs = 2,
                     .may_decide = false};
   if (a_is_plain) pairs.first_pair = compare_first_steps(twin_of_plain(a, yardstick(a.recipe, b.recipe)), numerics);
   Comparison comparison = compare_processes(pairs, options, until, quiet_);

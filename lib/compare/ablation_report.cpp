@@ -112,7 +112,7 @@ std::string ceiling_line(const CeilingRow& row) {
 }
 
 /// "90m" or "6h", rounded up.
-std::string budget_words(double seconds) {
+std::string budget_text(double seconds) {
   const double minutes = std::ceil(seconds / 60);
   return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", std::ceil(minutes / 60));
 }
@@ -120,7 +120,7 @@ std::string budget_words(double seconds) {
 bool is_undecided(const Gain& gain) { return gain.ratio && gain.verdict == Verdict::inconclusive; }
 
 /// If cells are undecided: the variation between pairs and the budget that would decide them. Otherwise empty.
-std::string undecided_words(const Ablation& a) {
+std::string undecided_text(const Ablation& a) {
   const bool any = is_undecided(a.total) || std::any_of(a.switches.begin(), a.switches.end(), [](const SwitchRow& row) {
                      return is_undecided(row.alone) || is_undecided(row.in_stack);
                    });
@@ -128,7 +128,7 @@ std::string undecided_words(const Ablation& a) {
   return fmt::format(
       "some cells are undecided: pairs of processes have a standard deviation of {:.1f} % here; deciding about {:g} % "
       "in every cell takes about {} each: --budget {}",
-      100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_words(*a.budget_needed_s));
+      100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_text(*a.budget_needed_s));
 }
 
 /// Remarks below the table.
@@ -153,7 +153,7 @@ std::vector<std::string> remarks(const Ablation& a) {
         return row.alone.reason == kNoTimeLeft || row.in_stack.reason == kNoTimeLeft;
       }))
     all.push_back("the time budget ran out before everything was measured; raise --budget");
-  if (const std::string words = undecided_words(a); !words.empty()) all.push_back(words);
+  if (const std::string words = undecided_text(a); !words.empty()) all.push_back(words);
   if (failed(a.total)) all.push_back(fmt::format("everything: {}", a.total.reason));
   if (a.numbers_agree && !*a.numbers_agree)
     all.push_back(fmt::format("everything together changes the numbers: {}", a.numbers));

@@ -30,7 +30,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine) {
   if (spec.batch_seed) plan.data.seed = static_cast<uint64_t>(*spec.batch_seed);
   if (spec.perturbed) begin_perturbed(plan);
   if (spec.without == Ceiling::data)
-    plan.data.around = [](std::unique_ptr<BatchSource> batches) {
+    plan.data.wrap_batches = [](std::unique_ptr<BatchSource> batches) {
       return std::make_unique<ReplayedBatches>(std::move(batches));
     };
   if (spec.without == Ceiling::optimizer)

@@ -59,7 +59,7 @@ ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec
   try {
     process_ = spawn(command_line(program, spec), ends[1]);
     ::close(std::exchange(ends[1], -1));
-    answer();
+    receive();
   } catch (...) {  // the destructor does not run
     if (ends[1] >= 0) ::close(ends[1]);
     end();
@@ -80,20 +80,20 @@ void ArmProcess::end() {
   ::waitpid(process_, nullptr, 0);
 }
 
-Json ArmProcess::ask(const Json& request) {
+Json ArmProcess::send_and_receive(const Json& request) {
   write_json_line(socket_, request);
-  return answer();
+  return receive();
 }
 
-Json ArmProcess::answer() {
+Json ArmProcess::receive() {
   const auto json = read_json_line(socket_, buffer_);
-  if (!json) throw UserError("an arm's process " + how_it_ended(), ExitCode::peer);
+  if (!json) throw UserError("an arm's process " + describe_exit(), ExitCode::peer);
   if (json->contains("error"))
     throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
   return *json;
 }
 
-std::string ArmProcess::how_it_ended() {
+std::string ArmProcess::describe_exit() {
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;
@@ -104,11 +104,11 @@ std::string ArmProcess::how_it_ended() {
 }
 
 Turn ArmProcess::turn(int64_t steps) {
-  Turn turn = turn_from(ask({{"turn", steps}}).at("turn"));
+  Turn turn = turn_from(send_and_receive({{"turn", steps}}).at("turn"));
   steps_ += steps;
   return turn;
 }
-ArmFacts ArmProcess::facts() { return facts_from(ask({{"facts", true}}).at("facts")); }
+ArmFacts ArmProcess::facts() { return facts_from(send_and_receive({{"facts", true}}).at("facts")); }
 
 std::filesystem::path this_program() { return "/proc/self/exe"; }
 

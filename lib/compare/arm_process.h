@@ -23,9 +23,9 @@ class ArmProcess : public Arm {
   const std::filesystem::path& folder() const override { return folder_; }
 
  private:
-  Json ask(const Json& request);
-  Json answer();
-  std::string how_it_ended();
+  Json send_and_receive(const Json& request);
+  Json receive();
+  std::string describe_exit();
   void end();
 
   std::filesystem::path folder_;

@@ -13,7 +13,7 @@ Batch ReplayedBatches::next() {
     if (batch.is_last) source_.reset();
     return batch;
   }
-  return step_[given_++ % step_.size()];
+  return step_[next_++ % step_.size()];
 }
 
 }  // namespace trainopt

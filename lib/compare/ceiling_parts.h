@@ -20,7 +20,7 @@ class ReplayedBatches : public BatchSource {
   std::unique_ptr<BatchSource> source_;  ///< null once a step is complete, which frees its threads and buffers
   BatchSchedule schedule_;
   std::vector<Batch> step_;
-  size_t given_ = 0;
+  size_t next_ = 0;
 };
 
 class NoUpdates : public Optimizer {

@@ -6,11 +6,12 @@
 namespace trainopt {
 
 std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
-                                         const CompareOptions& asked, Clock::time_point until, const Machine& machine,
-                                         const Observer& observer) {
+                                         const CompareOptions& base_options, Clock::time_point until,
+                                         const Machine& machine, const Observer& observer) {
   std::vector<CeilingRow> rows;
-  CompareOptions options = asked;
-  options.level = 1 - (1 - asked.level) / static_cast<double>(kCeilings.size());  // Bonferroni: all hold simultaneously
+  CompareOptions options = base_options;
+  options.level =
+      1 - (1 - base_options.level) / static_cast<double>(kCeilings.size());  // Bonferroni: all hold simultaneously
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };

@@ -5,8 +5,9 @@
 namespace trainopt {
 namespace {
 
-std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareOptions& options,
-                                       Clock::time_point until, const Machine& machine, const Observer& observer) {
+std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, const CompareOptions& options,
+                                             Clock::time_point until, const Machine& machine,
+                                             const Observer& observer) {
   const Yardstick kind = yardstick(arms.a.recipe, arms.b.recipe);
   std::function<std::shared_ptr<Arm>()> make_twin;
   if (arms.with_numbers) make_twin = [&] { return make_arm(twin_of(arms.a, kind), machine, arms.host); };
@@ -19,15 +20,16 @@ std::optional<Comparison> compare_here(const ArmsToCompare& arms, const CompareO
 }
 
 /// The twin takes its first steps before the pairs begin, so that at most two arms exist at a time.
-std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const CompareOptions& options,
-                                        Clock::time_point until, const Machine& machine, const Observer& observer) {
+std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const CompareOptions& options,
+                                                Clock::time_point until, const Machine& machine,
+                                                const Observer& observer) {
   Baseline twin;
   std::optional<Numerics> numerics;
   PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, machine, options),
                     .make_b = fresh_arms(arms.name_b, arms.b, machine, options),
                     .first_pair = {}};
   if (arms.with_numbers) {
-    twin = twin_alone(arms.a, yardstick(arms.a.recipe, arms.b.recipe), machine, options);
+    twin = make_twin_baseline(arms.a, yardstick(arms.a.recipe, arms.b.recipe), machine, options);
     pairs.first_pair = compare_first_steps(twin, numerics);
   }
   if (observer.stopped()) return std::nullopt;
@@ -40,7 +42,8 @@ std::optional<Comparison> compare_apart(const ArmsToCompare& arms, const Compare
 
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, const Machine& machine, const Observer& observer) {
-  return (arms.host == ArmHost::own_process ? compare_apart : compare_here)(arms, options, until, machine, observer);
+  return (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(arms, options, until, machine,
+                                                                                          observer);
 }
 
 }  // namespace trainopt

@@ -63,8 +63,8 @@ SequentialVerdict sequential_verdict(const Comparison& c, std::optional<double> 
                             .seed = c.seed});
 }
 
-std::string why_to_end(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
-                       Clock::time_point until, const Observer& observer) {
+std::string stop_reason(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
+                        Clock::time_point until, const Observer& observer) {
   if (observer.stopped()) return "stopped";
   if (options.repeats) return verdict.measurements() >= *options.repeats ? "repeats" : "";
   if (verdict.decided()) return options.precision ? "precision" : "decided";
@@ -120,7 +120,7 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
     result.blocks.push_back(turns.next());
     verdict.add(measurement_of(std::span(result.blocks).last(1)));
     block_s = std::max(block_s, seconds_since(began));
-    result.ended = why_to_end(verdict, options, after(block_s), until, observer);
+    result.ended = stop_reason(verdict, options, after(block_s), until, observer);
     if (verdict.looks() > looks) report_progress(result, verdict, observer);
     looks = verdict.looks();
   }
@@ -145,7 +145,7 @@ void judge_blocks(Comparison& c) {
   c.verdict = verdict.verdict();
   c.ratio = verdict.ratio();
   c.interval = verdict.interval();
-  c.usual = verdict.usual_interval();
+  c.typical = verdict.typical_interval();
   c.carry_over = carry_over(c);
 }
 

@@ -29,7 +29,7 @@ struct Comparison {
   Verdict verdict = Verdict::inconclusive;
   double ratio = 1;                  ///< of B's throughput to A's, from total times
   std::optional<Interval> interval;  ///< of the ratio, valid whenever sampling might have ended; null: too few blocks
-  std::optional<Interval> usual;     ///< of the ratio in a typical block, hardly affected by slow turns
+  std::optional<Interval> typical;   ///< of the ratio in a typical block, hardly affected by slow turns
   std::optional<CarryOver> carry_over;  ///< null: too few blocks
   double level = 0.95, min_effect = 0.01;
   double longest_stall = 9;  ///< longest stall, in turns, that must not go undetected before sampling ends
@@ -63,8 +63,8 @@ Comparison empty_comparison(const CompareOptions& options);
 /// The sequential verdict that judges a comparison while it is sampled.
 SequentialVerdict sequential_verdict(const Comparison& comparison, std::optional<double> precision);
 /// Why to end sampling, or empty; `one_more`: when one more measurement would end.
-std::string why_to_end(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
-                       Clock::time_point until, const Observer& observer);
+std::string stop_reason(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
+                        Clock::time_point until, const Observer& observer);
 /// The result of one arm, from its facts and the blocks.
 ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& blocks, bool of_a);
 void report_progress(const Comparison& comparison, const SequentialVerdict& verdict, const Observer& observer);

@@ -90,7 +90,7 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"verdict", text(c.verdict)},
                {"ratio", c.ratio},
                {"interval", or_null(c.interval)},
-               {"usual_interval", or_null(c.usual)},
+               {"typical_interval", or_null(c.typical)},
                {"level", c.level},
                {"min_effect", c.min_effect},
                {"blocks", c.blocks.size()},

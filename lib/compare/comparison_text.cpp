@@ -84,14 +84,14 @@ std::string numbers_text(const Numerics& n) {
 }
 
 /// If slow turns are what keeps the interval wide: the ratio in a typical block. Otherwise empty.
-std::string usual_text(const Comparison& c) {
-  if (!c.usual || !c.interval) return {};
+std::string typical_text(const Comparison& c) {
+  if (!c.typical || !c.interval) return {};
   constexpr double kMuchNarrower = 0.7;
   const bool tails =
-      std::log(c.usual->high / c.usual->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
+      std::log(c.typical->high / c.typical->low) < kMuchNarrower * std::log(c.interval->high / c.interval->low);
   if (!tails) return {};
   return fmt::format("B against A is {}; slow turns took {:.1f} % of A's time and {:.1f} % of B's",
-                     percent_faster(*c.usual), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
+                     percent_faster(*c.typical), 100 * long_turn_share(c, true), 100 * long_turn_share(c, false));
 }
 
 /// Limits of the comparison of speed and of numbers.
@@ -154,15 +154,15 @@ std::string comparison_text(const Comparison& c, bool color) {
   const std::string_view paint = c.verdict == Verdict::pays && !wrong   ? kGreen
                                  : c.verdict == Verdict::costs || wrong ? kRed
                                                                         : kBold;
-  text += (color ? painted(headline(c), paint) : headline(c)) + "\n";
+  text += (color ? colored(headline(c), paint) : headline(c)) + "\n";
   line("A", arm_text(c.a));
   line("B", arm_text(c.b));
   line("measured", measured_text(c));
-  if (const std::string usual = usual_text(c); !usual.empty())
-    line(c.own_processes ? "typical pair" : "typical block", usual);
+  if (const std::string typical = typical_text(c); !typical.empty())
+    line(c.own_processes ? "typical pair" : "typical block", typical);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numerics)
-    line("numbers", color && wrong ? painted(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
+    line("numbers", color && wrong ? colored(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
   line("not seen", not_seen_text(c));
   for (const auto& switched : switch_lines(c)) line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
@@ -181,8 +181,8 @@ std::string comparison_markdown(const Comparison& c) {
                {human_seconds(arm->facts.time_to_first_step_s)}});
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
-  if (const std::string usual = usual_text(c); !usual.empty())
-    text += fmt::format(" {}: {}.", c.own_processes ? "Typical pair" : "Typical block", usual);
+  if (const std::string typical = typical_text(c); !typical.empty())
+    text += fmt::format(" {}: {}.", c.own_processes ? "Typical pair" : "Typical block", typical);
   if (c.noise) text += fmt::format(" Noise floor: {}.", noise_text(*c.noise));
   if (c.numerics) text += fmt::format(" Numbers: {}.", numbers_text(*c.numerics));
   text += fmt::format(" Not seen: {}.", not_seen_text(c));

@@ -26,14 +26,14 @@ void add_noise(const Comparison& c, std::vector<std::string>& all) {
 
 /// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
 void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
-  if (!c.usual || !c.interval) return;
-  const Verdict usual = judge(*c.usual, c.min_effect);
-  const bool disjoint = c.usual->high < c.interval->low || c.interval->high < c.usual->low;
-  if (!disjoint && (usual == c.verdict || usual == Verdict::inconclusive || usual == Verdict::no_effect)) return;
+  if (!c.typical || !c.interval) return;
+  const Verdict typical = judge(*c.typical, c.min_effect);
+  const bool disjoint = c.typical->high < c.interval->low || c.interval->high < c.typical->low;
+  if (!disjoint && (typical == c.verdict || typical == Verdict::inconclusive || typical == Verdict::no_effect)) return;
   all.push_back(fmt::format(
       "in a typical {} B against A is {}, over the total time {}: slow turns took {:.1f} % of A's time and {:.1f} % of "
       "B's",
-      c.own_processes ? "pair" : "block", percent_faster(*c.usual), percent_faster(c.ratio),
+      c.own_processes ? "pair" : "block", percent_faster(*c.typical), percent_faster(c.ratio),
       100 * long_turn_share(c, true), 100 * long_turn_share(c, false)));
 }
 

@@ -37,8 +37,8 @@ std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
   return arm_folder / "dump" / "step-00000001.safetensors";
 }
 
-LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool alone)
-    : folder_(std::move(folder)), alone_(alone) {
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool exclusive_process)
+    : folder_(std::move(folder)), exclusive_process_(exclusive_process) {
   create_folders(folder_);
   if (!plan.logging.sinks.empty()) {
     sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
@@ -54,18 +54,18 @@ LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point be
 LocalArm::~LocalArm() = default;
 
 void LocalArm::step_done(const StepRecord& row) {
-  StepRecord whole = row;
-  if (telemetry_) telemetry_->fill(whole);
-  if (sinks_) sinks_->write(whole);
-  turn_.step_ms.push_back(whole[Metric::step_ms].value_or(0));
-  turn_.losses.push_back(whole[Metric::loss].value_or(0));
-  turn_.data_wait_s += whole[Metric::data_wait_ms].value_or(0) * 1e-3;
-  turn_.samples += whole.step_samples;
-  if (const auto& clock = whole[Metric::gpu_sm_clock_mhz]) {
+  StepRecord full_row = row;
+  if (telemetry_) telemetry_->fill(full_row);
+  if (sinks_) sinks_->write(full_row);
+  turn_.step_ms.push_back(full_row[Metric::step_ms].value_or(0));
+  turn_.losses.push_back(full_row[Metric::loss].value_or(0));
+  turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
+  turn_.samples += full_row.step_samples;
+  if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {
     clock_sum_ += *clock;
     ++clock_count_;
   }
-  if (const auto& throttle = whole[Metric::gpu_throttle])
+  if (const auto& throttle = full_row[Metric::gpu_throttle])
     turn_.throttle = turn_.throttle.value_or(0) | std::llround(*throttle);
 }
 
@@ -99,7 +99,7 @@ ArmFacts LocalArm::facts() {
   ArmFacts facts;
   facts.step_samples = plan.data.schedule().step_samples();
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
-  if (alone_) facts.peak_memory_mib = peak_memory_mib(plan.device);
+  if (exclusive_process_) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
   return facts;

@@ -10,9 +10,10 @@ namespace trainopt {
 
 class LocalArm : public Arm, public RunListener {
  public:
-  /// `plan` has no last step. `began`: start of the time to the first step. `alone`: nothing else trains in this
-  /// process.
-  LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(), bool alone = false);
+  /// `plan` has no last step. `began`: start of the time to the first step. `exclusive_process`: nothing else trains in
+  /// this process.
+  LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(),
+           bool exclusive_process = false);
   ~LocalArm() override;
 
   Turn turn(int64_t steps) override;
@@ -31,7 +32,7 @@ class LocalArm : public Arm, public RunListener {
   NamedTensors update_since(NamedTensors before) const;
 
   std::filesystem::path folder_;
-  bool alone_;
+  bool exclusive_process_;
   double before_training_s_;
   std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing
   std::unique_ptr<Sinks> sinks_;

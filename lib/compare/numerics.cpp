@@ -13,16 +13,16 @@ namespace {
 // Tolerances of the losses with the perturbed twin. Losses are means over a batch, so rounding affects them less than
 // tensors.
 constexpr double kRoundingFactor = 4;
-constexpr double kLeastLoss = 0.01;
-constexpr double kLeastWorstLoss = 0.03;  // in one step: bfloat16 caused 1.8 % in a ResNet-18 within ten steps
+constexpr double kMinLossTolerance = 0.01;
+constexpr double kMinWorstLossTolerance = 0.03;  // in one step: bfloat16 caused 1.8 % in a ResNet-18 within ten steps
 
 // Tolerances of whole vectors with the reseeded twin. One reseeding is one random draw of the effect of other batches,
 // so the tolerance is three times its distance for norms and 1.5 times for directions and losses. The minimum is the
 // effect of another crop stream where another seed happens to change little. The maximum still detects a gradient that
 // is twice too long (log 2 = 0.69) or points the other way.
 constexpr double kNormFactor = 3, kDrawFactor = 1.5;
-constexpr double kLeastNorm = 0.2, kMostNorm = 0.5;
-constexpr double kLeastDirection = 0.02, kMostDirection = 1.2;
+constexpr double kMinNormTolerance = 0.2, kMaxNormTolerance = 0.5;
+constexpr double kMinDirectionTolerance = 0.02, kMaxDirectionTolerance = 1.2;
 
 /// The tensors from the files of two arms, in pairs. pair_arms() returns nullopt if names or shapes differ.
 struct ArmPair {
@@ -65,8 +65,8 @@ LossDistances loss_distances(const std::vector<double>& a, const std::vector<dou
 }
 
 void judge_by_rounding(Numerics& result, const ArmPair& b, const ArmPair& twin) {
-  const TensorDistance gradient = rounding_distance(together(b.gradients), together(twin.gradients), 0),
-                       update = rounding_distance(together(b.updates), together(twin.updates), 0);
+  const TensorDistance gradient = rounding_distance(combined(b.gradients), combined(twin.gradients), 0),
+                       update = rounding_distance(combined(b.updates), combined(twin.updates), 0);
   result.gradient_direction = gradient.direction;
   result.gradient_norm = gradient.norm;
   result.update_direction = update.direction;
@@ -82,13 +82,14 @@ void judge_by_rounding(Numerics& result, const ArmPair& b, const ArmPair& twin) 
 void judge_by_reseeding(Numerics& result, const ArmPair& b, const ArmPair& twin) {
   const auto direction = [](const TensorPair& of_b, const TensorPair& of_twin) {
     return Distance{1 - of_b.cosine(),
-                    std::clamp(kDrawFactor * (1 - of_twin.cosine()), kLeastDirection, kMostDirection)};
+                    std::clamp(kDrawFactor * (1 - of_twin.cosine()), kMinDirectionTolerance, kMaxDirectionTolerance)};
   };
   const auto norm = [](const TensorPair& of_b, const TensorPair& of_twin) {
-    return Distance{of_b.stretch(), std::clamp(kNormFactor * of_twin.stretch(), kLeastNorm, kMostNorm)};
+    return Distance{of_b.norm_change(),
+                    std::clamp(kNormFactor * of_twin.norm_change(), kMinNormTolerance, kMaxNormTolerance)};
   };
-  const TensorPair gradient = together(b.gradients), gradient_twin = together(twin.gradients),
-                   update = together(b.updates), update_twin = together(twin.updates);
+  const TensorPair gradient = combined(b.gradients), gradient_twin = combined(twin.gradients),
+                   update = combined(b.updates), update_twin = combined(twin.updates);
   result.gradient_direction = direction(gradient, gradient_twin);
   result.gradient_norm = norm(gradient, gradient_twin);
   result.update_direction = direction(update, update_twin);
@@ -96,7 +97,7 @@ void judge_by_reseeding(Numerics& result, const ArmPair& b, const ArmPair& twin)
 }
 
 bool sound(const std::vector<TensorPair>& pairs) {
-  const TensorPair all = together(pairs);
+  const TensorPair all = combined(pairs);
   return all.is_finite() && all.aa > 0;
 }
 
@@ -122,14 +123,14 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
           "a first step overflowed and was skipped (float16 is still adjusting its loss scale), or changed nothing";
       return result;
     }
-  result.gradient_norm_ratio = together(arms->gradients).norm_ratio();
-  result.update_norm_ratio = together(arms->updates).norm_ratio();
+  result.gradient_norm_ratio = combined(arms->gradients).norm_ratio();
+  result.update_norm_ratio = combined(arms->updates).norm_ratio();
   const LossDistances of_b = loss_distances(result.losses_a, result.losses_b),
                       of_twin = loss_distances(result.losses_a, result.losses_twin);
   const bool rounding = yardstick == Yardstick::perturbed;
   const double factor = rounding ? kRoundingFactor : kDrawFactor;
-  result.loss = {of_b.mean, std::max(kLeastLoss, factor * of_twin.mean)};
-  result.worst_loss = {of_b.worst, std::max(kLeastWorstLoss, factor * of_twin.worst)};
+  result.loss = {of_b.mean, std::max(kMinLossTolerance, factor * of_twin.mean)};
+  result.worst_loss = {of_b.worst, std::max(kMinWorstLossTolerance, factor * of_twin.worst)};
   if (rounding)
     judge_by_rounding(result, *arms, *twins);
   else
@@ -140,8 +141,8 @@ Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSt
 bool Numerics::agree() const {
   for (const Distance* distance :
        {&loss, &worst_loss, &gradient_direction, &gradient_norm, &update_direction, &update_norm})
-    if (!distance->within()) return false;
-  return gradients.within() && updates.within() && buffers.within();
+    if (!distance->within_tolerance()) return false;
+  return gradients.within_tolerance() && updates.within_tolerance() && buffers.within_tolerance();
 }
 
 }  // namespace trainopt

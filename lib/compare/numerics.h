@@ -13,7 +13,7 @@ namespace trainopt {
 struct Distance {
   double value = 0;
   double tolerance = 0;
-  bool within() const { return value <= tolerance; }  ///< false also for NaN
+  bool within_tolerance() const { return value <= tolerance; }  ///< false also for NaN
 };
 
 /// The tensors of one kind, each with a tolerance of its own.
@@ -23,7 +23,7 @@ struct TensorAgreement {
   Distance direction, norm;         ///< of the worst: 1 − cosine, |log of the norms' ratio|
   double norm_ratio = 1;            ///< of the worst: B's norm divided by A's
 
-  bool within() const { return beyond == 0; }
+  bool within_tolerance() const { return beyond == 0; }
 };
 
 /// Both arms start from the same weights and see the same batches. Tolerances come from a third training, A's twin

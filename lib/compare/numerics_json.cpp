@@ -6,7 +6,7 @@ namespace trainopt {
 namespace {
 
 Json distance_json(const Distance& d) {
-  return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within()}};
+  return {{"value", d.value}, {"tolerance", d.tolerance}, {"within", d.within_tolerance()}};
 }
 /// Non-finite numbers are written as null.
 double number_from(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }

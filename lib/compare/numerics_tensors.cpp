@@ -25,13 +25,13 @@ double TensorPair::cosine() const {
   return aa > 0 && bb > 0 ? ab / (std::sqrt(aa) * std::sqrt(bb)) : 0;
 }
 
-double TensorPair::turn() const { return std::sqrt(std::max(0.0, 2 * (1 - cosine()))); }
+double TensorPair::angle() const { return std::sqrt(std::max(0.0, 2 * (1 - cosine()))); }
 
 double TensorPair::norm_ratio() const { return aa == bb ? 1 : std::sqrt(bb / aa); }
 
-double TensorPair::stretch() const {
+double TensorPair::norm_change() const {
   if (aa == bb) return 0;
-  return aa > 0 && bb > 0 ? std::abs(std::log(bb / aa)) / 2 : kNothing;
+  return aa > 0 && bb > 0 ? std::abs(std::log(bb / aa)) / 2 : kZeroNormChange;
 }
 
 bool TensorPair::is_finite() const { return std::isfinite(aa) && std::isfinite(bb) && std::isfinite(ab); }
@@ -52,7 +52,7 @@ std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const
   return pairs;
 }
 
-TensorPair together(const std::vector<TensorPair>& pairs) {
+TensorPair combined(const std::vector<TensorPair>& pairs) {
   TensorPair all;
   for (const TensorPair& pair : pairs) {
     all.numbers += pair.numbers;

@@ -20,11 +20,11 @@ struct TensorPair {
   double cosine() const;
   /// The distance between the two after normalising each to length 1. If it is small, about the relative size of the
   /// difference between them. From 0 to 2.
-  double turn() const;
+  double angle() const;
   double norm_ratio() const;  ///< B's divided by A's; 1 if both are zero
-  /// |log norm_ratio()|; kNothing if one of them is zero: finite, so that JSON can hold it.
-  double stretch() const;
-  static constexpr double kNothing = 1e3;
+  /// |log norm_ratio()|; kZeroNormChange if one of them is zero: finite, so that JSON can hold it.
+  double norm_change() const;
+  static constexpr double kZeroNormChange = 1e3;
 
   bool is_finite() const;
 };
@@ -35,6 +35,6 @@ std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const
                                                     bool absent_is_zero = false);
 
 /// All of `pairs` as one long vector.
-TensorPair together(const std::vector<TensorPair>& pairs);
+TensorPair combined(const std::vector<TensorPair>& pairs);
 
 }  // namespace trainopt

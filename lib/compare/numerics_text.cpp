@@ -14,22 +14,22 @@ namespace {
 double percent(const Distance& log_ratio) { return 100 * std::expm1(log_ratio.tolerance); }
 
 /// What exceeds its tolerance, such as "has a cosine of 0.9100 with A's (0.9800 or more is rounding)".
-std::string how_far(const Distance& direction, const Distance& norm, double norm_ratio, std::string_view noise) {
+std::string distances_text(const Distance& direction, const Distance& norm, double norm_ratio, std::string_view noise) {
   if (norm_ratio == 0) return "is zero in B and not in A";
   std::string text;
-  if (!direction.within())
+  if (!direction.within_tolerance())
     text = fmt::format("has a cosine of {:.4f} with A's ({:.4f} or more is {})", 1 - direction.value,
                        1 - direction.tolerance, noise);
-  if (!norm.within())
+  if (!norm.within_tolerance())
     text += fmt::format("{}is {:.3g} times as long as A's (a factor of up to {:.3g} either way is {})",
                         text.empty() ? "" : " and ", norm_ratio, std::exp(norm.tolerance), noise);
   return text;
 }
 
 void add(std::vector<std::string>& all, const TensorAgreement& tensors, std::string_view what) {
-  if (tensors.within()) return;
+  if (tensors.within_tolerance()) return;
   all.push_back(fmt::format("the {} of {} {}; {} of {} disagree", what, tensors.worst,
-                            how_far(tensors.direction, tensors.norm, tensors.norm_ratio, "rounding"),
+                            distances_text(tensors.direction, tensors.norm, tensors.norm_ratio, "rounding"),
                             with_commas(tensors.beyond), counted(tensors.tensors, "tensor")));
 }
 
@@ -42,15 +42,15 @@ std::vector<std::string> Numerics::disagreements() const {
   add(all, updates, "update");
   add(all, buffers, "buffer change");
   // A single tensor is more informative than the whole vector.
-  if (gradients.within() && !(gradient_direction.within() && gradient_norm.within()))
+  if (gradients.within_tolerance() && !(gradient_direction.within_tolerance() && gradient_norm.within_tolerance()))
     all.push_back("the first gradient as a whole " +
-                  how_far(gradient_direction, gradient_norm, gradient_norm_ratio, noise));
-  if (updates.within() && !(update_direction.within() && update_norm.within()))
+                  distances_text(gradient_direction, gradient_norm, gradient_norm_ratio, noise));
+  if (updates.within_tolerance() && !(update_direction.within_tolerance() && update_norm.within_tolerance()))
     all.push_back(fmt::format("the update of the first {} as a whole {}",
                               counted(std::min(steps, kUpdateSteps), "step"),
-                              how_far(update_direction, update_norm, update_norm_ratio, noise)));
-  if (!loss.within() || !worst_loss.within()) {
-    const bool mean = !loss.within();
+                              distances_text(update_direction, update_norm, update_norm_ratio, noise)));
+  if (!loss.within_tolerance() || !worst_loss.within_tolerance()) {
+    const bool mean = !loss.within_tolerance();
     const Distance& shown = mean ? loss : worst_loss;
     all.push_back(fmt::format("the loss curves are {:.2g} % apart {} the first {} (up to {:.2g} % is {})",
                               100 * shown.value, mean ? "over" : "in the worst of", counted(steps, "step"),

@@ -17,20 +17,20 @@ constexpr double kNeighbours = 0.5;  // a tensor that the twin hardly moved may 
 // Minimum tolerances, where the twin changes next to nothing. A step in bfloat16 (8 bits: 0.4 % per rounding) may still
 // switch a ReLU that the twin did not, and with few samples and units each counts: it turned the gradient of 32 units
 // over 8 samples by 0.17. The second still detects a tensor that is 10 % too long.
-constexpr double kLeastTurn = 0.25, kLeastStretch = 0.03;
+constexpr double kMinAngle = 0.25, kMinNormChange = 0.03;
 // A tensor that the twin turns by more than about 40° is half rounding noise in A: neither its direction nor its length
 // alone is informative. A tensor that is informative may not be orthogonal to A's.
 constexpr double kNoise = 0.7;
-constexpr double kMostTurn = 1.4, kAnyTurn = 2;
+constexpr double kMaxAngle = 1.4, kUnlimitedAngle = 2;
 
-double one_minus_cosine(double turn) { return turn * turn / 2; }
+double one_minus_cosine(double angle) { return angle * angle / 2; }
 
-double median_turn(const std::vector<TensorPair>& pairs) {
-  std::vector<double> turns;
-  for (const TensorPair& pair : pairs) turns.push_back(pair.turn());
-  if (turns.empty()) return 0;
-  const auto middle = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 2);
-  std::nth_element(turns.begin(), middle, turns.end());
+double median_angle(const std::vector<TensorPair>& pairs) {
+  std::vector<double> angles;
+  for (const TensorPair& pair : pairs) angles.push_back(pair.angle());
+  if (angles.empty()) return 0;
+  const auto middle = angles.begin() + static_cast<std::ptrdiff_t>(angles.size() / 2);
+  std::nth_element(angles.begin(), middle, angles.end());
   return *middle;
 }
 
@@ -40,29 +40,29 @@ double TensorDistance::excess() const {
   return std::max(std::sqrt(direction.value / direction.tolerance), norm.value / norm.tolerance);
 }
 
-TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double usual_turn) {
+TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_angle) {
   const double root = std::sqrt(static_cast<double>(std::max<int64_t>(1, b.numbers)));
   const double factor = kFactor * (1 + kFewNumbers / root);
-  const double turn = std::max(twin.turn(), kNeighbours * usual_turn);
-  const double most_turn = twin.turn() < kNoise ? std::clamp(factor * turn, kLeastTurn, kMostTurn) : kAnyTurn;
+  const double angle = std::max(twin.angle(), kNeighbours * typical_angle);
+  const double max_angle = twin.angle() < kNoise ? std::clamp(factor * angle, kMinAngle, kMaxAngle) : kUnlimitedAngle;
   // A change in a random direction stretches a vector of n elements by 1/√n of what it turns it.
-  const double stretch = std::max(twin.stretch(), turn / root);
-  return {.direction = {one_minus_cosine(b.turn()), one_minus_cosine(most_turn)},
-          .norm = {b.stretch(), std::max(factor * stretch, kLeastStretch)}};
+  const double norm_change = std::max(twin.norm_change(), angle / root);
+  return {.direction = {one_minus_cosine(b.angle()), one_minus_cosine(max_angle)},
+          .norm = {b.norm_change(), std::max(factor * norm_change, kMinNormChange)}};
 }
 
 TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin) {
   std::map<std::string, TensorPair> of_twin;
   for (const TensorPair& pair : twin) of_twin.emplace(pair.name, pair);
   TensorAgreement result;
-  const double usual_turn = median_turn(twin);
+  const double typical_angle = median_angle(twin);
   double worst = -1;
   for (const TensorPair& pair : b) {
     const TensorPair& moved = of_twin[pair.name];  // zeros if neither A nor its twin has this gradient
-    if (moved.turn() >= kNoise) continue;
-    const TensorDistance distance = rounding_distance(pair, moved, usual_turn);
+    if (moved.angle() >= kNoise) continue;
+    const TensorDistance distance = rounding_distance(pair, moved, typical_angle);
     ++result.tensors;
-    if (!distance.direction.within() || !distance.norm.within()) ++result.beyond;
+    if (!distance.direction.within_tolerance() || !distance.norm.within_tolerance()) ++result.beyond;
     if (!(distance.excess() > worst)) continue;
     worst = distance.excess();
     result.worst = pair.name;

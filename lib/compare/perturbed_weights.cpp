@@ -15,9 +15,9 @@ at::Tensor factors(int64_t count, uint64_t key) {
   float* const out = all.mutable_data_ptr<float>();
   PhiloxBlock bits{};
   for (int64_t i = 0; i < count; ++i) {
-    const auto place = static_cast<uint64_t>(i);
-    if (place % 128 == 0) bits = philox(key, 0, place / 128);
-    const bool up = bits[place % 128 / 32] >> (place % 32) & 1;
+    const auto index = static_cast<uint64_t>(i);
+    if (index % 128 == 0) bits = philox(key, 0, index / 128);
+    const bool up = bits[index % 128 / 32] >> (index % 32) & 1;
     out[i] = static_cast<float>(up ? 1 + kPerturbation : 1 - kPerturbation);
   }
   return all;

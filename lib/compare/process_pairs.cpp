@@ -114,7 +114,7 @@ MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const
   };
 }
 
-Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options) {
+Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options) {
   const WarmArm twin = warm_up("twin", make_arm(twin_of(a, kind), machine, ArmHost::own_process), options);
   Baseline baseline;
   baseline.twin_folder = twin.arm->folder();
@@ -123,7 +123,7 @@ Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, co
   return baseline;
 }
 
-PairSeen compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics) {
+PairCallback compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics) {
   return [&](const WarmArm& a, const WarmArm& b) {
     Baseline baseline = twin;
     baseline.a = a;
@@ -149,9 +149,9 @@ Comparison compare_processes(const PairOptions& pairs, const CompareOptions& opt
       break;
     }
     pair_s = std::max(pair_s, seconds_since(began));
-    result.ended = why_to_end(sampling.verdict(), options, after(pair_s), until, observer);
+    result.ended = stop_reason(sampling.verdict(), options, after(pair_s), until, observer);
     if (!pairs.may_decide && result.ended == "decided") result.ended = after(pair_s) > until ? "budget" : "";
-    if (result.ended == "budget" && number + 1 < pairs.fewest_pairs) result.ended.clear();
+    if (result.ended == "budget" && number + 1 < pairs.min_pairs) result.ended.clear();
     report_progress(result, sampling.verdict(), observer);
   }
   result.seconds = seconds_since(comparison_began);

@@ -16,20 +16,20 @@ using MakeArm = std::function<WarmArm(int64_t pair)>;
 MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const CompareOptions& options);
 
 /// Called with the two arms of a pair while both are running.
-using PairSeen = std::function<void(const WarmArm& a, const WarmArm& b)>;
+using PairCallback = std::function<void(const WarmArm& a, const WarmArm& b)>;
 
 /// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
-Baseline twin_alone(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options);
+Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options);
 /// Returns a function that compares the first pair's numbers, with tolerances from such a twin, into `numerics`. Both
 /// arguments must outlive it.
-PairSeen compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics);
+PairCallback compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics);
 
 struct PairOptions {
   MakeArm make_a, make_b;
-  PairSeen first_pair;       ///< may be empty
-  int64_t blocks = 3;        ///< per pair
-  int64_t fewest_pairs = 1;  ///< before the budget may end sampling
-  bool may_decide = true;    ///< false: sampling continues until the budget is spent
+  PairCallback first_pair;  ///< may be empty
+  int64_t blocks = 3;       ///< per pair
+  int64_t min_pairs = 1;    ///< before the budget may end sampling
+  bool may_decide = true;   ///< false: sampling continues until the budget is spent
 };
 
 /// Pairs of fresh processes take turns until the verdict is decided, the budget (`until`) or options.repeats ends

@@ -23,7 +23,7 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-std::string painted(const std::string& text, std::string_view color_code) {
+std::string colored(const std::string& text, std::string_view color_code) {
   return fmt::format("\x1b[{}m{}\x1b[0m", color_code, text);
 }
 
@@ -47,7 +47,7 @@ std::string Table::text(bool color) const {
     out += "\n";
     for (size_t column = 0; column < row.size(); ++column) {
       const std::string cell = padded(row[column].text, widths[column]);
-      out += space(column) + (color && !row[column].color.empty() ? painted(cell, row[column].color) : cell);
+      out += space(column) + (color && !row[column].color.empty() ? colored(cell, row[column].color) : cell);
     }
     out.erase(out.find_last_not_of(' ') + 1);
   }

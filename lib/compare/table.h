@@ -9,7 +9,7 @@ namespace trainopt {
 
 /// ANSI colour codes, the part between "ESC [" and "m".
 inline constexpr std::string_view kRed = "31", kGreen = "32", kDim = "2", kBold = "1";
-std::string painted(const std::string& text, std::string_view color_code);
+std::string colored(const std::string& text, std::string_view color_code);
 
 class Table {
  public:

@@ -42,7 +42,7 @@ struct Bounds {
   }
 };
 inline Bounds in_range(double low, double high) { return {low, high}; }
-inline Bounds from_below(double low, double high) { return {low, high, true, false}; }  ///< [low, high)
+inline Bounds half_open(double low, double high) { return {low, high, true, false}; }  ///< [low, high)
 inline Bounds at_least(double low) { return {.low = low}; }
 inline Bounds above(double low) { return {.low = low, .low_included = false}; }
 inline Bounds any() { return {}; }

@@ -13,7 +13,7 @@ template <class T>
 std::optional<T> read_plain(const Value& value, const Location& location,
                             std::optional<T> (*parse)(std::string_view, std::string*), const char* expected) {
   if (!value.is_scalar()) {
-    location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
+    location.problem(value, fmt::format("must be {}: {}", expected, display_text(value)));
     return std::nullopt;
   }
   std::string reason;
@@ -22,7 +22,7 @@ std::optional<T> read_plain(const Value& value, const Location& location,
     reason = fmt::format("must be {}, without quotes", expected);
     parsed.reset();
   }
-  if (!parsed) location.problem(value, fmt::format("{}: {}", reason, shown(value)));
+  if (!parsed) location.problem(value, fmt::format("{}: {}", reason, display_text(value)));
   return parsed;
 }
 
@@ -32,7 +32,7 @@ template <class T>
 std::optional<T> read_quantity(const Value& value, const Location& location,
                                std::optional<T> (*parse)(std::string_view), const char* expected) {
   auto parsed = value.is_scalar() ? parse(value.text) : std::nullopt;
-  if (!parsed) location.problem(value, fmt::format("must be {}: {}", expected, shown(value)));
+  if (!parsed) location.problem(value, fmt::format("must be {}: {}", expected, display_text(value)));
   return parsed;
 }
 
@@ -61,7 +61,7 @@ Json with_bounds(Json schema, const Bounds& bounds) {
 
 bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit) {
   if (location.bounds.contains(number)) return true;
-  location.problem(value, fmt::format("must be {}: {}", bounds_text(location.bounds, unit), shown(value)));
+  location.problem(value, fmt::format("must be {}: {}", bounds_text(location.bounds, unit), display_text(value)));
   return false;
 }
 
@@ -92,7 +92,7 @@ std::string Form<std::string>::type_text() { return "string"; }
 Json Form<std::string>::schema(const Bounds&) { return {{"type", "string"}}; }
 std::optional<std::string> Form<std::string>::read(const Value& value, const Location& location) {
   if (value.is_scalar()) return value.text;
-  location.problem(value, "must be a string: " + shown(value));
+  location.problem(value, "must be a string: " + display_text(value));
   return std::nullopt;
 }
 Value Form<std::string>::write(const std::string& value) { return quoted(value); }
@@ -136,17 +136,17 @@ std::optional<size_t> read_word(const Value& value, const Location& location, st
   if (value.is_scalar())
     for (size_t i = 0; i < words.size(); ++i)
       if (value.text == words[i]) return i;
-  const std::string near = value.is_scalar() ? nearest_of(value.text, words) : "";
-  location.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), shown(value),
+  const std::string near = value.is_scalar() ? closest_match(value.text, words) : "";
+  location.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), display_text(value),
                                       near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   return std::nullopt;
 }
 
 bool check_list(const Value& value, const Location& location, int length, const std::string& type_text) {
   if (value.is_list() && (length < 0 || value.items.size() == static_cast<size_t>(length))) return true;
-  const std::string what = value.is_list() ? fmt::format("a list of {}", value.items.size()) : shown(value);
+  const std::string what = value.is_list() ? fmt::format("a list of {}", value.items.size()) : display_text(value);
   location.problem(value, fmt::format("must be a {}: {}{}", type_text, what,
-                                      value.is_scalar() ? fmt::format(" (write [{}])", shown(value.text)) : ""));
+                                      value.is_scalar() ? fmt::format(" (write [{}])", display_text(value.text)) : ""));
   return false;
 }
 

@@ -139,8 +139,8 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
       found.push_back(option);
   }
   if (!found.empty()) return found;
-  const std::string near = nearest_of(key, names);
-  throw UserError(fmt::format("no option or section is called {}{}; trainopt options lists all", shown(key),
+  const std::string near = closest_match(key, names);
+  throw UserError(fmt::format("no option or section is called {}{}; trainopt options lists all", display_text(key),
                               near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
 }
 

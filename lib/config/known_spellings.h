@@ -95,10 +95,10 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
 });
 
 /// Options of other tools that do not exist here. The reason is shown instead of a misleading suggestion.
-struct NotHere {
+struct UnsupportedOption {
   std::string_view theirs, why;
 };
-inline constexpr auto kNotHere = std::to_array<NotHere>({
+inline constexpr auto kUnsupportedOptions = std::to_array<UnsupportedOption>({
     {"gradient_checkpointing", "activations are not recomputed by this build"},
     {"activation_checkpointing", "activations are not recomputed by this build"},
     {"enable_activation_checkpointing", "activations are not recomputed by this build"},

@@ -38,7 +38,7 @@ void drop_options_of_old_value(Value& into, const Value& from, const Option& nam
     }
   if (!dropped.empty())
     notes.push_back(fmt::format("{}: {} replaces {}, so earlier options of {} are dropped: {}", to_text(after->mark),
-                                shown(new_name), shown(old_name), shown(old_name), dropped));
+                                display_text(new_name), display_text(old_name), display_text(old_name), dropped));
 }
 
 void merge_option(Value& into, const Value& from, const Option& option, const std::string& path, const Reading& reading,
@@ -49,7 +49,7 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
     into.mark = from.mark;
     merge_map(into, from, option.options, path, reading, notes);
   } else if (option.kind == Option::Kind::section && !from.is_null()) {
-    reading.problems.push_back(problem_in(from.mark, path, "must be a map of options: " + shown(from)));
+    reading.problems.push_back(problem_in(from.mark, path, "must be a map of options: " + display_text(from)));
   } else {
     into = from;
   }
@@ -62,45 +62,45 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
   for (const Option& option : outline) {
     drop_options_of_old_value(into, from, option, outline, section, notes);
     const Value* name = option.kind == Option::Kind::variant ? from.find(option.name) : nullptr;
-    if (name) into.at_or_added({option.name, name->mark}) = *name;
+    if (name) into.find_or_add({option.name, name->mark}) = *name;
   }
 
-  auto here = options_beside(outline, into);
-  const size_t of_this_variant = here.size();
+  auto siblings = options_of_map(outline, into);
+  const size_t of_this_variant = siblings.size();
   for (const Option& option : outline)  // read_map() reports options of other alternatives
     for (const auto& alternative : option.alternatives)
-      for (const Option& own : alternative.options) here.push_back(&own);
-  const std::vector<const Option*> shown_options(here.begin(),
-                                                 here.begin() + static_cast<std::ptrdiff_t>(of_this_variant));
+      for (const Option& own : alternative.options) siblings.push_back(&own);
+  const std::vector<const Option*> shown_options(siblings.begin(),
+                                                 siblings.begin() + static_cast<std::ptrdiff_t>(of_this_variant));
 
-  std::unordered_map<std::string, const Value::Key*> given;
+  std::unordered_map<std::string, const Value::Key*> first_keys;
   for (size_t i = 0; i < from.keys.size(); ++i) {
     const Value::Key& key = from.keys[i];
-    const Option* option = find_option(here, key.name);
+    const Option* option = find_option(siblings, key.name);
     if (!option) {
       reading.problems.push_back(unknown_key(key, section, shown_options, reading));
       continue;
     }
     const std::string path = join_path(section, option->name);
-    const auto [first, is_new] = given.emplace(option->name, &key);
+    const auto [first, is_new] = first_keys.emplace(option->name, &key);
     if (!is_new) {
       reading.problems.push_back(problem_in(key.mark, path,
                                             fmt::format("given twice: '{}' ({}) and '{}' are the same option",
                                                         first->second->name, to_text(first->second->mark), key.name)));
       continue;
     }
-    merge_option(into.at_or_added({option->name, key.mark}), from.items[i], *option, path, reading, notes);
+    merge_option(into.find_or_add({option->name, key.mark}), from.items[i], *option, path, reading, notes);
   }
 }
 
 void merge_plain(Value& into, const Value& from) {
   for (size_t i = 0; i < from.keys.size(); ++i) {
-    Value& place = into.at_or_added(from.keys[i]);
-    if (place.is_map() && from.items[i].is_map()) {
-      place.mark = from.items[i].mark;
-      merge_plain(place, from.items[i]);
+    Value& target = into.find_or_add(from.keys[i]);
+    if (target.is_map() && from.items[i].is_map()) {
+      target.mark = from.items[i].mark;
+      merge_plain(target, from.items[i]);
     } else {
-      place = from.items[i];
+      target = from.items[i];
     }
   }
 }

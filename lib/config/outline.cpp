@@ -16,7 +16,7 @@ std::vector<std::string_view> alternative_names(const Option& variant) {
   return names;
 }
 
-std::vector<const Option*> options_beside(const Outline& outline, const Value& map) {
+std::vector<const Option*> options_of_map(const Outline& outline, const Value& map) {
   std::vector<const Option*> options;
   for (const Option& option : outline) {
     options.push_back(&option);

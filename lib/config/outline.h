@@ -141,7 +141,7 @@ Outline outline_of(Config& config) {
 std::optional<size_t> alternative_named(const Option& variant, std::string_view name);
 std::vector<std::string_view> alternative_names(const Option& variant);
 /// The options that `map` may hold, given the alternatives that it names for its variants (or their current ones).
-std::vector<const Option*> options_beside(const Outline& outline, const Value& map);
+std::vector<const Option*> options_of_map(const Outline& outline, const Value& map);
 /// The option with this key or alias, or nullptr.
 const Option* find_option(const std::vector<const Option*>& options, std::string_view key);
 

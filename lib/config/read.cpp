@@ -7,7 +7,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
+constexpr size_t kMaxSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
 
 void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
   const Location location{path, option.bounds, &reading.problems};
@@ -22,7 +22,7 @@ void read_option(const Value& value, const Option& option, const std::string& pa
       if (value.is_map())
         read_map(value, option.options, path, reading);
       else if (!value.is_null())
-        location.problem(value, "must be a map of options: " + shown(value));
+        location.problem(value, "must be a map of options: " + display_text(value));
       return;
     case Option::Kind::toggle:
       if (value.is_map()) {
@@ -31,7 +31,7 @@ void read_option(const Value& value, const Option& option, const std::string& pa
       } else if (value.is_scalar()) {
         if (const auto on = Form<bool>::read(value, location)) *option.on = *on;
       } else if (!value.is_null()) {
-        location.problem(value, "must be true, false or a map of options: " + shown(value));
+        location.problem(value, "must be true, false or a map of options: " + display_text(value));
       }
   }
 }
@@ -47,20 +47,20 @@ std::string owners_of(const Option& variant, std::string_view key) {
 
 }  // namespace
 
-Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here,
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
                     const Reading& reading) {
-  const bool suggest = reading.problems.size() < kMostSuggestions;
-  return problem_in(key.mark, join_path(section, shown(key.name)),
-                    "unknown key" + (suggest ? suggestion(key.name, section, here, reading.whole) : ""));
+  const bool suggest = reading.problems.size() < kMaxSuggestions;
+  return problem_in(key.mark, join_path(section, display_text(key.name)),
+                    "unknown key" + (suggest ? suggestion(key.name, section, siblings, reading.root) : ""));
 }
 
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading) {
   std::vector<Outline> selected;
-  selected.reserve(outline.size());  // `here` points into it
-  std::vector<const Option*> here;
+  selected.reserve(outline.size());  // `siblings` points into it
+  std::vector<const Option*> siblings;
   std::vector<std::pair<const Option*, bool>> variants;  // and whether the recipe's name for it was valid
   for (const Option& option : outline) {
-    here.push_back(&option);
+    siblings.push_back(&option);
     if (option.kind != Option::Kind::variant) continue;
     size_t index = option.current();
     const Value* name = map.find(option.name);
@@ -73,19 +73,19 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
     }
     variants.emplace_back(&option, good);
     selected.push_back(option.select(index));
-    for (const Option& own : selected.back()) here.push_back(&own);
+    for (const Option& own : selected.back()) siblings.push_back(&own);
   }
 
   for (size_t i = 0; i < map.keys.size(); ++i) {
     const auto& key = map.keys[i];
-    if (const Option* option = find_option(here, key.name)) {
+    if (const Option* option = find_option(siblings, key.name)) {
       read_option(map.items[i], *option, join_path(section, option->name), reading);
       continue;
     }
     const auto owner = std::find_if(variants.begin(), variants.end(),
                                     [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
     if (owner == variants.end()) {
-      reading.problems.push_back(unknown_key(key, section, here, reading));
+      reading.problems.push_back(unknown_key(key, section, siblings, reading));
     } else if (owner->second) {  // otherwise the invalid name is already reported
       const Option& variant = *owner->first;
       reading.problems.push_back(

@@ -6,7 +6,7 @@
 namespace trainopt {
 
 struct Reading {
-  const Outline& whole;  ///< the whole recipe, which suggestions search
+  const Outline& root;  ///< the whole recipe, which suggestions search
   std::vector<Problem>& problems;
   Origins* origins = nullptr;  ///< if given, receives every key that the tree sets
 };
@@ -15,7 +15,7 @@ struct Reading {
 /// is null and null is not a value of their type.
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading);
 
-Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& here,
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
                     const Reading& reading);
 
 }  // namespace trainopt

@@ -8,7 +8,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kLongestKey = 64;  // longer keys are not typing errors
+constexpr size_t kMaxKeyLength = 64;  // longer keys are not typing errors
 
 std::string folded(std::string_view word) {
   std::string text(word);
@@ -17,12 +17,12 @@ std::string folded(std::string_view word) {
   return text;
 }
 
-constexpr size_t kShortestBeginning = 3;  // shorter prefixes match too many names
+constexpr size_t kMinPrefixLength = 3;  // shorter prefixes match too many names
 
 /// The shortest of `words` that begins with `word`; empty if none does.
-std::string_view begun_by(std::string_view word, std::span<const std::string_view> words) {
+std::string_view completion_of(std::string_view word, std::span<const std::string_view> words) {
   std::string_view shortest;
-  if (word.size() < kShortestBeginning) return shortest;
+  if (word.size() < kMinPrefixLength) return shortest;
   for (const auto candidate : words)
     if (folded(candidate).starts_with(folded(word)) && (shortest.empty() || candidate.size() < shortest.size()))
       shortest = candidate;
@@ -32,7 +32,7 @@ std::string_view begun_by(std::string_view word, std::span<const std::string_vie
 size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
 /// The edit distance of `word` and `candidate`; SIZE_MAX if they are too far apart.
-size_t nearness(std::string_view word, std::string_view candidate) {
+size_t match_distance(std::string_view word, std::string_view candidate) {
   const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
   if (longer - shorter > near_enough(candidate)) return SIZE_MAX;  // rejects most words cheaply
   const size_t distance = edit_distance(word, candidate);
@@ -66,8 +66,8 @@ std::string with_value(std::string_view path, std::string_view value) {
 }
 
 void add_once(std::vector<std::string>& paths, const std::string& path) {
-  constexpr size_t kMostSuggestions = 3;
-  if (paths.size() < kMostSuggestions && std::find(paths.begin(), paths.end(), path) == paths.end())
+  constexpr size_t kMaxSuggestions = 3;
+  if (paths.size() < kMaxSuggestions && std::find(paths.begin(), paths.end(), path) == paths.end())
     paths.push_back(path);
 }
 
@@ -90,31 +90,32 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[y.size()];
 }
 
-std::string nearest_of(std::string_view word, std::span<const std::string_view> words) {
-  if (word.size() > kLongestKey) return "";
+std::string closest_match(std::string_view word, std::span<const std::string_view> words) {
+  if (word.size() > kMaxKeyLength) return "";
   std::string_view best;
-  size_t least = SIZE_MAX;
+  size_t min_distance = SIZE_MAX;
   for (const auto candidate : words)
-    if (const size_t distance = nearness(word, candidate); distance < least) best = candidate, least = distance;
+    if (const size_t distance = match_distance(word, candidate); distance < min_distance)
+      best = candidate, min_distance = distance;
   // A prefix is far from the full name in edit distance, so it is matched separately. Only a name one letter off wins.
-  const auto begun = least > 1 ? begun_by(word, words) : std::string_view();
+  const auto begun = min_distance > 1 ? completion_of(word, words) : std::string_view();
   return std::string(begun.empty() ? best : begun);
 }
 
-std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here,
+std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& siblings,
                        const Outline& all) {
-  if (key.size() > kLongestKey) return "";
+  if (key.size() > kMaxKeyLength) return "";
   if (key.find(':') != std::string_view::npos) return " (a space must follow the colon)";
 
   std::vector<std::string_view> near_names;
-  for (const Option* option : here) {
+  for (const Option* option : siblings) {
     near_names.push_back(option->name);
     near_names.insert(near_names.end(), option->aliases.begin(), option->aliases.end());
   }
-  const std::string near = nearest_of(key, near_names);
+  const std::string near = closest_match(key, near_names);
   if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
 
-  for (const NotHere& other : kNotHere)
+  for (const UnsupportedOption& other : kUnsupportedOptions)
     if (folded(key) == other.theirs) return fmt::format(" ({})", other.why);
 
   std::vector<Named> named;
@@ -139,11 +140,11 @@ std::string suggestion(std::string_view key, const std::string& section, const s
   if (!paths.empty()) return did_you_mean(paths);
   if (!near.empty()) return did_you_mean({near});
 
-  size_t least = SIZE_MAX;
+  size_t min_distance = SIZE_MAX;
   for (const Named& one : named) {
-    const size_t distance = nearness(key, one.name);
-    if (distance < least) least = distance, paths.clear();
-    if (distance == least && least != SIZE_MAX) add_once(paths, one.path);
+    const size_t distance = match_distance(key, one.name);
+    if (distance < min_distance) min_distance = distance, paths.clear();
+    if (distance == min_distance && min_distance != SIZE_MAX) add_once(paths, one.path);
   }
   return did_you_mean(paths);
 }

@@ -16,11 +16,11 @@ struct Option;
 size_t edit_distance(std::string_view a, std::string_view b);
 /// Which of `words` the user probably meant by `word`: a name one letter off, or else one that starts with `word`, or
 /// else the nearest within a third of its letters. Empty if there is none.
-std::string nearest_of(std::string_view word, std::span<const std::string_view> words);
+std::string closest_match(std::string_view word, std::span<const std::string_view> words);
 
 /// The end of an "unknown key" message, such as " (did you mean 'data.batch_size'?)"; empty if nothing is similar.
-/// `here`: the options that the unknown key's map may hold; `section`: the map's path; `all`: the whole recipe.
-std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& here,
+/// `siblings`: the options that the unknown key's map may hold; `section`: the map's path; `all`: the whole recipe.
+std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& siblings,
                        const std::vector<Option>& all);
 
 }  // namespace trainopt

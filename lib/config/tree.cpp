@@ -32,16 +32,16 @@ void check_bytes(std::string_view text, Mark mark, bool counts_lines) {
 }
 
 Value parse(std::string_view text, const Mark& source, bool counts_lines) {
-  if (text.size() > kLargestFile)
-    fail_at(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kLargestFile));
+  if (text.size() > kMaxRecipeBytes)
+    fail_at(source, fmt::format("is too large: {} bytes, at most {}", text.size(), kMaxRecipeBytes));
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   check_bytes(text, source, counts_lines);
   // Inside an open bracket the parser buffers all tokens until it closes, 240 bytes each, before TreeBuilder's limits
   // apply to any of them.
   const auto marks = std::count_if(text.begin(), text.end(),
                                    [](char c) { return std::string_view("[]{},:").find(c) != std::string_view::npos; });
-  if (static_cast<size_t>(marks) > kMostMarks)
-    fail_at(source, fmt::format("more than {} brackets, commas and colons", kMostMarks));
+  if (static_cast<size_t>(marks) > kMaxMarks)
+    fail_at(source, fmt::format("more than {} brackets, commas and colons", kMaxMarks));
   TreeBuilder builder(text, source, counts_lines);
   try {
     std::istringstream stream{std::string(text)};
@@ -60,7 +60,7 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
 Value parse_file(const std::filesystem::path& path) {
   std::string text;
   try {
-    text = read_file(path, ExitCode::recipe, static_cast<int64_t>(kLargestFile));
+    text = read_file(path, ExitCode::recipe, static_cast<int64_t>(kMaxRecipeBytes));
   } catch (const UserError& error) {
     throw RecipeErrors({{"", "", error.what()}});
   }
@@ -71,21 +71,21 @@ Value parse_text(std::string_view text, const std::string& name) {
   const Mark source{std::make_shared<const std::string>(name)};
   Value root = parse(text, source, true);
   if (root.is_null()) fail_at(source, "is empty");
-  if (!root.is_map()) fail_at(root.mark, "a recipe must be a map of 'key: value': " + shown(root));
+  if (!root.is_map()) fail_at(root.mark, "a recipe must be a map of 'key: value': " + display_text(root));
   return root;
 }
 
 Value parse_override(const std::string& text) {
   std::string_view edit = text;
   if (edit.starts_with("--")) edit.remove_prefix(2);
-  const Mark source{std::make_shared<const std::string>("command line '" + shown(text) + "'")};
+  const Mark source{std::make_shared<const std::string>("command line '" + display_text(text) + "'")};
   check_bytes(text, source, false);
   const size_t equals = edit.find('=');
   if (equals == std::string_view::npos) fail_at(source, "an override is written key=value");
   const std::string key(edit.substr(0, equals));
   if (edit.size() == equals + 1)
     fail_at(source, fmt::format("no value; write '{}=null' for the default or '{}=\"\"' for an empty string",
-                                shown(key), shown(key)));
+                                display_text(key), display_text(key)));
   Value value = parse(edit.substr(equals + 1), source, false);
 
   int depth = 0;
@@ -93,10 +93,10 @@ Value parse_override(const std::string& text) {
     const size_t dot = key.substr(0, end).rfind('.');
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
     if (begin == end) fail_at(source, "a part of the key is empty");
-    if (++depth > kDeepest) fail_at(source, fmt::format("nested more than {} levels deep", kDeepest));
+    if (++depth > kMaxDepth) fail_at(source, fmt::format("nested more than {} levels deep", kMaxDepth));
     Value outer = empty_map();
     outer.mark = source;
-    outer.at_or_added({key.substr(begin, end - begin), source}) = std::move(value);
+    outer.find_or_add({key.substr(begin, end - begin), source}) = std::move(value);
     value = std::move(outer);
     if (dot == std::string::npos) return value;
     end = dot;

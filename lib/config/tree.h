@@ -13,11 +13,11 @@
 namespace trainopt {
 
 /// Limits of one source.
-inline constexpr size_t kLargestFile = size_t{1} << 20;
-inline constexpr int kDeepest = 64;
-inline constexpr size_t kMostNodes = 100'000;         ///< with aliases expanded
-inline constexpr size_t kMostText = size_t{4} << 20;  ///< bytes of all scalars and keys, with aliases expanded
-inline constexpr size_t kMostMarks = 2 * kMostNodes;  ///< [ ] { } , :
+inline constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
+inline constexpr int kMaxDepth = 64;
+inline constexpr size_t kMaxNodes = 100'000;              ///< with aliases expanded
+inline constexpr size_t kMaxTextBytes = size_t{4} << 20;  ///< bytes of all scalars and keys, with aliases expanded
+inline constexpr size_t kMaxMarks = 2 * kMaxNodes;        ///< [ ] { } , :
 
 /// All throw RecipeErrors with one problem. The root of a file must be a map.
 Value parse_file(const std::filesystem::path& path);

@@ -73,7 +73,7 @@ void TreeBuilder::check_tag(const YAML::Mark& mark, const std::string& tag) cons
   }
   if ((tag != "?" && tag != "!" && !tag.empty()) || (tag == "!" && written.starts_with('!')))
     fail_at(mark_of(mark),
-            "tags are not allowed in a recipe: " + shown(written.substr(0, written.find_first_of(" \t\r\n"))));
+            "tags are not allowed in a recipe: " + display_text(written.substr(0, written.find_first_of(" \t\r\n"))));
 }
 
 /// The parser turns the escapes \N and \_ into single bytes, which are not UTF-8.
@@ -95,7 +95,7 @@ void TreeBuilder::add_key(const YAML::Mark& mark, const std::string& name, bool 
     fail_at(mark_of(mark), "merge keys (<<) are not allowed in a recipe; give several recipe files instead");
   const auto [first, is_new] = open_.back().seen.emplace(name, mark_of(mark));
   if (!is_new)
-    fail_at(mark_of(mark), fmt::format("the key {} is given twice{}", shown(name),
+    fail_at(mark_of(mark), fmt::format("the key {} is given twice{}", display_text(name),
                                        counts_lines_ ? fmt::format(", first in line {}", first->second.line) : ""));
   open_.back().value.keys.push_back({name, mark_of(mark)});
 }
@@ -104,7 +104,7 @@ void TreeBuilder::open(Value::Kind kind, const YAML::Mark& mark, const std::stri
   check_tag(mark, tag);
   if (expects_key() && !odd_key_) odd_key_ = mark_of(mark);
   count(0, mark_of(mark));
-  if (open_.size() >= kDeepest) fail_at(mark_of(mark), fmt::format("nested more than {} levels deep", kDeepest));
+  if (open_.size() >= kMaxDepth) fail_at(mark_of(mark), fmt::format("nested more than {} levels deep", kMaxDepth));
   Open& opened = open_.emplace_back();
   opened.value.kind = kind;
   opened.value.mark = mark_of(mark);
@@ -130,13 +130,13 @@ void TreeBuilder::add(Value value) {
 }
 
 void TreeBuilder::count(size_t text_bytes, const Mark& mark) {
-  if (++nodes_ > kMostNodes) fail_at(mark, fmt::format("more than {} values, with aliases expanded", kMostNodes));
-  if ((text_bytes_ += text_bytes) > kMostText)
-    fail_at(mark, fmt::format("more than {} bytes of text, with aliases expanded", kMostText));
+  if (++nodes_ > kMaxNodes) fail_at(mark, fmt::format("more than {} values, with aliases expanded", kMaxNodes));
+  if ((text_bytes_ += text_bytes) > kMaxTextBytes)
+    fail_at(mark, fmt::format("more than {} bytes of text, with aliases expanded", kMaxTextBytes));
 }
 
 void TreeBuilder::count_copy(const Value& value, const Mark& mark, int depth) {
-  if (depth > kDeepest) fail_at(mark, fmt::format("nested more than {} levels deep", kDeepest));
+  if (depth > kMaxDepth) fail_at(mark, fmt::format("nested more than {} levels deep", kMaxDepth));
   count(value.text.size(), mark);
   for (const Value::Key& key : value.keys) count(key.name.size(), mark);
   for (const Value& item : value.items) count_copy(item, mark, depth + 1);

@@ -19,7 +19,7 @@ const Value* Value::find(std::string_view key) const {
   return nullptr;
 }
 
-Value& Value::at_or_added(const Key& key) {
+Value& Value::find_or_add(const Key& key) {
   for (size_t i = 0; i < keys.size(); ++i)
     if (keys[i].name == key.name) {
       keys[i].mark = key.mark;
@@ -64,18 +64,18 @@ Value empty_map() {
   return value;
 }
 
-std::string shown(std::string_view text) {
-  constexpr size_t kLongest = 80;
+std::string display_text(std::string_view text) {
+  constexpr size_t kMaxLength = 80;
   if (text.empty()) return "''";
   size_t end = 0;
-  while (end < text.size() && end < kLongest) end += std::max<size_t>(1, utf8_length(text.substr(end)));
+  while (end < text.size() && end < kMaxLength) end += std::max<size_t>(1, utf8_length(text.substr(end)));
   std::string one_line(text.substr(0, end));
   std::replace_if(
       one_line.begin(), one_line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   return one_line + (end < text.size() ? "…" : "");
 }
 
-std::string shown(const Value& value) {
+std::string display_text(const Value& value) {
   switch (value.kind) {
     case Value::Kind::null:
       return "null";
@@ -86,7 +86,7 @@ std::string shown(const Value& value) {
     case Value::Kind::scalar:
       break;
   }
-  return value.quoted && !value.text.empty() ? "\"" + shown(value.text) + "\"" : shown(value.text);
+  return value.quoted && !value.text.empty() ? "\"" + display_text(value.text) + "\"" : display_text(value.text);
 }
 
 }  // namespace trainopt

@@ -35,8 +35,8 @@ struct Value {
   bool is_map() const { return kind == Kind::map; }
 
   const Value* find(std::string_view key) const;  ///< of a map; nullptr if not there
-  Value& at_or_added(const Key& key);             ///< of a map
-  void set(const std::string& key, Value value) { at_or_added({key, {}}) = std::move(value); }
+  Value& find_or_add(const Key& key);             ///< of a map
+  void set(const std::string& key, Value value) { find_or_add({key, {}}) = std::move(value); }
   void erase(std::string_view key);
 };
 
@@ -46,7 +46,7 @@ Value list_of(std::vector<Value> items);
 Value empty_map();
 
 /// A value for messages: the scalar itself (in its quotes, shortened if long), "a list", "a map" or "null".
-std::string shown(const Value& value);
-std::string shown(std::string_view text);
+std::string display_text(const Value& value);
+std::string display_text(std::string_view text);
 
 }  // namespace trainopt

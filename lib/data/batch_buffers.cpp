@@ -37,12 +37,12 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
 std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
   TRAINOPT_CHECK(slots >= 1 && slot_bytes >= 1);
   // least[n]: fewest bytes for n slots; last[n]: how many of those slots are then in the last allocation.
-  std::vector<int64_t> least(static_cast<size_t>(slots) + 1), last(least.size());
-  for (size_t n = 1; n < least.size(); ++n)
+  std::vector<int64_t> min_bytes(static_cast<size_t>(slots) + 1), last(min_bytes.size());
+  for (size_t n = 1; n < min_bytes.size(); ++n)
     for (auto size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slot_bytes)));; size *= 2) {
       const int64_t here = std::min(static_cast<int64_t>(n), size / slot_bytes);
-      const int64_t bytes = size + least[n - static_cast<size_t>(here)];
-      if (least[n] == 0 || bytes <= least[n]) least[n] = bytes, last[n] = here;
+      const int64_t bytes = size + min_bytes[n - static_cast<size_t>(here)];
+      if (min_bytes[n] == 0 || bytes <= min_bytes[n]) min_bytes[n] = bytes, last[n] = here;
       if (here == static_cast<int64_t>(n)) break;
     }
   std::vector<int64_t> allocations;

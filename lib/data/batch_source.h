@@ -18,7 +18,7 @@ struct BatchSourceStats {
   std::optional<double> copy_ms;  ///< host to device; null if nothing was copied or no copy is known to be done
   int64_t bytes_copied = 0;
   int64_t pinned_bytes_copied = 0;  ///< the part copied from page-locked memory
-  int64_t copies_beside_step = 0;   ///< copies queued on a separate stream
+  int64_t overlapped_copies = 0;    ///< copies queued on a separate stream
   int64_t bytes_delivered = 0;  ///< of batches as the loader delivered them, copied or not; if the data set is on the
                                 ///< device, of the placements
   int64_t resident_bytes = 0;   ///< of a data set kept on the device
@@ -82,8 +82,8 @@ class LoadedBatches : public BatchSource {
   c10::Device device_;
   std::optional<DeviceTransforms> transforms_;
   std::optional<Stream> copy_stream_;
-  std::optional<HostBatch> held_;  ///< returned in place and not yet released
-  std::optional<Copy> ahead_;
+  std::optional<HostBatch> current_;  ///< returned in place and not yet released
+  std::optional<Copy> prefetched_;
   std::vector<std::pair<Event, Event>> timings_;  ///< of copies not yet counted
   BatchSourceStats stats_;
 };

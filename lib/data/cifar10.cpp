@@ -20,8 +20,8 @@ class FakeCifar10 : public Dataset {
  public:
   FakeCifar10(int64_t size, uint64_t seed)
       : size_(size), seed_(seed), pixel_key_(mix_key(seed, "fake pixels")), label_key_(mix_key(seed, "fake labels")) {
-    constexpr int64_t kMostKeptBytes = int64_t{1} << 30;  // above this, images are redrawn on use: 3 µs each
-    if (size > kMostKeptBytes / kCifarImageBytes) return;
+    constexpr int64_t kMaxCachedBytes = int64_t{1} << 30;  // above this, images are redrawn on use: 3 µs each
+    if (size > kMaxCachedBytes / kCifarImageBytes) return;
     pixels_.resize(static_cast<size_t>(size * kCifarImageBytes));
     for (int64_t i = 0; i < size; ++i) draw(i, pixels_.data() + i * kCifarImageBytes);
   }

@@ -19,13 +19,13 @@ int64_t resident_bytes(ImageSize size, int64_t samples) {
              : bytes;
 }
 
-std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t room, const char* whose) {
+std::optional<std::string> why_too_large(ImageSize size, int64_t samples, int64_t available, const char* limit_name) {
   const int64_t needed = resident_bytes(size, samples);
-  if (needed <= room) return std::nullopt;
+  if (needed <= available) return std::nullopt;
   return fmt::format(
       "data.cache: device does not fit; remove it or add a resize to smaller images: {} of {}×{}×3 are {}, {} is {}",
-      counted(samples, "sample"), size.height, size.width, human_bytes(static_cast<double>(needed)), whose,
-      human_bytes(static_cast<double>(room)));
+      counted(samples, "sample"), size.height, size.width, human_bytes(static_cast<double>(needed)), limit_name,
+      human_bytes(static_cast<double>(available)));
 }
 
 void DeviceDataset::load(Loader& loader, c10::Device device) {
@@ -33,7 +33,7 @@ void DeviceDataset::load(Loader& loader, c10::Device device) {
   const ImageSize size = loader.format().size;
   const int64_t samples = loader.samples().dataset().size();
   if (const auto free = free_memory_bytes(device))
-    if (const auto reason = why_no_room(size, samples, *free, "the device's free memory"))
+    if (const auto reason = why_too_large(size, samples, *free, "the device's free memory"))
       throw UserError(*reason, ExitCode::memory);
   const at::NoGradGuard no_grad;
   at::Tensor images, labels;

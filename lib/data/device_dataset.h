@@ -14,8 +14,9 @@ namespace trainopt {
 /// Bytes on the device: an image of `size` and a label for each sample.
 int64_t resident_bytes(ImageSize size, int64_t samples);
 
-/// Why the data set does not fit into `room` bytes; null if it fits. `whose` names the limit: "data.memory_limit".
-std::optional<std::string> why_no_room(ImageSize size, int64_t samples, int64_t room, const char* whose);
+/// Why the data set does not fit into `available` bytes; null if it fits. `limit_name` names the limit:
+/// "data.memory_limit".
+std::optional<std::string> why_too_large(ImageSize size, int64_t samples, int64_t available, const char* limit_name);
 
 /// Loaded on first use and then shared by all batch sources opened later, so that a run that goes back a step does not
 /// read it again. Not thread-safe.

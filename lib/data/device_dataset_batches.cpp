@@ -61,7 +61,8 @@ Batch DeviceDatasetBatches::next() {
   if (make_loader_) prepare();
   const MicroBatch where = order_.schedule.at_sequence(sequence_++);
   std::vector<int64_t> samples = draw(where);
-  const at::Tensor placement = transforms_.place({.epoch = where.epoch, .samples = samples, .in_order = false});
+  const at::Tensor placement =
+      transforms_.make_placement({.epoch = where.epoch, .samples = samples, .in_order = false});
   const auto bytes = static_cast<int64_t>(placement.nbytes());
   stats_.bytes_delivered += bytes;
   if (!device_.is_cpu()) stats_.bytes_copied += bytes, stats_.pinned_bytes_copied += bytes;

@@ -54,10 +54,10 @@ std::optional<std::string> device_dataset_refusal(const std::vector<TransformCon
 namespace {
 
 std::vector<TransformConfig> all_but_normalize(const std::vector<TransformConfig>& transforms) {
-  std::vector<TransformConfig> kept;
-  std::copy_if(transforms.begin(), transforms.end(), std::back_inserter(kept),
+  std::vector<TransformConfig> remaining;
+  std::copy_if(transforms.begin(), transforms.end(), std::back_inserter(remaining),
                [](const auto& t) { return !normalizes(t); });
-  return kept;
+  return remaining;
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ DeviceTransforms::DeviceTransforms(const TransformSplit& transforms, ImageSize i
       finish_(make_image_finish(placer_.resize(), Pipeline(transforms.device).normalization(),
                                 {placer_.output_size(), result.compute_type, result.memory_format}, device)) {}
 
-at::Tensor DeviceTransforms::place(const DrawnBatch& batch) const {
-  if (!placer_.places() && batch.in_order) return {};
+at::Tensor DeviceTransforms::make_placement(const DrawnBatch& batch) const {
+  if (!placer_.needs_placement() && batch.in_order) return {};
   return placer_(batch, /*pinned=*/device_.is_cuda())
       .to(device_, /*non_blocking=*/true);  // the pinned-memory allocator waits for the copy
 }

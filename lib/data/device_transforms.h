@@ -39,7 +39,7 @@ class DeviceTransforms {
 
   /// Draws the batch's crops and flips. Returns the placement on the device; undefined if none is needed because the
   /// images are the batch's own, uncropped and in order.
-  at::Tensor place(const DrawnBatch& batch) const;
+  at::Tensor make_placement(const DrawnBatch& batch) const;
   /// Turns uint8 [n, h, w, 3] into [items, 3, h', w'] on the device, bit-identical to the host's path (rounded once for
   /// a 16-bit type).
   at::Tensor operator()(const at::Tensor& images, const at::Tensor& placement) const;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 /// Reads a complete file into a buffer that is never shrunk. Throws BadSample.
 void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
@@ -27,7 +27,7 @@ void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
     const File file = File::open(path, ExitCode::data);
     const int64_t size = file.size();
     if (size < 0) throw BadSample("not a regular file");
-    if (size > kMostFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", size));
+    if (size > kMaxFileBytes) throw BadSample(fmt::format("{} bytes is too large for an image", size));
     bytes.resize(static_cast<size_t>(size));
     if (file.read_at(0, bytes.data(), bytes.size()) < bytes.size())
       throw BadSample("the file became shorter while it was read");
@@ -127,8 +127,8 @@ class ImageFolder : public Dataset {
 
   void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
             LoadScratch& scratch) const override {
-    if (const ImageU8* kept = cache_ ? cache_->find(sample) : nullptr)
-      return pipeline.run(kept->view(), key, destination, scratch.image);
+    if (const ImageU8* cached = cache_ ? cache_->find(sample) : nullptr)
+      return pipeline.run(cached->view(), key, destination, scratch.image);
     read(sample, scratch);
     if (!cache_) return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
     auto image = std::make_unique<ImageU8>();
@@ -140,7 +140,7 @@ class ImageFolder : public Dataset {
   /// Hashes the names and order of all files, and the sizes of up to ten thousand evenly spaced ones: on network
   /// storage each size costs a round trip.
   DataIdentity identity() const override {
-    constexpr size_t kMostSizes = 10000;
+    constexpr size_t kMaxSizes = 10000;
     XXH64_hash_t hash = 0;
     const auto add = [&](const void* data, size_t bytes) { hash = XXH3_64bits_withSeed(data, bytes, hash); };
     for (const auto& name : classes_) add(name.data(), name.size());
@@ -148,7 +148,7 @@ class ImageFolder : public Dataset {
       add(&file.label, sizeof(file.label));
       add(file.name.data(), file.name.size());
     }
-    const size_t sizes = std::min(kMostSizes, files_.size());
+    const size_t sizes = std::min(kMaxSizes, files_.size());
     for (size_t i = 0; i < sizes; ++i) {
       struct stat status {};
       const auto sample = static_cast<int64_t>(i * files_.size() / sizes);
@@ -164,14 +164,14 @@ class ImageFolder : public Dataset {
     std::string name;
   };
 
-  void add_class(const std::string& folder, bool numbered_elsewhere) {
+  void add_class(const std::string& folder, bool has_fixed_classes) {
     const auto found = std::find(classes_.begin(), classes_.end(), folder);
     if (found == classes_.end())
       throw UserError(
           fmt::format("an evaluation class does not exist in the training data: {}", (root_ / folder).string()),
           ExitCode::data);
     const auto names = names_in(root_ / folder, false);
-    if (names.empty() && !numbered_elsewhere)
+    if (names.empty() && !has_fixed_classes)
       throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}",
                                   (root_ / folder).string()),
                       ExitCode::data);

@@ -28,7 +28,7 @@ Batch LoadedBatches::next() {
 /// Applies the device's part of the transforms.
 void LoadedBatches::finish(Batch& batch) {
   const at::Tensor placement =
-      transforms_->place({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
+      transforms_->make_placement({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
   if (placement.defined() && !device_.is_cpu())
     stats_.bytes_copied += static_cast<int64_t>(placement.nbytes()),
         stats_.pinned_bytes_copied += static_cast<int64_t>(placement.nbytes());
@@ -37,10 +37,10 @@ void LoadedBatches::finish(Batch& batch) {
 }
 
 Batch LoadedBatches::next_in_place() {
-  if (held_) loader_->release(*std::exchange(held_, std::nullopt));  // the caller is done with the previous batch
-  held_ = loader_->next();
-  count(delivered(*held_), false);
-  return describe(*held_, held_->input, held_->target);
+  if (current_) loader_->release(*std::exchange(current_, std::nullopt));  // the caller is done with the previous batch
+  current_ = loader_->next();
+  count(delivered(*current_), false);
+  return describe(*current_, current_->input, current_->target);
 }
 
 Batch LoadedBatches::next_copied() {
@@ -57,7 +57,7 @@ Batch LoadedBatches::next_copied() {
 }
 
 Batch LoadedBatches::next_overlapped() {
-  Copy copy = ahead_ ? *std::exchange(ahead_, std::nullopt) : begin_copy(loader_->next());
+  Copy copy = prefetched_ ? *std::exchange(prefetched_, std::nullopt) : begin_copy(loader_->next());
   const Stream compute = Stream::current(device_);
   copy.done.block(compute);
   // The memory belongs to the copy stream: the allocator must not reuse it for the next copy while the step still reads
@@ -66,8 +66,8 @@ Batch LoadedBatches::next_overlapped() {
     if (const at::Tensor& tensor = copy.batch.*field; tensor.defined()) tensor.record_stream(compute.handle());
   timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
   count(copy.delivered, true);
-  ++stats_.copies_beside_step;
-  if (loader_->ready()) ahead_ = begin_copy(loader_->next());  // overlaps with the step that is about to be queued
+  ++stats_.overlapped_copies;
+  if (loader_->ready()) prefetched_ = begin_copy(loader_->next());  // overlaps with the step that is about to be queued
   return std::move(copy.batch);
 }
 

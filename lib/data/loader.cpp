@@ -83,7 +83,7 @@ HostBatch Loader::next() {
   resume();
   const auto begin = Clock::now();
   if (settings_.num_workers == 0) {
-    load_here();
+    load_in_caller();
   } else {
     start();
     std::unique_lock lock(mutex_);
@@ -237,7 +237,7 @@ void Loader::fail(int64_t sequence, int64_t item) {
   may_open_.notify_all();
 }
 
-void Loader::load_here() {
+void Loader::load_in_caller() {
   LoaderBuffer& slot = slot_of(delivered_);
   prepare(slot, delivered_);
   for (int64_t item = 0; item < slot.where.items; ++item) load_sample(slot, item, scratch_);

@@ -108,7 +108,7 @@ class Loader {
   void load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch);
   void finish_sample(const Claim& claim);
   void fail(int64_t sequence, int64_t item);
-  void load_here();
+  void load_in_caller();
   void join();
   HostBatch deliver();
 

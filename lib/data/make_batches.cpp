@@ -57,7 +57,7 @@ std::unique_ptr<BatchSource> device_dataset_batches(const DataSpec& data, const 
   const auto device = with_index(request.device);
   const ImageSize size = buffer_format(data, settings, request.format.memory_format).size;
   if (device.is_cpu())
-    if (const auto reason = why_no_room(size, data.samples(), settings.memory_limit, "data.memory_limit"))
+    if (const auto reason = why_too_large(size, data.samples(), settings.memory_limit, "data.memory_limit"))
       throw UserError(*reason);
   const DeviceDatasetBatches::Order order{.schedule = data.schedule(),
                                           .sampler = Sampler(data.samples(), data.seed, data.shuffle),

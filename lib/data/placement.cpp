@@ -11,8 +11,8 @@ namespace trainopt {
 using kernels::PlacementRow;
 using enum kernels::PlacementRow;
 
-Placer::Placer(const std::vector<TransformConfig>& transforms, size_t first_place, ImageSize input, uint64_t seed)
-    : geometry_(transforms, first_place), keys_(seed), input_(input), output_size_(input) {
+Placer::Placer(const std::vector<TransformConfig>& transforms, size_t first_index, ImageSize input, uint64_t seed)
+    : geometry_(transforms, first_index), keys_(seed), input_(input), output_size_(input) {
   try {
     const auto stages = geometry_.stages(input, 0);
     TRAINOPT_CHECK_EQUAL(stages.size(), size_t{1});
@@ -39,7 +39,7 @@ at::Tensor Placer::operator()(const DrawnBatch& batch, bool pinned) const {
     const auto put = [&](PlacementRow row, int64_t value) { rows[row * items + i] = static_cast<int32_t>(value); };
     const int64_t sample = batch.samples[static_cast<size_t>(i)];
     put(kImage, batch.in_order ? i : sample);
-    if (!places()) continue;
+    if (!needs_placement()) continue;
     Stage stage = geometry_.stages(input_, keys_.augmentation(batch.epoch, sample)).front();
     Rect shown = intersection(stage.valid, stage.window);
     if (rows_ == kBoxRows) {

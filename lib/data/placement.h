@@ -27,15 +27,15 @@ struct DrawnBatch {
 
 class Placer {
  public:
-  /// `transforms`: at most one resize, then crops and flips; the first one has index `first_place` in the recipe's
+  /// `transforms`: at most one resize, then crops and flips; the first one has index `first_index` in the recipe's
   /// list. Throws UserError(data) if images of this size are too small for a random crop.
-  Placer(const std::vector<TransformConfig>& transforms, size_t first_place, ImageSize input, uint64_t seed);
+  Placer(const std::vector<TransformConfig>& transforms, size_t first_index, ImageSize input, uint64_t seed);
 
   ImageSize output_size() const { return output_size_; }
   /// Null if images keep their size.
   const std::optional<ImageResize>& resize() const { return resize_; }
   /// Whether each image has its own crop, flip or box.
-  bool places() const { return rows_ > 1; }
+  bool needs_placement() const { return rows_ > 1; }
   /// int32 [1, kWindowRows or kBoxRows; items] on the host.
   at::Tensor operator()(const DrawnBatch& batch, bool pinned) const;
 

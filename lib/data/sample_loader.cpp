@@ -26,21 +26,21 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
     try {
       dataset_->load(sample, keys_.augmentation(epoch, sample), pipeline_, destination, scratch.load);
       return {sample, dataset_->label(sample)};
-    } catch (const OtherSize& other) {
+    } catch (const SizeMismatch& other) {
       if (policy_.one_size)
         throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a "
                                     "resize to [height, width] first or remove data.cache; {}: {}",
                                     dataset_->name_of(sample), other.what()),
                         ExitCode::data);
-      note_bad(sample, other.what());
+      record_bad(sample, other.what());
     } catch (const BadSample& bad) {
-      note_bad(sample, bad.what());
+      record_bad(sample, bad.what());
     }
     sample = static_cast<int64_t>(substitutes.next_below(static_cast<uint64_t>(dataset_->size())));
   }
 }
 
-void SampleLoader::note_bad(int64_t sample, const char* reason) {
+void SampleLoader::record_bad(int64_t sample, const char* reason) {
   const RefusedSample refused{sample, dataset_->name_of(sample), reason};
   const auto text = [](const RefusedSample& one) { return fmt::format("{}: {}", one.name, one.reason); };
   const std::lock_guard lock(mutex_);

@@ -53,7 +53,7 @@ class SampleLoader {
   std::vector<RefusedSample> bad_samples() const;
 
  private:
-  void note_bad(int64_t sample, const char* reason);
+  void record_bad(int64_t sample, const char* reason);
 
   std::shared_ptr<const Dataset> dataset_;
   Pipeline pipeline_;

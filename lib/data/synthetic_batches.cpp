@@ -10,10 +10,10 @@ namespace trainopt {
 namespace {
 
 /// Draws values distributed like normalised bytes: uniform, with mean 0 and variance 1.
-void draw_image(uint64_t key, int64_t place, float* values, int64_t count) {
+void draw_image(uint64_t key, int64_t index, float* values, int64_t count) {
   constexpr float kMean = 127.5f, kDeviation = 73.9f;
   for (int64_t i = 0; i < count; i += 16) {
-    const PhiloxBlock block = philox(key, static_cast<uint64_t>(place), static_cast<uint64_t>(i / 16));
+    const PhiloxBlock block = philox(key, static_cast<uint64_t>(index), static_cast<uint64_t>(i / 16));
     uint8_t bytes[16];
     std::memcpy(bytes, block.data(), 16);
     for (int64_t j = 0; j < std::min<int64_t>(16, count - i); ++j)
@@ -33,9 +33,9 @@ SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Syntheti
   target_ = at::empty({items}, at::kLong);
   const uint64_t pixel_key = mix_key(seed, "synthetic pixels"), label_key = mix_key(seed, "synthetic labels");
   for (int64_t i = 0; i < items; ++i) {
-    const int64_t place = rank * items + i;
-    draw_image(pixel_key, place, input_.data_ptr<float>() + i * values, values);
-    PhiloxStream labels(label_key, static_cast<uint64_t>(place));
+    const int64_t index = rank * items + i;
+    draw_image(pixel_key, index, input_.data_ptr<float>() + i * values, values);
+    PhiloxStream labels(label_key, static_cast<uint64_t>(index));
     target_.data_ptr<int64_t>()[i] = static_cast<int64_t>(labels.next_below(static_cast<uint64_t>(images.num_classes)));
   }
   input_ = input_.to(with_index(device)).contiguous(memory_format);

@@ -167,22 +167,22 @@ bool check_order(const Value& value, const std::array<double, 2>& range, const c
 }
 
 template <class Parameters>
-std::optional<TransformConfig> read_parameters(const Value& given, Parameters parameters, const Location& location) {
+std::optional<TransformConfig> read_parameters(const Value& input, Parameters parameters, const Location& location) {
   const size_t problems_before = location.problems->size();
   const Outline outline = outline_of(parameters);
-  Value map = given;
-  if (!given.is_map()) {
+  Value map = input;
+  if (!input.is_map()) {
     map = empty_map();
-    map.mark = given.mark;
-    if (!given.is_null()) map.at_or_added({outline.front().name, given.mark}) = given;
+    map.mark = input.mark;
+    if (!input.is_null()) map.find_or_add({outline.front().name, input.mark}) = input;
   }
   read_map(map, outline, location.key, {outline, *location.problems});
   for (const auto needed : parameters.kNeeded)
     if (const Value* value = map.find(needed); !value || value->is_null())
-      location.problem(given, fmt::format("{} needs {}", parameters.kName, needed));
+      location.problem(input, fmt::format("{} needs {}", parameters.kName, needed));
   if constexpr (requires { parameters.scale; }) {
-    check_order(given, parameters.scale, "scale", location);
-    check_order(given, parameters.ratio, "ratio", location);
+    check_order(input, parameters.scale, "scale", location);
+    check_order(input, parameters.ratio, "ratio", location);
   }
   if (location.problems->size() != problems_before) return std::nullopt;
   return parameters.config();

@@ -11,7 +11,7 @@ BackendSettings current_backend_settings() {
           .deterministic = context.deterministicAlgorithms()};
 }
 
-bool share_a_process(const BackendSettings& a, const BackendSettings& b) {
+bool can_share_process(const BackendSettings& a, const BackendSettings& b) {
   return a.cudnn_benchmark == b.cudnn_benchmark;
 }
 

@@ -19,7 +19,7 @@ BackendSettings current_backend_settings();
 
 /// Whether trainers with these settings may take turns in one process. cuDNN's plans are cached per process by shape,
 /// so one trainer would reuse a plan that the other chose without timing.
-bool share_a_process(const BackendSettings& a, const BackendSettings& b);
+bool can_share_process(const BackendSettings& a, const BackendSettings& b);
 
 /// Applies settings and restores the previous ones at scope exit. Takes well under a microsecond if nothing changes.
 class BackendGuard {

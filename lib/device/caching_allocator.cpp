@@ -22,30 +22,30 @@ size_t rounded(size_t bytes) {
 c10::DataPtr CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
   Header* header = nullptr;
-  if (bytes < kSmallestKept) {
+  if (bytes < kMinCachedBytes) {
     void* start =
         std::aligned_alloc(alignof(Header), (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header));
     if (!start) throw std::bad_alloc();
     header = new (start) Header{nullptr, start, bytes};
   } else {
     const size_t size = rounded(bytes + sizeof(Header));
-    header = take_kept(size);
+    header = take_cached(size);
     if (!header) header = map_new(size);
   }
   void* data = header + 1;
-  return {data, data, &CachingAllocator::give_back, c10::Device(c10::kCPU)};
+  return {data, data, &CachingAllocator::release, c10::Device(c10::kCPU)};
 }
 
-CachingAllocator::Header* CachingAllocator::take_kept(size_t bytes) {
+CachingAllocator::Header* CachingAllocator::take_cached(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  ++figures_.given;
-  const auto found = kept_.lower_bound(bytes);
+  ++stats_.requests;
+  const auto found = cached_.lower_bound(bytes);
   // Using a block up to a quarter too large costs less than faulting in a new one; larger ones are left for requests of
   // their own size.
-  if (found == kept_.end() || found->first > bytes + bytes / 4) return nullptr;
+  if (found == cached_.end() || found->first > bytes + bytes / 4) return nullptr;
   Header* header = found->second;
-  kept_.erase(found);
-  ++figures_.given_again;
+  cached_.erase(found);
+  ++stats_.cache_hits;
   return header;
 }
 
@@ -62,21 +62,21 @@ CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
               MADV_HUGEPAGE);  // only advice: a failure on kernels without huge pages is ignored
   }
   const std::lock_guard lock(mutex_);
-  figures_.held_bytes += static_cast<int64_t>(bytes);
+  stats_.mapped_bytes += static_cast<int64_t>(bytes);
   return new (reinterpret_cast<void*>(address)) Header{this, mapped, bytes};
 }
 
-void CachingAllocator::give_back(void* data) {
+void CachingAllocator::release(void* data) {
   if (!data) return;
   Header* header = static_cast<Header*>(data) - 1;
   if (!header->owner) return std::free(header->start);
   const std::lock_guard lock(header->owner->mutex_);
-  header->owner->kept_.emplace(header->bytes, header);
+  header->owner->cached_.emplace(header->bytes, header);
 }
 
-CachingAllocator::Figures CachingAllocator::figures() const {
+CachingAllocator::Stats CachingAllocator::stats() const {
   const std::lock_guard lock(mutex_);
-  return figures_;
+  return stats_;
 }
 
 void install_caching_allocator(bool huge_pages) {

@@ -16,21 +16,21 @@ namespace trainopt {
 class CachingAllocator : public c10::Allocator {
  public:
   /// Blocks of at least this size are cached.
-  static constexpr size_t kSmallestKept = size_t{256} << 10;
+  static constexpr size_t kMinCachedBytes = size_t{256} << 10;
 
   /// Must outlive every tensor allocated from it. `huge_pages`: ask the kernel for 2 MiB pages.
   explicit CachingAllocator(bool huge_pages) : huge_pages_(huge_pages) {}
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return &CachingAllocator::give_back; }
+  c10::DeleterFnPtr raw_deleter() const override { return &CachingAllocator::release; }
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
 
-  struct Figures {
-    int64_t held_bytes = 0;   ///< obtained from the kernel, in use or cached
-    int64_t given = 0;        ///< requests for large blocks
-    int64_t given_again = 0;  ///< those served from the cache
+  struct Stats {
+    int64_t mapped_bytes = 0;  ///< obtained from the kernel, in use or cached
+    int64_t requests = 0;      ///< requests for large blocks
+    int64_t cache_hits = 0;    ///< those served from the cache
   };
-  Figures figures() const;
+  Stats stats() const;
 
  private:
   /// Precedes every block. A deleter gets only the data's address (oneDNN frees that way), so everything else must be
@@ -40,14 +40,14 @@ class CachingAllocator : public c10::Allocator {
     void* start;              ///< address returned by malloc or the kernel
     size_t bytes;             ///< including the header
   };
-  static void give_back(void* data);
-  Header* take_kept(size_t bytes);
+  static void release(void* data);
+  Header* take_cached(size_t bytes);
   Header* map_new(size_t bytes);
 
   bool huge_pages_;
   mutable std::mutex mutex_;
-  std::multimap<size_t, Header*> kept_;  // by size
-  Figures figures_;
+  std::multimap<size_t, Header*> cached_;  // by size
+  Stats stats_;
 };
 
 /// Makes all CPU tensors created from now on in this process use a CachingAllocator. A second call does nothing.

@@ -11,30 +11,30 @@
 
 namespace trainopt {
 
-std::optional<MemoryFigures> memory_figures(c10::Device device) {
+std::optional<MemoryStats> memory_stats(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
-  if (!allocator->initialized()) return MemoryFigures{};
+  if (!allocator->initialized()) return MemoryStats{};
   const auto stats = allocator->getDeviceStats(with_index(device).index());
   const auto& allocated = stats.allocated_bytes[0];  // [0]: large and small blocks together
   const auto& reserved = stats.reserved_bytes[0];
-  return MemoryFigures{.allocated = allocated.current,
-                       .reserved = reserved.current,
-                       .peak_allocated = allocated.peak,
-                       .peak_reserved = reserved.peak,
-                       .retries = stats.num_alloc_retries,
-                       .ooms = stats.num_ooms};
+  return MemoryStats{.allocated = allocated.current,
+                     .reserved = reserved.current,
+                     .peak_allocated = allocated.peak,
+                     .peak_reserved = reserved.peak,
+                     .retries = stats.num_alloc_retries,
+                     .ooms = stats.num_ooms};
 }
 
 std::optional<int64_t> free_memory_bytes(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
-  const auto figures = memory_figures(device).value();
+  const auto stats = memory_stats(device).value();
   const auto [free, total] = c10::getDeviceAllocator(device.type())->getMemoryInfo(with_index(device).index());
-  return static_cast<int64_t>(free) + figures.reserved - figures.allocated;
+  return static_cast<int64_t>(free) + stats.reserved - stats.allocated;
 }
 
 double peak_memory_mib(c10::Device device) {
-  if (const auto figures = memory_figures(device)) return static_cast<double>(figures->peak_reserved) / 0x1p20;
+  if (const auto stats = memory_stats(device)) return static_cast<double>(stats->peak_reserved) / 0x1p20;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;  // "VmHWM:   123456 kB"

@@ -10,7 +10,7 @@
 namespace trainopt {
 
 /// Bytes, and counts since the process started. `reserved` includes free memory in the cache.
-struct MemoryFigures {
+struct MemoryStats {
   int64_t allocated = 0, reserved = 0;
   int64_t peak_allocated = 0, peak_reserved = 0;  ///< since the last reset_peak_memory()
   int64_t retries = 0;  ///< allocations that first had to empty the cache: memory is nearly full
@@ -18,7 +18,7 @@ struct MemoryFigures {
 };
 /// Does not wait for the device. nullopt on the CPU, whose allocator keeps no statistics; zeros before the GPU is first
 /// used.
-std::optional<MemoryFigures> memory_figures(c10::Device device);
+std::optional<MemoryStats> memory_stats(c10::Device device);
 /// Bytes that can still be allocated: free on the device, or free in libtorch's cache. nullopt on the CPU, where this
 /// is not known.
 std::optional<int64_t> free_memory_bytes(c10::Device device);

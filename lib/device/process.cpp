@@ -29,10 +29,11 @@ std::string first_line(const std::string& path) {
 }
 
 /// Binds all existing threads, and those created later, to `cpus`. A thread that ends meanwhile is ignored.
-void keep_threads_to(const std::vector<int>& cpus) {
-  const int most = *std::max_element(cpus.begin(), cpus.end()) + 1;
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most), [](cpu_set_t* mask) { CPU_FREE(mask); });
-  const size_t bytes = CPU_ALLOC_SIZE(most);
+void bind_threads(const std::vector<int>& cpus) {
+  const int cpu_count = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpu_count),
+                                                             [](cpu_set_t* mask) { CPU_FREE(mask); });
+  const size_t bytes = CPU_ALLOC_SIZE(cpu_count);
   CPU_ZERO_S(bytes, set.get());
   for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set.get());
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
@@ -46,7 +47,7 @@ void apply(const ProcessSettings& settings) {
   if (settings.caching_allocator) install_caching_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
-  if (!settings.cpus.empty()) keep_threads_to(settings.cpus);
+  if (!settings.cpus.empty()) bind_threads(settings.cpus);
 }
 
 void silence_library_warnings() { FLAGS_caffe2_log_level = 3; }
@@ -61,17 +62,17 @@ std::optional<int> cores_of_quota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, 1 << 20));
 }
 
-void yield_to_others() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }  // per thread on Linux
+void lower_thread_priority() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }  // per thread on Linux
 
 std::vector<int> allowed_cpus() {
   // A fixed cpu_set_t holds 1024 CPUs, and the kernel rejects a mask smaller than its own.
-  for (int most = 1024; most <= 1 << 20; most *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
+  for (int cpu_count = 1024; cpu_count <= 1 << 20; cpu_count *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpu_count),
                                                                [](cpu_set_t* mask) { CPU_FREE(mask); });
-    const size_t bytes = CPU_ALLOC_SIZE(most);
+    const size_t bytes = CPU_ALLOC_SIZE(cpu_count);
     if (sched_getaffinity(0, bytes, set.get()) != 0) continue;
     std::vector<int> cpus;
-    for (int cpu = 0; cpu < most; ++cpu)
+    for (int cpu = 0; cpu < cpu_count; ++cpu)
       if (CPU_ISSET_S(cpu, bytes, set.get())) cpus.push_back(cpu);
     return cpus;
   }
@@ -94,7 +95,7 @@ std::vector<int> cpus_of_list(std::string_view text) {
   return cpus;
 }
 
-std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys) {
+std::vector<int> cpus_local_to(std::string_view pci_bus_id, const std::filesystem::path& sys) {
   // NVML writes the domain with eight digits and letters in upper case, the kernel with four and in lower case.
   if (pci_bus_id.size() < 12) return {};
   std::string id(pci_bus_id.substr(pci_bus_id.size() - 12));

@@ -32,9 +32,9 @@ std::vector<int> allowed_cpus();
 /// Parses a CPU list in the kernel's format, "0-3,8,10-11"; empty if `text` has another format.
 std::vector<int> cpus_of_list(std::string_view text);
 /// The CPUs local to the GPU (DeviceFacts::pci_bus_id) according to the kernel; empty if it does not know them.
-std::vector<int> cpus_beside(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
+std::vector<int> cpus_local_to(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
 /// Gives this thread the lowest CPU priority (nice 19), for background work.
-void yield_to_others();
+void lower_thread_priority();
 /// Number of cores this process may use: its affinity mask or, if smaller, the CPU quota of its cgroups (version 2)
 /// rounded up; at least 1.
 int allowed_cores();

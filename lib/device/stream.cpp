@@ -11,9 +11,9 @@ Stream Stream::current(c10::Device device) {
   return Stream(c10::impl::VirtualGuardImpl(device.type()).getStream(with_index(device)));
 }
 
-Stream Stream::side(c10::Device device, bool urgent) {
+Stream Stream::side(c10::Device device, bool high_priority) {
   if (device.is_cpu()) return current(device);
-  return Stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(with_index(device), urgent));
+  return Stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(with_index(device), high_priority));
 }
 
 void Stream::synchronize() const {

@@ -18,8 +18,8 @@ class Stream {
   /// The stream on which this thread's operations currently run.
   static Stream current(c10::Device device);
   /// A stream from libtorch's pool of 32 per device (used in rotation), separate from the default stream; on the CPU
-  /// the same as current(). `urgent`: from a second pool of 32 with higher priority.
-  static Stream side(c10::Device device, bool urgent = false);
+  /// the same as current(). `high_priority`: from a second pool of 32 with higher priority.
+  static Stream side(c10::Device device, bool high_priority = false);
 
   c10::Device device() const { return stream_.device(); }
   /// For Tensor::record_stream and other calls that need the c10 handle.

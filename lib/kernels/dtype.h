@@ -23,6 +23,6 @@ struct alignas(kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16) Pack {
 
 /// How many values of type T fill 16 bytes.
 template <class T>
-inline constexpr int kWhole = 16 / static_cast<int>(sizeof(T));
+inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
 }  // namespace trainopt::kernels

@@ -38,8 +38,8 @@ __device__ inline void write(void* to, const P& pack) {
 /// Memory shared by the threads of one block, uninitialised.
 template <class T, int kCount>
 __device__ T* shared_memory() {
-  __shared__ T room[kCount];
-  return room;
+  __shared__ T memory[kCount];
+  return memory;
 }
 
 template <class... Parameters, class... Arguments>

@@ -49,53 +49,53 @@ __device__ inline ThreadPosition thread_position(const Tiling& tiling, int width
 }
 
 /// A thread's channels of one row: the row, the first channel, and their offset in memory of the rows' shape.
-struct Spot {
+struct RowPosition {
   int64_t row, channel, at;
 };
 
-/// Calls use(spot, ahead) for each row of a thread; `ahead` is the result of load(spot). kAhead rows are loaded before
-/// the first of them is used, so that many reads are in flight at once. `down` sweeps from the last chunk to the first:
-/// the rows that the previous pass read last may still be in the cache.
+/// Calls use(position, ahead) for each row of a thread; `ahead` is the result of load(position). kAhead rows are loaded
+/// before the first of them is used, so that many reads are in flight at once. `down` sweeps from the last chunk to the
+/// first: the rows that the previous pass read last may still be in the cache.
 template <int kAhead, class Load, class Use>
-__device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_spot,
+__device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_row,
                              const Use& use) {
   const int at_once = tiling.rows_at_once();
   for (int64_t i = position.stripe; i < tiling.chunks; i += tiling.stripes) {
-    const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsInTurn + position.row;
-    const auto spot = [&](int turn) {
+    const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsPerThread + position.row;
+    const auto row_position = [&](int turn) {
       const int64_t row = begin + turn * at_once,
                     inside = row < tiling.rows ? row : tiling.rows - 1;  // past the end: read but not used
-      return Spot{inside, position.channel, inside * tiling.channels + position.channel};
+      return RowPosition{inside, position.channel, inside * tiling.channels + position.channel};
     };
-    for (int turn = 0; turn < kRowsInTurn; turn += kAhead) {
-      decltype(load_spot(Spot())) ahead[kAhead];
-      for (int k = 0; k < kAhead; ++k) ahead[k] = load_spot(spot(turn + k));
+    for (int turn = 0; turn < kRowsPerThread; turn += kAhead) {
+      decltype(load_row(RowPosition())) ahead[kAhead];
+      for (int k = 0; k < kAhead; ++k) ahead[k] = load_row(row_position(turn + k));
       for (int k = 0; k < kAhead; ++k)
-        if (begin + (turn + k) * at_once < tiling.rows) use(spot(turn + k), ahead[k]);
+        if (begin + (turn + k) * at_once < tiling.rows) use(row_position(turn + k), ahead[k]);
     }
   }
 }
 
 /// For a body that needs no per-channel values.
-struct Nothing {};
+struct NoConstants {};
 
 /// Blocks that must fit on a multiprocessor: three leave 80 registers a thread, two leave 128. Bodies that read many
 /// packs per row or hold many per-channel values need 128.
 template <class Body>
-inline constexpr int kResident = Body::kAhead == 1 || sizeof(Body().known(0)) > 128 ? 2 : 3;
+inline constexpr int kResident = Body::kAhead == 1 || sizeof(Body().constants(0)) > 128 ? 2 : 3;
 
-/// Calls Body::use(known, spot, ahead) for all rows. `known` holds the per-channel values, which a thread reads once.
+/// Calls Body::use(constants, position, ahead) for all rows. `constants` are per channel and read once per thread.
 template <class Body>
 __global__ void __launch_bounds__(kThreads, kResident<Body>) map(Body body, Tiling tiling) {
   const ThreadPosition position = thread_position(tiling, Body::kWidth);
   if (position.channel >= tiling.channels) return;
-  const auto known = body.known(position.channel);
+  const auto constants = body.constants(position.channel);
   sweep<Body::kAhead>(
-      tiling, position, true, [&](const Spot& spot) { return body.load(spot); },
-      [&](const Spot& spot, const auto& ahead) { body.use(known, spot, ahead); });
+      tiling, position, true, [&](const RowPosition& pos) { return body.load(pos); },
+      [&](const RowPosition& pos, const auto& ahead) { body.use(constants, pos, ahead); });
 }
 
-/// Calls Body::add(known, spot, ahead, sum, other) for all rows, then sums over the block's threads:
+/// Calls Body::add(constants, position, ahead, sum, other) for all rows, then sums over the block's threads:
 /// partials[stripe][sum or other][channel].
 template <class Body>
 __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, Tiling tiling, float* partials) {
@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(kThreads, kResident<Body>) reduce(Body body, T
   const ThreadPosition position = thread_position(tiling, kWidth);
   Floats<kWidth> sum{}, other{};
   if (position.channel < tiling.channels) {
-    const auto known = body.known(position.channel);
+    const auto constants = body.constants(position.channel);
     sweep<Body::kAhead>(
-        tiling, position, false, [&](const Spot& spot) { return body.load(spot); },
-        [&](const Spot& spot, const auto& ahead) { body.add(known, spot, ahead, sum, other); });
+        tiling, position, false, [&](const RowPosition& pos) { return body.load(pos); },
+        [&](const RowPosition& pos, const auto& ahead) { body.add(constants, pos, ahead, sum, other); });
   }
   const int thread = static_cast<int>(threadIdx.x);
   float* mine = shared_memory<float, 2 * kWidth * kThreads>() + thread;
@@ -141,17 +141,17 @@ __global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
       sum += static_cast<double>(partials[2 * stripe * channels + channel]);
       other += static_cast<double>(partials[(2 * stripe + 1) * channels + channel]);
     }
-  constexpr int kRoom = kFoldChannels * kFoldLanes;
-  double* mine = shared_memory<double, 2 * kRoom>() + thread;
+  constexpr int kBlockThreads = kFoldChannels * kFoldLanes;
+  double* mine = shared_memory<double, 2 * kBlockThreads>() + thread;
   mine[0] = sum;
-  mine[kRoom] = other;
-  for (int half = kRoom / 2; half >= kFoldChannels; half /= 2) {
+  mine[kBlockThreads] = other;
+  for (int half = kBlockThreads / 2; half >= kFoldChannels; half /= 2) {
     __syncthreads();
     if (thread >= half) continue;
     mine[0] += mine[half];
-    mine[kRoom] += mine[kRoom + half];
+    mine[kBlockThreads] += mine[kBlockThreads + half];
   }
-  if (thread < kFoldChannels && channel < channels) finish(channel, mine[0], mine[kRoom]);
+  if (thread < kFoldChannels && channel < channels) finish(channel, mine[0], mine[kBlockThreads]);
 }
 
 /// Calls body(channel) for every channel.
@@ -175,7 +175,7 @@ auto by_type(DType dtype, int64_t channels, std::initializer_list<const void*> m
   uintptr_t bits = 0;
   for (const void* pointer : memory) bits |= reinterpret_cast<uintptr_t>(pointer);
   const auto by_width = [&](auto type) {
-    constexpr int kWidth = kWhole<decltype(type)>;
+    constexpr int kWidth = kPackWidth<decltype(type)>;
     return channels % kWidth == 0 && bits % 16 == 0 ? with(type, Width<kWidth>()) : with(type, Width<1>());
   };
   switch (dtype) {

@@ -6,10 +6,10 @@
 
 namespace trainopt::kernels::device {
 
-inline constexpr int kThreads = 256;   ///< per block
-inline constexpr int kMostLanes = 32;  ///< threads along the channels: a warp reads 512 contiguous bytes
+inline constexpr int kThreads = 256;  ///< per block
+inline constexpr int kMaxLanes = 32;  ///< threads along the channels: a warp reads 512 contiguous bytes
 /// A thread's rows in one chunk. Where registers allow, all are read before the first is used.
-inline constexpr int kRowsInTurn = 4;
+inline constexpr int kRowsPerThread = 4;
 /// Three on each of 128 multiprocessors, all resident at once on Hopper. More would only produce more partial sums.
 inline constexpr int kBlocks = 384;
 inline constexpr int kRowsInFloat = 256;  ///< the most rows that one thread sums in float32
@@ -32,10 +32,10 @@ constexpr int64_t divided_up(int64_t number, int64_t by) { return (number + by -
 /// `width`: channels per thread.
 constexpr Tiling tiling_of(int64_t rows, int64_t channels, int width) {
   Tiling t{rows, channels, 0, 1, 0, 0};
-  while (t.lanes < kMostLanes && t.lanes * width < channels) t.lanes *= 2;
+  while (t.lanes < kMaxLanes && t.lanes * width < channels) t.lanes *= 2;
   t.tiles = static_cast<int>(divided_up(channels, static_cast<int64_t>(t.lanes) * width));
-  t.chunks = divided_up(rows, static_cast<int64_t>(t.rows_at_once()) * kRowsInTurn);
-  const int64_t wanted = std::max(divided_up(kBlocks, t.tiles), divided_up(t.chunks * kRowsInTurn, kRowsInFloat));
+  t.chunks = divided_up(rows, static_cast<int64_t>(t.rows_at_once()) * kRowsPerThread);
+  const int64_t wanted = std::max(divided_up(kBlocks, t.tiles), divided_up(t.chunks * kRowsPerThread, kRowsInFloat));
   t.stripes = static_cast<int>(std::min(t.chunks, wanted));
   return t;
 }

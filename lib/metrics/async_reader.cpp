@@ -21,10 +21,11 @@ void add_spans(StepRecord& row, const std::vector<std::pair<Metric, std::shared_
 
 }  // namespace
 
-AsyncReader::AsyncReader(c10::Device device, bool steady) : device_(with_index(device)), steady_(steady) {
+AsyncReader::AsyncReader(c10::Device device, bool fixed_delay)
+    : device_(with_index(device)), fixed_delay_(fixed_delay) {
   if (device_.is_cpu()) return;
-  ring_ = host_tensor({kMostInFlight + 1, kMetricCount}, at::kFloat, at::MemoryFormat::Contiguous, /*pinned=*/true);
-  for (size_t slot = 0; slot <= kMostInFlight; ++slot) arrived_.emplace_back(device_);
+  ring_ = host_tensor({kMaxInFlight + 1, kMetricCount}, at::kFloat, at::MemoryFormat::Contiguous, /*pinned=*/true);
+  for (size_t slot = 0; slot <= kMaxInFlight; ++slot) arrived_.emplace_back(device_);
 }
 
 void AsyncReader::submit(PendingRecord record) {
@@ -36,8 +37,8 @@ void AsyncReader::submit(PendingRecord record) {
   }
   queue_copy(record, next_slot_);
   in_flight_.push_back({std::move(record), next_slot_});
-  next_slot_ = (next_slot_ + 1) % (kMostInFlight + 1);
-  if (in_flight_.size() <= kMostInFlight) return;
+  next_slot_ = (next_slot_ + 1) % (kMaxInFlight + 1);
+  if (in_flight_.size() <= kMaxInFlight) return;
   read_oldest();
   // The host launches a step faster than the device runs it. The step times add up to the run's time only if they
   // include this wait.
@@ -74,7 +75,7 @@ void AsyncReader::read_oldest() {
 }
 
 std::vector<StepRecord> AsyncReader::poll() {
-  while (!steady_ && !in_flight_.empty() && arrived_[in_flight_.front().slot].ready()) read_oldest();
+  while (!fixed_delay_ && !in_flight_.empty() && arrived_[in_flight_.front().slot].ready()) read_oldest();
   return std::exchange(ready_rows_, {});
 }
 

@@ -16,11 +16,11 @@ namespace trainopt {
 class AsyncReader {
  public:
   /// Rows are at most this many steps behind.
-  static constexpr size_t kMostInFlight = 2;
+  static constexpr size_t kMaxInFlight = 2;
 
-  /// `steady`: on a GPU, rows are always that late, even if they arrive earlier, so that all ranks see the same rows in
-  /// the same step.
-  explicit AsyncReader(c10::Device device, bool steady = false);
+  /// `fixed_delay`: on a GPU, rows are always that late, even if they arrive earlier, so that all ranks see the same
+  /// rows in the same step.
+  explicit AsyncReader(c10::Device device, bool fixed_delay = false);
 
   /// Call after the step's last work is queued on the current stream. On the CPU the row is ready at once. On a GPU,
   /// waits for the oldest step if two newer ones are in flight, which also keeps the host from running far ahead.
@@ -40,8 +40,8 @@ class AsyncReader {
   void read_oldest();
 
   c10::Device device_;
-  bool steady_;
-  at::Tensor ring_;             ///< [kMostInFlight + 1, kMetricCount] float32, pinned
+  bool fixed_delay_;
+  at::Tensor ring_;             ///< [kMaxInFlight + 1, kMetricCount] float32, pinned
   std::vector<Event> arrived_;  ///< one per slot of the ring
   std::deque<InFlight> in_flight_;
   size_t next_slot_ = 0;

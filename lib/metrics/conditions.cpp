@@ -9,7 +9,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kMostOtherPct = 10, kMostDrift = 0.02, kDriftLevel = 0.99;
+constexpr double kMaxOtherPct = 10, kMaxDrift = 0.02, kDriftLevel = 0.99;
 constexpr EnoughPieces kEnoughForDrift{.pieces = 8, .correlation_times = 0};  // a warning, not a result
 
 std::optional<std::string> drift(std::span<const Piece> pieces) {
@@ -17,7 +17,7 @@ std::optional<std::string> drift(std::span<const Piece> pieces) {
   if (third == 0) return std::nullopt;
   const auto first = pieces.first(third), last = pieces.last(third);
   const double change = throughput(last) / throughput(first) - 1;
-  if (std::abs(change) <= kMostDrift) return std::nullopt;
+  if (std::abs(change) <= kMaxDrift) return std::nullopt;
   if (const auto ratio = throughput_ratio_interval(first, last, kDriftLevel, 0, kEnoughForDrift);
       !ratio || ratio->contains(1))
     return std::nullopt;
@@ -52,7 +52,7 @@ void Conditions::add(const StepRecord& row) {
 
 std::vector<std::string> Conditions::warnings(std::span<const Piece> pieces) const {
   std::vector<std::string> all;
-  if (other_cpu_ > kMostOtherPct * other_cpu_ms_)
+  if (other_cpu_ > kMaxOtherPct * other_cpu_ms_)
     all.push_back(fmt::format("the machine was busy: other programs used {:.0f} % of the CPUs available to this run",
                               other_cpu_ / other_cpu_ms_));
   if (throttled_ms_ > 0) {

@@ -25,12 +25,12 @@ void append_number(std::string& text, const MetricInfo& metric, double value) {
 std::string ranks_json(const std::vector<RankTimes>& ranks) {
   const auto spread = [&](const char* name, auto number) {
     const auto less = [&](const RankTimes& a, const RankTimes& b) { return number(a) < number(b); };
-    const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), less);
+    const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end(), less);
     double sum = 0;
     for (const auto& rank : ranks) sum += number(rank);
     return fmt::format("\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}", name,
-                       number(*least), least - ranks.begin(), sum / static_cast<double>(ranks.size()), number(*most),
-                       most - ranks.begin());
+                       number(*lowest), lowest - ranks.begin(), sum / static_cast<double>(ranks.size()),
+                       number(*highest), highest - ranks.begin());
   };
   return fmt::format(",\"ranks\":{{{},{},{},{}}}",
                      spread("step_ms", [](const RankTimes& rank) { return rank.step_ms; }),
@@ -93,9 +93,9 @@ std::string human_milliseconds(double milliseconds) {
 
 std::string human_seconds(double seconds) {
   if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
-  const int64_t whole = std::llround(seconds);
-  if (whole < 3600) return fmt::format("{}m {:02d}s", whole / 60, whole % 60);
-  return fmt::format("{}h {:02d}m", whole / 3600, whole / 60 % 60);
+  const int64_t rounded = std::llround(seconds);
+  if (rounded < 3600) return fmt::format("{}m {:02d}s", rounded / 60, rounded % 60);
+  return fmt::format("{}h {:02d}m", rounded / 3600, rounded / 60 % 60);
 }
 
 std::string console_line(const StepRecord& row, int64_t total_steps) {

@@ -19,7 +19,7 @@ constexpr unsigned long long kThrottleBits =
 bool is_loss(nvmlReturn_t result) { return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED; }
 
 /// GPM's counters refresh every 100 ms; a shorter interval repeats the last value or is empty.
-constexpr double kGpmStretchMs = 105;
+constexpr double kGpmIntervalMs = 105;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ struct GpuProbe::Nvml {
   NvmlLibrary library;
   nvmlDevice_t device = nullptr;
   bool lost = false;
-  std::set<Metric> given_up;
+  std::set<Metric> unavailable;
   bool gpm = false, gpm_has_earlier = false;
   nvmlGpmSample_t earlier = nullptr, later = nullptr;
   Clock::time_point earlier_at;
@@ -92,7 +92,7 @@ void GpuProbe::sample(Values& values) {
   if (nvml_->gpm && !nvml_->lost) sample_gpm(values);
 }
 
-void GpuProbe::begin_stretch() {
+void GpuProbe::restart_interval() {
   if (nvml_) nvml_->gpm_has_earlier = false;
 }
 
@@ -103,16 +103,16 @@ void GpuProbe::sample_counters(Values& values) {
     const std::string name(info(metric).name);
     if (nvml_->lost) return;
     if (!known) return absent(metric, "this driver's NVML has no function for it");
-    if (nvml_->given_up.contains(metric)) return;
+    if (nvml_->unavailable.contains(metric)) return;
     const nvmlReturn_t result = ask();
     if (result == NVML_SUCCESS) {
       reasons_.erase(name);
       return;
     }
     if (is_loss(result)) return lose_gpu("NVML: " + nvml_->library.text(result));
-    const bool for_good = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION ||
-                          result == NVML_ERROR_FUNCTION_NOT_FOUND;
-    if (for_good) nvml_->given_up.insert(metric);
+    const bool permanently = result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION ||
+                             result == NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (permanently) nvml_->unavailable.insert(metric);
     reasons_[name] = "NVML: " + nvml_->library.text(result);
   };
   const auto keep = [&](Metric metric, nvmlReturn_t result, double value) {
@@ -173,7 +173,7 @@ void GpuProbe::sample_gpm(Values& values) {
     state.tensor_util.reset();
     return;
   }
-  if (milliseconds_between(state.earlier_at, now) >= kGpmStretchMs) {
+  if (milliseconds_between(state.earlier_at, now) >= kGpmIntervalMs) {
     if (const auto result = f.gpm_get(state.device, state.later); result != NVML_SUCCESS) return give_up(result);
     nvmlGpmMetricsGet_t request{};
     request.version = NVML_GPM_METRICS_GET_VERSION;

@@ -28,7 +28,7 @@ class GpuProbe {
   /// Fills the values that can be measured now, in about 100 µs. GPM needs two calls at least 100 ms apart.
   void sample(Values& values);
   /// Restarts GPM: its next values cover the time from the next sample() on.
-  void begin_stretch();
+  void restart_interval();
   const Reasons& reasons() const { return reasons_; }
 
   /// "580.82.07"; nullopt without the library.

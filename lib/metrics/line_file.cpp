@@ -75,15 +75,15 @@ void LineFile::flush() {
     // Complete lines stay. A torn line after the last newline written is cut off, so that later lines stay intact.
     const auto written = static_cast<size_t>(file_.appended() - before);
     const size_t newline = written == 0 ? std::string::npos : buffer_.rfind('\n', written - 1);
-    const size_t kept = newline == std::string::npos ? 0 : newline + 1;
-    cut_off(static_cast<int64_t>(written - kept));
+    const size_t complete = newline == std::string::npos ? 0 : newline + 1;
+    truncate_torn_line(static_cast<int64_t>(written - complete));
     if (dropped_ == 0) spdlog::warn("{}; training continues and lines are dropped", error.what());
-    dropped_ += std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(kept), buffer_.end(), '\n');
+    dropped_ += std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(complete), buffer_.end(), '\n');
   }
   buffer_.clear();
 }
 
-void LineFile::cut_off(int64_t torn) {
+void LineFile::truncate_torn_line(int64_t torn) {
   try {
     const int64_t size = file_.size();
     if (torn > 0 && size >= torn) file_.truncate(size - torn);

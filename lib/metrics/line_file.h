@@ -34,7 +34,7 @@ class LineFile {
   int64_t dropped_lines() const { return dropped_; }
 
  private:
-  void cut_off(int64_t torn);
+  void truncate_torn_line(int64_t torn);
 
   File file_;
   bool was_empty_;

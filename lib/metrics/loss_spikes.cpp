@@ -8,7 +8,7 @@ namespace trainopt {
 
 std::optional<double> LossSpikes::add(double loss) {
   if (!std::isfinite(loss)) return std::nullopt;
-  if (before_.size() >= kFewest) {
+  if (before_.size() >= kMinLosses) {
     std::vector<double> values(before_.begin(), before_.end());
     const double median = percentile(values, 0.5);
     if (median > 0 && loss > kFactor * median) {

@@ -14,7 +14,7 @@ namespace trainopt {
 namespace {
 
 /// /proc/stat counts in hundredths of a second, which over half a second is 2 % of one CPU.
-constexpr double kShortest = 0.5;
+constexpr double kMinInterval = 0.5;
 
 }  // namespace
 
@@ -54,18 +54,18 @@ OtherLoad::OtherLoad(size_t cpus, Busy busy, double own_seconds, Clock::time_poi
     : cpus_(static_cast<double>(cpus)),
       busy_(std::move(busy)),
       own_seconds_(own_seconds),
-      looked_at_(now),
+      sampled_at_(now),
       busy_seconds_(busy_()) {}
 
 std::optional<double> OtherLoad::sample(double own_seconds, Clock::time_point now) {
-  const double seconds = milliseconds_between(looked_at_, now) / 1e3;
-  if (seconds < kShortest) return pct_;
+  const double seconds = milliseconds_between(sampled_at_, now) / 1e3;
+  if (seconds < kMinInterval) return pct_;
   const auto busy = busy_();
   pct_.reset();
   // The two clocks are read one after the other, so an idle machine can come out slightly below 0.
   if (busy && busy_seconds_)
     pct_ = std::max(0.0, 100 * (*busy - *busy_seconds_ - (own_seconds - own_seconds_)) / (seconds * cpus_));
-  looked_at_ = now;
+  sampled_at_ = now;
   busy_seconds_ = busy;
   own_seconds_ = own_seconds;
   return pct_;

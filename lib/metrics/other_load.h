@@ -35,7 +35,7 @@ class OtherLoad {
   double cpus_;
   Busy busy_;
   double own_seconds_;
-  Clock::time_point looked_at_;
+  Clock::time_point sampled_at_;
   std::optional<double> busy_seconds_, pct_;
 };
 

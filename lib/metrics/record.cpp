@@ -25,10 +25,10 @@ void PendingRecord::add(Metric metric, const at::Tensor& scalar) {
 }
 
 void PendingRecord::set_memory(c10::Device device) {
-  const auto figures = memory_figures(device);
-  if (!figures) return;
-  row_[Metric::memory_allocated_mib] = static_cast<double>(figures->allocated) / 0x1p20;
-  row_[Metric::memory_reserved_mib] = static_cast<double>(figures->reserved) / 0x1p20;
+  const auto stats = memory_stats(device);
+  if (!stats) return;
+  row_[Metric::memory_allocated_mib] = static_cast<double>(stats->allocated) / 0x1p20;
+  row_[Metric::memory_reserved_mib] = static_cast<double>(stats->reserved) / 0x1p20;
 }
 
 void PendingRecord::finish(double paused_ms) {

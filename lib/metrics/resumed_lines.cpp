@@ -21,19 +21,19 @@ std::optional<int64_t> step_of(std::string_view line) {
 
 }  // namespace
 
-void keep_lines_up_to(const std::filesystem::path& file, int64_t step, int64_t every_n_steps) {
+void remove_lines_after(const std::filesystem::path& file, int64_t step, int64_t every_n_steps) {
   if (!std::filesystem::exists(file)) return;
   const std::string all = read_file(file, ExitCode::storage);
-  size_t kept = 0;
+  size_t end_of_kept = 0;
   for (size_t begin = 0; begin < all.size();) {
     const size_t newline = all.find('\n', begin);
     if (newline == std::string::npos) break;
     const auto found = step_of(std::string_view(all).substr(begin, newline - begin));
     if (found && *found > step) break;  // lines are in the order of steps
     if (found && *found == step && step > 1 && step % every_n_steps != 0) break;
-    kept = begin = newline + 1;
+    end_of_kept = begin = newline + 1;
   }
-  if (kept < all.size()) write_file(file, std::string_view(all).substr(0, kept));
+  if (end_of_kept < all.size()) write_file(file, std::string_view(all).substr(0, end_of_kept));
 }
 
 }  // namespace trainopt

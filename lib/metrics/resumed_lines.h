@@ -10,6 +10,6 @@ namespace trainopt {
 /// is JSON that begins with {"step":N or CSV that begins with N; a CSV header is kept. The last step of a process is
 /// recorded even if `every_n_steps` excludes it; such a line of `step` is removed too, since the run continues. Does
 /// nothing if the file is missing. Throws UserError(storage).
-void keep_lines_up_to(const std::filesystem::path& file, int64_t step, int64_t every_n_steps = 1);
+void remove_lines_after(const std::filesystem::path& file, int64_t step, int64_t every_n_steps = 1);
 
 }  // namespace trainopt

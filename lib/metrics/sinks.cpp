@@ -14,8 +14,8 @@ CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
 
 void CsvSink::write(const StepRecord& row) { file_.write(csv_line(row)); }
 
-Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool goes_on)
-    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(goes_on) {
+Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool resumed)
+    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(resumed) {
   const auto wants = [&](SinkKind kind) {
     return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end();
   };
@@ -29,10 +29,10 @@ Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, 
 
 void Sinks::write(const StepRecord& row) {
   if (!any_ || row.step() % every_n_steps_ == 0) {
-    held_back_.reset();
+    pending_row_.reset();
     write_now(row);
   } else {
-    held_back_ = row;  // written by finish() if it turns out to be the last
+    pending_row_ = row;  // written by finish() if it turns out to be the last
     console_->step(row, {});
   }
   any_ = true;
@@ -46,8 +46,8 @@ void Sinks::write_now(const StepRecord& row) {
 }
 
 void Sinks::finish() {
-  if (held_back_) write_now(*held_back_);
-  held_back_.reset();
+  if (pending_row_) write_now(*pending_row_);
+  pending_row_.reset();
   flush();
 }
 

@@ -50,9 +50,9 @@ class CsvSink : public Sink {
 class Sinks {
  public:
   /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
-  /// `goes_on`: the run is resumed, so its first row is already written.
+  /// `resumed`: the run is resumed, so its first row is already written.
   Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
-        bool goes_on = false);
+        bool resumed = false);
 
   void write(const StepRecord& row);
   /// Writes the last row if it was skipped, flushes, and removes the progress line.
@@ -72,7 +72,7 @@ class Sinks {
   bool any_, console_lines_ = false;
   std::unique_ptr<Console> console_;
   std::vector<std::unique_ptr<Sink>> files_;
-  std::optional<StepRecord> held_back_;
+  std::optional<StepRecord> pending_row_;
   std::bitset<kMetricCount> recorded_;
 };
 

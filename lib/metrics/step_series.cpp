@@ -13,9 +13,9 @@ void StepSeries::add(Piece step) {
   pieces_.push_back(open_);
   open_ = {};
   open_steps_ = 0;
-  if (pieces_.size() < kMostPieces) return;
-  for (size_t i = 0; i < kMostPieces / 2; ++i) pieces_[i] = merged(pieces_[2 * i], pieces_[2 * i + 1]);
-  pieces_.resize(kMostPieces / 2);
+  if (pieces_.size() < kMaxPieces) return;
+  for (size_t i = 0; i < kMaxPieces / 2; ++i) pieces_[i] = merged(pieces_[2 * i], pieces_[2 * i + 1]);
+  pieces_.resize(kMaxPieces / 2);
   steps_per_piece_ *= 2;
 }
 

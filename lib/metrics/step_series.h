@@ -14,7 +14,7 @@ class StepSeries {
  public:
   explicit StepSeries(size_t steps_per_piece = 1) : steps_per_piece_(steps_per_piece) {}
 
-  static constexpr size_t kMostPieces = 1024;  ///< computing an interval from this many takes 30 ms
+  static constexpr size_t kMaxPieces = 1024;  ///< computing an interval from this many takes 30 ms
 
   void add(Piece step);
   /// Each covers steps_per_piece() steps; the last may cover fewer.

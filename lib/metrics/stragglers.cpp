@@ -9,13 +9,13 @@
 namespace trainopt {
 
 std::string Straggler::text() const {
-  std::string said = fmt::format(
+  std::string message = fmt::format(
       "rank {} is a straggler: {:.1f} ms a step without communication, the others {:.1f} ms; the slowest in {:.0f} % "
       "of the steps",
       rank, busy_ms, others_ms, steps_pct);
   if (data_wait_ms > (busy_ms - others_ms) / 2)
-    said += fmt::format("; {:.1f} ms of its time is waiting for data", data_wait_ms);
-  return said;
+    message += fmt::format("; {:.1f} ms of its time is waiting for data", data_wait_ms);
+  return message;
 }
 
 void Stragglers::add(const std::vector<RankTimes>& ranks) {
@@ -37,16 +37,16 @@ void Stragglers::add(const std::vector<RankTimes>& ranks) {
 }
 
 std::optional<Straggler> Stragglers::found() const {
-  const auto most =
+  const auto worst =
       std::max_element(slow_.begin(), slow_.end(), [](const Slow& a, const Slow& b) { return a.steps < b.steps; });
-  if (steps_ < kFewest || most == slow_.end() ||
-      static_cast<double>(most->steps) <= kShare * static_cast<double>(steps_))
+  if (steps_ < kMinSteps || worst == slow_.end() ||
+      static_cast<double>(worst->steps) <= kShare * static_cast<double>(steps_))
     return std::nullopt;
-  const auto times = static_cast<double>(most->steps);
-  return Straggler{.rank = most - slow_.begin(),
-                   .busy_ms = most->busy_ms / times,
-                   .others_ms = most->others_ms / times,
-                   .data_wait_ms = most->data_wait_ms / times,
+  const auto times = static_cast<double>(worst->steps);
+  return Straggler{.rank = worst - slow_.begin(),
+                   .busy_ms = worst->busy_ms / times,
+                   .others_ms = worst->others_ms / times,
+                   .data_wait_ms = worst->data_wait_ms / times,
                    .steps_pct = 100 * times / static_cast<double>(steps_)};
 }
 

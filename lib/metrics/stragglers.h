@@ -22,9 +22,9 @@ struct Straggler {
 
 class Stragglers {
  public:
-  static constexpr double kFactor = 1.1;  ///< a rank is slow above this many times the others' median
-  static constexpr double kShare = 0.5;   ///< a straggler is slow in more than this share of the steps
-  static constexpr int64_t kFewest = 10;  ///< with fewer steps there is no finding
+  static constexpr double kFactor = 1.1;    ///< a rank is slow above this many times the others' median
+  static constexpr double kShare = 0.5;     ///< a straggler is slow in more than this share of the steps
+  static constexpr int64_t kMinSteps = 10;  ///< with fewer steps there is no finding
 
   /// Adds a step's times by rank; does nothing with one rank.
   void add(const std::vector<RankTimes>& ranks);

@@ -12,7 +12,7 @@ namespace trainopt {
 namespace {
 
 /// Step times stored for percentiles: all up to this number, then those of every second, fourth, … step.
-constexpr size_t kMostTimes = 1 << 20;
+constexpr size_t kMaxStepTimes = 1 << 20;
 
 /// Confidence level of the throughput interval.
 constexpr double kLevel = 0.95;
@@ -82,11 +82,11 @@ void Summary::add(const StepRecord& row) {
   add_to(later_series_, row);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
-  if (later_ms_.size() < kMostTimes) return;
+  if (later_ms_.size() < kMaxStepTimes) return;
   stride_ *= 2;
-  size_t kept = 0;
-  for (size_t i = 1; i < later_ms_.size(); i += 2) later_ms_[kept++] = later_ms_[i];
-  later_ms_.resize(kept);
+  size_t count = 0;
+  for (size_t i = 1; i < later_ms_.size(); i += 2) later_ms_[count++] = later_ms_[i];
+  later_ms_.resize(count);
 }
 
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }

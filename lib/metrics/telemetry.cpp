@@ -34,7 +34,7 @@ std::optional<double> resident_mib() {
   return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / 0x1p20;
 }
 
-bool measured_here(Metric metric) {
+bool is_sampled(Metric metric) {
   return metric == Metric::cpu_util_pct || metric == Metric::other_cpu_pct || metric == Metric::process_rss_mib ||
          std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
 }
@@ -42,7 +42,7 @@ bool measured_here(Metric metric) {
 std::string telemetry_line(double time_s, const Values& values) {
   std::string line = fmt::format("{{\"time_s\":{:.3f}", time_s);
   for (const MetricInfo& metric : kCatalogue) {
-    if (!measured_here(metric.metric)) continue;
+    if (!is_sampled(metric.metric)) continue;
     fmt::format_to(std::back_inserter(line), ",\"{}\":", metric.name);
     if (const auto& value = values[metric.metric]; value && std::isfinite(*value))
       append_number(line, metric, *value);
@@ -58,24 +58,24 @@ ProcessProbe::ProcessProbe() : ProcessProbe(allowed_cpus()) {}
 
 ProcessProbe::ProcessProbe(const std::vector<int>& cpus)
     : cores_(allowed_cores()),
-      looked_at_(Clock::now()),
+      sampled_at_(Clock::now()),
       cpu_seconds_(process_cpu_seconds()),
       others_(
-          cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, looked_at_) {}
+          cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, sampled_at_) {}
 
-void ProcessProbe::begin_stretch() {
-  looked_at_ = Clock::now();
+void ProcessProbe::restart_interval() {
+  sampled_at_ = Clock::now();
   cpu_seconds_ = process_cpu_seconds();
 }
 
 void ProcessProbe::sample(Values& values) {
   const auto now = Clock::now();
   const double cpu_seconds = process_cpu_seconds();
-  const double seconds = milliseconds_between(looked_at_, now) / 1e3;
+  const double seconds = milliseconds_between(sampled_at_, now) / 1e3;
   // Over a shorter time the value reflects the scheduler rather than the program.
   if (seconds >= 0.01) {
     values[Metric::cpu_util_pct] = 100 * (cpu_seconds - cpu_seconds_) / (seconds * cores_);
-    looked_at_ = now;
+    sampled_at_ = now;
     cpu_seconds_ = cpu_seconds;
   }
   values[Metric::other_cpu_pct] = others_.sample(cpu_seconds, now);
@@ -85,7 +85,7 @@ void ProcessProbe::sample(Values& values) {
 /// The state that the thread shares with the rest of the program.
 class Telemetry::Watch {
  public:
-  explicit Watch(TelemetryOptions given) : options(std::move(given)) {
+  explicit Watch(TelemetryOptions settings) : options(std::move(settings)) {
     if (!options.file.empty()) file = std::make_unique<LineFile>(options.file);
   }
   void run();
@@ -101,14 +101,14 @@ class Telemetry::Watch {
   Reasons reasons;
 
  private:
-  void look_until_stopped();
+  void sample_until_stopped();
   void take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started);
 };
 
 void Telemetry::Watch::run() {
   pthread_setname_np(pthread_self(), "telemetry");
   try {
-    look_until_stopped();
+    sample_until_stopped();
   } catch (const std::exception& error) {  // telemetry may fail, training must not
     spdlog::warn("telemetry failed: {}", error.what());
     explain_absence(std::string("telemetry failed: ") + error.what());
@@ -118,7 +118,7 @@ void Telemetry::Watch::run() {
   wake.notify_all();
 }
 
-void Telemetry::Watch::look_until_stopped() {
+void Telemetry::Watch::sample_until_stopped() {
   std::unique_ptr<GpuProbe> gpu;
   if (!options.pci_bus_id.empty()) {
     gpu = std::make_unique<GpuProbe>(options.nvml_library, options.pci_bus_id);
@@ -141,8 +141,8 @@ void Telemetry::Watch::look_until_stopped() {
     wake.wait(lock, [this] { return stopping || !paused; });
     if (stopping) return;
     if (!was_paused) continue;
-    process.begin_stretch();  // excludes the load during the pause
-    if (gpu) gpu->begin_stretch();
+    process.restart_interval();  // excludes the load during the pause
+    if (gpu) gpu->restart_interval();
   }
 }
 
@@ -161,7 +161,7 @@ void Telemetry::Watch::take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::
 void Telemetry::Watch::explain_absence(const std::string& reason) {
   const std::lock_guard lock(mutex);
   for (const MetricInfo& metric : kCatalogue)
-    if (measured_here(metric.metric)) reasons.emplace(metric.name, reason);
+    if (is_sampled(metric.metric)) reasons.emplace(metric.name, reason);
 }
 
 Telemetry::Telemetry(TelemetryOptions options) : watch_(std::make_shared<Watch>(std::move(options))) {
@@ -193,7 +193,7 @@ void Telemetry::stop() {
   std::unique_lock lock(watch_->mutex);
   watch_->stopping = true;
   watch_->wake.notify_all();
-  const bool ended = watch_->wake.wait_for(lock, std::chrono::duration<double>(watch_->options.patience_s),
+  const bool ended = watch_->wake.wait_for(lock, std::chrono::duration<double>(watch_->options.stop_timeout_s),
                                            [this] { return watch_->ended; });
   lock.unlock();
   if (!ended) {

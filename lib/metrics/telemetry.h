@@ -20,7 +20,7 @@ namespace trainopt {
 struct TelemetryOptions {
   c10::Device device = c10::Device(c10::kCPU);  ///< the GPU to sample, if it is one
   double interval_s = 0.1;
-  double patience_s = 5;            ///< how long stop() waits for a driver that does not respond
+  double stop_timeout_s = 5;        ///< how long stop() waits for a driver that does not respond
   std::filesystem::path file = {};  ///< telemetry.jsonl, one line per sample; empty: no file
   std::string nvml_library = kNvmlLibrary;
   std::string pci_bus_id = {};  ///< of the GPU to sample, set by tests; empty: that of `device`
@@ -38,13 +38,13 @@ class ProcessProbe {
   ProcessProbe();
   void sample(Values& values);
   /// The next cpu_util_pct covers the time from now on.
-  void begin_stretch();
+  void restart_interval();
 
  private:
   explicit ProcessProbe(const std::vector<int>& cpus);
 
   double cores_;
-  Clock::time_point looked_at_;
+  Clock::time_point sampled_at_;
   double cpu_seconds_ = 0;
   OtherLoad others_;
 };
@@ -68,7 +68,7 @@ class Telemetry {
   void pause();
   void resume();
   /// Ends the thread; its measurements stay readable. Abandons the thread with a warning if the driver does not respond
-  /// within `patience_s`.
+  /// within `stop_timeout_s`.
   void stop();
 
  private:

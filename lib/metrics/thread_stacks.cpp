@@ -41,7 +41,7 @@ struct StackRequest {
 StackRequest slot;
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-void leave_stack(int, siginfo_t*, void* context) {
+void record_stack(int, siginfo_t*, void* context) {
   const int error = errno;
   auto me = static_cast<pid_t>(::syscall(SYS_gettid));
   if (slot.wanted.compare_exchange_strong(
@@ -110,12 +110,12 @@ std::optional<std::string> ask(pid_t thread, const std::string& state) {
     return std::string(errno == ESRCH ? "it has exited" : std::strerror(errno));
   }
   // A thread in an uninterruptible wait does not receive the signal, but the wait may end soon.
-  const double patience = state == "D" ? kAnswerSeconds / 10 : kAnswerSeconds;
-  for (const auto asked = Clock::now(); seconds_since(asked) < patience;
+  const double timeout_s = state == "D" ? kAnswerSeconds / 10 : kAnswerSeconds;
+  for (const auto requested_at = Clock::now(); seconds_since(requested_at) < timeout_s;
        std::this_thread::sleep_for(std::chrono::milliseconds(1)))
     if (slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten) return std::nullopt;
   if (slot.wanted.compare_exchange_strong(thread, StackRequest::kNobody))
-    return fmt::format("it did not answer within {:g} s", patience);
+    return fmt::format("it did not answer within {:g} s", timeout_s);
   return slot.wanted.load(std::memory_order_acquire) == StackRequest::kWritten
              ? std::nullopt
              : std::optional<std::string>("it did not finish storing its stack");
@@ -147,7 +147,7 @@ void prepare_thread_stacks() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not do
   struct sigaction action {};
-  action.sa_sigaction = leave_stack;
+  action.sa_sigaction = record_stack;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&action.sa_mask);
   ::sigaction(stack_signal(), &action, nullptr);  // permanent: without it, a late signal would end the process

@@ -23,7 +23,7 @@ constexpr double kWriteSeconds = 5;
 constexpr int kHung = static_cast<int>(ExitCode::peer);
 
 /// Does the work in its own thread and waits for `seconds`; false if it did not end. The work must own what it uses.
-bool within(double seconds, std::function<void()> work) {
+bool finishes_within(double seconds, std::function<void()> work) {
   const auto done = std::make_shared<std::promise<void>>();
   const auto future = done->get_future();
   try {
@@ -38,14 +38,14 @@ bool within(double seconds, std::function<void()> work) {
 }
 
 void log_error(const std::string& sentence) {
-  within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
+  finishes_within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
 }
 
 /// nullopt if the file was written, else the reason why not.
 std::optional<std::string> write_in_time(const std::filesystem::path& path, const Json& json) {
   const auto problem = std::make_shared<std::string>();
-  const bool ended =
-      within(kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
+  const bool ended = finishes_within(
+      kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
         try {
           write_file(path, text);
         } catch (const std::exception& error) {
@@ -103,21 +103,21 @@ void Watchdog::run() {
   const double interval = std::min({kLookSeconds, options_.timeout_s / 5, options_.grace_s / 5});
   double without_progress = 0;
   uint64_t beats = 0;
-  std::optional<Clock::time_point> asked_to_stop;
-  auto looked_at = Clock::now();
+  std::optional<Clock::time_point> stop_requested_at;
+  auto checked_at = Clock::now();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(interval), [this] { return finished_; })) {
     const auto now = Clock::now();
     // Much more than an interval has passed if the process was stopped or the machine slept. That time does not count.
-    without_progress += std::min(milliseconds_between(looked_at, now) / 1e3, 2 * interval);
-    looked_at = now;
+    without_progress += std::min(milliseconds_between(checked_at, now) / 1e3, 2 * interval);
+    checked_at = now;
     if (const uint64_t seen = beats_.load(std::memory_order_acquire); seen != beats) {
       beats = seen;
       without_progress = 0;
     }
     const int signal = options_.stop_signal ? options_.stop_signal->load() : 0;
-    if (signal != 0 && !asked_to_stop) asked_to_stop = now;
-    if (asked_to_stop && milliseconds_between(*asked_to_stop, now) / 1e3 >= options_.grace_s)
+    if (signal != 0 && !stop_requested_at) stop_requested_at = now;
+    if (stop_requested_at && milliseconds_between(*stop_requested_at, now) / 1e3 >= options_.grace_s)
       return end_unsaved(signal);
     if (without_progress >= options_.timeout_s) return end_stuck(without_progress);
   }

@@ -37,7 +37,7 @@ void describe(V& v, ModelConfig& c) {
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
           {}, only_for("name", "resnet18", "resnet34", "resnet50"));
   v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {}, {}, only_for("name", "mlp"));
-  v.field("dropout", c.dropout, "mlp: dropout probability after hidden layers.", from_below(0.0, 1.0), {}, {},
+  v.field("dropout", c.dropout, "mlp: dropout probability after hidden layers.", half_open(0.0, 1.0), {}, {},
           only_for("name", "mlp"));
   v.field("weights", c.weights, "Initial weights: a safetensors file with torchvision's parameter names.");
 }

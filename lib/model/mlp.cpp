@@ -7,8 +7,8 @@ namespace {
 
 /// torch's dropout, but drawing from the given generator.
 at::Tensor dropout(const at::Tensor& input, double rate, const std::optional<at::Generator>& generator) {
-  const at::Tensor kept = at::empty_like(input).bernoulli_(1 - rate, generator);
-  return at::mul(input, kept).div_(1 - rate);  // scaled last: a 16-bit mask would round 1 / (1 - rate)
+  const at::Tensor mask = at::empty_like(input).bernoulli_(1 - rate, generator);
+  return at::mul(input, mask).div_(1 - rate);  // scaled last: a 16-bit mask would round 1 / (1 - rate)
 }
 
 class HiddenLayer : public Unit {

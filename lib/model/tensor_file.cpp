@@ -64,9 +64,9 @@ std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
 TensorEntries tensor_entries(const NamedTensors& tensors) {
   TensorEntries result;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor& kept = result.kept.emplace_back(tensor.detach().to(at::kCPU).contiguous());
-    result.entries.push_back(
-        {name, word_of_type(kept.scalar_type(), name), kept.sizes().vec(), kept.const_data_ptr(), kept.nbytes()});
+    const at::Tensor& storage = result.storage.emplace_back(tensor.detach().to(at::kCPU).contiguous());
+    result.entries.push_back({name, word_of_type(storage.scalar_type(), name), storage.sizes().vec(),
+                              storage.const_data_ptr(), storage.nbytes()});
   }
   return result;
 }

@@ -19,9 +19,9 @@ NamedTensors load_tensors(const std::filesystem::path& path, const std::optional
 /// The name of the first float32 tensor that contains an infinity or NaN; null if none does.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);
 
-/// Input for append_safetensors(): the tensors' bytes on the CPU, contiguous. They live as long as `kept`.
+/// Input for append_safetensors(): the tensors' bytes on the CPU, contiguous. They live as long as `storage`.
 struct TensorEntries {
-  std::vector<at::Tensor> kept;
+  std::vector<at::Tensor> storage;
   std::vector<SafetensorsEntry> entries;
 };
 TensorEntries tensor_entries(const NamedTensors& tensors);

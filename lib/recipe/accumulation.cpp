@@ -5,22 +5,22 @@
 namespace trainopt {
 
 std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks) {
-  const int64_t batch_size = recipe.data.batch_size, together = ranks * batch_size;
+  const int64_t batch_size = recipe.data.batch_size, combined = ranks * batch_size;
   const auto& global = recipe.data.global_batch_size;
-  const auto& asked = recipe.train.gradient_accumulation_steps;
-  if (!global) return asked.value_or(1);
-  if (asked && *asked * together != *global)
+  const auto& requested = recipe.train.gradient_accumulation_steps;
+  if (!global) return requested.value_or(1);
+  if (requested && *requested * combined != *global)
     return RecipeProblem{
         "data.global_batch_size",
         fmt::format("must equal ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
-                    ranks, *asked, batch_size)};
-  if (*global % together != 0) {
-    const int64_t near = std::max<int64_t>(1, (*global + together / 2) / together) * together;
+                    ranks, *requested, batch_size)};
+  if (*global % combined != 0) {
+    const int64_t near = std::max<int64_t>(1, (*global + combined / 2) / combined) * combined;
     return RecipeProblem{"data.global_batch_size",
                          fmt::format("must be a multiple of ranks × data.batch_size, such as {}: {}, {} × {}", near,
                                      *global, ranks, batch_size)};
   }
-  return *global / together;
+  return *global / combined;
 }
 
 }  // namespace trainopt

@@ -38,7 +38,7 @@ std::string key_of_switch(const std::string& name) {
   for (const auto& option : options)
     if (option.path.starts_with("optimizations.") || option.path.starts_with("data."))
       names.push_back(std::string_view(option.path).substr(option.path.find('.') + 1));
-  const std::string nearest = nearest_of(name, names);
+  const std::string nearest = closest_match(name, names);
   throw UserError(fmt::format("there is no such switch{}; trainopt plan lists the switches of a recipe: {}",
                               nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
 }

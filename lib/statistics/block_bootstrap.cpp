@@ -12,8 +12,8 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kFewestPieces = 5;  // the correlation of fewer is undefined
-constexpr int kResamples = 999;      // (999 + 1)·0.025 is an integer
+constexpr size_t kMinPieces = 5;  // the correlation of fewer is undefined
+constexpr int kResamples = 999;   // (999 + 1)·0.025 is an integer
 
 /// Autocovariances R(0) … R(lags).
 std::vector<double> autocovariances(std::span<const double> series, size_t lags) {
@@ -54,10 +54,10 @@ Spectrum spectrum(std::span<const double> series) {
   const auto n = static_cast<double>(series.size());
   TRAINOPT_CHECK(n > 1);
   const auto run = static_cast<size_t>(std::max(5.0, std::ceil(std::sqrt(std::log10(n)))));
-  const size_t most_lags = std::min(series.size() - 1, static_cast<size_t>(std::ceil(std::sqrt(n))) + run);
-  const std::vector<double> covariances = autocovariances(series, most_lags);
+  const size_t max_lags = std::min(series.size() - 1, static_cast<size_t>(std::ceil(std::sqrt(n))) + run);
+  const std::vector<double> covariances = autocovariances(series, max_lags);
   if (covariances[0] <= 0) return {};
-  const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), most_lags);
+  const size_t window = std::min(2 * correlated_lags(covariances, run, 2 * std::sqrt(std::log10(n) / n)), max_lags);
   Spectrum result{
       .of_one = covariances[0], .neighbours = covariances[1] / covariances[0], .variance = covariances[0], .slope = 0};
   for (size_t lag = 1; lag <= window; ++lag) {
@@ -93,7 +93,7 @@ class StationaryBootstrap {
  public:
   StationaryBootstrap(std::span<const Piece> pieces, double level)
       : count_(pieces.size()), prefix_(2 * pieces.size() + 1) {
-    TRAINOPT_CHECK(count_ >= kFewestPieces && level > 0 && level < 1);
+    TRAINOPT_CHECK(count_ >= kMinPieces && level > 0 && level < 1);
     for (size_t i = 0; i < 2 * count_; ++i) {
       const Piece& piece = pieces[i % count_];
       TRAINOPT_CHECK(piece.samples > 0 && piece.seconds > 0);
@@ -170,7 +170,7 @@ double throughput(std::span<const Piece> pieces) {
 
 std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed,
                                             EnoughPieces enough) {
-  if (pieces.size() < std::max(enough.pieces, kFewestPieces)) return std::nullopt;
+  if (pieces.size() < std::max(enough.pieces, kMinPieces)) return std::nullopt;
   const StationaryBootstrap bootstrap(pieces, level);
   if (!bootstrap.has(enough)) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput"));
@@ -181,7 +181,7 @@ std::optional<Interval> throughput_interval(std::span<const Piece> pieces, doubl
 
 std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
                                                   uint64_t seed, EnoughPieces enough) {
-  if (std::min(a.size(), b.size()) < std::max(enough.pieces, kFewestPieces)) return std::nullopt;
+  if (std::min(a.size(), b.size()) < std::max(enough.pieces, kMinPieces)) return std::nullopt;
   const StationaryBootstrap bootstrap_a(a, level), bootstrap_b(b, level);
   if (!bootstrap_a.has(enough) || !bootstrap_b.has(enough)) return std::nullopt;
   PhiloxStream random(mix_key(seed, "throughput ratio"));

@@ -13,13 +13,13 @@ namespace trainopt {
 namespace {
 
 /// Limits on the number of bits in the words that number the subsets.
-constexpr size_t kFewestWordBits = 12, kMostWordBits = 20;
+constexpr size_t kMinWordBits = 12, kMaxWordBits = 20;
 /// With this many subset means beyond each end, the ends of the interval vary little from seed to seed.
 constexpr double kMeansBeyond = 4;
 
 size_t word_bits(size_t blocks, double error) {
   const double wanted = std::ceil(std::log2(2 * kMeansBeyond / error));
-  return std::min(blocks, static_cast<size_t>(std::clamp<double>(wanted, kFewestWordBits, kMostWordBits)));
+  return std::min(blocks, static_cast<size_t>(std::clamp<double>(wanted, kMinWordBits, kMaxWordBits)));
 }
 
 /// Means of the subsets 1 … 2^bits − 1.
@@ -27,9 +27,9 @@ std::vector<double> subset_means(std::span<const double> differences, size_t bit
   const uint64_t key = mix_key(seed, "subsets");
   std::vector<double> sums(size_t{1} << bits), counts(sums.size());
   for (size_t i = 0; i < differences.size(); ++i) {
-    const size_t place = pattern_column(i, bits, key);
-    sums[place] += differences[i];
-    counts[place] += 1;
+    const size_t column = pattern_column(i, bits, key);
+    sums[column] += differences[i];
+    counts[column] += 1;
   }
   // A subset contains the elements with sign −1, so its sum is (all − transformed) / 2, and likewise its count.
   walsh_hadamard(sums);

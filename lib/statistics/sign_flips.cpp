@@ -12,7 +12,7 @@ namespace trainopt {
 namespace {
 
 /// Limits on the number of bits in the words that number the patterns.
-constexpr double kFewestBits = 12, kMostBits = 16;
+constexpr double kMinBits = 12, kMaxBits = 16;
 /// With this many patterns beyond each end, a decision varies little from seed to seed.
 constexpr double kTail = 64;
 /// The state of the first few ratios queried is kept, because they are queried again at every look.
@@ -28,7 +28,7 @@ double total_ratio(std::span<const PairedTimes> pairs) {
 
 SignFlipTest::SignFlipTest(double error, uint64_t seed) : key_(mix_key(seed, "sign patterns")) {
   TRAINOPT_CHECK(error > 0 && error < 1);
-  bits_ = static_cast<size_t>(std::clamp(std::ceil(std::log2(2 * kTail / error)), kFewestBits, kMostBits));
+  bits_ = static_cast<size_t>(std::clamp(std::ceil(std::log2(2 * kTail / error)), kMinBits, kMaxBits));
   sums_a_.resize(size_t{1} << bits_);
   sums_b_.resize(sums_a_.size());
 }
@@ -56,24 +56,24 @@ void SignFlipTest::look(std::span<const PairedTimes> pairs, double spent, Paired
 
 /// Rejects as many patterns as may be rejected by this look, those with the largest sums first.
 void SignFlipTest::remove_largest(const Look& look, Walk& walk) const {
-  const int64_t may_go = look.allowed - gone(walk);
-  if (may_go <= 0) return;
+  const int64_t removable = look.allowed - removed(walk);
+  if (removable <= 0) return;
   std::vector<double> sums;
-  sums.reserve(walk.left.size());
-  for (const uint32_t word : walk.left) sums.push_back(walk.sign * (look.a[word] - walk.ratio * look.b[word]));
+  sums.reserve(walk.remaining.size());
+  for (const uint32_t word : walk.remaining) sums.push_back(walk.sign * (look.a[word] - walk.ratio * look.b[word]));
   std::vector<double> ordered = sums;
-  const auto first_kept = ordered.begin() + may_go;
-  std::nth_element(ordered.begin(), first_kept, ordered.end(), std::greater<>());
-  size_t kept = 0;
+  const auto threshold = ordered.begin() + removable;
+  std::nth_element(ordered.begin(), threshold, ordered.end(), std::greater<>());
+  size_t count = 0;
   for (size_t i = 0; i < sums.size(); ++i)
-    if (sums[i] <= *first_kept) walk.left[kept++] = walk.left[i];
-  walk.left.resize(kept);
+    if (sums[i] <= *threshold) walk.remaining[count++] = walk.remaining[i];
+  walk.remaining.resize(count);
 }
 
 /// Whether the observed pattern is among those that may be rejected, with the allowances of its faster arm applied.
-bool SignFlipTest::observed_goes(const Look& look, const Walk& walk, bool charged) const {
-  const int64_t may_go = look.allowed - gone(walk);
-  if (may_go <= 0) return false;
+bool SignFlipTest::removes_observed(const Look& look, const Walk& walk, bool charged) const {
+  const int64_t removable = look.allowed - removed(walk);
+  if (removable <= 0) return false;
   // The charge is spread over all pairs in proportion: the arm must be faster by that much more. A ratio rejected with
   // it would also be rejected without it, now or at an earlier look. So patterns are removed without the charge, and
   // the error bound still holds.
@@ -83,26 +83,26 @@ bool SignFlipTest::observed_goes(const Look& look, const Walk& walk, bool charge
                b = walk.sign * walk.ratio * (walk.sign > 0 ? 1 + more_b / look.b[0] : 1);
   // Sums that differ by rounding alone are equal.
   const double observed = a * look.a[0] - b * look.b[0] - 1e-12 * (std::abs(a) * look.a[0] + std::abs(b) * look.b[0]);
-  const auto as_large = std::count_if(walk.left.begin(), walk.left.end(),
+  const auto as_large = std::count_if(walk.remaining.begin(), walk.remaining.end(),
                                       [&](uint32_t word) { return a * look.a[word] - b * look.b[word] >= observed; });
-  return as_large <= may_go;
+  return as_large <= removable;
 }
 
 /// Continues through the looks made since the last call.
 bool SignFlipTest::result(Walk& walk, bool charge_last) const {
   for (; walk.looks < looks_.size() && !walk.rejected; ++walk.looks) {
     if (walk.looks > 0) remove_largest(looks_[walk.looks - 1], walk);
-    walk.rejected = observed_goes(looks_[walk.looks], walk, true);
+    walk.rejected = removes_observed(looks_[walk.looks], walk, true);
   }
   if (walk.rejected || charge_last || looks_.empty()) return walk.rejected;
-  return observed_goes(looks_.back(), walk, false);
+  return removes_observed(looks_.back(), walk, false);
 }
 
 bool SignFlipTest::rejects(double ratio, double sign, bool charge_last) const {
   for (Walk& walk : walks_)
     if (walk.ratio == ratio && walk.sign == sign) return result(walk, charge_last);
-  Walk walk{.ratio = ratio, .sign = sign, .left = std::vector<uint32_t>(sums_a_.size())};
-  std::iota(walk.left.begin(), walk.left.end(), 0u);
+  Walk walk{.ratio = ratio, .sign = sign, .remaining = std::vector<uint32_t>(sums_a_.size())};
+  std::iota(walk.remaining.begin(), walk.remaining.end(), 0u);
   const bool rejected = result(walk, charge_last);
   if (walks_.size() < kWalks) walks_.push_back(std::move(walk));
   return rejected;

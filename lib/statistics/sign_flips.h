@@ -57,14 +57,14 @@ class SignFlipTest {
     double ratio = 1, sign = 1;
     size_t looks = 0;  ///< looks done
     bool rejected = false;
-    std::vector<uint32_t> left;  ///< patterns not rejected before the last of these looks
+    std::vector<uint32_t> remaining;  ///< patterns not rejected before the last of these looks
   };
 
   bool rejects(double ratio, double sign, bool charge_last) const;
   bool result(Walk& walk, bool charge_last) const;
-  bool observed_goes(const Look& look, const Walk& walk, bool charged) const;
+  bool removes_observed(const Look& look, const Walk& walk, bool charged) const;
   void remove_largest(const Look& look, Walk& walk) const;
-  int64_t gone(const Walk& walk) const { return static_cast<int64_t>(sums_a_.size() - walk.left.size()); }
+  int64_t removed(const Walk& walk) const { return static_cast<int64_t>(sums_a_.size() - walk.remaining.size()); }
 
   size_t bits_;
   uint64_t key_;

@@ -21,7 +21,7 @@ double spent_share(int look) {
 /// Acceptable probability of missing stalls altogether.
 constexpr double kMissed = 0.1;
 /// How many more times the slowest turn of the faster arm counts if the other arm has none like it.
-constexpr double kSlowestAgain = 2;
+constexpr double kStallAllowance = 2;
 
 /// The time that undetected stalls may cost after `turns` turns of an arm, as a share of the arm's time.
 double unseen_stalls(const SequentialOptions& options, int64_t turns) {
@@ -110,12 +110,12 @@ void SequentialVerdict::look(double spent) {
   for (const PairedTimes& pair : pairs_) total = {total.a + pair.a, total.b + pair.b};
   const auto count = static_cast<double>(pairs_.size()), turns = static_cast<double>(turns_);
   // Converts a turn's time into the unit of the totals, which have one entry per measurement.
-  const double of_a_turn = count / turns;
+  const double measurements_per_turn = count / turns;
   const double beyond_a = longest_turn_.a - total.a / count, beyond_b = longest_turn_.b - total.b / count;
-  const PairedTimes slowest_again{kSlowestAgain * of_a_turn * std::max(0.0, beyond_a - beyond_b),
-                                  kSlowestAgain * of_a_turn * std::max(0.0, beyond_b - beyond_a)};
+  const PairedTimes stall_allowance{kStallAllowance * measurements_per_turn * std::max(0.0, beyond_a - beyond_b),
+                                    kStallAllowance * measurements_per_turn * std::max(0.0, beyond_b - beyond_a)};
   const double unseen = unseen_stalls(options_, turns_);
-  test_.look(pairs_, spent, slowest_again, {unseen * total.a, unseen * total.b});
+  test_.look(pairs_, spent, stall_allowance, {unseen * total.a, unseen * total.b});
   looked_.emplace_back(pairs_.size(), spent - spent_);
   spent_ = spent;
 }
@@ -165,7 +165,7 @@ std::optional<Interval> SequentialVerdict::interval() const {
   return interval_;
 }
 
-std::optional<Interval> SequentialVerdict::usual_interval() const {
+std::optional<Interval> SequentialVerdict::typical_interval() const {
   std::vector<double> logs;
   for (const PairedTimes& pair : pairs_) logs.push_back(std::log(pair.a / pair.b));
   std::optional<Interval> all;

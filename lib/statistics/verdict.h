@@ -83,7 +83,7 @@ class SequentialVerdict {
   std::optional<Interval> interval() const;
   /// The ratio in a typical measurement, hardly affected by slow turns: the signed-rank interval of the log ratios
   /// (signed_rank.h), valid at the same looks. nullopt: as above.
-  std::optional<Interval> usual_interval() const;
+  std::optional<Interval> typical_interval() const;
   /// The part of the error budget 1 − level spent so far.
   double spent() const { return spent_; }
   /// Whether interval() excludes `ratio`; far cheaper than interval().

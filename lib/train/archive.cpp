@@ -64,10 +64,10 @@ bool ArchiveReader::has_under(const std::string& prefix) const {
   return found != tensors_.end() && found->first.starts_with(prefix);
 }
 
-void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart) const {
-  constexpr size_t kMostShown = 10;
+void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vector<std::string>& ignored) const {
+  constexpr size_t kMaxShown = 10;
   const auto compared = [&](const std::string& name) {
-    return std::none_of(apart.begin(), apart.end(),
+    return std::none_of(ignored.begin(), ignored.end(),
                         [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
   std::vector<std::string> differences;
@@ -86,9 +86,9 @@ void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vecto
     if (compared(name) && !wanted.contains(name)) differences.push_back(fmt::format("{} is not expected", name));
   if (differences.empty()) return;
   const size_t all = differences.size();
-  differences.resize(std::min(all, kMostShown));
+  differences.resize(std::min(all, kMaxShown));
   refuse(fmt::format("{}{}", fmt::join(differences, "; "),
-                     all > kMostShown ? fmt::format("; and {} more", all - kMostShown) : ""));
+                     all > kMaxShown ? fmt::format("; and {} more", all - kMaxShown) : ""));
 }
 
 std::string shape_text(const at::Tensor& tensor) {

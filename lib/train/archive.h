@@ -74,8 +74,8 @@ class ArchiveReader {
   const std::filesystem::path& where() const { return where_; }
 
   /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types unless it holds exactly the
-  /// tensors of `expected`. Tensors whose names start with one of `apart` are ignored.
-  void require_like(const ArchiveWriter& expected, const std::vector<std::string>& apart = {}) const;
+  /// tensors of `expected`. Tensors whose names start with one of `ignored` are ignored.
+  void require_like(const ArchiveWriter& expected, const std::vector<std::string>& ignored = {}) const;
 
  private:
   [[noreturn]] void refuse(const std::string& why) const;

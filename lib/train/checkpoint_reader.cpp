@@ -6,7 +6,7 @@ namespace trainopt {
 namespace {
 
 constexpr int kStateVersion = 1;
-constexpr int64_t kMostStateBytes = int64_t{64} << 20;
+constexpr int64_t kMaxStateBytes = int64_t{64} << 20;
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
   throw UserError(fmt::format("this program cannot read the checkpoint: {}; {}", file.string(), why),
@@ -21,7 +21,7 @@ const StoredFile& listed(const Manifest& manifest, const std::filesystem::path& 
 
 std::string read_verified(const std::filesystem::path& folder, const Manifest& manifest, const std::string& name) {
   const StoredFile& expected = listed(manifest, folder, name);
-  std::string bytes = read_file(folder / name, ExitCode::checkpoint, kMostStateBytes);
+  std::string bytes = read_file(folder / name, ExitCode::checkpoint, kMaxStateBytes);
   Checksum sum;
   sum.add(bytes.data(), bytes.size());
   if (sum.value() != expected.xxh3) refuse(folder / name, "the file is damaged: its XXH3 differs from the manifest");

@@ -94,12 +94,12 @@ void CheckpointWriter::write(const Snapshot& snapshot) {
   require_finite(snapshot.tensors, snapshot.step);
   ++written_;
   if (options_.position.is_first())
-    write_whole(snapshot);
+    write_single_rank(snapshot);
   else
-    write_part_of(snapshot);
+    write_rank_part(snapshot);
 }
 
-void CheckpointWriter::write_part_of(const Snapshot& snapshot) {
+void CheckpointWriter::write_rank_part(const Snapshot& snapshot) {
   const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
   const StoredFile file = write_part(folder, rank_file(options_.position.rank),
                                      tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
@@ -107,7 +107,7 @@ void CheckpointWriter::write_part_of(const Snapshot& snapshot) {
                Json{file.bytes, file.xxh3, snapshot.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void CheckpointWriter::write_whole(const Snapshot& snapshot) {
+void CheckpointWriter::write_single_rank(const Snapshot& snapshot) {
   Json state = snapshot.values;
   add_lists(state, snapshot.lists);
   int64_t bytes = static_cast<int64_t>(state_text(state).size() + options_.recipe.size());
@@ -138,7 +138,7 @@ void CheckpointWriter::write_whole(const Snapshot& snapshot) {
 
 void CheckpointWriter::run() {
   pthread_setname_np(pthread_self(), "checkpoints");
-  yield_to_others();
+  lower_thread_priority();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return pending_ || ending_; });

@@ -53,7 +53,7 @@ struct SgdConfig {
 template <class V>
 void describe(V& v, SgdConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", from_below(0.0, 1.0));
+  v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", half_open(0.0, 1.0));
   v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
   v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
 }
@@ -69,7 +69,7 @@ struct AdamWConfig : AdamConfig {
 template <class V>
 void describe(V& v, AdamConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("betas", c.betas, "Decay rates beta1, beta2 of the first and second moment.", from_below(0.0, 1.0));
+  v.field("betas", c.betas, "Decay rates beta1, beta2 of the first and second moment.", half_open(0.0, 1.0));
   v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
   v.field("weight_decay", c.weight_decay,
           "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));

@@ -97,10 +97,10 @@ class DumpingRunner : public StepRunner {
       : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
-  bool forget(bool for_good) override {  // an interrupted step runs again and collects again
+  bool drop_state(bool permanently) override {  // an interrupted step runs again and collects again
     gathered_->outputs.clear();
     gathered_->tensors.clear();
-    return inner_->forget(for_good);
+    return inner_->drop_state(permanently);
   }
   void report(StepTrace& trace) const override { inner_->report(trace); }
 

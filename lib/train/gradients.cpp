@@ -33,7 +33,7 @@ at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2))
 
 at::Tensor Gradients::norm() {
   const at::Tensor of_groups = norms();
-  if (memory_.shares.empty()) return at::linalg_vector_norm(of_groups);
+  if (memory_.shards.empty()) return at::linalg_vector_norm(of_groups);
   at::Tensor square = of_groups.square().sum();
   memory_.communicator->all_reduce(square)->wait();
   return square.sqrt();

@@ -18,7 +18,7 @@ class ParameterStore;
 /// Where a parameter store keeps the gradients of a step.
 struct GradientMemory {
   std::vector<at::Tensor> tensors;       ///< one per parameter; undefined if backward did not reach it
-  std::vector<at::Tensor> shares = {};   ///< with sharding: this rank's part of the memory; otherwise empty
+  std::vector<at::Tensor> shards = {};   ///< with sharding: this rank's part of the memory; otherwise empty
   Communicator* communicator = nullptr;  ///< between the ranks that update together; null: this rank alone
   bool clears_with_zeros = false;        ///< gradients are cleared by zeroing, which the update may do in its own pass
 };
@@ -71,7 +71,7 @@ class Gradients {
   /// The defined gradients only.
   const std::vector<at::Tensor>& defined() const { return defined_; }
   /// All memory behind the gradients, in as few tensors as the store has.
-  const std::vector<at::Tensor>& memory() const { return memory_.shares.empty() ? defined_ : memory_.shares; }
+  const std::vector<at::Tensor>& memory() const { return memory_.shards.empty() ? defined_ : memory_.shards; }
 
  private:
   /// [n]: 2-norms of disjoint groups that together cover this rank's gradients. Plain form: one per tensor of memory().

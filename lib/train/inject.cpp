@@ -44,7 +44,7 @@ class FaultyRunner : public StepRunner {
     return loss;
   }
   at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
-  bool forget(bool for_good) override { return inner_->forget(for_good); }
+  bool drop_state(bool permanently) override { return inner_->drop_state(permanently); }
   void report(StepTrace& trace) const override { inner_->report(trace); }
 
  private:

@@ -4,8 +4,8 @@
 
 namespace trainopt {
 
-std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest) {
-  const int64_t count = std::max<int64_t>(std::min(pieces, batch.items / fewest), 1);
+std::vector<Batch> split_batch(const Batch& batch, int64_t pieces, int64_t min_items) {
+  const int64_t count = std::max<int64_t>(std::min(pieces, batch.items / min_items), 1);
   if (count == 1) return {batch};
   std::vector<Batch> parts;
   for (int64_t i = 0; i < count; ++i) {

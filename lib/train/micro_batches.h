@@ -8,7 +8,7 @@
 namespace trainopt {
 
 /// Splits the batch in order into `pieces` parts whose sizes differ by at most one, or into fewer if parts would have
-/// less than `fewest` samples. Parts are views; nothing is copied. A single piece is the batch itself.
-std::vector<Batch> cut(const Batch& batch, int64_t pieces, int64_t fewest = 1);
+/// less than `min_items` samples. Parts are views; nothing is copied. A single piece is the batch itself.
+std::vector<Batch> split_batch(const Batch& batch, int64_t pieces, int64_t min_items = 1);
 
 }  // namespace trainopt

@@ -16,9 +16,9 @@ int64_t page_faults() {
   return usage.ru_minflt;
 }
 
-CachingAllocator::Figures allocator_figures() {
+CachingAllocator::Stats allocator_stats() {
   const CachingAllocator* allocator = installed_caching_allocator();
-  return allocator ? allocator->figures() : CachingAllocator::Figures();
+  return allocator ? allocator->stats() : CachingAllocator::Stats();
 }
 
 }  // namespace
@@ -30,22 +30,22 @@ ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters) :
   trace_.parameters = static_cast<int64_t>(parameters.parameters().size());
   trace_.backend = current_backend_settings();
   trace_.page_faults = page_faults();
-  trace_.allocator = allocator_figures();
+  trace_.allocator = allocator_stats();
   observer_.emplace(trace_.operations);
 }
 
-std::unique_ptr<ObservedStep> ObservedStep::if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,
-                                                   int64_t to_come) {
-  if (trace.step != 0 || (taken == 0 && to_come > 1)) return nullptr;
+std::unique_ptr<ObservedStep> ObservedStep::if_due(StepTrace& trace, const ParameterStore& parameters,
+                                                   int64_t steps_taken, int64_t steps_left) {
+  if (trace.step != 0 || (steps_taken == 0 && steps_left > 1)) return nullptr;
   return std::make_unique<ObservedStep>(trace, parameters);
 }
 
 void ObservedStep::finish(const End& end) {
   trace_.page_faults = page_faults() - trace_.page_faults;
-  const auto allocator = allocator_figures();
-  trace_.allocator = {.held_bytes = allocator.held_bytes,
-                      .given = allocator.given - trace_.allocator.given,
-                      .given_again = allocator.given_again - trace_.allocator.given_again};
+  const auto allocator = allocator_stats();
+  trace_.allocator = {.mapped_bytes = allocator.mapped_bytes,
+                      .requests = allocator.requests - trace_.allocator.requests,
+                      .cache_hits = allocator.cache_hits - trace_.allocator.cache_hits};
   trace_.parameter_bytes = end.parameters.parameter_bytes();
   trace_.gradient_bytes = end.gradient_bytes;
   trace_.optimizer_bytes = end.optimizer.state_bytes();

@@ -16,10 +16,10 @@ class ObservedStep {
  public:
   ObservedStep(StepTrace& trace, const ParameterStore& parameters);
   /// Starts observing if the starting step is the one to observe, otherwise returns null. That is the process's second
-  /// step, since the first includes one-off work, or its only step. `taken`: steps of this process so far; `to_come`:
-  /// steps still to take.
-  static std::unique_ptr<ObservedStep> if_due(StepTrace& trace, const ParameterStore& parameters, int64_t taken,
-                                              int64_t to_come);
+  /// step, since the first includes one-off work, or its only step. `steps_taken`: steps of this process so far;
+  /// `steps_left`: steps still to take.
+  static std::unique_ptr<ObservedStep> if_due(StepTrace& trace, const ParameterStore& parameters, int64_t steps_taken,
+                                              int64_t steps_left);
 
   struct End {
     int64_t step = 0;                ///< the step that has ended

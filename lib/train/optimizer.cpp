@@ -32,9 +32,9 @@ class LoopSgd : public Optimizer {
       at::Tensor gradient = gradients[i];
       if (config_.weight_decay != 0) gradient = gradient.add(parameter, config_.weight_decay);
       if (momentum_) {
-        at::Tensor& kept = (*momentum_)[i];
-        commit(kept, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
-        gradient = config_.nesterov ? gradient.add(kept, config_.momentum) : kept;
+        at::Tensor& velocity = (*momentum_)[i];
+        commit(velocity, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
+        gradient = config_.nesterov ? gradient.add(velocity, config_.momentum) : velocity;
       }
       commit(parameter, skip_update, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
     }

@@ -20,7 +20,7 @@ Gradients& ParameterStore::finish_gradients() {
   return *finished_;
 }
 
-NamedTensors ParameterStore::whole(const Model& model) const { return model.state(); }
+NamedTensors ParameterStore::full_state(const Model& model) const { return model.state(); }
 
 int64_t ParameterStore::parameter_bytes() const {
   int64_t bytes = 0;

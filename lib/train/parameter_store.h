@@ -65,7 +65,7 @@ class ParameterStore {
   virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
   virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
   /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it.
-  virtual NamedTensors whole(const Model& model) const;
+  virtual NamedTensors full_state(const Model& model) const;
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}

@@ -45,7 +45,7 @@ std::unique_ptr<BatchSource> Plan::open_batches(const DataPlan& from, const Step
                                                 std::vector<RefusedSample> refused) const {
   auto batches = make_batches(
       from, loader, {.device = device, .format = tensor_format, .steps = range, .refused = std::move(refused)});
-  return from.around ? from.around(std::move(batches)) : std::move(batches);
+  return from.wrap_batches ? from.wrap_batches(std::move(batches)) : std::move(batches);
 }
 
 void DataPlan::require_identity(const DataIdentity& stored) const {

@@ -45,7 +45,7 @@ struct ModelPlan {
 
 struct DataPlan : DataSpec {
   std::function<std::unique_ptr<BatchSource>(std::unique_ptr<BatchSource>)>
-      around;  ///< wraps the batch source; empty: no wrapper
+      wrap_batches;  ///< wraps the batch source; empty: no wrapper
 
   /// Throws UserError(data) naming the first difference between this data and a checkpoint's.
   void require_identity(const DataIdentity& stored) const;

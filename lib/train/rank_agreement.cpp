@@ -7,7 +7,7 @@
 
 namespace trainopt {
 
-void RankAgreement::agree(const Wishes& mine) {
+void RankAgreement::agree(const RankRequests& mine) {
   const std::array<double, 3> numbers{static_cast<double>(mine.stop_signal), mine.save ? 1.0 : 0.0,
                                       mine.out_of_time ? 1.0 : 0.0};
   const auto all = communicator_.gather(numbers);
@@ -18,7 +18,7 @@ void RankAgreement::agree(const Wishes& mine) {
   }
 }
 
-void RankAgreement::share_buffers(const Model& model) {
+void RankAgreement::broadcast_buffers(const Model& model) {
   if (communicator_.ranks() == 1) return;
   for (const auto& [name, buffer] : model.buffers()) communicator_.broadcast(buffer, 0)->wait();
   drop_traffic();

@@ -10,7 +10,7 @@ namespace trainopt {
 class Model;
 
 /// What a rank wants to happen before the next step.
-struct Wishes {
+struct RankRequests {
   int stop_signal = 0;  ///< 0: none
   bool save = false;    ///< save a checkpoint now
   bool out_of_time = false;
@@ -23,14 +23,14 @@ class RankAgreement {
 
   /// Combines the wishes of all ranks: the signal of the lowest rank that has one, a checkpoint if any rank wants one,
   /// and rank 0's clock.
-  void agree(const Wishes& mine);
+  void agree(const RankRequests& mine);
   /// The result of the last agree(). Ranks must decide what to do next only by this.
-  const Wishes& agreed() const { return agreed_; }
+  const RankRequests& agreed() const { return agreed_; }
   bool stopped() const { return agreed_.stop_signal != 0; }
 
   /// Copies rank 0's model buffers (batch-norm statistics) to all ranks, as torch's DistributedDataParallel does. Call
   /// before they are used or saved.
-  void share_buffers(const Model& model);
+  void broadcast_buffers(const Model& model);
 
   /// Merges the ranks' records of a step into one. The loss is summed, since each rank has its share of the step's
   /// mean; `nonfinite` is the maximum. Other values are rank 0's; step, data-wait and communication times are also
@@ -45,7 +45,7 @@ class RankAgreement {
 
  private:
   Communicator& communicator_;
-  Wishes agreed_;
+  RankRequests agreed_;
 };
 
 }  // namespace trainopt

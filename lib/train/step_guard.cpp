@@ -10,13 +10,13 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kStartsKept = AsyncReader::kMostInFlight + 2;  // the host is never more steps behind
+constexpr size_t kMaxStarts = AsyncReader::kMaxInFlight + 2;  // the host is never more steps behind
 
 at::Tensor not_finite(const at::Tensor& scalar) { return at::isfinite(scalar).logical_not().to(at::kFloat); }
 
 }  // namespace
 
-StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator generator, bool gates)
+StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator generator, bool detects_nonfinite)
     : generator_(std::move(generator)) {
   const at::NoGradGuard no_grad;
   for (const auto type : {at::kFloat, at::kLong}) {
@@ -31,23 +31,23 @@ StepGuard::StepGuard(const Model& model, c10::Device device, at::Generator gener
     const at::Tensor all = at::empty({count}, at::TensorOptions(type).device(device));
     int64_t at = 0;
     for (auto& [name, buffer] : chosen) {
-      const at::Tensor place = all.narrow(0, at, buffer.numel()).view(buffer.sizes());
-      place.copy_(buffer);
-      buffer.set_(place);  // every holder keeps the same tensor, now in the shared memory
+      const at::Tensor target = all.narrow(0, at, buffer.numel()).view(buffer.sizes());
+      target.copy_(buffer);
+      buffer.set_(target);  // every holder keeps the same tensor, now in the shared memory
       at += buffer.numel();
     }
     buffers_.push_back({all, all.clone()});
   }
-  if (!gates) return;
+  if (!detects_nonfinite) return;
   const auto scalar = at::TensorOptions(device).dtype(at::kFloat);
   flag_ = at::zeros({}, scalar);
   bad_loss_ = at::zeros({}, scalar);
 }
 
 void StepGuard::begin(int64_t step, int64_t samples) {
-  for (auto& kept : buffers_) kept.before.copy_(kept.now);
+  for (auto& saved : buffers_) saved.before.copy_(saved.now);
   starts_.push_back({step, samples, generator_.get_state(), {}});
-  if (starts_.size() > kStartsKept) starts_.pop_front();
+  if (starts_.size() > kMaxStarts) starts_.pop_front();
   if (flag_.defined()) bad_loss_.zero_();
 }
 
@@ -69,9 +69,9 @@ at::Tensor StepGuard::decide(const at::Tensor& overflow, Gradients& gradients) {
   return overflow.defined() ? at::maximum(overflow, flag_) : flag_;
 }
 
-void StepGuard::settle_buffers() {
+void StepGuard::restore_bad_buffers() {
   if (!flag_.defined()) return;
-  for (auto& kept : buffers_) kept.now.copy_(at::where(flag_ > 0, kept.before, kept.now));
+  for (auto& saved : buffers_) saved.now.copy_(at::where(flag_ > 0, saved.before, saved.now));
 }
 
 const StepStart* StepGuard::start_of(int64_t step) const {
@@ -81,7 +81,7 @@ const StepStart* StepGuard::start_of(int64_t step) const {
 }
 
 void StepGuard::rollback() {
-  for (auto& kept : buffers_) kept.now.copy_(kept.before);
+  for (auto& saved : buffers_) saved.now.copy_(saved.before);
   generator_.set_state(starts_.back().random_state);
   starts_.pop_back();
 }

@@ -1,7 +1,7 @@
 // What is needed to undo a step. At its start, buffers (batch-norm statistics), random state and counts are saved, so
-// that a step that ran out of memory can be retried. With `gates`, the first non-finite loss or gradient sets a flag on
-// the device. While the flag is set, nothing is written (parameters, optimizer, loss scale, averages, buffers). The
-// host learns of it a step or two later and finds the state from before the bad step.
+// that a step that ran out of memory can be retried. With `detects_nonfinite`, the first non-finite loss or gradient
+// sets a flag on the device. While the flag is set, nothing is written (parameters, optimizer, loss scale, averages,
+// buffers). The host learns of it a step or two later and finds the state from before the bad step.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -27,20 +27,21 @@ struct StepStart {
 class StepGuard {
  public:
   /// Moves the model's buffers into one block of memory per type, so that saving them costs two copies for any network.
-  StepGuard(const Model& model, c10::Device device, at::Generator generator, bool gates);
+  StepGuard(const Model& model, c10::Device device, at::Generator generator, bool detects_nonfinite);
 
   void begin(int64_t step, int64_t samples);
   void add_samples(const std::vector<int64_t>& ids);
 
-  // On the device, without synchronising with the host. Call in every step, gated or not.
+  // On the device, without synchronising with the host. Call in every step, whether or not non-finite values are
+  // detected.
   void watch(const at::Tensor& loss);
   /// Returns 1 (a float) if this step's update must be skipped, because `overflow` (may be undefined) or the flag is 1.
   /// Undefined if there is neither. Checks the gradients only if `overflow` is undefined: an overflow caused by a loss
   /// scale is no fault.
   at::Tensor decide(const at::Tensor& overflow, Gradients& gradients);
   /// Restores the buffers if the flag is set.
-  void settle_buffers();
-  /// A float that is 1 from the first bad step until rewind_to(); undefined without gates.
+  void restore_bad_buffers();
+  /// A float that is 1 from the first bad step until rewind_to(); undefined without `detects_nonfinite`.
   const at::Tensor& flag() const { return flag_; }
 
   // On the host.
@@ -53,12 +54,12 @@ class StepGuard {
   void rewind_to(int64_t step);
 
  private:
-  struct Kept {
+  struct SavedBuffer {
     at::Tensor now, before;  ///< all buffers of one type, and their copy from the step's start
   };
 
   at::Generator generator_;
-  std::vector<Kept> buffers_;
+  std::vector<SavedBuffer> buffers_;
   at::Tensor flag_, bad_loss_;
   std::deque<StepStart> starts_;
 };

@@ -24,9 +24,9 @@ class StepRunner {
   virtual ~StepRunner() = default;
   virtual at::Tensor micro_step(const StepBody& body, const Batch& micro) = 0;
   virtual at::Tensor update_step(const StepBody& body) = 0;
-  /// Called when memory ran out: the runner releases what it keeps of earlier steps. With `for_good` it must not keep
-  /// anything again. Returns false if it kept nothing.
-  virtual bool forget(bool /*for_good*/) { return false; }
+  /// Called when memory ran out: the runner releases what it keeps of earlier steps. With `permanently` it must not
+  /// keep anything again. Returns false if it kept nothing.
+  virtual bool drop_state(bool /*permanently*/) { return false; }
   /// Posts what it has done in the run so far, under its own labels.
   virtual void report(StepTrace&) const {}
 };

@@ -54,12 +54,12 @@ struct StepTrace {
   /// Operation → number of calls. Equal operations share an entry, so many micro-batches take no more memory than one.
   Operations operations;
 
-  BackendSettings backend;              ///< libtorch's settings during the step
-  BatchSourceStats loader;              ///< of the step, except `threads` and `thread_starts`: of the run so far
-  CachingAllocator::Figures allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
-  int64_t page_faults = 0;              ///< minor page faults (no disk access) of the process during the step
-  int64_t parameters = 0;               ///< number of tensors that this rank updates
-  int64_t gradients_at_start = 0;       ///< number of gradients that existed before the step's first backward
+  BackendSettings backend;            ///< libtorch's settings during the step
+  BatchSourceStats loader;            ///< of the step, except `threads` and `thread_starts`: of the run so far
+  CachingAllocator::Stats allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
+  int64_t page_faults = 0;            ///< minor page faults (no disk access) of the process during the step
+  int64_t parameters = 0;             ///< number of tensors that this rank updates
+  int64_t gradients_at_start = 0;     ///< number of gradients that existed before the step's first backward
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far

@@ -12,7 +12,7 @@
 
 namespace trainopt {
 /// The results of a step's micro-batches.
-struct Trainer::Taken {
+struct Trainer::MicroBatchResults {
   PendingRecord record;
   std::shared_ptr<EventSpan> device_time;
   int64_t samples = 0;
@@ -27,7 +27,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       communicator_(std::move(communicator)),
       ranks_(*communicator_),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
-      async_reader_(plan_.device, /*steady=*/communicator_->ranks() > 1) {
+      async_reader_(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1) {
   listener_.at("building the model", 0);
   model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
   training_ = {.training = true,
@@ -84,44 +84,46 @@ void Trainer::step() {
   if (std::exchange(paused_, false)) boundary_ = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
-  const auto observed =
-      ObservedStep::if_due(outcome_.trace, *parameters_, steps_here_, plan_.steps ? *plan_.steps - outcome_.steps : 2);
+  const auto observed = ObservedStep::if_due(outcome_.trace, *parameters_, process_steps_,
+                                             plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
 
-  std::optional<Taken> taken;
-  while (!taken) taken = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
+  std::optional<MicroBatchResults> results;
+  while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   listener_.at("updating the weights", outcome_.steps);
   grad_norm_ = runner_->update_step(body_);
 
-  taken->device_time->end.record(Stream::current(plan_.device));
+  results->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
-  outcome_.samples += taken->samples;
-  ++steps_here_;
-  taken->record.set(Metric::learning_rate, learning_rate);
-  taken->record.set_position(step, outcome_.samples, taken->samples, plan_.data.samples());
-  after_step(std::move(taken->record), observed.get());
+  outcome_.samples += results->samples;
+  ++process_steps_;
+  results->record.set(Metric::learning_rate, learning_rate);
+  results->record.set_position(step, outcome_.samples, results->samples, plan_.data.samples());
+  after_step(std::move(results->record), observed.get());
 }
 
 /// Runs forward and backward of all micro-batches of a step. If memory runs out, restores the state from before the
 /// step and returns nullopt.
-std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
+std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
-  Taken taken{.record = PendingRecord(boundary_), .device_time = std::make_shared<EventSpan>(plan_.device)};
-  taken.record.add(Metric::device_ms, taken.device_time);
+  MicroBatchResults results{.record = PendingRecord(boundary_),
+                            .device_time = std::make_shared<EventSpan>(plan_.device)};
+  results.record.add(Metric::device_ms, results.device_time);
   try {
     for (bool last = false; !last;) {
       listener_.at("waiting for data", outcome_.steps);
       const Batch batch = batches_->next();
-      if (batch.is_first) taken.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
+      if (batch.is_first)
+        results.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
       listener_.at("forward and backward", outcome_.steps);
-      for (const Batch& micro : cut(batch, outcome_.micro_split, fewest_at_once())) {
+      for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) {
         outcome_.trace.largest_micro_batch = std::max(outcome_.trace.largest_micro_batch, micro.items);
-        taken.record.add(Metric::loss, runner_->micro_step(body_, micro));
+        results.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
-      taken.samples = batch.step_items;
+      results.samples = batch.step_items;
       last = batch.is_last;
     }
   } catch (const std::exception& error) {  // named recovery: out of memory
@@ -129,7 +131,7 @@ std::optional<Trainer::Taken> Trainer::run_micro_batches(int64_t step) {
     recover_memory(error);
     return std::nullopt;
   }
-  return taken;
+  return results;
 }
 
 /// Runs forward and backward of one micro-batch. Like update_step(), it decides nothing from values on the device, so
@@ -156,7 +158,7 @@ at::Tensor Trainer::update_step() {
   precision_->update(overflow, guard_->flag());
   average_->update(*parameters_, skip_update);
   parameters_->updated();
-  guard_->settle_buffers();
+  guard_->restore_bad_buffers();
   gradient_bytes_ = parameters_->gradient_bytes();
   gradients.clear();
   return norm;
@@ -186,7 +188,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before evaluating or saving, because
   // the state must be known to be finite.
-  deliver(steps_here_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
+  deliver(process_steps_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();  // the step was undone
   if (evaluates) evaluate();
@@ -221,7 +223,7 @@ bool Trainer::evaluation_due() const {
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(async_reader_.flush());
-  ranks_.share_buffers(*model_);
+  ranks_.broadcast_buffers(*model_);
   const auto stopped = [&] {
     listener_.at("evaluating", outcome_.steps);
     agree();

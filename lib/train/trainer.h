@@ -74,10 +74,10 @@ class Trainer {
 
  private:
   // trainer.cpp: the loop
-  struct Taken;
+  struct MicroBatchResults;
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
-  std::optional<Taken> run_micro_batches(int64_t step);
+  std::optional<MicroBatchResults> run_micro_batches(int64_t step);
   void after_step(PendingRecord record, ObservedStep* observed);
   bool evaluation_due() const;
   void evaluate();
@@ -89,7 +89,7 @@ class Trainer {
   bool is_finite(const StepRecord& row) const;
   void handle_nonfinite(const StepRecord& row);
   void rewind_to(int64_t step);
-  int64_t fewest_at_once() const;
+  int64_t min_micro_batch_size() const;
   void recover_memory(const std::exception& cause);
   std::optional<EvaluationResult> evaluate_within_memory(
       const std::function<std::optional<EvaluationResult>()>& evaluated);
@@ -127,7 +127,7 @@ class Trainer {
   Clock::time_point started_, boundary_;  ///< start of training; start of the next step
   double wall_s_before_ = 0;              ///< training time before a resume
   int64_t gradient_bytes_ = 0;            ///< at the last update
-  int64_t steps_here_ = 0;                ///< taken by this process
+  int64_t process_steps_ = 0;             ///< taken by this process
   bool paused_ = false;
   RunOutcome outcome_;
 };

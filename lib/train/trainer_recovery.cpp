@@ -102,13 +102,13 @@ void Trainer::rewind_to(int64_t step) {
 }
 
 /// With batch-norm at least 2 samples: the variance of a single value is 0 ÷ 0.
-int64_t Trainer::fewest_at_once() const { return model_->buffers().empty() ? 1 : 2; }
+int64_t Trainer::min_micro_batch_size() const { return model_->buffers().empty() ? 1 : 2; }
 
 void Trainer::recover_memory(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
   const int64_t gradients = parameters_->gradient_bytes();
-  const bool recorded = runner_->forget(/*for_good=*/true);
+  const bool recorded = runner_->drop_state(/*permanently=*/true);
   parameters_->clear_gradients();
   guard_->rollback();
   if (recorded) {  // releasing recordings may free enough memory, and does not change results
@@ -119,17 +119,19 @@ void Trainer::recover_memory(const std::exception& cause) {
     return open_batches();
   }
   if (communicator_->ranks() > 1 ||
-      batch_size / (2 * pieces) < fewest_at_once()) {  // the other ranks wait in a collective that cannot be undone
-    const auto figures = memory_figures(plan_.device);
+      batch_size / (2 * pieces) <
+          min_micro_batch_size()) {  // the other ranks wait in a collective that cannot be undone
+    const auto stats = memory_stats(plan_.device);
     throw UserError(
         fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
                     "the rest is activations and batches; use a "
                     "smaller model or image, 16-bit precision or more memory",
-                    counted(largest(pieces), "sample"), fewest_at_once() > 1 ? ", the minimum for batch-norm" : "",
+                    counted(largest(pieces), "sample"),
+                    min_micro_batch_size() > 1 ? ", the minimum for batch-norm" : "",
                     mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
-                    figures ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(figures->allocated),
-                                          mib(figures->reserved))
-                            : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
+                    stats ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(stats->allocated),
+                                        mib(stats->reserved))
+                          : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
         ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;
@@ -148,7 +150,7 @@ std::optional<EvaluationResult> Trainer::evaluate_within_memory(
   try {
     return evaluated();
   } catch (const std::exception& error) {  // named recovery: release memory held by recordings
-    if (!is_out_of_memory(error) || !runner_->forget(/*for_good=*/false)) throw;
+    if (!is_out_of_memory(error) || !runner_->drop_state(/*permanently=*/false)) throw;
     spdlog::warn(
         "out of memory in an evaluation: repeating it without the recorded steps, which will be recorded again");
     release_cached_memory(plan_.device);

@@ -51,7 +51,7 @@ void Trainer::save_model(ArchiveWriter& archive) const {
   for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
 }
 
-NamedTensors Trainer::weights() const { return parameters_->whole(*model_); }
+NamedTensors Trainer::weights() const { return parameters_->full_state(*model_); }
 
 void Trainer::save(ArchiveWriter& archive) const {
   save_model(archive);
@@ -85,9 +85,9 @@ void Trainer::load(const ArchiveReader& archive) {
   // Generator states of CPU and GPU differ, and so do those of another number of ranks.
   const bool same_generator = archive.has_under(random) && archive.tensor(random).sizes() == random_state.sizes() &&
                               archive.values().value("ranks", int64_t{1}) == communicator_->ranks();
-  std::vector<std::string> apart{"random."};
-  if (!same_precision) apart.push_back("precision.");
-  archive.require_like(expected, apart);
+  std::vector<std::string> ignored{"random."};
+  if (!same_precision) ignored.push_back("precision.");
+  archive.require_like(expected, ignored);
   std::vector<at::Tensor> parameters;
   for (const auto& [name, parameter] : parameters_->parameters()) parameters.push_back(parameter);
   parameters_->load(archive, "model.", parameters);

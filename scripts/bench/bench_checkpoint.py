@@ -40,7 +40,7 @@ def median(found: list[dict], key: str) -> float:
     return statistics.median(pair[key] for pair in found)
 
 
-def beside(found: list[dict], chosen) -> dict:
+def in_training_row(found: list[dict], chosen) -> dict:
     return {
         "what": f"{chosen.steps} steps with one checkpoint ÷ without",
         "asked": "≤ 1.02",
@@ -52,7 +52,7 @@ def beside(found: list[dict], chosen) -> dict:
     }
 
 
-def against_disk(found: list[dict], what: str, asked: str, plain: str, ours: str) -> dict:
+def disk_row(found: list[dict], what: str, asked: str, plain: str, ours: str) -> dict:
     gigabytes = found[0]["bytes"] / 1e9
     return {
         "what": what,
@@ -87,15 +87,17 @@ def main() -> None:
         recipe_file = common.write_recipe(Path(folder), recipe, "resnet50")
         if chosen.pairs:
             rows.append(
-                beside(pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen)
+                in_training_row(
+                    pairs_of(chosen.binary, "beside", recipe_file, folder, chosen.pairs, chosen.steps), chosen
+                )
             )
         if chosen.disk_pairs:
             new_memory = recipe | {"optimizations": {**common.SWITCHES, "host_allocator": False}}
             recipe_file = common.write_recipe(Path(folder), new_memory, "new_memory")
             found = pairs_of(chosen.binary, "disk", recipe_file, folder, chosen.disk_pairs)
-            rows.append(against_disk(found, "write + fsync ÷ save", "≥ 0.8", "write_s", "save_s"))
+            rows.append(disk_row(found, "write + fsync ÷ save", "≥ 0.8", "write_s", "save_s"))
             rows.append(
-                against_disk(
+                disk_row(
                     found,
                     "write + fsync ÷ complete save: weights checked, read back, previous checkpoint removed",
                     "",
@@ -103,7 +105,7 @@ def main() -> None:
                     "whole_save_s",
                 )
             )
-            rows.append(against_disk(found, "read ÷ load", "≥ 0.8", "read_s", "load_s"))
+            rows.append(disk_row(found, "read ÷ load", "≥ 0.8", "read_s", "load_s"))
     common.report("checkpoint", rows)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import common
 from peers import table
 from peers.arms import Sides
-from peers.turns import Case, Pace, against_ways
+from peers.turns import Case, Pace, compare_with_ways
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     sides = Sides(common.trainopt_binary(), common.ROOT / "configs/ladder/10-all.yaml")
     pace = Pace(chosen.turn, warmup_steps=20 if on_gpu else 3, pairs=chosen.pairs, more_pairs=chosen.more_pairs)
     with common.temporary_folder() as folder:
-        found = against_ways(sides, case, chosen.ways, pace, Path(folder), chosen.set)
+        found = compare_with_ways(sides, case, chosen.ways, pace, Path(folder), chosen.set)
     for way, why in found["failed"].items():
         print(f"failed: {way}: {why}")
     if found["rows"]:

@@ -43,7 +43,7 @@ def end(processes: list[subprocess.Popen]) -> None:
             process.wait()
 
 
-def run_beside_each_other(commands: list[list[str]], log: Path) -> None:
+def run_concurrently(commands: list[list[str]], log: Path) -> None:
     """Runs all commands at the same time and waits for all of them."""
     with open(log, "w") as output:
         processes = [
@@ -92,7 +92,7 @@ class Arm:
         steps = LEAD_STEPS + measured + (LEAD_STEPS if self.alone else 0)
         files = [self.folder / f"job-{number}" / "metrics.jsonl" for number in range(RANKS if self.alone else 1)]
         inside = ["ip", "netns", "exec", self.link] if self.link else []
-        run_beside_each_other([[*inside, *self.command(steps, file)] for file in files], self.folder / "log")
+        run_concurrently([[*inside, *self.command(steps, file)] for file in files], self.folder / "log")
         lines = [json.loads(line) for line in files[0].read_text().splitlines()]
         losses = [line["loss"] for line in lines]
         print(f"    {self.name}: loss {' '.join(f'{loss:.3f}' for loss in losses[:3])} …", file=sys.stderr, flush=True)
@@ -128,7 +128,7 @@ class Arm:
         print(f"    {self.name}, {what}: {took:.0f} ms", file=sys.stderr, flush=True)
         return took
 
-    def kept(self) -> str:
+    def settings_text(self) -> str:
         return ", ".join(f"{key.split('.')[-1]}={json.dumps(value)}" for key, value in self.setting.items())
 
 
@@ -196,7 +196,11 @@ def interval(pairs: list[tuple[list[dict], list[dict]]], draws: int = 2000) -> t
 
 def compare(what: str, above: Arm, below: Arm, chosen) -> dict:
     """The row for the step time of `above` ÷ that of `below`."""
-    print(f"{what}: {above.name} ({above.kept()}) ÷ {below.name} ({below.kept()})", file=sys.stderr, flush=True)
+    print(
+        f"{what}: {above.name} ({above.settings_text()}) ÷ {below.name} ({below.settings_text()})",
+        file=sys.stderr,
+        flush=True,
+    )
     common.abba(below.measure, above.measure, chosen.pairs)
     pairs = list(zip(above.blocks, below.blocks))
     low, high = interval(pairs)
@@ -210,7 +214,7 @@ def compare(what: str, above: Arm, below: Arm, chosen) -> dict:
         "of step times": f"{above.name} ÷ {below.name}",
         "ms": " ÷ ".join(f"{median_ms(own):.0f}" for own in steps),
         "trainopt waits, ms": " ÷ ".join(f"{value:.1f}" for value in exposed),
-        "settings": f"{above.kept() or 'none'} ÷ {below.kept() or 'none'}",
+        "settings": f"{above.settings_text() or 'none'} ÷ {below.settings_text() or 'none'}",
     }
 
 
@@ -357,7 +361,7 @@ def slowed(chosen, folder: Path) -> list[dict]:
     ]
 
 
-def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[dict]:
+def trainopt_rows(row: str, key: str, above, below, chosen, folder: Path) -> list[dict]:
     ours = Trainopt("trainopt", chosen, folder / "ours", {"parallel.sharding_strategy": "none"}).choose(OUR_FUSED)
     arms = [
         Trainopt(
@@ -365,15 +369,15 @@ def of_trainopt(row: str, key: str, above, below, chosen, folder: Path) -> list[
         )
         for value in (above, below)
     ]
-    return [compare(row, *arms, chosen) | {"settings": ours.kept()}]
+    return [compare(row, *arms, chosen) | {"settings": ours.settings_text()}]
 
 
 ROWS = {
     **{row: lambda chosen, folder, row=row: against_pytorch(row, chosen, folder) for row in AGAINST_PYTORCH},
     "communication": communication,
     "slow-link": slowed,
-    "overlap": lambda chosen, folder: of_trainopt("overlap", "overlap_comm", False, True, chosen, folder),
-    "wire": lambda chosen, folder: of_trainopt("wire", "gradient_dtype", None, "bfloat16", chosen, folder),
+    "overlap": lambda chosen, folder: trainopt_rows("overlap", "overlap_comm", False, True, chosen, folder),
+    "wire": lambda chosen, folder: trainopt_rows("wire", "gradient_dtype", None, "bfloat16", chosen, folder),
 }
 
 

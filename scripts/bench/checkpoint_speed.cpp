@@ -56,7 +56,7 @@ double seconds_of(const Work& work) {
 }
 
 template <class One, class Other>
-void in_turn(int64_t number, const One& one, const Other& other) {
+void alternate(int64_t number, const One& one, const Other& other) {
   if (number % 2 == 0)
     one(), other();
   else
@@ -69,7 +69,7 @@ void show(const Json& json) {
 }
 
 /// A block with a checkpoint lasts until the checkpoint is on the disk.
-void beside(const char* recipe, const std::filesystem::path& folder, int64_t pairs, int64_t steps) {
+void measure_in_training(const char* recipe, const std::filesystem::path& folder, int64_t pairs, int64_t steps) {
   std::atomic<bool> requested{false};
   CheckpointWriter writer({.root = folder / "checkpoints", .requested = &requested});
   PauseClock pause;
@@ -86,7 +86,7 @@ void beside(const char* recipe, const std::filesystem::path& folder, int64_t pai
   for (int i = 0; i < 3; ++i) block(true);  // from now on each new checkpoint removes an old one
   for (int64_t number = 0; number < pairs; ++number) {
     Json pair;
-    in_turn(
+    alternate(
         number, [&] { pair["with_s"] = block(true), pair["pause_s"] = pause.last_s, pair["waited_s"] = waited_s; },
         [&] { pair["without_s"] = block(false); });
     show(pair);
@@ -130,7 +130,7 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
   trainer.step();  // creates the momentum
   ArchiveWriter archive;
   trainer.save(archive);
-  const auto root = folder / "checkpoints", plain = folder / "plain", whole = folder / "whole";
+  const auto root = folder / "checkpoints", plain = folder / "plain", checkpoint_root = folder / "whole";
   const std::string state = state_text(archive.values());
   const TensorEntries tensors = tensor_entries(archive.tensors());
   const auto save = [&] {
@@ -140,7 +140,7 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
     draft.add(kRecipeFile, "");
     draft.commit(1, {});
   };
-  CheckpointWriter writer({.root = whole, .keep_last = 1, .background = false});
+  CheckpointWriter writer({.root = checkpoint_root, .keep_last = 1, .background = false});
   writer.save(archive, 1);
   save();
   const std::string bytes = read_file(root / checkpoint_name(1) / rank_file(0), ExitCode::checkpoint);
@@ -148,11 +148,11 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
     Json pair = {{"bytes", bytes.size()}};
     remove_folder(root);
     remove_file(plain);
-    in_turn(
+    alternate(
         number, [&] { pair["save_s"] = seconds_of(save); },
         [&] { pair["write_s"] = seconds_of([&] { write_plainly(plain, bytes); }); });
     pair["whole_save_s"] = seconds_of([&] { writer.save(archive, number + 2); });
-    in_turn(
+    alternate(
         number,
         [&] {
           std::optional<ArchiveReader> loaded;  // freed after the clock was read
@@ -171,7 +171,8 @@ void disk(const char* recipe, const std::filesystem::path& folder, int64_t pairs
 int main(int argc, char** argv) {
   const std::string what = argc > 4 ? argv[1] : "";
   try {
-    if (what == "beside" && argc == 6) return beside(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5])), 0;
+    if (what == "beside" && argc == 6)
+      return measure_in_training(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5])), 0;
     if (what == "disk" && argc == 5) return disk(argv[2], argv[3], std::atoll(argv[4])), 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -85,13 +85,13 @@ void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, i
     return at::full({}, value, x.options().dtype(type).memory_format(at::MemoryFormat::Contiguous));
   };
   const at::Tensor updates = scalar(0, at::kDouble), count = scalar(1, at::kFloat);
-  const auto given = [&](bool clears) {
+  const auto settings = [&](bool clears) {
     return update::Settings{.learning_rate = scalar(0, at::kFloat),
                             .factor = scalar(1, at::kFloat),
                             .skip_update = scalar(0, at::kFloat),
                             .clears = clears};
   };
-  const auto keep = given(false), clear = given(true);
+  const auto keep = settings(false), clear = settings(true);
   const update::SgdRule sgd{.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = false};
   const update::AdamRule adamw{
       .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.01f, .decoupled = true};
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
         mean = head_kernels.mean(deep);
     const at::Tensor logits = at::randn({images * 1024, 1000}, device).to(type),
                      target = at::randint(1000, {images * 1024}, at::TensorOptions(device).dtype(at::kLong));
-    const at::Tensor upstream = at::full({}, static_cast<double>(images * 1024) * kept_scale(type))
+    const at::Tensor upstream = at::full({}, static_cast<double>(images * 1024) * stored_gradient_scale(type))
                                     .to(device);  // leaves the gradient unchanged, however often it is applied
     const double of_logits = static_cast<double>(logits.numel()) / static_cast<double>(x.numel());
     CrossEntropy loss = head_kernels.cross_entropy(logits, target, 0.1);

@@ -14,14 +14,16 @@ SCRIPTS = ("gpu_check", "gpu", "ladder.sh", "summaries.py", "bench/common.py", "
 OF_GLIBC = re.compile(r"/(libc|libm|libdl|librt|libpthread|libutil|libresolv)\.so\.\d+$")  # without libstdc++
 
 
-def said(*words) -> str:
+def output_of(*words) -> str:
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout
 
 
 def own_libraries(programs: list[Path]) -> list[Path]:
     """Shared libraries that are part of neither torch nor glibc."""
     found = {
-        Path(path) for program in programs for path in re.findall(r"^.* => (/\S*) ", said("ldd", program), re.MULTILINE)
+        Path(path)
+        for program in programs
+        for path in re.findall(r"^.* => (/\S*) ", output_of("ldd", program), re.MULTILINE)
     }
     return sorted(
         path for path in found if not re.search(r"/(torch|nvidia)/", str(path)) and not OF_GLIBC.search(str(path))
@@ -32,7 +34,7 @@ def newest_glibc(files: list[Path]) -> str:
     versions = {
         tuple(map(int, found.split(".")))
         for file in files
-        for found in re.findall(r"GLIBC_([\d.]+)", said("objdump", "-T", file))
+        for found in re.findall(r"GLIBC_([\d.]+)", output_of("objdump", "-T", file))
     }
     return "GLIBC_" + ".".join(map(str, max(versions)))
 
@@ -54,7 +56,7 @@ def gather(folder: Path, build: Path | None) -> None:
     for library in own_libraries(list((folder / "bin").iterdir())):
         shutil.copy(library, folder / "lib")
     files = [*(folder / "bin").iterdir(), *(folder / "lib").iterdir()]
-    said("strip", *files)
+    output_of("strip", *files)
     for name in SCRIPTS:
         here, there = TOP / "scripts" / name, folder / "scripts" / name
         (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peers.arms import Sides
 from peers.curves import CurveCase, loss_curves
-from peers.turns import Case, Pace, against_ways
+from peers.turns import Case, Pace, compare_with_ways
 
 from .place import TOP, Place
 
@@ -175,7 +175,7 @@ def against_pytorch(case: Case, pace: Pace):
         rows, failed = earlier.get("rows", []), earlier.get("failed", {})
         known = {row["PyTorch"] for row in rows} | set(failed)
         ways = [way for way in check.ways if way not in known]
-        found = against_ways(check.sides(), case, ways, pace, check.scratch, check.overrides)
+        found = compare_with_ways(check.sides(), case, ways, pace, check.scratch, check.overrides)
         found["rows"], found["failed"] = rows + found["rows"], failed | found["failed"]
         status = "failed" if found["failed"] else "left out" if found["left_out"] else "ok"
         reasons = [f"{way}: {why}" for way, why in found["failed"].items()]

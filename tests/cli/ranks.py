@@ -91,10 +91,13 @@ class Ranks:
             for process in self.processes:
                 process.wait(max(0.1, end - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise AssertionError(self.processes, [self.said(number) for number in range(len(self.processes))]) from None
-        return [self.said(number) for number in range(len(self.processes))]
+            raise AssertionError(self.processes, self.results()) from None
+        return self.results()
 
-    def said(self, number):
+    def results(self):
+        return [self.result_of(number) for number in range(len(self.processes))]
+
+    def result_of(self, number):
         texts = []
         for file in self.files[number]:
             file.seek(0)
@@ -110,7 +113,7 @@ class Ranks:
 
 
 @pytest.fixture(autouse=True)
-def no_rank_outlives_its_test():
+def kill_leftover_ranks():
     yield
     for process in Ranks.started:
         if process.poll() is None:
@@ -146,16 +149,16 @@ def started(job, out, step=4):
 
 def one_message(*results):
     """The only error message of all ranks, not counting the launcher's own line about the rank that ended."""
-    said = [line for result in results for line in result.err.splitlines()]
-    assert not re.search(NOT_FOR_USERS, "\n".join(said), re.MULTILINE), results
-    own = [line for line in said if re.match(r"trainopt: rank \d+ (ended with|was killed by)", line)]
+    lines = [line for result in results for line in result.err.splitlines()]
+    assert not re.search(NOT_FOR_USERS, "\n".join(lines), re.MULTILINE), results
+    own = [line for line in lines if re.match(r"trainopt: rank \d+ (ended with|was killed by)", line)]
     assert len(own) <= 1, results
-    ranks = [line for line in said if line not in own and "warning: " not in line]
+    ranks = [line for line in lines if line not in own and "warning: " not in line]
     assert len(ranks) == 1 and re.match(r"(\[\d+\] )?trainopt: ", ranks[0]), results
     return ranks[0]
 
 
-def goes_on(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
+def check_resume(trainopt, ranks=2, *overrides, folder="out", recipe="tiny.yaml"):
     """Checks that every checkpoint is valid and that the job resumes from the newest."""
     out = trainopt.folder / folder
     newest = saved_steps(out)[-1]

@@ -132,7 +132,7 @@ def test_a_result_of_an_older_version_is_judged_again(trainopt, recipe):
     result = json.loads(path.read_text())
     now = result["verdict"], result["ratio"]
     result |= {"schema_version": 1, "verdict": "pays", "ratio": 2.0}
-    for key in ("longest_stall_turns", "usual_interval", "carry_over", "pairs", "unseen"):
+    for key in ("longest_stall_turns", "typical_interval", "carry_over", "pairs", "unseen"):
         del result[key]
     path.write_text(json.dumps(result))
     shown = trainopt("compare", "--show", "out", "--json").json()
@@ -157,7 +157,7 @@ def test_finished_runs(trainopt, recipe):
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, expected",
     [
         (["job.yaml"], "name two recipes"),
         (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
@@ -175,9 +175,9 @@ def test_finished_runs(trainopt, recipe):
         ([], "name two recipes"),
     ],
 )
-def test_refused(trainopt, recipe, words, said):
+def test_refused(trainopt, recipe, words, expected):
     result = trainopt("compare", *words)
-    assert result.code == 2 and said in result.err, result
+    assert result.code == 2 and expected in result.err, result
     assert len(result.err.strip().splitlines()) == 1
     assert not (trainopt.folder / "runs").exists()
 
@@ -222,7 +222,7 @@ def test_a_signal_keeps_the_results_so_far(trainopt, recipe, where, send):
     assert json.loads((trainopt.folder / "out/result.json").read_text())["ended"] == "stopped"
 
 
-def goes_on(pid):
+def is_running(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -275,7 +275,7 @@ def test_arms_do_not_outlive_the_comparison(trainopt, recipe):
     process.kill()
     process.communicate(timeout=180)
     for _ in range(1200):
-        if not any(goes_on(pid) for pid in arms):
+        if not any(is_running(pid) for pid in arms):
             return
         time.sleep(0.05)
     pytest.fail("an arm is still running")

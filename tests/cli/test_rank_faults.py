@@ -22,10 +22,10 @@ from ranks import (
     SOON,
     Ranks,
     free_port,
-    goes_on,
+    check_resume,
     launch,
     launched,
-    no_rank_outlives_its_test,  # noqa: F401
+    kill_leftover_ranks,  # noqa: F401
     one_message,
     process_of,
     readme_section,
@@ -72,10 +72,10 @@ def test_a_rank_that_is_killed(trainopt, rank):
     all_end(job, 7, [f"rank {rank} is gone"])
     if rank == 1:
         shown = re.search(r"```\n(\[0\] trainopt: .*?)```", readme_section("Several ranks"), re.DOTALL)[1]
-        assert shape(job.said(0).err) == shape(shown)
+        assert shape(job.result_of(0).err) == shape(shown)
         got = summary(trainopt.folder / "out")
         assert (got["status"], got["exit_code"]) == ("failed", 7) and "rank 1 is gone" in got["reason"], got
-    goes_on(trainopt)
+    check_resume(trainopt)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -93,23 +93,23 @@ def test_a_rank_that_is_stopped(trainopt, rank):
     assert [result.code for result in results] == [7, 7] and f"rank {rank} is gone" in one_message(
         results[1 - rank]
     ), results
-    goes_on(trainopt)
+    check_resume(trainopt)
 
 
-def test_one_of_several_that_is_killed(trainopt):
+def test_one_of_several_ranks_is_killed(trainopt):
     """The other ranks wait for one another, not for the lost one, which is still named."""
     trainopt.write("tiny.yaml", RECIPE)
     job = launched(trainopt, 4, "--run-dir", "out", ENDLESS, *SAVES, SOON, "data.batch_size=4")
     started(job, trainopt.folder / "out")
     os.kill(process_of(job, 2), signal.SIGKILL)
     all_end(job, 7, ["rank 2 is gone"])
-    goes_on(trainopt, 2)
+    check_resume(trainopt, 2)
 
 
 # P4
 
 
-def test_ranks_need_not_have_one_parent(trainopt):
+def test_ranks_with_different_parents(trainopt):
     """The ranks need no common parent, as on several machines."""
     trainopt.write("tiny.yaml", RECIPE)
     job, port = Ranks(trainopt), free_port()
@@ -177,7 +177,7 @@ def test_two_processes_with_one_rank(trainopt):
     end = time.monotonic() + 180
     while all(process.poll() is None for process in job.processes) and time.monotonic() < end:
         time.sleep(0.01)
-    (twin,) = [job.said(number) for number in (1, 2) if job.processes[number].poll() is not None]
+    (twin,) = [job.result_of(number) for number in (1, 2) if job.processes[number].poll() is not None]
     assert twin.code == 7 and "two processes claim to be rank 1" in one_message(twin), twin
     for process in job.processes:
         if process.poll() is None:
@@ -194,13 +194,13 @@ def test_a_mistake_in_the_recipe_of_one_rank(trainopt):
 
 
 # P10
-def test_a_rank_that_never_comes(trainopt):
+def test_a_missing_rank(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     all_end(by_hand(trainopt, [SOON], None), 7, ["rank 1 of 2 did not join within 12 s", "parallel.timeout"])
     all_end(by_hand(trainopt, None, [SOON]), 7, ["rank 0 could not be reached within 12 s", "127.0.0.1"])
 
 
-def test_several_ranks_that_never_come(trainopt):
+def test_several_missing_ranks(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     all_end(by_hand(trainopt, [SOON], None, [SOON], None), 7, ["ranks 1, 3 of 4 did not join"])
 
@@ -214,7 +214,7 @@ def test_a_port_in_use(trainopt):
         all_end(by_hand(trainopt, [SOON], None, port=port), 7, ["in use", str(port)])
 
 
-def test_a_port_of_somebody_who_is_no_rank(trainopt):
+def test_a_port_of_an_unrelated_server(trainopt):
     """Another program accepts the connection and stays silent."""
     trainopt.write("tiny.yaml", RECIPE)
     with socket.socket() as other:
@@ -224,7 +224,7 @@ def test_a_port_of_somebody_who_is_no_rank(trainopt):
         all_end(by_hand(trainopt, None, [SOON], port=port), 7, ["rank 0", str(port)])
 
 
-def test_an_address_that_nobody_knows(trainopt):
+def test_an_unknown_address(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     for rank in (0, 1):
         job = Ranks(trainopt).rank(
@@ -234,7 +234,7 @@ def test_an_address_that_nobody_knows(trainopt):
 
 
 # P12
-def test_few_open_files(trainopt):
+def test_an_open_file_limit(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     result = launch(
         trainopt,
@@ -303,7 +303,7 @@ def test_a_rank_that_cannot_write_its_part(trainopt):
         )
     all_end(job, 8, ["rank 1: ", "rank-0001.safetensors", "File too large"])
     assert saved_steps(trainopt.folder / "out") == [3] and summary(trainopt.folder / "out")["exit_code"] == 8
-    goes_on(trainopt)
+    check_resume(trainopt)
 
 
 def test_a_run_directory_that_one_rank_does_not_see(trainopt):
@@ -343,7 +343,7 @@ def test_a_run_directory_that_one_rank_does_not_see(trainopt):
         )
     message = all_end(job, 4, ["rank 1: ", "whole"])
     assert "step-00000006" in message
-    goes_on(trainopt, folder="whole")
+    check_resume(trainopt, folder="whole")
 
 
 # D13
@@ -428,20 +428,20 @@ def test_a_damaged_part_of_a_checkpoint(trainopt):
     result = launch(trainopt, 2, "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=8", *SAVES, "--quiet")
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
     assert result.err.count("trying the previous one") == 1 and "step-00000006" in result.err, result
-    goes_on(trainopt)
+    check_resume(trainopt)
 
 
 # Errors that all ranks hit at the same time
 
 
-def test_all_ranks_fail_alike(trainopt):
+def test_the_same_fault_on_all_ranks(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     all_end(launched(trainopt, 2, "--run-dir", "out", "--inject", "nan@3"), 6, ["step 3"])
     assert summary(trainopt.folder / "out")["exit_code"] == 6
     job = launched(trainopt, 2, "--run-dir", "killed", ENDLESS, *SAVES, "--inject", "kill@6")
     (result,) = job.ended()
     assert result.code == 7 and "was killed by signal 9" in result.err, result
-    goes_on(trainopt, folder="killed")
+    check_resume(trainopt, folder="killed")
 
 
 def test_ranks_that_hang(trainopt):
@@ -450,7 +450,7 @@ def test_ranks_that_hang(trainopt):
     result = launch(trainopt, 2, "--run-dir", "out", *SAVES, "watchdog.timeout=5s", "--quiet", "--inject", "hang@5+")
     assert result.code == 7 and "watchdog.timeout" in result.err, result
     assert sorted(path.name for path in (trainopt.folder / "out").glob("hang-rank*.json")), result
-    goes_on(trainopt)
+    check_resume(trainopt)
 
 
 def test_one_rank_that_hangs(trainopt):

@@ -21,10 +21,10 @@ from ranks import (
     Ranks,
     close,
     free_port,
-    goes_on,
+    check_resume,
     launch,
     launched,
-    no_rank_outlives_its_test,  # noqa: F401
+    kill_leftover_ranks,  # noqa: F401
     one_message,
     process_of,
     started,
@@ -212,7 +212,7 @@ def test_checkpoints_have_a_part_of_each_rank(again):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_any_number_of_ranks_goes_on(again, ranks):
+def test_resume_with_any_number_of_ranks(again, ranks):
     result = launch(
         again,
         ranks,
@@ -280,7 +280,7 @@ def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
-def test_another_strategy_and_number_of_ranks_goes_on(again, strategy):
+def test_resume_with_another_strategy_and_number_of_ranks(again, strategy):
     """A checkpoint does not depend on how its contents were divided among ranks."""
     out, sharded = again.folder / "out", again.folder / "sharded"
     result = launch(
@@ -347,7 +347,7 @@ def test_a_stopped_and_resumed_job_is_bit_identical(job):
     started(running, job.folder / "out")
     os.kill(process_of(running, 1), signal.SIGTERM)
     assert running.ended()[0].code == 143
-    goes_on(job)
+    check_resume(job)
     steps = summary(job.folder / "out")["steps"]
     assert launch(job, 2, "--run-dir", "straight", f"train.max_steps={steps}", "--quiet").code == 0
     assert losses(job.folder / "straight") == losses(job.folder / "out") and weights(
@@ -400,7 +400,7 @@ def test_a_signal_in_an_evaluation(job):
         saved_steps(job.folder / "out") == [4]
         and len((job.folder / "out/evaluations.jsonl").read_text().splitlines()) == 1
     )
-    goes_on(job)
+    check_resume(job)
 
 
 # K6
@@ -446,7 +446,7 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
     running.processes[0].terminate()
     (result,) = running.ended()
     assert result.code == 143, result
-    goes_on(job)
+    check_resume(job)
 
 
 def test_what_each_rank_computes_can_be_dumped(job):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import CHECKOUT, PROGRAM, losses, summary
-from ranks import Ranks, close, free_port, no_rank_outlives_its_test, readme_section, torch_program  # noqa: F401
+from ranks import Ranks, close, free_port, kill_leftover_ranks, readme_section, torch_program  # noqa: F401
 
 # Starts tasks with the variables that srun sets on one machine.
 SRUN = """\

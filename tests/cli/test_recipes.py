@@ -47,7 +47,7 @@ def test_unknown_key(trainopt):
     assert [line for line, _ in places(result)] == [8, 9], result
 
 
-def test_other_tools_spellings(trainopt):
+def test_option_names_of_other_tools(trainopt):
     """An alias is accepted, but giving both the alias and the key is an error."""
     trainopt.write(
         "good.yaml", TINY.replace("lr: 0.01", "learning_rate: 0.01").replace("batch_size", "micro_batch_size")
@@ -200,7 +200,7 @@ def cost_of_a_good_one(tmp_path_factory):
     return good
 
 
-def test_a_file_without_end(trainopt):
+def test_an_endless_file(trainopt):
     trainopt.refused("check", "/dev/zero", says=["/dev/zero", "too large"])
 
 

@@ -394,7 +394,7 @@ def test_auto_does_not_start_over_if_all_checkpoints_are_damaged(again):
     assert records(again.folder / "out") == before
 
 
-def test_newest_is_the_largest_step(again):
+def test_the_newest_checkpoint_has_the_largest_step(again):
     out = again.folder / "out"
     os.utime(checkpoint(out, 4), (4e9, 4e9))
     os.utime(checkpoint(out, 8), (1, 1))
@@ -479,7 +479,7 @@ def test_what_may_not_change(again, key, overrides):
     assert after == before
 
 
-def test_other_data_are_refused(pictures):
+def test_other_data_is_refused(pictures):
     file = pictures.folder / "data/data_batch_1.bin"
     straight(pictures, 2, folder="out")
     whole = file.read_bytes()

@@ -145,7 +145,7 @@ def test_the_resolved_recipe_reproduces_the_run(trainopt, tiny_run):
     assert (trainopt.folder / "again/weights.safetensors").read_bytes() == (folder / "weights.safetensors").read_bytes()
 
 
-def test_workers_change_nothing_and_the_seed_does(trainopt, tiny_run):
+def test_results_depend_on_the_seed_but_not_on_workers(trainopt, tiny_run):
     trainopt.write("tiny.yaml", TINY)
     for name, override in [("workers", "data.num_workers=2"), ("seed", "seed=1")]:
         result = trainopt("run", "tiny.yaml", override, "--run-dir", name)

@@ -62,7 +62,7 @@ def went_on(trainopt, folder, step, steps=6, *keys):
     assert [row["step"] for row in records(trainopt.folder / folder)] == list(range(1, steps + 1))
 
 
-def test_files_may_not_grow_so_large(trainopt):
+def test_a_file_size_limit(trainopt):
     """As with a quota: a checkpoint that does not fit ends the run but leaves earlier checkpoints intact."""
 
     def limit():

@@ -82,7 +82,7 @@ class Episode:
         saver.command("run", folder, steps, *(["quietly"] if quietly else []))
         self.began = time.monotonic()
 
-    def hear(self, until: float | None = None) -> bool:
+    def process_answer(self, until: float | None = None) -> bool:
         """Processes one answer. Returns False at the end of the run, or if no answer arrived in time."""
         words = self.saver.line(until)
         if words is None:
@@ -104,7 +104,7 @@ class Episode:
         return self.ended is None
 
     def finish(self) -> None:
-        while self.hear():
+        while self.process_answer():
             pass
         if self.ended != 0:
             raise Failure(f"ended with {self.ended} although it was not killed")
@@ -112,14 +112,14 @@ class Episode:
     def kill_after(self, seconds: float, first_save: bool) -> None:
         """Kills the run `seconds` after its start or, with `first_save`, after its first save began."""
         while self.pid is None or (first_save and not self.saving):
-            if not self.hear():
+            if not self.process_answer():
                 raise Failure(f"ended with {self.ended} before it was killed")
         until = (self.began + self.times[0] if first_save else self.began) + seconds
-        while self.hear(until):
+        while self.process_answer(until):
             pass
         if self.ended is None:
             os.kill(self.pid, signal.SIGKILL)
-            while self.hear():
+            while self.process_answer():
                 pass
         if self.ended != KILLED:
             raise Failure(f"ended with {self.ended} before it was killed")

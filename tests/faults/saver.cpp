@@ -33,19 +33,19 @@ void say(const std::string& text) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(3);
 }
 
-class Teller : public RunListener {
+class Reporter : public RunListener {
  public:
   const CheckpointWriter* writer = nullptr;
 
   void step_done(const StepRecord&) override {}
   void evaluated(int64_t, const EvaluationResult&) override {}
   void at(const char* stage, int64_t step) override {
-    if (const auto saved = writer->saved_step(); saved != told_) say(fmt::format("saved {}", *(told_ = saved)));
+    if (const auto saved = writer->saved_step(); saved != reported_) say(fmt::format("saved {}", *(reported_ = saved)));
     if (std::string_view(stage) == "saving a checkpoint") say(fmt::format("saving {}", step));
   }
 
  private:
-  std::optional<int64_t> told_;
+  std::optional<int64_t> reported_;
 };
 
 /// A plan with a few megabytes of state, so that a save takes a measurable time.
@@ -64,9 +64,9 @@ void train(const std::filesystem::path& folder, int64_t steps, bool quietly) {
   const auto state = read_newest_checkpoint(checkpoints, [](const std::string& why) { throw std::runtime_error(why); });
   say(fmt::format("resumed {}", state ? state->integer("step") : 0));
   CheckpointWriter writer({.root = checkpoints, .every_n_steps = quietly ? std::nullopt : std::optional<int64_t>(1)});
-  Teller teller;
-  teller.writer = &writer;
-  Trainer trainer(plan_of(steps), {}, teller, never_stopped(),
+  Reporter reporter;
+  reporter.writer = &writer;
+  Trainer trainer(plan_of(steps), {}, reporter, never_stopped(),
                   {.checkpoints = &writer, .resume = state ? &*state : nullptr});
   trainer.run();
   if (writer.saved_step()) say(fmt::format("saved {}", *writer.saved_step()));

@@ -13,7 +13,7 @@ using namespace trainopt;
 
 namespace {
 
-constexpr int64_t kMostPixels = 1 << 18;
+constexpr int64_t kMaxPixels = 1 << 18;
 
 /// A pseudo-random part of the image that depends only on the input.
 Rect part_of(ImageSize size, uint64_t hash) {
@@ -46,10 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     JpegReader reader(file);
     const ImageSize announced = reader.size();
-    FUZZ_CHECK(announced.height >= 1 && announced.height <= kMostImageSide && announced.width >= 1 &&
-               announced.width <= kMostImageSide);
-    FUZZ_CHECK(announced.height * announced.width <= kMostImagePixels);
-    if (announced.height * announced.width > kMostPixels) return 0;
+    FUZZ_CHECK(announced.height >= 1 && announced.height <= kMaxImageSide && announced.width >= 1 &&
+               announced.width <= kMaxImageSide);
+    FUZZ_CHECK(announced.height * announced.width <= kMaxImagePixels);
+    if (announced.height * announced.width > kMaxPixels) return 0;
     full = announced;
     reader.read_all(all);
   } catch (const BadSample&) {
@@ -58,10 +58,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const uint64_t hash = XXH3_64bits(data, size);
   const int reduction = 1 << (hash >> 60) % 4;
-  const ImageSize whole{(full->height + reduction - 1) / reduction, (full->width + reduction - 1) / reduction};
+  const ImageSize complete{(full->height + reduction - 1) / reduction, (full->width + reduction - 1) / reduction};
   ImageU8 buffer;
   InputRegion region;
-  const Rect part = part_of(whole, hash);
+  const Rect part = part_of(complete, hash);
   if (!read_part(file, part, reduction, buffer, region) || reduction > 1 || all.size().height == 0) return 0;
   for (int64_t y = part.top; y < part.bottom(); ++y)
     FUZZ_CHECK(std::memcmp(all.row(y) + part.left * 3,

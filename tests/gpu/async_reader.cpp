@@ -17,7 +17,7 @@ TEST_CASE("rows arrive in order and at most two steps late") {
                at::full({1}, 2.0 * static_cast<double>(step), at::TensorOptions().device(gpu).dtype(at::kBFloat16)));
     record.finish();
     reader.submit(std::move(record));
-    CHECK(reader.in_flight() <= AsyncReader::kMostInFlight);
+    CHECK(reader.in_flight() <= AsyncReader::kMaxInFlight);
     for (StepRecord& row : reader.poll()) rows.push_back(row);
     CHECK(static_cast<int64_t>(rows.size()) >= step - 2);
   }

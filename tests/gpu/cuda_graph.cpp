@@ -29,7 +29,7 @@ Recipe repeatable_mlp() {
   return recipe;
 }
 
-Left train_left(Recipe recipe, bool recorded) {
+PartialRun train_run(Recipe recipe, bool recorded) {
   recipe.optimizations.cuda_graph = recorded;
   const Plan plan = make_plan(recipe, detect_machine());
   apply(plan.process);  // sets the workspace of cuBLAS
@@ -37,7 +37,7 @@ Left train_left(Recipe recipe, bool recorded) {
 }
 
 void check_same_bits(const Recipe& recipe, int64_t replayed) {
-  const Left eager = train_left(recipe, false), recorded = train_left(recipe, true);
+  const PartialRun eager = train_run(recipe, false), recorded = train_run(recipe, true);
   CHECK(recorded.losses == eager.losses);
   CHECK(first_difference(recorded.state, eager.state) == "");
   CHECK(recorded.outcome.trace.count(cuda_graph::kReplayedStepsLabel) == replayed);
@@ -83,16 +83,16 @@ TEST_CASE("dropout draws new masks in each replay, as in eager steps") {
   recipe.optimizer = SgdConfig{.lr = 0};
   recipe.data.size = recipe.data.batch_size;  // the same batch in every step, so that only dropout differs
   recipe.data.shuffle = false;
-  const Left recorded = train_left(recipe, true);
+  const PartialRun recorded = train_run(recipe, true);
   CHECK(std::set<double>(recorded.losses.begin(), recorded.losses.end()).size() > 15);
-  CHECK(recorded.losses == train_left(recipe, false).losses);
+  CHECK(recorded.losses == train_run(recipe, false).losses);
 }
 
 TEST_CASE("replaying a graph repeats its work on the current contents of its inputs") {
   const at::Device gpu(at::kCUDA, 0);
   at::Generator generator = at::globalContext().getAcceleratorHooksInterface(gpu.type()).getNewGenerator(gpu.index());
   generator.set_current_seed(7);
-  const Stream side = Stream::side(gpu, /*urgent=*/true);
+  const Stream side = Stream::side(gpu, /*high_priority=*/true);
   const StreamGuard guard(side);
   at::Tensor input = at::ones({1000}, gpu), sum = at::zeros({}, gpu), drawn = at::empty({1000}, gpu), result;
   const auto work = [&] {
@@ -117,12 +117,12 @@ TEST_CASE("replaying a graph repeats its work on the current contents of its inp
   for (const at::Tensor& replayed : {first, second, drawn.clone()})
     CHECK(at::empty_like(drawn).bernoulli_(0.5, generator).equal(replayed));
 
-  const auto neighbour = make_graph(generator, graph.get());
+  const auto second = make_graph(generator, graph.get());
   const auto fails = [&] {
     work();
     throw std::runtime_error("on purpose");
   };
-  CHECK_THROWS_WITH(neighbour->record(fails), "on purpose");
+  CHECK_THROWS_WITH(second->record(fails), "on purpose");
   CHECK(sum.item<float>() == 4000);  // the stream is no longer recording
   work();
   CHECK(sum.item<float>() == 6000);

@@ -25,7 +25,7 @@ TEST_CASE("host tensors are page-locked on request") {
 TEST_CASE("the memory figures of the GPU's allocator are consistent") {
   reset_peak_memory(at::kCUDA);
   const at::Tensor held = at::empty({1 << 20}, at::TensorOptions().device(at::kCUDA));
-  CHECK(memory_figures(at::kCUDA)->allocated >= 1 << 20);
-  CHECK(memory_figures(at::kCUDA)->reserved >= memory_figures(at::kCUDA)->allocated);
-  CHECK(memory_figures(at::kCUDA)->peak_reserved >= memory_figures(at::kCUDA)->reserved);
+  CHECK(memory_stats(at::kCUDA)->allocated >= 1 << 20);
+  CHECK(memory_stats(at::kCUDA)->reserved >= memory_stats(at::kCUDA)->allocated);
+  CHECK(memory_stats(at::kCUDA)->peak_reserved >= memory_stats(at::kCUDA)->reserved);
 }

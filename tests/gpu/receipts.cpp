@@ -29,7 +29,7 @@ TEST_CASE("page-locked batches are copied concurrently with the step") {
   check_effective(finished, {"pin_memory", "non_blocking"});
   CHECK(finished.seen.loader.pinned_bytes_copied > 0);
   CHECK(finished.seen.loader.pinned_bytes_copied == finished.seen.loader.bytes_copied);
-  CHECK(finished.seen.loader.copies_beside_step > 0);
+  CHECK(finished.seen.loader.overlapped_copies > 0);
   CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(),
                     [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }
@@ -38,7 +38,7 @@ TEST_CASE("without the switches nothing is page-locked or copied concurrently") 
   const Finished finished = train(small_recipe("cuda"));
   CHECK(finished.seen.loader.bytes_copied > 0);
   CHECK(finished.seen.loader.pinned_bytes_copied == 0);
-  CHECK(finished.seen.loader.copies_beside_step == 0);
+  CHECK(finished.seen.loader.overlapped_copies == 0);
   CHECK_FALSE(finished.seen.backend.allow_tf32);
   for (const StepRecord& row : finished.rows.rows) {
     CHECK(*row[Metric::device_ms] > 0);

@@ -20,15 +20,15 @@ inline BatchNorm2d norm_of(int64_t channels, at::Device device) {
   return norm;
 }
 
-struct Ran {
+struct BlockResult {
   at::Tensor output, of_input, of_weight, of_bias, of_residual, running_mean, running_var;
   int64_t batches = 0;
 };
 
 enum class Operation { norm, norm_relu, norm_add_relu, stem_pool };
 
-inline Ran run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm,
-               const at::Tensor& input, const at::Tensor& residual, bool training) {
+inline BlockResult run(const BatchNormOperations& operations, Operation operation, const BatchNorm2d& norm,
+                       const at::Tensor& input, const at::Tensor& residual, bool training) {
   const at::Tensor x = input.detach().clone().requires_grad_(training),
                    added = residual.detach().clone().requires_grad_(training);
   {
@@ -39,36 +39,36 @@ inline Ran run(const BatchNormOperations& operations, Operation operation, const
   }
   at::AutoGradMode grad(training);
   const ForwardContext context{.training = training};
-  Ran ran;
+  BlockResult result;
   switch (operation) {
     case Operation::norm:
-      ran.output = operations.batch_norm(x, norm, context);
+      result.output = operations.batch_norm(x, norm, context);
       break;
     case Operation::norm_relu:
-      ran.output = operations.batch_norm_relu(x, norm, context);
+      result.output = operations.batch_norm_relu(x, norm, context);
       break;
     case Operation::norm_add_relu:
-      ran.output = operations.batch_norm_add_relu(x, norm, added, context);
+      result.output = operations.batch_norm_add_relu(x, norm, added, context);
       break;
     case Operation::stem_pool:
-      ran.output = operations.stem_pool(x, norm, context);
+      result.output = operations.stem_pool(x, norm, context);
       break;
   }
-  ran.running_mean = norm.running_mean.clone();
-  ran.running_var = norm.running_var.clone();
-  ran.batches = norm.num_batches_tracked.item<int64_t>();
-  if (!training) return ran;
+  result.running_mean = norm.running_mean.clone();
+  result.running_var = norm.running_var.clone();
+  result.batches = norm.num_batches_tracked.item<int64_t>();
+  if (!training) return result;
   at::manual_seed(9);
-  const at::Tensor seed = at::randn(ran.output.sizes()).to(ran.output.options());
+  const at::Tensor seed = at::randn(result.output.sizes()).to(result.output.options());
   const bool adds = operation == Operation::norm_add_relu;
   std::vector<at::Tensor> inputs{x, norm.weight, norm.bias};
   if (adds) inputs.push_back(added);
-  const auto gradients = torch::autograd::grad({ran.output}, inputs, {seed});
-  ran.of_input = gradients[0];
-  ran.of_weight = gradients[1];
-  ran.of_bias = gradients[2];
-  if (adds) ran.of_residual = gradients[3];
-  return ran;
+  const auto gradients = torch::autograd::grad({result.output}, inputs, {seed});
+  result.of_input = gradients[0];
+  result.of_weight = gradients[1];
+  result.of_bias = gradients[2];
+  if (adds) result.of_residual = gradients[3];
+  return result;
 }
 
 /// Block operations on `kernels` and their gradients match libtorch.
@@ -85,8 +85,8 @@ inline void check_block_operations(const fused_kernels::BlockKernels& kernels, a
                      residual = at::randn({4, channels, 9, 11}).to(device);
           if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
           const BatchNorm2d norm = norm_of(channels, device);
-          const Ran wanted = run(plain, operation, norm, input, residual, training),
-                    got = run(*fused, operation, norm, input, residual, training);
+          const BlockResult wanted = run(plain, operation, norm, input, residual, training),
+                            got = run(*fused, operation, norm, input, residual, training);
           check_near(got.output, wanted.output, 1e-5);
           check_near(got.running_mean, wanted.running_mean, 1e-6);
           check_near(got.running_var, wanted.running_var, 1e-6);
@@ -108,36 +108,36 @@ inline void check_16_bits(const fused_kernels::BlockKernels& kernels, at::Device
     for (const auto operation : {Operation::norm_relu, Operation::norm_add_relu, Operation::stem_pool}) {
       const at::Tensor input = random({4, 32, 12, 12}, type, device), residual = random({4, 32, 12, 12}, type, device);
       const BatchNorm2d norm = norm_of(32, device);
-      const Ran got = run(*fused, operation, norm, input, residual, true);
-      const Ran wide = run(plain, operation, norm, input.to(at::kFloat), residual.to(at::kFloat), true);
+      const BlockResult got = run(*fused, operation, norm, input, residual, true);
+      const BlockResult wide = run(plain, operation, norm, input.to(at::kFloat), residual.to(at::kFloat), true);
       CHECK(got.output.scalar_type() == type);
       check_near(got.output.to(at::kFloat), wide.output, epsilon(type));
       check_near(got.of_weight, wide.of_weight, 4 * epsilon(type));
       // The gradient of a value that rounds to zero, or above another in its window, goes to another position; few do.
-      const at::Tensor apart = (got.of_input.to(at::kFloat) - wide.of_input).abs();
-      CHECK((apart > 0.05).to(at::kFloat).mean().item<float>() < 0.01);
+      const at::Tensor difference = (got.of_input.to(at::kFloat) - wide.of_input).abs();
+      CHECK((difference > 0.05).to(at::kFloat).mean().item<float>() < 0.01);
     }
 }
 
-struct HeadRan {
+struct HeadResult {
   at::Tensor output, of_input, of_weight, of_bias;
 };
 
-inline HeadRan run_head(const HeadOperations& operations, const at::Tensor& input, const Linear& linear,
-                        std::optional<at::ScalarType> autocast_to) {
+inline HeadResult run_head(const HeadOperations& operations, const at::Tensor& input, const Linear& linear,
+                           std::optional<at::ScalarType> autocast_to) {
   const at::Tensor x = input.detach().clone(at::MemoryFormat::Preserve).requires_grad_();
-  HeadRan ran;
+  HeadResult result;
   {
     const AutocastGuard autocast(input.device().type(), autocast_to);
-    ran.output = operations.head(x, linear, {.training = true});
+    result.output = operations.head(x, linear, {.training = true});
   }
   at::manual_seed(9);
-  const auto gradients = torch::autograd::grad({ran.output}, {x, linear.weight, linear.bias},
-                                               {at::randn(ran.output.sizes()).to(ran.output.options())});
-  ran.of_input = gradients[0];
-  ran.of_weight = gradients[1];
-  ran.of_bias = gradients[2];
-  return ran;
+  const auto gradients = torch::autograd::grad({result.output}, {x, linear.weight, linear.bias},
+                                               {at::randn(result.output.sizes()).to(result.output.options())});
+  result.of_input = gradients[0];
+  result.of_weight = gradients[1];
+  result.of_bias = gradients[2];
+  return result;
 }
 
 /// The head and its gradients match libtorch, including their types under autocast.
@@ -153,7 +153,8 @@ inline void check_head(const fused_kernels::BlockKernels& kernels, at::Device de
       const auto autocast = type == at::kFloat ? std::nullopt : std::optional(type);
       at::Tensor input = at::randn({6, 72, 7, 5}).to(device, type);
       if (channels_last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
-      const HeadRan wanted = run_head(plain, input, linear, autocast), got = run_head(*fused, input, linear, autocast);
+      const HeadResult wanted = run_head(plain, input, linear, autocast),
+                       got = run_head(*fused, input, linear, autocast);
       const double tolerance = type == at::kFloat ? 1e-6 : 2 * epsilon(type);
       check_near(got.output, wanted.output, tolerance);
       check_near(got.of_input, wanted.of_input, tolerance);

@@ -179,10 +179,10 @@ TEST_CASE("the host grid detects errors that would break a kernel on a GPU") {
   std::multiset<unsigned> seen;
   bool all_wrote = true;
   grid_on_host.run(3, 64, [&] {
-    float* room = kernels::shared_memory<float, 64>();
-    room[threadIdx.x] = 1;
+    float* buffer = kernels::shared_memory<float, 64>();
+    buffer[threadIdx.x] = 1;
     __syncthreads();
-    for (int i = 0; i < 64; ++i) all_wrote = all_wrote && room[i] == 1;
+    for (int i = 0; i < 64; ++i) all_wrote = all_wrote && buffer[i] == 1;
     seen.insert(blockIdx.x * 64 + threadIdx.x);
   });
   CHECK(all_wrote);

@@ -60,7 +60,8 @@ inline void check_loss(const HeadKernels& kernels, const at::Tensor& logits, con
   CHECK(got.loss.dim() == 0);
   check_each_near(got.loss, wanted.loss, 2e-6, 1e-6);
   CHECK(got.gradient.scalar_type() == type);
-  check_each_near(got.gradient, wanted.gradient, two_roundings(type), 4e-7 * static_cast<double>(kept_scale(type)));
+  check_each_near(got.gradient, wanted.gradient, two_roundings(type),
+                  4e-7 * static_cast<double>(stored_gradient_scale(type)));
   const at::Tensor upstream = at::full({}, 12.5, got.loss.options());
   wanted.gradient.copy_(got.gradient);
   kernels.finish_gradient(got.gradient, upstream);

@@ -78,7 +78,7 @@ inline void check_finish(const Finish& run, at::Device device) {
   const auto images_of = [&](int64_t count, ImageSize size) {
     return at::randint(0, 256, {count, size.height, size.width, 3}, at::kByte).to(device);
   };
-  const Normalization usual = normalizations().front();
+  const Normalization standard = normalizations().front();
   for (const auto type : kFinishTypes)
     for (const auto format : kFinishFormats) {
       for (const Normalization& normalization : normalizations()) {
@@ -92,19 +92,19 @@ inline void check_finish(const Finish& run, at::Device device) {
       for (const ImageSize size : {ImageSize{1, 1}, {1, 13}, {7, 1}, {5, 4}, {3, 24}, {11, 10}})
         for (const int64_t count : {1, 7}) {
           const at::Tensor images = images_of(count, size);
-          agree({}, usual, {size, type, format}, images, {});
+          agree({}, standard, {size, type, format}, images, {});
           for (const ImageSize window : {ImageSize{1, 1}, {4, 8}, {6, 7}, {2, 20}})
-            agree({}, usual, {window, type, format}, images, some_placement(count, size, window, 9));
+            agree({}, standard, {window, type, format}, images, some_placement(count, size, window, 9));
         }
       for (const auto& [from, to] : kResizes)
         for (const int64_t count : {1, 5}) {
           const at::Tensor images = images_of(count, from);
-          agree(ImageResize{from, to, false}, usual, {to, type, format}, images, {});
-          agree(ImageResize{from, to, false}, usual, {to, type, format}, images, at::zeros({1, 2}, at::kInt));
+          agree(ImageResize{from, to, false}, standard, {to, type, format}, images, {});
+          agree(ImageResize{from, to, false}, standard, {to, type, format}, images, at::zeros({1, 2}, at::kInt));
           for (const bool boxed : {false, true})
             for (const ImageSize window : {to, ImageSize{3, 8}}) {
               const ImageResize resize{from, to, boxed};
-              agree(resize, usual, {window, type, format}, images, some_placement(count, from, window, 11, resize));
+              agree(resize, standard, {window, type, format}, images, some_placement(count, from, window, 11, resize));
             }
         }
     }

@@ -27,7 +27,7 @@ TEST_CASE("on a GPU, a block processes several groups of pixels, and no pixel de
   for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {
     const int64_t count = size.width == 63 ? 80 : 600;
     REQUIRE(count * size.height * size.width / (size.width == 63 ? 1 : 8) >
-            kernels::device::kMostFinishBlocks * kernels::device::kFinishThreads);
+            kernels::device::kMaxFinishBlocks * kernels::device::kFinishThreads);
     const ImageFinish finish = make_image_finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
     const at::Tensor placement = some_placement(8, {60, 61}, size, count);
     const at::Tensor forwards = on_host(finish, images, placement);

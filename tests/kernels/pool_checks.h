@@ -72,12 +72,12 @@ inline void check_pool_choices(const PoolKernels& fast, at::Device device) {
                               {"NaN", kNan, 0},
                               {"shift infinite", 1, kInfinite},
                               {"shift NaN", -1, kNan}})
-        for (const float guest : {0.5f, kNan, -kNan, kInfinite, -kInfinite}) {
-          INFO(type << " " << channels << " " << one.name << " " << guest);
+        for (const float special : {0.5f, kNan, -kNan, kInfinite, -kInfinite}) {
+          INFO(type << " " << channels << " " << one.name << " " << special);
           at::Tensor x =
               levels.index_select(0, at::randint(5, {2 * channels * 9 * 8}, at::kLong)).view({2, channels, 9, 8});
-          x[1][2][4][3] = guest;
-          x[0][channels - 1][5][5] = guest;
+          x[1][2][4][3] = special;
+          x[0][channels - 1][5][5] = special;
           x = x.to(device, type).contiguous(at::MemoryFormat::ChannelsLast);
           at::Tensor scale = at::randint(2, {channels}, at::kFloat) * 2 - 1, shift = at::ones({channels});
           scale[2] = one.scale, shift[2] = one.shift;

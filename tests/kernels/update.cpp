@@ -15,7 +15,7 @@ TEST_CASE("updates work for more tensors than one GPU launch takes, and for none
 }
 
 TEST_CASE("updates match the reference for NaN, infinite, huge and subnormal gradients") {
-  check_odd_gradients(cpu_kernels(), at::kCPU);
+  check_extreme_gradients(cpu_kernels(), at::kCPU);
 }
 
 TEST_CASE("the measurement of gradients matches the reference") { check_measures(cpu_kernels(), at::kCPU); }
@@ -30,7 +30,7 @@ TEST_CASE("updates and measurements do not depend on the number of threads") {
   const int threads = at::get_num_threads();
   const auto run = [](int count, const RuleCase& rule) {
     at::set_num_threads(count);
-    UnderRule trained(rule, {300000, 7, 70001}, false, at::kCPU);
+    RuleState trained(rule, {300000, 7, 70001}, false, at::kCPU);
     at::manual_seed(1);
     for (auto* placed : {&trained.parameters, &trained.gradients})
       placed->set([](int64_t numbers) { return at::randn({numbers}); });

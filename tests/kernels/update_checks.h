@@ -17,14 +17,14 @@ using namespace trainopt::kernels::update;
 
 /// Tensors of these sizes that are 16-byte aligned or, if `misaligned`, off by one value. The memory around them must
 /// not be written.
-class Placed {
+class PaddedTensors {
  public:
-  Placed(const std::vector<int64_t>& sizes, bool misaligned, at::Device device) : begin_(misaligned ? 1 : 0) {
+  PaddedTensors(const std::vector<int64_t>& sizes, bool misaligned, at::Device device) : begin_(misaligned ? 1 : 0) {
     for (const int64_t size : sizes)
       memory_.push_back(at::full({size + kAround}, kUntouched, at::TensorOptions(device).dtype(at::kFloat)));
     for (const auto& memory : memory_) tensors.push_back(memory.slice(0, begin_, begin_ + memory.numel() - kAround));
   }
-  bool kept_to_itself() const {
+  bool padding_untouched() const {
     return std::all_of(memory_.begin(), memory_.end(), [&](const at::Tensor& memory) {
       return (memory.slice(0, 0, begin_) == kUntouched).all().item<bool>() &&
              (memory.slice(0, begin_ + memory.numel() - kAround) == kUntouched).all().item<bool>();
@@ -70,8 +70,8 @@ inline const std::vector<RuleCase> kRules = {
 };
 
 /// Parameters, gradients and state of one trainer; two parameters in three have a 16-bit copy if a type is given.
-struct UnderRule {
-  UnderRule(const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device,
+struct RuleState {
+  RuleState(const RuleCase& rule, const std::vector<int64_t>& sizes, bool misaligned, at::Device device,
             std::optional<at::ScalarType> copied_as = std::nullopt)
       : parameters(sizes, misaligned, device),
         gradients(sizes, misaligned, device),
@@ -87,11 +87,11 @@ struct UnderRule {
                                         .slice(0, misaligned ? 1 : 0, sizes[i] + (misaligned ? 1 : 0)));
   }
   Tensors all() const { return {parameters.tensors, gradients.tensors, first.tensors, second.tensors, copies}; }
-  bool kept_to_itself() const {
-    return parameters.kept_to_itself() && gradients.kept_to_itself() && first.kept_to_itself() &&
-           second.kept_to_itself();
+  bool padding_untouched() const {
+    return parameters.padding_untouched() && gradients.padding_untouched() && first.padding_untouched() &&
+           second.padding_untouched();
   }
-  Placed parameters, gradients, first, second;
+  PaddedTensors parameters, gradients, first, second;
   std::vector<at::Tensor> copies;
   at::Tensor updates;
 };
@@ -109,7 +109,7 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
                         bool misaligned, at::Device device, const Settings& settings,
                         const std::function<at::Tensor(int, int64_t)>& gradients,
                         std::optional<at::ScalarType> copied_as = std::nullopt) {
-  UnderRule ours(rule, sizes, misaligned, device, copied_as), plain(rule, sizes, misaligned, device);
+  RuleState ours(rule, sizes, misaligned, device, copied_as), plain(rule, sizes, misaligned, device);
   for (auto* trained : {&ours, &plain}) {
     at::manual_seed(3);
     trained->parameters.set([](int64_t count) { return at::randn({count}); });
@@ -138,7 +138,7 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
             ours.copies[i].equal(skips ? at::full_like(ours.copies[i], 5) : ours.parameters.tensors[i].to(*copied_as)));
     CHECK(ours.updates.item<double>() == (rule.states == 2 && !skips ? step + 1 : 0));
   }
-  CHECK(ours.kept_to_itself());
+  CHECK(ours.padding_untouched());
 }
 
 inline at::Tensor on(at::Device device, float value) {
@@ -178,7 +178,7 @@ inline void check_many_tensors(const UpdateKernels& fast, at::Device device) {
 }
 
 /// NaN and infinity are propagated, and only at their own position.
-inline void check_odd_gradients(const UpdateKernels& fast, at::Device device) {
+inline void check_extreme_gradients(const UpdateKernels& fast, at::Device device) {
   for (const RuleCase& rule : kRules)
     for (const float odd :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e30f, 1e-40f})
@@ -210,7 +210,7 @@ inline void check_measure(const UpdateKernels& fast, const std::vector<at::Tenso
 inline void check_measures(const UpdateKernels& fast, at::Device device) {
   at::manual_seed(5);
   for (const bool misaligned : {false, true}) {
-    Placed gradients(kUpdateSizes, misaligned, device);
+    PaddedTensors gradients(kUpdateSizes, misaligned, device);
     for (const double scale : {1.0, 1e-12, 1e15}) {
       INFO("misaligned " << misaligned << ", scale " << scale);
       gradients.set([&](int64_t count) { return at::randn({count}) * scale; });
@@ -262,9 +262,9 @@ inline void check_layouts(const UpdateKernels& fast, at::Device device) {
   const SgdRule rule{.momentum = 0, .weight_decay = 0, .nesterov = false};
   const Settings settings{.learning_rate = on(device, 1), .factor = {}, .skip_update = {}, .clears = false};
   CHECK_THROWS_AS(fast.sgd(rule, {{parameter}, {gradient}, {}, {}}, settings), BrokenInvariant);
-  const at::Tensor laid_alike = parameter.t().contiguous().t();
-  fast.sgd(rule, {{laid_alike}, {gradient}, {}, {}}, settings);
-  CHECK(laid_alike.equal(-gradient));
+  const at::Tensor same_layout = parameter.t().contiguous().t();
+  fast.sgd(rule, {{same_layout}, {gradient}, {}, {}}, settings);
+  CHECK(same_layout.equal(-gradient));
 }
 
 }  // namespace trainopt::test

@@ -27,7 +27,7 @@ TEST_CASE("GPU updates work for more tensors than one launch takes, and for none
 }
 
 TEST_CASE("GPU updates match the reference for NaN, infinite, huge and subnormal gradients") {
-  check_odd_gradients(on_host(), at::kCPU);
+  check_extreme_gradients(on_host(), at::kCPU);
 }
 
 TEST_CASE("the GPU measurement of gradients matches the reference") { check_measures(on_host(), at::kCPU); }
@@ -49,8 +49,8 @@ TEST_CASE("every table takes one launch, and measurements do not depend on the o
                          {.learning_rate = on(at::kCPU, 1), .factor = {}, .skip_update = {}, .clears = false});
   };
   CHECK(launches_of(0) == 0);
-  CHECK(launches_of(kMostParts) == 1);
-  CHECK(launches_of(kMostParts + 1) == 2);
+  CHECK(launches_of(kMaxParts) == 1);
+  CHECK(launches_of(kMaxParts + 1) == 2);
 
   const std::vector<at::Tensor> gradients{at::randn({30011}), at::randn({7})};
   const auto forwards = on_host().measure(gradients, on(at::kCPU, 0)).square_sum;

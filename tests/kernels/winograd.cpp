@@ -104,18 +104,18 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   };
   const std::vector<float> image = filled(pixels * in), gradient = filled(pixels * out), weight = filled(out * 9 * in);
   std::vector<std::vector<float>> rooms;
-  const auto room = [&](int64_t rows, int64_t channels) {
+  const auto buffer = [&](int64_t rows, int64_t channels) {
     rooms.emplace_back(static_cast<size_t>(kPositions * (rows * channels + kPanel)));
     return Transformed<float>{
         .at = rooms.back().data(), .position = rows * channels + kPanel, .rows = rows, .channels = channels};
   };
   rooms.reserve(8);
-  const auto inputs = room(tiles, in), weights = room(out, in), turned = room(out, in), gradients = room(tiles, out),
-             products = room(tiles, in), sums = room(out, in);
+  const auto inputs = buffer(tiles, in), weights = buffer(out, in), rotated = buffer(out, in),
+             gradients = buffer(tiles, out), products = buffer(tiles, in), sums = buffer(out, in);
   width.tiles.inputs(image.data(), grid, 0, 0, tiles, inputs);
   width.tiles.output_gradients(gradient.data(), grid, 0, 0, tiles, gradients);
   width.tiles.weights(weight.data(), false, 0, out, weights);
-  width.tiles.weights(weight.data(), true, 0, out, turned);
+  width.tiles.weights(weight.data(), true, 0, out, rotated);
   for (int64_t position = 0; position < kPositions; ++position) {
     width.products.product(gradients, weights, position, 0, tiles, products);
     width.products.outer_product(gradients, inputs, position, tiles, 0, out, false, sums);

@@ -207,13 +207,13 @@ TEST_CASE("convolutions and batch-norm statistics are recorded too") {
 TEST_CASE("a recorded run that is resumed is bit-identical to an eager run") {
   Recipe recipe = small_recipe();
   recipe.optimizer = AdamConfig{.lr = 0.01};
-  const Left whole = train_part(eager_plan(recipe));
+  const PartialRun uninterrupted = train_part(eager_plan(recipe));
   for (const int64_t k : {2, 5, 8}) {
     INFO("stopped after step " << k);
-    const Left cut = train_in_two(recorded_plan(recipe), recorded_plan(recipe), k);
-    CHECK(cut.losses == whole.losses);
-    CHECK(first_difference(cut.state, whole.state) == "");
-    CHECK(replayed_steps(cut.outcome.trace) == kSteps - k - kEager);
+    const PartialRun resumed = train_in_two(recorded_plan(recipe), recorded_plan(recipe), k);
+    CHECK(resumed.losses == uninterrupted.losses);
+    CHECK(first_difference(resumed.state, uninterrupted.state) == "");
+    CHECK(replayed_steps(resumed.outcome.trace) == kSteps - k - kEager);
   }
 }
 
@@ -281,8 +281,8 @@ TEST_CASE("if memory runs out while recording, the step continues eagerly") {
   INFO("recording " << failing);
   int recordings = 0;
   Plan plan = recorded_plan(recipe, [&, failing = failing](const BuildContext& context) {
-    return [&, failing, &store = *context.parameters](const at::Generator& generator, const Graph* neighbour) {
-      return std::make_unique<Full>(make_tape_graph(generator, neighbour), store, ++recordings == failing);
+    return [&, failing, &store = *context.parameters](const at::Generator& generator, const Graph* pool_owner) {
+      return std::make_unique<Full>(make_tape_graph(generator, pool_owner), store, ++recordings == failing);
     };
   });
   const Result eager = train(eager_plan(recipe)), recorded = train(std::move(plan));
@@ -305,8 +305,8 @@ TEST_CASE("when memory runs out, all recordings are dropped") {
   Recipe recipe = small_recipe();
   recipe.train.max_steps = 7;
   Plan plan = recorded_plan(recipe, [&alive](const BuildContext&) {
-    return [&alive](const at::Generator& generator, const Graph* neighbour) {
-      CHECK((neighbour != nullptr) == (alive > 0));  // all recordings of a run share memory
+    return [&alive](const at::Generator& generator, const Graph* pool_owner) {
+      CHECK((pool_owner != nullptr) == (alive > 0));  // all recordings of a run share memory
       return std::make_unique<Counted>(make_tape_graph(generator, nullptr), alive);
     };
   });
@@ -319,14 +319,14 @@ TEST_CASE("when memory runs out, all recordings are dropped") {
 }
 
 TEST_CASE("an evaluation that runs out of memory drops the recordings and runs again") {
-  struct FullOnce : Rows {
+  struct OutOfMemoryOnce : Rows {
     void at(const char* stage, int64_t) override {
       if (std::string_view(stage) == "evaluating" && full && !std::exchange(was_full, true))
         C10_THROW_ERROR(OutOfMemoryError, "tried to allocate a lot. ");
     }
     bool full = true, was_full = false;
   };
-  const auto trained = [](Plan plan, FullOnce& rows) {
+  const auto trained = [](Plan plan, OutOfMemoryOnce& rows) {
     DataPlan data = plan.data;
     data.shuffle = false;
     plan.evaluation = EvaluationPlan{.every_n_steps = 6, .at_end = false, .data = data};
@@ -334,15 +334,15 @@ TEST_CASE("an evaluation that runs out of memory drops the recordings and runs a
     trainer.run();
     return trainer.outcome();
   };
-  FullOnce recorded, eager;
+  OutOfMemoryOnce recorded, eager;
   eager.full = false;
   const RunOutcome again = trained(recorded_plan(small_recipe()), recorded),
                    once = trained(eager_plan(small_recipe()), eager);
   CHECK(recorded.was_full);
   CHECK(replayed_steps(again.trace) == kSteps - 2 * kEager);  // three more eager steps after step 6
   CHECK(again.evaluation->loss == once.evaluation->loss);
-  FullOnce nothing_to_give_up;
-  CHECK_THROWS(trained(eager_plan(small_recipe()), nothing_to_give_up));
+  OutOfMemoryOnce no_recordings;
+  CHECK_THROWS(trained(eager_plan(small_recipe()), no_recordings));
 }
 
 TEST_CASE("a step that dumps tensors runs eagerly") {

@@ -15,7 +15,7 @@ using namespace trainopt::test;
 
 namespace {
 
-std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, GivenParameters& store) {
+std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, FixedParameters& store) {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.optimizer = config;
@@ -98,14 +98,14 @@ TEST_CASE("fused updates agree with the loop over parameters, overflow included"
 
 TEST_CASE("fused SGD has per-parameter state only with momentum") {
   auto store = some_parameters();
-  CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0}, store)) == 0);
-  CHECK(kept_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
+  CHECK(state_tensors(*fused(SgdConfig{.momentum = 0}, store)) == 0);
+  CHECK(state_tensors(*fused(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
 }
 
 TEST_CASE("deferred gradients report the same norm, finiteness and values as plain ones") {
   const bool checks_first = GENERATE(false, true), spoilt = GENERATE(false, true);
   const auto parameters = [] {
-    return GivenParameters({{"a", at::zeros({3, 5})}, {"b", at::zeros({4097})}, {"c", at::zeros({1})}});
+    return FixedParameters({{"a", at::zeros({3, 5})}, {"b", at::zeros({4097})}, {"c", at::zeros({1})}});
   };
   auto done = parameters(), waiting = parameters(), untouched = parameters();
   for (auto* store : {&done, &waiting, &untouched}) {
@@ -283,9 +283,9 @@ TEST_CASE("after a resume, 16-bit weight copies match the checkpoint") {
   recipe.optimizations.fused_optimizer = recipe.optimizations.amp.on = true;
   recipe.optimizer = GENERATE(OptimizerConfig(SgdConfig{.lr = 0.05, .momentum = 0}), OptimizerConfig(AdamWConfig()));
   const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  const Left whole = train_part(plan), cut = train_in_two(plan, plan, 4);
-  CHECK(cut.losses == whole.losses);
-  CHECK(first_difference(cut.state, whole.state) == "");
+  const PartialRun uninterrupted = train_part(plan), resumed = train_in_two(plan, plan, 4);
+  CHECK(resumed.losses == uninterrupted.losses);
+  CHECK(first_difference(resumed.state, uninterrupted.state) == "");
 }
 
 TEST_CASE("the fused and the loop optimizer read each other's checkpoints") {
@@ -297,7 +297,9 @@ TEST_CASE("the fused and the loop optimizer read each other's checkpoints") {
     recipe.optimizations.fused_optimizer = on;
     return make_plan(recipe, Machine{.cpu = "test", .cores = 2});
   };
-  const Left whole = train_part(plan(false)), cut = train_in_two(plan(first_fused), plan(!first_fused), 4);
-  REQUIRE(cut.losses.size() == whole.losses.size());
-  for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(cut.losses[i] == Approx(whole.losses[i]).epsilon(1e-4));
+  const PartialRun uninterrupted = train_part(plan(false)),
+                   resumed = train_in_two(plan(first_fused), plan(!first_fused), 4);
+  REQUIRE(resumed.losses.size() == uninterrupted.losses.size());
+  for (size_t i = 0; i < uninterrupted.losses.size(); ++i)
+    CHECK(resumed.losses[i] == Approx(uninterrupted.losses[i]).epsilon(1e-4));
 }

@@ -165,15 +165,15 @@ TEST_CASE("the catalogue lists every switch of a plan, in the plan's order") {
 }
 
 TEST_CASE("every switch trains, is observed and agrees with the plain plan") {
-  static const Result usual = train(small_recipe());
+  static const Result default_result = train(small_recipe());
   static const std::vector<Entry> entries = matrix();
   for (const Entry& entry : entries) {
     DYNAMIC_SECTION(entry.name << ", entry "
                                << &entry - entries.data()) {  // Catch2 runs only the first of sections with equal names
       Recipe recipe = small_recipe();
       entry.both(recipe);
-      const bool as_usual = recipe_yaml(recipe) == recipe_yaml(small_recipe());
-      const Result plain = as_usual ? usual : train(recipe);
+      const bool is_default = recipe_yaml(recipe) == recipe_yaml(small_recipe());
+      const Result plain = is_default ? default_result : train(recipe);
       entry.turn_on(recipe);
       const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
       CHECK_THAT(plan_text(plan), ContainsSubstring(entry.name));

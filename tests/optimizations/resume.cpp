@@ -99,15 +99,15 @@ Plan plan_of(const Recipe& recipe) { return make_plan(recipe, Machine{.cpu = "te
 /// Compares a run stopped after step k and resumed, for each k in `stops`, with the uninterrupted run.
 void compare_stops(const Recipe& recipe, const std::vector<int64_t>& stops) {
   const Plan plan = plan_of(recipe);
-  const Left whole = train_part(plan);
-  REQUIRE(whole.losses.size() == static_cast<size_t>(*recipe.train.max_steps));
+  const PartialRun uninterrupted = train_part(plan);
+  REQUIRE(uninterrupted.losses.size() == static_cast<size_t>(*recipe.train.max_steps));
   for (const int64_t k : stops) {
     INFO("stopped after step " << k);
-    const Left cut = train_in_two(plan, plan, k, /*background=*/k % 2 == 0);
-    CHECK(cut.losses == whole.losses);
-    CHECK(cut.steps == whole.steps);
-    CHECK(cut.outcome.samples == whole.outcome.samples);
-    REQUIRE(first_difference(cut.state, whole.state) == "");
+    const PartialRun resumed = train_in_two(plan, plan, k, /*background=*/k % 2 == 0);
+    CHECK(resumed.losses == uninterrupted.losses);
+    CHECK(resumed.steps == uninterrupted.steps);
+    CHECK(resumed.outcome.samples == uninterrupted.outcome.samples);
+    REQUIRE(first_difference(resumed.state, uninterrupted.state) == "");
   }
 }
 
@@ -171,27 +171,27 @@ TEST_CASE("resuming with another number of workers is bit-exact") {
     Recipe recipe = small_recipe(DatasetKind::image_folder), other = recipe;
     other.data.num_workers = workers;
     recipe.data.num_workers = 2;
-    const Left whole = train_part(plan_of(recipe));
+    const PartialRun uninterrupted = train_part(plan_of(recipe));
     for (const int64_t k : {2, 6, 9})
-      CHECK(first_difference(train_in_two(plan_of(recipe), plan_of(other), k).state, whole.state) == "");
+      CHECK(first_difference(train_in_two(plan_of(recipe), plan_of(other), k).state, uninterrupted.state) == "");
   }
 }
 
 TEST_CASE("a run resumed several times is bit-identical to an uninterrupted one") {
   const Plan plan = plan_of(small_recipe(DatasetKind::fake_cifar10));
-  const Left whole = train_part(plan);
+  const PartialRun uninterrupted = train_part(plan);
   const TemporaryFolder folder;
   std::vector<double> losses;
   std::optional<ArchiveReader> state;
-  Left left;
+  PartialRun left;
   for (const int64_t k : {3, 4, 10, 12}) {
     CheckpointWriter writer({.root = folder / "checkpoints"});
     left = train_part(plan, k, &writer, state ? &*state : nullptr);
     losses.insert(losses.end(), left.losses.begin(), left.losses.end());
     state = read_newest_checkpoint(folder / "checkpoints", [](const std::string& why) { FAIL(why); });
   }
-  CHECK(losses == whole.losses);
-  CHECK(first_difference(left.state, whole.state) == "");
+  CHECK(losses == uninterrupted.losses);
+  CHECK(first_difference(left.state, uninterrupted.state) == "");
 }
 
 TEST_CASE("a resumed run with the same global batch, split differently, sees the same samples") {
@@ -199,6 +199,8 @@ TEST_CASE("a resumed run with the same global batch, split differently, sees the
   recipe.model.dropout = other.model.dropout = 0;
   other.data.batch_size = 2;
   other.train.gradient_accumulation_steps = 2;
-  const Left whole = train_part(plan_of(recipe)), cut = train_in_two(plan_of(recipe), plan_of(other), 5);
-  for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(cut.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+  const PartialRun uninterrupted = train_part(plan_of(recipe)),
+                   resumed = train_in_two(plan_of(recipe), plan_of(other), 5);
+  for (size_t i = 0; i < uninterrupted.losses.size(); ++i)
+    CHECK(resumed.losses[i] == Approx(uninterrupted.losses[i]).epsilon(1e-5));
 }

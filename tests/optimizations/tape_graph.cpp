@@ -80,7 +80,7 @@ class TapeGraph : public Graph {
 std::unique_ptr<Graph> make_tape_graph(const at::Generator&, const Graph*) { return std::make_unique<TapeGraph>(); }
 
 void on_tape(std::function<void()> work) {
-  const c10::impl::ExcludeDispatchKeyGuard whole(kKey);
+  const c10::impl::ExcludeDispatchKeyGuard uninterrupted(kKey);
   work();
   if (tape != nullptr) tape->push_back(std::move(work));
 }

@@ -8,7 +8,7 @@
 
 namespace trainopt::test {
 
-std::unique_ptr<Graph> make_tape_graph(const at::Generator& generator, const Graph* neighbour);
+std::unique_ptr<Graph> make_tape_graph(const at::Generator& generator, const Graph* pool_owner);
 
 /// Runs `work`, which is not a libtorch operation, and records it if a recording is in progress.
 void on_tape(std::function<void()> work);

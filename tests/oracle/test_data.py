@@ -109,7 +109,7 @@ def pictures(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", GEOMETRY)
-def test_geometry_is_torchvisions(case, tmp_path, pictures):
+def test_geometry_matches_torchvision(case, tmp_path, pictures):
     folder, files = pictures
     steps, oracle = GEOMETRY[case]
     found = delivered(tmp_path, folder_recipe(folder, *steps), len(files))
@@ -133,7 +133,7 @@ def test_resize_of_the_shorter_side(height, width, tmp_path):
 
 
 @pytest.mark.parametrize("side", [224, 48, 17])
-def test_fake_cifar10_resize_is_pillows(side, tmp_path):
+def test_fake_cifar10_resize_matches_pillow(side, tmp_path):
     """The resize of the reference job matches Pillow's, applied to the exported 32-pixel images."""
     data = {"size": 8, "shuffle": False}
     (small,) = support.export(tmp_path, support.recipe({"data": data}), 1)
@@ -188,7 +188,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_decoding_is_pillows(kind, tmp_path):
+def test_decoding_matches_pillow(kind, tmp_path):
     folder = tmp_path / "pictures" / "only"
     folder.mkdir(parents=True)
     FILES[kind](folder / "picture")
@@ -212,7 +212,7 @@ def test_scaled_decoding_shows_the_same_picture(tmp_path):
     assert np.abs(scaled - expected).mean() < 8  # a shift of half a pixel would give more than 20
 
 
-def test_image_folder_classes_are_numbered_bytewise(tmp_path):
+def test_image_folder_classes_are_sorted_bytewise(tmp_path):
     names = ["b", "B", "a10", "a9", "é", "_"]
     support.write_image_folder(
         tmp_path / "p",
@@ -264,7 +264,7 @@ def test_random_crop_and_flip(tmp_path):
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_flip_with_certainty(p, tmp_path):
+def test_flip_with_probability_one(p, tmp_path):
     files = support.write_image_folder(
         tmp_path / "p", {f"a/{n}.png": support.photograph(21, 34, seed=n) for n in range(6)}
     )

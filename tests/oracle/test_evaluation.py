@@ -58,7 +58,7 @@ def test_cifar10_finds_its_test_batch(changes, tmp_path):
     assert_same_evaluation(run.summary["evaluation"], theirs, 1e-4)
 
 
-def test_image_folder_and_what_evaluation_makes_of_random_transforms(tmp_path):
+def test_image_folder_evaluation_replaces_random_transforms(tmp_path):
     """Evaluation turns random_resized_crop: 28 into resize round(28·256/224) = 32 and center_crop 28, and drops the
     flip."""
     for part, seed in (("train", 0), ("test", 100)):
@@ -138,7 +138,7 @@ def test_weights_load_into_torchvision(model, tmp_path):
             assert abs(ours.mean().item()) < 5 * theirs.std().item() / np.sqrt(ours.numel()), name
 
 
-def test_weights_go_round(tmp_path, weights):
+def test_weights_round_trip(tmp_path, weights):
     """With a learning rate of 0, the weights read from model.weights are written to weights.safetensors unchanged."""
     model = {"name": "resnet18", "num_classes": 10, "stem": "cifar"}
     path = weights(model)

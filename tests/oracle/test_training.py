@@ -123,7 +123,7 @@ def plain_trace(tmp_path_factory, weights):
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_switches_change_no_number(switch, tmp_path, weights, plain_trace):
+def test_switches_do_not_change_results(switch, tmp_path, weights, plain_trace):
     content = with_weights(support.recipe(SWITCH_RECIPE, SWITCHES[switch]), weights)
     assert_same_training(support.train(tmp_path, content), plain_trace, content)
 
@@ -137,7 +137,7 @@ def test_switches_change_no_number(switch, tmp_path, weights, plain_trace):
     ],
     ids=lambda o: o.get("name", "sgd"),
 )
-def test_fused_optimizer_computes_the_same(optimizer, tmp_path, weights):
+def test_fused_optimizer_gives_the_same_results(optimizer, tmp_path, weights):
     content = with_weights(
         support.recipe(
             {

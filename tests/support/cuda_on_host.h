@@ -39,8 +39,8 @@ class GridOnHost {
   unsigned block = 0, thread = 0;
 
   void run(int64_t blocks, int threads, const std::function<void()>& kernel) {
-    constexpr int kMostThreads = 1024;
-    if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMostThreads)
+    constexpr int kMaxThreads = 1024;
+    if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMaxThreads)
       throw BrokenKernel("a grid that no GPU supports");
     for (int64_t i = 0; i < blocks; ++i) {
       block = static_cast<unsigned>(backwards ? blocks - 1 - i : i);
@@ -55,15 +55,15 @@ class GridOnHost {
 
   /// The block's shared memory of exactly `bytes`, at first full of NaN; `name` identifies it within the kernel.
   void* shared(const void* name, size_t bytes) {
-    constexpr size_t kMost = 48 << 10;
-    auto& room = rooms_[name];
-    if (!room) {
-      room.reset(new double[(bytes + sizeof(double) - 1) / sizeof(double)]);
-      std::memset(room.get(), 0xff, bytes);
+    constexpr size_t kMaxSharedBytes = 48 << 10;
+    auto& memory = shared_memory_[name];
+    if (!memory) {
+      memory.reset(new double[(bytes + sizeof(double) - 1) / sizeof(double)]);
+      std::memset(memory.get(), 0xff, bytes);
       shared_bytes_ += bytes;
     }
-    if (shared_bytes_ > kMost) throw BrokenKernel("more shared memory than every GPU provides");
-    return room.get();
+    if (shared_bytes_ > kMaxSharedBytes) throw BrokenKernel("more shared memory than every GPU provides");
+    return memory.get();
   }
 
  private:
@@ -80,7 +80,7 @@ class GridOnHost {
   static void enter();
 
   void run_block(int threads, const std::function<void()>& kernel) {
-    rooms_.clear();
+    shared_memory_.clear();
     shared_bytes_ = 0;
     kernel_ = &kernel;
     while (fibers_.size() < static_cast<size_t>(threads)) fibers_.push_back(std::make_unique<Fiber>());
@@ -110,7 +110,7 @@ class GridOnHost {
   }
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::map<const void*, std::unique_ptr<double[]>> rooms_;
+  std::map<const void*, std::unique_ptr<double[]>> shared_memory_;
   size_t shared_bytes_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t scheduler_{};

@@ -9,9 +9,9 @@
 
 namespace trainopt::test {
 
-class GivenParameters : public ParameterStore {
+class FixedParameters : public ParameterStore {
  public:
-  explicit GivenParameters(NamedTensors parameters) : parameters_(std::move(parameters)) {
+  explicit FixedParameters(NamedTensors parameters) : parameters_(std::move(parameters)) {
     for (auto& [name, tensor] : parameters_) tensor.set_requires_grad(true);
   }
   bool clears_with_zeros = false;
@@ -38,9 +38,9 @@ class GivenParameters : public ParameterStore {
 };
 
 /// Three tensors of different shapes, the same numbers at each call.
-inline GivenParameters some_parameters() {
+inline FixedParameters some_parameters() {
   const auto generator = at::detail::createCPUGenerator(7);
-  return GivenParameters({{"a", at::randn({3, 5}, generator)},
+  return FixedParameters({{"a", at::randn({3, 5}, generator)},
                           {"b", at::randn({7}, generator)},
                           {"c", at::randn({2, 3, 2, 2}, generator)}});
 }
@@ -53,7 +53,7 @@ inline void set_gradients(const ParameterStore& store, uint64_t step) {
 }
 
 /// How many tensors an optimizer keeps from step to step.
-inline size_t kept_tensors(const Optimizer& optimizer) {
+inline size_t state_tensors(const Optimizer& optimizer) {
   ArchiveWriter archive;
   optimizer.save(archive);
   return archive.tensors().size();

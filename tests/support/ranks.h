@@ -16,14 +16,14 @@ namespace trainopt {
 /// threads.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
-inline MeetingPoint meeting_point_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks,
-                                            double timeout_s = 60) {
-  MeetingPoint where;
-  where.position = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
-  where.job = "test";
-  where.port_folder = folder.path();
-  where.timeout_s = timeout_s;
-  return where;
+inline RendezvousOptions rendezvous_of_thread(const TemporaryFolder& folder, int64_t rank, int64_t ranks,
+                                              double timeout_s = 60) {
+  RendezvousOptions options;
+  options.position = {.rank = rank, .ranks = ranks, .local_rank = rank, .local_ranks = ranks};
+  options.job = "test";
+  options.port_folder = folder.path();
+  options.timeout_s = timeout_s;
+  return options;
 }
 
 /// Runs `work` on every rank of a job. Once all have ended, rethrows the exception of the lowest rank that threw one.
@@ -34,7 +34,7 @@ inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        Job job(meeting_point_of_thread(folder, rank, ranks, timeout_s),
+        Job job(rendezvous_of_thread(folder, rank, ranks, timeout_s),
                 {.recipe = "r", .build = "b", .host = "h", .cpus = {0, 1}});
         const auto communicator = job.make_communicator();
         work(job, *communicator);

@@ -23,7 +23,7 @@ class StopAfter : public Rows {
   int64_t step_;
 };
 
-struct Left {
+struct PartialRun {
   std::vector<double> losses;
   std::vector<int64_t> steps;
   NamedTensors state;  ///< copies of every component's tensors
@@ -31,12 +31,12 @@ struct Left {
 };
 
 /// Trains from `resume`, if given, until `stop_after`, if given; saves at the end if `writer` is given.
-inline Left train_part(const Plan& plan, std::optional<int64_t> stop_after = std::nullopt,
-                       CheckpointWriter* writer = nullptr, const ArchiveReader* resume = nullptr) {
+inline PartialRun train_part(const Plan& plan, std::optional<int64_t> stop_after = std::nullopt,
+                             CheckpointWriter* writer = nullptr, const ArchiveReader* resume = nullptr) {
   StopAfter rows(stop_after.value_or(-1));
   Trainer trainer(plan, {}, rows, rows.stop, {.checkpoints = writer, .resume = resume});
   trainer.run();
-  Left left{.losses = rows.losses(), .steps = {}, .state = {}, .outcome = trainer.outcome()};
+  PartialRun left{.losses = rows.losses(), .steps = {}, .state = {}, .outcome = trainer.outcome()};
   for (const StepRecord& row : rows.rows) left.steps.push_back(row.step());
   ArchiveWriter archive;
   trainer.save(archive);
@@ -53,16 +53,16 @@ inline std::string first_difference(const NamedTensors& a, const NamedTensors& b
 
 /// Trains `first` until step `k`, saves, and resumes with `second`. Returns the losses of both parts and the final
 /// state.
-inline Left train_in_two(const Plan& first, const Plan& second, int64_t k, bool background = true) {
+inline PartialRun train_in_two(const Plan& first, const Plan& second, int64_t k, bool background = true) {
   const TemporaryFolder folder;
-  Left left;
+  PartialRun left;
   {
     CheckpointWriter writer({.root = folder / "checkpoints", .background = background});
     left = train_part(first, k, &writer);
   }
   const auto state =
       read_newest_checkpoint(folder / "checkpoints", [](const std::string& why) { throw std::runtime_error(why); });
-  Left rest = train_part(second, std::nullopt, nullptr, &state.value());
+  PartialRun rest = train_part(second, std::nullopt, nullptr, &state.value());
   rest.losses.insert(rest.losses.begin(), left.losses.begin(), left.losses.end());
   rest.steps.insert(rest.steps.begin(), left.steps.begin(), left.steps.end());
   return rest;

@@ -11,9 +11,9 @@ namespace trainopt {
 
 void check_image_size(ImageSize size) {
   if (size.height < 1 || size.width < 1) throw BadSample("the image has no pixels");
-  if (size.height > kMostImageSide || size.width > kMostImageSide || size.height * size.width > kMostImagePixels)
+  if (size.height > kMaxImageSide || size.width > kMaxImageSide || size.height * size.width > kMaxImagePixels)
     throw BadSample(fmt::format("an image of {}x{} pixels is over the limits of {} per side and {} in total",
-                                size.width, size.height, kMostImageSide, kMostImagePixels));
+                                size.width, size.height, kMaxImageSide, kMaxImagePixels));
 }
 
 ImageKind image_kind(std::span<const uint8_t> file) {

@@ -12,8 +12,8 @@ namespace trainopt {
 namespace {
 
 void check_side(const char* transform, int64_t side) {
-  if (side < 1 || side > kMostImageSide)
-    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMostImageSide, side));
+  if (side < 1 || side > kMaxImageSide)
+    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMaxImageSide, side));
 }
 
 void check(const TransformConfig& transform) {
@@ -27,9 +27,9 @@ void check(const TransformConfig& transform) {
   } else if (const auto* crop = std::get_if<RandomCropConfig>(&transform)) {
     check_side("random_crop", crop->height);
     check_side("random_crop", crop->width);
-    if (crop->padding < 0 || crop->padding > kMostImageSide)
+    if (crop->padding < 0 || crop->padding > kMaxImageSide)
       throw UserError(
-          fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMostImageSide, crop->padding));
+          fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMaxImageSide, crop->padding));
   } else if (const auto* random = std::get_if<RandomResizedCropConfig>(&transform)) {
     check_side("random_resized_crop", random->height);
     check_side("random_resized_crop", random->width);
@@ -86,7 +86,7 @@ Rect random_resized_crop(const RandomResizedCropConfig& config, ImageSize input,
 /// The stages of an image; the last one can still absorb further transforms.
 class Stages {
  public:
-  explicit Stages(ImageSize input) : stages_{whole(input)} {}
+  explicit Stages(ImageSize input) : stages_{full_image(input)} {}
 
   ImageSize size() const { return {last().window.height, last().window.width}; }
 
@@ -107,7 +107,7 @@ class Stages {
     const Stage& stage = last();
     const bool untouched = stage.resized == ImageSize{stage.source.height, stage.source.width};
     const bool unpadded = intersection(stage.valid, stage.window) == stage.window;
-    Stage next = whole(size());
+    Stage next = full_image(size());
     if (untouched && unpadded && !stage.flip) {  // resize the crop so far
       next.source = {stage.source.top + stage.window.top, stage.source.left + stage.window.left, stage.window.height,
                      stage.window.width};
@@ -121,7 +121,7 @@ class Stages {
   std::vector<Stage> take() { return std::move(stages_); }
 
  private:
-  static Stage whole(ImageSize size) {
+  static Stage full_image(ImageSize size) {
     const Rect all{0, 0, size.height, size.width};
     return {all, size, all, all, false};
   }
@@ -137,9 +137,9 @@ struct Applier {
   void operator()(const ResizeConfig& config) {
     const ImageSize to = resized_size(config, stages.size());
     // Without this limit, an image one pixel wide could be resized to an enormous one.
-    if (to.height * to.width > kMostImagePixels)
+    if (to.height * to.width > kMaxImagePixels)
       throw BadSample(fmt::format("resize would produce {}x{} pixels (height x width), over the limit of {}", to.height,
-                                  to.width, kMostImagePixels));
+                                  to.width, kMaxImagePixels));
     stages.resize(to);
   }
 
@@ -154,14 +154,14 @@ struct Applier {
 
   void operator()(const RandomCropConfig& config) {
     const auto [height, width] = stages.size();
-    const int64_t room_y = height + 2 * config.padding - config.height,
-                  room_x = width + 2 * config.padding - config.width;
-    if (room_y < 0 || room_x < 0)
+    const int64_t slack_y = height + 2 * config.padding - config.height,
+                  slack_x = width + 2 * config.padding - config.width;
+    if (slack_y < 0 || slack_x < 0)
       throw BadSample(
           fmt::format("random_crop to {}x{} is larger than the image with its padding, {}x{} (height x width)",
                       config.height, config.width, height + 2 * config.padding, width + 2 * config.padding));
-    const int64_t top = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_y + 1)));
-    const int64_t left = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(room_x + 1)));
+    const int64_t top = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(slack_y + 1)));
+    const int64_t left = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(slack_x + 1)));
     stages.crop({top - config.padding, left - config.padding, config.height, config.width});
   }
 
@@ -181,15 +181,15 @@ struct Applier {
 
 int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_place)
-    : transforms_(std::move(transforms)), first_place_(first_place) {
+Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_index)
+    : transforms_(std::move(transforms)), first_index_(first_index) {
   for (const TransformConfig& transform : transforms_) check(transform);
 }
 
 std::vector<Stage> Geometry::stages(ImageSize input, uint64_t sample_key) const {
   Stages stages(input);
   for (size_t i = 0; i < transforms_.size(); ++i)
-    std::visit(Applier{stages, PhiloxStream(sample_key, first_place_ + i)}, transforms_[i]);
+    std::visit(Applier{stages, PhiloxStream(sample_key, first_index_ + i)}, transforms_[i]);
   return stages.take();
 }
 

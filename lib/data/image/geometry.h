@@ -10,9 +10,9 @@ namespace trainopt {
 
 class Geometry {
  public:
-  /// `first_place`: the index of the first of these in the recipe's list, if earlier transforms run elsewhere. Throws
+  /// `first_index`: the index of the first of these in the recipe's list, if earlier transforms run elsewhere. Throws
   /// UserError for a size below 1 or another parameter out of range.
-  explicit Geometry(std::vector<TransformConfig> transforms, size_t first_place = 0);
+  explicit Geometry(std::vector<TransformConfig> transforms, size_t first_index = 0);
 
   /// Crops, flips and pads merge into the resize before them if that gives the same pixels, so there is nearly always
   /// one stage, and always at least one. A stage's input is the previous stage's window. Draws depend only on
@@ -24,7 +24,7 @@ class Geometry {
 
  private:
   std::vector<TransformConfig> transforms_;
-  size_t first_place_;
+  size_t first_index_;
 };
 
 /// Rounds like Python's round(): halves go to the even neighbour.

@@ -14,7 +14,7 @@ class BadSample : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 /// A sample whose image does not have the same size as the others.
-class OtherSize : public BadSample {
+class SizeMismatch : public BadSample {
  public:
   using BadSample::BadSample;
 };

@@ -55,9 +55,9 @@ void note_message(j_common_ptr info, int level) {
 
 /// A small progressive file can demand very many scans over a large image.
 void limit_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   auto* state = static_cast<JpegReader::State*>(info->client_data);
-  std::snprintf(state->reason, sizeof(state->reason), "more than %d scans", kMostScans);
+  std::snprintf(state->reason, sizeof(state->reason), "more than %d scans", kMaxScans);
   std::longjmp(state->on_error, 1);
 }
 
@@ -137,8 +137,8 @@ void JpegReader::read_all(ImageU8& out) {
 
 InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   jpeg_decompress_struct& info = state_->info;
-  const ImageSize whole = reduced_size(reduction);
-  TRAINOPT_CHECK(intersection(part, {0, 0, whole.height, whole.width}) == part);
+  const ImageSize full = reduced_size(reduction);
+  TRAINOPT_CHECK(intersection(part, {0, 0, full.height, full.width}) == part);
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned>(reduction);
 
@@ -146,9 +146,9 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   // little more.
   constexpr int64_t kMargin = 2;
   int64_t top = std::max<int64_t>(part.top - kMargin, 0);
-  const int64_t bottom = std::min(part.bottom() + kMargin, whole.height);
+  const int64_t bottom = std::min(part.bottom() + kMargin, full.height);
   JDIMENSION left = static_cast<JDIMENSION>(std::max<int64_t>(part.left - kMargin, 0));
-  JDIMENSION width = static_cast<JDIMENSION>(std::min(part.right() + kMargin, whole.width) - left);
+  JDIMENSION width = static_cast<JDIMENSION>(std::min(part.right() + kMargin, full.width) - left);
   state_->guarded([&] {
     jpeg_start_decompress(&info);
     if (state_->is_unfinished()) top = left = 0, width = info.output_width;   // smoothing reads beyond the margin
@@ -160,12 +160,12 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
 
   const auto& file = state_->file;
   const bool ends_well = file.size() >= 2 && file[file.size() - 2] == 0xFF && file[file.size() - 1] == JPEG_EOI;
-  if (!ends_well && bottom < whole.height) {
+  if (!ends_well && bottom < full.height) {
     // Probably truncated: also decode the last row, so that the verdict does not depend on the crop. Skipping rows
     // alone would not detect it.
     ImageU8 last;
     last.set_size({1, info.output_width});
-    state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(whole.height - bottom - 1)); });
+    state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(full.height - bottom - 1)); });
     state_->read_rows(last);
   }
   return {buffer.view(), top, left};

@@ -75,14 +75,15 @@ void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, c
                           PipelineScratch& scratch) const {
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
-    throw OtherSize(fmt::format("the image is {}x{} after the transforms but must be {}x{} (height x width)",
-                                last.height, last.width, destination.height, destination.width));
+    throw SizeMismatch(fmt::format("the image is {}x{} after the transforms but must be {}x{} (height x width)",
+                                   last.height, last.width, destination.height, destination.width));
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
-    ImageU8& between = scratch.between[i % 2];
-    between.set_size({stages[i].window.height, stages[i].window.width});
+    ImageU8& intermediate = scratch.intermediate[i % 2];
+    intermediate.set_size({stages[i].window.height, stages[i].window.width});
     resample(input, stages[i], normalization_,
-             {PixelFormat::u8_hwc, between.row(0), between.size().height, between.size().width}, scratch.resample);
-    input = {between.view(), 0, 0};
+             {PixelFormat::u8_hwc, intermediate.row(0), intermediate.size().height, intermediate.size().width},
+             scratch.resample);
+    input = {intermediate.view(), 0, 0};
   }
   resample(input, stages.back(), normalization_, destination, scratch.resample);
 }

@@ -15,7 +15,7 @@ enum class DecodeSize {
 /// One thread's working memory; any pipeline may use it, one at a time.
 struct PipelineScratch {
   ResampleScratch resample;
-  ImageU8 decoded, between[2];
+  ImageU8 decoded, intermediate[2];
 };
 
 /// Immutable; any number of threads may run the same pipeline concurrently.

@@ -167,11 +167,11 @@ void resize_row_interleaved(const ResampleTable& table, const RowRequest& reques
 }
 
 void resize_row_planar(const ResampleTable& table, const RowRequest& request, uint8_t* out, int64_t plane) {
-  const __m128i apart = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, -1, -1, -1, -1);
+  const __m128i planar_order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, -1, -1, -1, -1);
   for_each_pixel_of(
       table, request,
       [&](int64_t x, __m128i pixels) {
-        const __m128i bytes = _mm_shuffle_epi8(pixels, apart);
+        const __m128i bytes = _mm_shuffle_epi8(pixels, planar_order);
         store_4(out + x, _mm_cvtsi128_si32(bytes));
         store_4(out + x + plane, _mm_extract_epi32(bytes, 1));
         store_4(out + x + plane * 2, _mm_extract_epi32(bytes, 2));

@@ -20,8 +20,8 @@ std::string text_of(const std::exception_ptr& error) {
 
 class CudaGraph : public Graph {
  public:
-  CudaGraph(const at::Generator& generator, const CudaGraph* neighbour)
-      : pool_(neighbour ? neighbour->pool_ : c10::MempoolId_t{0, 0}) {
+  CudaGraph(const at::Generator& generator, const CudaGraph* pool_owner)
+      : pool_(pool_owner ? pool_owner->pool_ : c10::MempoolId_t{0, 0}) {
     graph_.register_generator_state(generator);  // the default generator registers itself
   }
 
@@ -61,8 +61,8 @@ class CudaGraph : public Graph {
 
 }  // namespace
 
-std::unique_ptr<Graph> make_graph(const at::Generator& generator, const Graph* neighbour) {
-  return std::make_unique<CudaGraph>(generator, static_cast<const CudaGraph*>(neighbour));
+std::unique_ptr<Graph> make_graph(const at::Generator& generator, const Graph* pool_owner) {
+  return std::make_unique<CudaGraph>(generator, static_cast<const CudaGraph*>(pool_owner));
 }
 
 }  // namespace trainopt

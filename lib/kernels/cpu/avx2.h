@@ -52,9 +52,9 @@ struct Avx2 {
         _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
     const __m256i number =
         _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_ORD_Q));  // NaN must not round to infinity
-    const __m256i kept = _mm256_blendv_epi8(_mm256_set1_epi32(0x7fc0), rounded, number);
+    const __m256i converted = _mm256_blendv_epi8(_mm256_set1_epi32(0x7fc0), rounded, number);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08)));
+                     _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(converted, converted), 0x08)));
   }
   static void store(c10::Half* to, Numbers values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
@@ -68,15 +68,15 @@ struct Avx2 {
   /// The first `count` values, for the end of a row; the others load as zero and are not stored.
   template <class T>
   static auto load(const T* from, int64_t count) {
-    alignas(32) T room[kLanes] = {};
-    for (int64_t i = 0; i < count; ++i) room[i] = from[i];
-    return load(static_cast<const T*>(room));
+    alignas(32) T buffer[kLanes] = {};
+    for (int64_t i = 0; i < count; ++i) buffer[i] = from[i];
+    return load(static_cast<const T*>(buffer));
   }
   template <class T, class V>
   static void store(T* to, V values, int64_t count) {
-    alignas(32) T room[kLanes];
-    store(static_cast<T*>(room), values);
-    for (int64_t i = 0; i < count; ++i) to[i] = room[i];
+    alignas(32) T buffer[kLanes];
+    store(static_cast<T*>(buffer), values);
+    for (int64_t i = 0; i < count; ++i) to[i] = buffer[i];
   }
 
   static Numbers zero() { return _mm256_setzero_ps(); }

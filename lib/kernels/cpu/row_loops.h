@@ -9,33 +9,33 @@
 namespace trainopt::kernels {
 
 /// Arrays of per-channel values (float32) have room for this many more values past the end.
-inline constexpr int64_t kMostLanes = 16;
+inline constexpr int64_t kMaxLanes = 16;
 
 /// Access to a whole vector, or to the remainder of a row.
 template <class V>
-struct Whole {
+struct FullVector {
   template <class T>
-  auto take(const T* from) const {
+  auto load(const T* from) const {
     return V::load(from);
   }
   template <class T, class Values>
-  void put(T* to, Values values) const {
+  void store(T* to, Values values) const {
     V::store(to, values);
   }
-  auto only(typename V::Numbers values, typename V::Numbers /*otherwise*/) const { return values; }
+  auto values_or(typename V::Numbers values, typename V::Numbers /*otherwise*/) const { return values; }
 };
 template <class V>
-struct Part {
+struct PartialVector {
   int64_t count;
   template <class T>
-  auto take(const T* from) const {
+  auto load(const T* from) const {
     return V::load(from, count);
   }
   template <class T, class Values>
-  void put(T* to, Values values) const {
+  void store(T* to, Values values) const {
     V::store(to, values, count);
   }
-  auto only(typename V::Numbers values, typename V::Numbers otherwise) const {
+  auto values_or(typename V::Numbers values, typename V::Numbers otherwise) const {
     return V::choose(V::first(count), values, otherwise);
   }
 };
@@ -44,12 +44,12 @@ template <class V, class T>
 struct RowLoops {
   using Numbers = typename V::Numbers;
 
-  /// Calls work(first channel, Whole or Part) for all channels of a row.
+  /// Calls work(first channel, FullVector or PartialVector) for all channels of a row.
   template <class F>
   static void each_vector(int64_t channels, const F& work) {
     int64_t c = 0;
-    for (; c + V::kLanes <= channels; c += V::kLanes) work(c, Whole<V>());
-    if (c < channels) work(c, Part<V>{channels - c});
+    for (; c + V::kLanes <= channels; c += V::kLanes) work(c, FullVector<V>());
+    if (c < channels) work(c, PartialVector<V>{channels - c});
   }
 
   static constexpr int64_t kRowsAtOnce = 16;  // few enough that memory is read sequentially
@@ -75,9 +75,10 @@ struct RowLoops {
       const int64_t count = rows - first < kRowsAtOnce ? rows - first : kRowsAtOnce;
       int64_t c = 0;
       for (; c + 4 * V::kLanes <= channels; c += 4 * V::kLanes)
-        sum_tile(first, count, c, Whole<V>(), body, sums, others, kFour);
-      for (; c + V::kLanes <= channels; c += V::kLanes) sum_tile(first, count, c, Whole<V>(), body, sums, others, kOne);
-      if (c < channels) sum_tile(first, count, c, Part<V>{channels - c}, body, sums, others, kOne);
+        sum_tile(first, count, c, FullVector<V>(), body, sums, others, kFour);
+      for (; c + V::kLanes <= channels; c += V::kLanes)
+        sum_tile(first, count, c, FullVector<V>(), body, sums, others, kOne);
+      if (c < channels) sum_tile(first, count, c, PartialVector<V>{channels - c}, body, sums, others, kOne);
     }
   }
 };

@@ -65,20 +65,20 @@ __global__ void __launch_bounds__(kThreads) mean_of_pixels(const T* x, T* means,
 /// For map(): writes an image's gradient ÷ pixels to every pixel.
 template <class T, int kChannels>
 struct ToPixels {
-  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  static constexpr int kWidth = kChannels, kAhead = kRowsPerThread;
   const T* gradient;
   uint32_t pixels;
   int64_t channels;
   T* out;
 
-  __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Pack<T, kWidth> load(const Spot& spot) const {
-    return device::load<kWidth>(gradient + static_cast<uint32_t>(spot.row) / pixels * channels + spot.channel);
+  __device__ NoConstants constants(int64_t) const { return {}; }
+  __device__ Pack<T, kWidth> load(const RowPosition& pos) const {
+    return device::load<kWidth>(gradient + static_cast<uint32_t>(pos.row) / pixels * channels + pos.channel);
   }
-  __device__ void use(Nothing, const Spot& spot, const Pack<T, kWidth>& ahead) const {
+  __device__ void use(NoConstants, const RowPosition& pos, const Pack<T, kWidth>& ahead) const {
     auto share = widened(ahead);
     for (int i = 0; i < kWidth; ++i) share.values[i] /= static_cast<float>(pixels);
-    store(out + spot.at, share);
+    store(out + pos.at, share);
   }
 };
 
@@ -87,18 +87,18 @@ struct ToPixels {
 /// Running sums over part of a row's logits, in one sweep (Milakov and Gimelshein 2018): Σ e^(x − largest) and Σ
 /// (largest − x) for the largest so far. `largest` starts from the lowest number, not −∞, because −∞ − −∞ would be NaN.
 struct Softmax {
-  float largest, sum, apart, count;
+  float largest, sum, gap_sum, count;
 };
 
 /// Σ (largest − x) for another `largest` that is at least the current one.
-__device__ inline float apart_from(const Softmax& s, float largest) {
-  return s.count > 0 ? fmaf(s.count, largest - s.largest, s.apart) : 0;
+__device__ inline float gap_sum_from(const Softmax& s, float largest) {
+  return s.count > 0 ? fmaf(s.count, largest - s.largest, s.gap_sum) : 0;
 }
 
 __device__ inline Softmax joined(const Softmax& a, const Softmax& b) {
   const float largest = fmaxf(a.largest, b.largest);
   return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest),
-          apart_from(a, largest) + apart_from(b, largest), a.count + b.count};
+          gap_sum_from(a, largest) + gap_sum_from(b, largest), a.count + b.count};
 }
 
 /// Threads per row. Each takes only a few packs, so that a block has many rows and moves many bytes between two
@@ -145,24 +145,24 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
         for (int k = 0; k < kPacksAhead; ++k)
           for (int i = 0; i < kWidth; ++i)
             largest = fmaxf(largest, wide(ahead[k].values[i]));  // drops NaN, which the sum keeps
-        own = {largest, own.sum * expf(own.largest - largest), apart_from(own, largest), own.count};
+        own = {largest, own.sum * expf(own.largest - largest), gap_sum_from(own, largest), own.count};
       },
       [&](int64_t, const Pack<T, kWidth>& pack) {
         for (int i = 0; i < kWidth; ++i) {
           const float below = wide(pack.values[i]) - own.largest;
           own.sum += expf(below);
-          own.apart -= below;
+          own.gap_sum -= below;
         }
         own.count += kWidth;
       });
-  Softmax* room = shared_memory<Softmax, kThreads>() + thread;
-  *room = own;
+  Softmax* shared = shared_memory<Softmax, kThreads>() + thread;
+  *shared = own;
   for (int half = lanes / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (lane < half) *room = joined(*room, room[half]);
+    if (lane < half) *shared = joined(*shared, shared[half]);
   }
   __syncthreads();
-  const Softmax all = *(room - lane);
+  const Softmax all = *(shared - lane);
   if (row >= o.rows) return;
 
   const int64_t target = o.targets[row];
@@ -183,7 +183,9 @@ __global__ void __launch_bounds__(kThreads, 3) cross_entropy(LossOperands o, int
   if (lane != 0) return;
   const float loss = of_target * (all.largest - wide(logits[is_class ? target : 0])) +
                      logf(all.sum);  // the weights of the logarithm, 1 − s and s, add up to 1
-  o.row_losses[row] = !is_class ? kNan : o.smoothing > 0 ? fmaf(of_all, all.apart, loss) : loss;  // 0 · ∞ would be NaN
+  o.row_losses[row] = !is_class         ? kNan
+                      : o.smoothing > 0 ? fmaf(of_all, all.gap_sum, loss)
+                                        : loss;  // 0 · ∞ would be NaN
 }
 
 /// One block adds in float64, always in the same order.
@@ -203,17 +205,17 @@ __global__ void __launch_bounds__(kThreads) mean_of_rows(const float* row_losses
 /// For map(): scales by the upstream gradient in place.
 template <class T, int kClasses>
 struct TimesUpstream {
-  static constexpr int kWidth = kClasses, kAhead = kRowsInTurn;
+  static constexpr int kWidth = kClasses, kAhead = kRowsPerThread;
   T* values;
   const float* upstream;
   float factor;
 
-  __device__ float known(int64_t) const { return *upstream * factor; }
-  __device__ Pack<T, kWidth> load(const Spot& spot) const { return device::load<kWidth>(values + spot.at); }
-  __device__ void use(float by, const Spot& spot, const Pack<T, kWidth>& ahead) const {
+  __device__ float constants(int64_t) const { return *upstream * factor; }
+  __device__ Pack<T, kWidth> load(const RowPosition& pos) const { return device::load<kWidth>(values + pos.at); }
+  __device__ void use(float by, const RowPosition& pos, const Pack<T, kWidth>& ahead) const {
     auto scaled = widened(ahead);
     for (int i = 0; i < kWidth; ++i) scaled.values[i] *= by;
-    store(values + spot.at, scaled);
+    store(values + pos.at, scaled);
   }
 };
 

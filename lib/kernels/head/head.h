@@ -21,14 +21,14 @@ inline constexpr const char *kCrossEntropyLabel = "trainopt::fused_cross_entropy
 
 struct CrossEntropy {
   at::Tensor loss;  ///< 0-dim float32, the mean over the batch, added in float64 in a fixed order
-  /// Shape and type of the logits. The gradient of the sum over the batch, × kept_scale(); finish_gradient() turns it
-  /// into the gradient of the mean.
+  /// Shape and type of the logits. The gradient of the sum over the batch, × stored_gradient_scale(); finish_gradient()
+  /// turns it into the gradient of the mean.
   at::Tensor gradient;
 };
 
 /// The gradient of one sample is between −1 and 1 and small if there are many classes. float16 has too little precision
 /// below 6e-5 for such values, but room above 1.
-inline float kept_scale(at::ScalarType type) { return type == at::kHalf ? 32768.0f : 1.0f; }
+inline float stored_gradient_scale(at::ScalarType type) { return type == at::kHalf ? 32768.0f : 1.0f; }
 
 class HeadKernels {
  public:
@@ -44,8 +44,9 @@ class HeadKernels {
   /// cross_entropy; on a GPU, where the host does not read targets, it makes the loss and the gradient of its row NaN.
   /// `smoothing`: in [0, 1].
   virtual CrossEntropy cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing) const = 0;
-  /// In place: multiplies the gradient that cross_entropy() returned by upstream ÷ batch and removes kept_scale().
-  /// `upstream`: the gradient of the loss, 0-dim float32 on the same device; the host does not read its value.
+  /// In place: multiplies the gradient that cross_entropy() returned by upstream ÷ batch and removes
+  /// stored_gradient_scale(). `upstream`: the gradient of the loss, 0-dim float32 on the same device; the host does not
+  /// read its value.
   virtual void finish_gradient(at::Tensor& gradient, const at::Tensor& upstream) const = 0;
 };
 

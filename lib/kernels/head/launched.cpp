@@ -77,7 +77,7 @@ CrossEntropy LaunchedHeadKernels::cross_entropy(const at::Tensor& logits, const 
                            .row_losses = row_losses.mutable_data_ptr<float>(),
                            .loss = result.loss.mutable_data_ptr<float>(),
                            .smoothing = static_cast<float>(smoothing),
-                           .gradient_scale = kept_scale(logits.scalar_type())},
+                           .gradient_scale = stored_gradient_scale(logits.scalar_type())},
                           queue_of(logits.device()));
   return result;
 }
@@ -86,7 +86,8 @@ void LaunchedHeadKernels::finish_gradient(at::Tensor& gradient, const at::Tensor
   check_rows(gradient);
   TRAINOPT_CHECK(upstream.dim() == 0 && upstream.device() == gradient.device() && upstream.scalar_type() == at::kFloat);
   const c10::DeviceGuard guard(gradient.device());
-  const double parts = static_cast<double>(gradient.size(0)) * static_cast<double>(kept_scale(gradient.scalar_type()));
+  const double parts =
+      static_cast<double>(gradient.size(0)) * static_cast<double>(stored_gradient_scale(gradient.scalar_type()));
   launches_.finish_gradient({.dtype = dtype_of(gradient.scalar_type()),
                              .rows = gradient.size(0),
                              .classes = gradient.size(1),

@@ -24,11 +24,11 @@ class ReferenceHeadKernels : public HeadKernels {
     at::Tensor loss = at::cross_entropy_loss(wide(logits), target, {}, at::Reduction::Mean, kIgnored, smoothing);
     at::Tensor gradient = wide(logits).softmax(1) - smoothing / static_cast<double>(logits.size(1));
     gradient.scatter_add_(1, target.unsqueeze(1), at::full({logits.size(0), 1}, smoothing - 1, gradient.options()));
-    return {std::move(loss), (gradient * kept_scale(logits.scalar_type())).to(logits.scalar_type())};
+    return {std::move(loss), (gradient * stored_gradient_scale(logits.scalar_type())).to(logits.scalar_type())};
   }
   void finish_gradient(at::Tensor& gradient, const at::Tensor& upstream) const override {
     gradient.copy_(wide(gradient) * (upstream / (static_cast<double>(gradient.size(0)) *
-                                                 static_cast<double>(kept_scale(gradient.scalar_type())))));
+                                                 static_cast<double>(stored_gradient_scale(gradient.scalar_type())))));
   }
 };
 

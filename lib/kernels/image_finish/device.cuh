@@ -14,7 +14,7 @@ namespace {
 
 /// Each block processes many pixels, so that the table of levels is loaded once for all of them. The number of blocks
 /// is the capacity of an H200.
-inline constexpr int kFinishThreads = 128, kMostFinishBlocks = 2112;
+inline constexpr int kFinishThreads = 128, kMaxFinishBlocks = 2112;
 
 /// The image of one item and the part of it to output.
 struct FinishWindow {
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(kFinishThreads) finish(FinishOperands o, int64
   for (int i = thread; i < 3 * kLevels; i += kFinishThreads) levels[i] = static_cast<const Level*>(o.levels)[i];
   __syncthreads();
   const auto in_row = static_cast<uint32_t>(o.width / kPixels), in_image = in_row * static_cast<uint32_t>(o.height);
-  for (int64_t spot = static_cast<int64_t>(blockIdx.x) * kFinishThreads + thread; spot < o.items * in_image;
-       spot += blocks * kFinishThreads) {
-    const int64_t item = spot / in_image;
-    const auto inside = static_cast<uint32_t>(spot - item * in_image), row = inside / in_row;
+  for (int64_t group = static_cast<int64_t>(blockIdx.x) * kFinishThreads + thread; group < o.items * in_image;
+       group += blocks * kFinishThreads) {
+    const int64_t item = group / in_image;
+    const auto inside = static_cast<uint32_t>(group - item * in_image), row = inside / in_row;
     const auto y = static_cast<int32_t>(row), x = static_cast<int32_t>(inside - row * in_row) * kPixels;
     const FinishWindow window = window_of(o, item);
     const int32_t from_y = window.top + y;
@@ -128,16 +128,16 @@ __global__ void __launch_bounds__(kFinishThreads) finish(FinishOperands o, int64
 
 template <class Level, int kPixels, class Source>
 void launch_finish(const FinishOperands& o, void* queue) {
-  const int64_t spots = o.items * o.height * (o.width / kPixels),
-                blocks = std::min<int64_t>((spots + kFinishThreads - 1) / kFinishThreads, kMostFinishBlocks);
+  const int64_t groups = o.items * o.height * (o.width / kPixels),
+                blocks = std::min<int64_t>((groups + kFinishThreads - 1) / kFinishThreads, kMaxFinishBlocks);
   if (blocks > 0) launch(queue, blocks, kFinishThreads, finish<Level, kPixels, Source>, o, blocks);
 }
 
 template <class Level>
 void launch_finish(const FinishOperands& o, void* queue) {
   if (o.resizes) return launch_finish<Level, 1, Resized>(o, queue);  // one pixel is enough work for a thread
-  o.width % kWhole<Level> == 0 ? launch_finish<Level, kWhole<Level>, Plain>(o, queue)
-                               : launch_finish<Level, 1, Plain>(o, queue);
+  o.width % kPackWidth<Level> == 0 ? launch_finish<Level, kPackWidth<Level>, Plain>(o, queue)
+                                   : launch_finish<Level, 1, Plain>(o, queue);
 }
 
 class DeviceFinishLaunches : public FinishLaunches {

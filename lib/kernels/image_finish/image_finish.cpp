@@ -49,8 +49,8 @@ void ImageFinish::check(const at::Tensor& images, const at::Tensor& placement) c
   }
   const Extent size{images.size(1), images.size(2)};
   if (resize_) TRAINOPT_CHECK(size == resize_->from);
-  const bool whole = !placement.defined() || placement.size(0) == 1;
-  TRAINOPT_CHECK(!whole || ((resize_ ? resize_->to : size) == result_.size && !(resize_ && resize_->boxed)));
+  const bool full_image = !placement.defined() || placement.size(0) == 1;
+  TRAINOPT_CHECK(!full_image || ((resize_ ? resize_->to : size) == result_.size && !(resize_ && resize_->boxed)));
 }
 
 at::Tensor ImageFinish::make_batch(const at::Tensor& images, const at::Tensor& placement) const {

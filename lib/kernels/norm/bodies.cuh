@@ -30,18 +30,18 @@ struct ScaleShiftFrom {
 /// squares would lose the variance.
 template <class T, int kChannels>
 struct Distances {
-  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  static constexpr int kWidth = kChannels, kAhead = kRowsPerThread;
   const T* x;
 
   __device__ static float pivot_of(float first) { return std::isfinite(first) ? first : 0; }
-  __device__ Floats<kWidth> known(int64_t channel) const {
+  __device__ Floats<kWidth> constants(int64_t channel) const {
     auto pivot = load_wide<kWidth>(x + channel);
     for (int i = 0; i < kWidth; ++i) pivot.values[i] = pivot_of(pivot.values[i]);
     return pivot;
   }
-  __device__ Pack<T, kWidth> load(const Spot& spot) const { return device::load<kWidth>(x + spot.at); }
-  __device__ void add(const Floats<kWidth>& pivot, const Spot&, const Pack<T, kWidth>& ahead, Floats<kWidth>& sum,
-                      Floats<kWidth>& square) const {
+  __device__ Pack<T, kWidth> load(const RowPosition& pos) const { return device::load<kWidth>(x + pos.at); }
+  __device__ void add(const Floats<kWidth>& pivot, const RowPosition&, const Pack<T, kWidth>& ahead,
+                      Floats<kWidth>& sum, Floats<kWidth>& square) const {
     for (int i = 0; i < kWidth; ++i) {
       const float distance = wide(ahead.values[i]) - pivot.values[i];
       sum.values[i] += distance;
@@ -57,9 +57,9 @@ struct ToMoments {
   float *mean, *variance;
   __device__ void operator()(int64_t channel, double sum, double square) const {
     const double from_pivot = sum / static_cast<double>(rows),
-                 apart = square / static_cast<double>(rows) - from_pivot * from_pivot;
+                 biased_variance = square / static_cast<double>(rows) - from_pivot * from_pivot;
     mean[channel] = static_cast<float>(static_cast<double>(Distances<T, 1>::pivot_of(wide(x[channel]))) + from_pivot);
-    variance[channel] = static_cast<float>(apart < 0 ? 0 : apart);
+    variance[channel] = static_cast<float>(biased_variance < 0 ? 0 : biased_variance);
   }
 };
 struct ToSums {
@@ -72,7 +72,7 @@ struct ToSums {
 
 template <class T, int kChannels, bool kAdds, bool kRelu>
 struct Apply {
-  static constexpr int kWidth = kChannels, kAhead = kRowsInTurn;
+  static constexpr int kWidth = kChannels, kAhead = kRowsPerThread;
   struct Ahead {
     Pack<T, kWidth> x, residual;
   };
@@ -80,20 +80,20 @@ struct Apply {
   ScaleShiftFrom scale_shift;
   T* out;
 
-  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
-  __device__ Ahead load(const Spot& spot) const {
-    Ahead ahead{device::load<kWidth>(x + spot.at), {}};
-    if constexpr (kAdds) ahead.residual = device::load<kWidth>(residual + spot.at);
+  __device__ ScaleShift<kWidth> constants(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const RowPosition& pos) const {
+    Ahead ahead{device::load<kWidth>(x + pos.at), {}};
+    if constexpr (kAdds) ahead.residual = device::load<kWidth>(residual + pos.at);
     return ahead;
   }
-  __device__ void use(const ScaleShift<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
+  __device__ void use(const ScaleShift<kWidth>& constants, const RowPosition& pos, const Ahead& ahead) const {
     Floats<kWidth> y;
     for (int i = 0; i < kWidth; ++i) {
-      float z = known.of(wide(ahead.x.values[i]), i);
+      float z = constants.of(wide(ahead.x.values[i]), i);
       if constexpr (kAdds) z += wide(ahead.residual.values[i]);
       y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN stays NaN
     }
-    store(out + spot.at, y);
+    store(out + pos.at, y);
   }
 };
 
@@ -130,9 +130,9 @@ struct Open {
   using Ahead = Pack<T, kWidth>;
   const T* gradient;
 
-  __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const { return device::load<kWidth>(gradient + spot.at); }
-  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+  __device__ NoConstants constants(int64_t) const { return {}; }
+  __device__ Ahead load(const RowPosition& pos) const { return device::load<kWidth>(gradient + pos.at); }
+  __device__ Floats<kWidth> of(NoConstants, const RowPosition&, const Ahead& ahead, const Floats<kWidth>&) const {
     return widened(ahead);
   }
 };
@@ -144,12 +144,12 @@ struct ThroughRelu {
   const T* gradient;
   ScaleShiftFrom scale_shift;
 
-  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
-  __device__ Ahead load(const Spot& spot) const { return device::load<kWidth>(gradient + spot.at); }
-  __device__ Floats<kWidth> of(const ScaleShift<kWidth>& known, const Spot&, const Ahead& ahead,
+  __device__ ScaleShift<kWidth> constants(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const RowPosition& pos) const { return device::load<kWidth>(gradient + pos.at); }
+  __device__ Floats<kWidth> of(const ScaleShift<kWidth>& constants, const RowPosition&, const Ahead& ahead,
                                const Floats<kWidth>& x) const {
     Floats<kWidth> g;
-    for (int i = 0; i < kWidth; ++i) g.values[i] = known.of(x.values[i], i) > 0 ? wide(ahead.values[i]) : 0;
+    for (int i = 0; i < kWidth; ++i) g.values[i] = constants.of(x.values[i], i) > 0 ? wide(ahead.values[i]) : 0;
     return g;
   }
 };
@@ -163,15 +163,15 @@ struct ThroughOutput {
   const T *gradient, *y;
   T* g;
 
-  __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const {
-    return {device::load<kWidth>(gradient + spot.at), device::load<kWidth>(y + spot.at)};
+  __device__ NoConstants constants(int64_t) const { return {}; }
+  __device__ Ahead load(const RowPosition& pos) const {
+    return {device::load<kWidth>(gradient + pos.at), device::load<kWidth>(y + pos.at)};
   }
-  __device__ Floats<kWidth> of(Nothing, const Spot& spot, const Ahead& ahead, const Floats<kWidth>&) const {
+  __device__ Floats<kWidth> of(NoConstants, const RowPosition& pos, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> passed;
     for (int i = 0; i < kWidth; ++i)
       passed.values[i] = wide(ahead.y.values[i]) > 0 ? wide(ahead.gradient.values[i]) : 0;
-    store(g + spot.at, passed);
+    store(g + pos.at, passed);
     return passed;
   }
 };
@@ -188,26 +188,26 @@ struct WithX {
 template <class T, int kChannels, class Source>
 struct Sums {
   static constexpr int kWidth = kChannels, kAhead = Source::kAhead;
-  struct Known {
-    decltype(Source().known(0)) source;
+  struct Constants {
+    decltype(Source().constants(0)) source;
     Floats<kWidth> mean;
   };
   Source source;
   const T* x;
   const float* mean;
 
-  __device__ Known known(int64_t channel) const {
-    return {source.known(channel), device::load<kWidth>(mean + channel)};
+  __device__ Constants constants(int64_t channel) const {
+    return {source.constants(channel), device::load<kWidth>(mean + channel)};
   }
-  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
-    return {source.load(spot), device::load<kWidth>(x + spot.at)};
+  __device__ WithX<T, kWidth, Source> load(const RowPosition& pos) const {
+    return {source.load(pos), device::load<kWidth>(x + pos.at)};
   }
-  __device__ void add(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead, Floats<kWidth>& sum,
-                      Floats<kWidth>& product) const {
-    const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
+  __device__ void add(const Constants& constants, const RowPosition& pos, const WithX<T, kWidth, Source>& ahead,
+                      Floats<kWidth>& sum, Floats<kWidth>& product) const {
+    const auto values = widened(ahead.x), g = source.of(constants.source, pos, ahead.source, values);
     for (int i = 0; i < kWidth; ++i) {
       sum.values[i] += g.values[i];
-      product.values[i] = fmaf(g.values[i], values.values[i] - known.mean.values[i], product.values[i]);
+      product.values[i] = fmaf(g.values[i], values.values[i] - constants.mean.values[i], product.values[i]);
     }
   }
 };
@@ -216,8 +216,8 @@ struct Sums {
 template <class T, int kChannels, class Source>
 struct InputGradient {
   static constexpr int kWidth = kChannels, kAhead = Source::kAhead;
-  struct Known {
-    decltype(Source().known(0)) source;
+  struct Constants {
+    decltype(Source().constants(0)) source;
     Floats<kWidth> of_gradient, of_x, rest;
   };
   Source source;
@@ -225,20 +225,20 @@ struct InputGradient {
   const float *of_gradient, *of_x, *rest;
   T* out;
 
-  __device__ Known known(int64_t channel) const {
-    return {source.known(channel), device::load<kWidth>(of_gradient + channel), device::load<kWidth>(of_x + channel),
-            device::load<kWidth>(rest + channel)};
+  __device__ Constants constants(int64_t channel) const {
+    return {source.constants(channel), device::load<kWidth>(of_gradient + channel),
+            device::load<kWidth>(of_x + channel), device::load<kWidth>(rest + channel)};
   }
-  __device__ WithX<T, kWidth, Source> load(const Spot& spot) const {
-    return {source.load(spot), device::load<kWidth>(x + spot.at)};
+  __device__ WithX<T, kWidth, Source> load(const RowPosition& pos) const {
+    return {source.load(pos), device::load<kWidth>(x + pos.at)};
   }
-  __device__ void use(const Known& known, const Spot& spot, const WithX<T, kWidth, Source>& ahead) const {
-    const auto values = widened(ahead.x), g = source.of(known.source, spot, ahead.source, values);
+  __device__ void use(const Constants& constants, const RowPosition& pos, const WithX<T, kWidth, Source>& ahead) const {
+    const auto values = widened(ahead.x), g = source.of(constants.source, pos, ahead.source, values);
     Floats<kWidth> result;
     for (int i = 0; i < kWidth; ++i)
-      result.values[i] = fmaf(g.values[i], known.of_gradient.values[i],
-                              fmaf(values.values[i], known.of_x.values[i], known.rest.values[i]));
-    store(out + spot.at, result);
+      result.values[i] = fmaf(g.values[i], constants.of_gradient.values[i],
+                              fmaf(values.values[i], constants.of_x.values[i], constants.rest.values[i]));
+    store(out + pos.at, result);
   }
 };
 

@@ -92,10 +92,10 @@ class LaunchCall {
 
  private:
   at::Tensor make_floats(int64_t count, float*& pointer) const {
-    at::Tensor room = at::empty(
+    at::Tensor buffer = at::empty(
         {count}, x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
-    pointer = room.mutable_data_ptr<float>();
-    return room;
+    pointer = buffer.mutable_data_ptr<float>();
+    return buffer;
   }
 
   const at::Tensor& x_;

@@ -16,7 +16,7 @@ struct Windows {
 
 template <class T, int kChannels>
 struct Pool {
-  static constexpr int kWidth = kChannels, kAhead = 1, kSide = 3, kNowhere = kSide * kSide;
+  static constexpr int kWidth = kChannels, kAhead = 1, kSide = 3, kNoPosition = kSide * kSide;
   struct Ahead {
     Pack<T, kWidth> pixels[kSide * kSide];
     uint32_t inside;  ///< one bit per pixel: whether it is inside the image
@@ -28,9 +28,9 @@ struct Pool {
   uint8_t* positions;
   T* chosen;
 
-  __device__ ScaleShift<kWidth> known(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
-  __device__ Ahead load(const Spot& spot) const {
-    const auto window = static_cast<uint32_t>(spot.row);
+  __device__ ScaleShift<kWidth> constants(int64_t channel) const { return scale_shift.at<kWidth>(channel); }
+  __device__ Ahead load(const RowPosition& pos) const {
+    const auto window = static_cast<uint32_t>(pos.row);
     const uint32_t lines = window / windows.pooled_width, image = lines / windows.pooled_height;
     // The position before the edge of the image wraps around to a large number and counts as outside.
     const uint32_t top = (lines - image * windows.pooled_height) * 2 - 1,
@@ -42,18 +42,18 @@ struct Pool {
       ahead.inside |= 1u << position;
       ahead.pixels[position] = device::load<kWidth>(
           x + ((static_cast<int64_t>(image) * windows.height + h) * windows.width + w) * windows.channels +
-          spot.channel);
+          pos.channel);
     }
     return ahead;
   }
-  __device__ void use(const ScaleShift<kWidth>& known, const Spot& spot, const Ahead& ahead) const {
+  __device__ void use(const ScaleShift<kWidth>& constants, const RowPosition& pos, const Ahead& ahead) const {
     Floats<kWidth> best{};  // ReLU: only values above 0 count
     Pack<uint8_t, kWidth> found;
     Pack<T, kWidth> picked{};
     for (int i = 0; i < kWidth; ++i) {
-      int from = kNowhere;
+      int from = kNoPosition;
       for (int position = 0; position < kSide * kSide; ++position) {
-        const float z = known.of(wide(ahead.pixels[position].values[i]), i);
+        const float z = constants.of(wide(ahead.pixels[position].values[i]), i);
         if ((ahead.inside >> position & 1u) == 0 || z <= best.values[i]) continue;
         if (z > best.values[i] || z != z) {  // the first of equal values; NaN beats all
           best.values[i] = z;
@@ -63,9 +63,9 @@ struct Pool {
       }
       found.values[i] = static_cast<uint8_t>(from);
     }
-    store(out + spot.at, best);
-    write(positions + spot.at, found);
-    write(chosen + spot.at, picked);
+    store(out + pos.at, best);
+    write(positions + pos.at, found);
+    write(chosen + pos.at, picked);
   }
 };
 
@@ -80,14 +80,14 @@ struct WhereChosen {
   const T* gradient;
   const uint8_t* positions;
 
-  __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const {
-    return {device::load<kWidth>(gradient + spot.at), device::load<kWidth>(positions + spot.at)};
+  __device__ NoConstants constants(int64_t) const { return {}; }
+  __device__ Ahead load(const RowPosition& pos) const {
+    return {device::load<kWidth>(gradient + pos.at), device::load<kWidth>(positions + pos.at)};
   }
-  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+  __device__ Floats<kWidth> of(NoConstants, const RowPosition&, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> g;
     for (int i = 0; i < kWidth; ++i)
-      g.values[i] = ahead.positions.values[i] == Pool<T, kWidth>::kNowhere ? 0 : wide(ahead.gradient.values[i]);
+      g.values[i] = ahead.positions.values[i] == Pool<T, kWidth>::kNoPosition ? 0 : wide(ahead.gradient.values[i]);
     return g;
   }
 };
@@ -96,24 +96,24 @@ struct WhereChosen {
 /// value.
 template <class T, int kWidth>
 struct ThroughPool {
-  static constexpr int kAhead = 1, kMost = 4;
+  static constexpr int kAhead = 1, kMaxWindows = 4;
   struct Ahead {
-    Pack<T, kWidth> gradients[kMost];
-    Pack<uint8_t, kWidth> positions[kMost];
-    uint32_t mine[kMost];  ///< the pixel's position in the window; kNone, which matches none, without a window
+    Pack<T, kWidth> gradients[kMaxWindows];
+    Pack<uint8_t, kWidth> positions[kMaxWindows];
+    uint32_t mine[kMaxWindows];  ///< the pixel's position in the window; kNone, which matches none, without a window
   };
   const T* gradient;
   const uint8_t* positions;
   Windows windows;
 
-  __device__ Nothing known(int64_t) const { return {}; }
-  __device__ Ahead load(const Spot& spot) const {
+  __device__ NoConstants constants(int64_t) const { return {}; }
+  __device__ Ahead load(const RowPosition& pos) const {
     constexpr uint32_t kNone = 255;
-    const auto pixel = static_cast<uint32_t>(spot.row);
+    const auto pixel = static_cast<uint32_t>(pos.row);
     const uint32_t lines = pixel / windows.width, image = lines / windows.height, h = lines - image * windows.height,
                    w = pixel - lines * windows.width;
     Ahead ahead{};
-    for (uint32_t i = 0; i < kMost; ++i) {
+    for (uint32_t i = 0; i < kMaxWindows; ++i) {
       // Windows begin one pixel before pixels 0, 2, 4, …: an even pixel is in one window, an odd pixel in two, except
       // at the end.
       const uint32_t p = (h + i / 2) / 2, q = (w + i % 2) / 2;
@@ -123,15 +123,15 @@ struct ThroughPool {
       if (!there) continue;
       const int64_t at =
           ((static_cast<int64_t>(image) * windows.pooled_height + p) * windows.pooled_width + q) * windows.channels +
-          spot.channel;
+          pos.channel;
       ahead.gradients[i] = device::load<kWidth>(gradient + at);
       ahead.positions[i] = device::load<kWidth>(positions + at);
     }
     return ahead;
   }
-  __device__ Floats<kWidth> of(Nothing, const Spot&, const Ahead& ahead, const Floats<kWidth>&) const {
+  __device__ Floats<kWidth> of(NoConstants, const RowPosition&, const Ahead& ahead, const Floats<kWidth>&) const {
     Floats<kWidth> g{};
-    for (int window = 0; window < kMost; ++window)
+    for (int window = 0; window < kMaxWindows; ++window)
       for (int i = 0; i < kWidth; ++i)
         g.values[i] +=
             ahead.positions[window].values[i] == ahead.mine[window] ? wide(ahead.gradients[window].values[i]) : 0;

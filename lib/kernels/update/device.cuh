@@ -53,9 +53,9 @@ __device__ inline void sweep(const Body& body, int64_t begin, int64_t end) {
 template <class Body>
 __device__ inline void sweep_range(const Body& body, const BlockRange& range, bool packs) {
   constexpr int kAhead = 2;
-  const int64_t whole = packs ? range.end - (range.end - range.begin) % kPack : range.begin;
-  sweep<kPack, kAhead>(body, range.begin, whole);
-  sweep<1, kAhead>(body, whole, range.end);
+  const int64_t packed_end = packs ? range.end - (range.end - range.begin) % kPack : range.begin;
+  sweep<kPack, kAhead>(body, range.begin, packed_end);
+  sweep<1, kAhead>(body, packed_end, range.end);
 }
 
 template <int kWidth>
@@ -113,7 +113,7 @@ struct Sgd {
   SgdScalars numbers;
   float rate;
 
-  __device__ void begin(const Given& given) { rate = *given.learning_rate; }
+  __device__ void begin(const UpdateInputs& inputs) { rate = *inputs.learning_rate; }
   __device__ void change(float& parameter, float gradient, float& momentum, float&) const {
     float change = gradient + numbers.weight_decay * parameter;
     if constexpr (kMomentum) {
@@ -129,43 +129,45 @@ struct Adam {
   static constexpr int kStates = 2;
   AdamScalars numbers;
   const float* corrections;  ///< results of count()
-  float step, inverse_root, left;
+  float step, inverse_root, decay_factor;
 
-  __device__ void begin(const Given& given) {
+  __device__ void begin(const UpdateInputs& inputs) {
     step = corrections[0];
     inverse_root = corrections[1];
-    left = 1 - *given.learning_rate * numbers.weight_decay;
+    decay_factor = 1 - *inputs.learning_rate * numbers.weight_decay;
   }
   __device__ void change(float& parameter, float gradient, float& first, float& second) const {
     const float g = kDecoupled ? gradient : gradient + numbers.weight_decay * parameter;
     first += numbers.first_share * (g - first);
-    second = numbers.second_kept * second + numbers.second_share * g * g;
-    parameter =
-        (kDecoupled ? parameter * left : parameter) - step * first / (sqrtf(second) * inverse_root + numbers.epsilon);
+    second = numbers.second_decay * second + numbers.second_share * g * g;
+    parameter = (kDecoupled ? parameter * decay_factor : parameter) -
+                step * first / (sqrtf(second) * inverse_root + numbers.epsilon);
   }
 };
 
 /// One launch for all parameters of a table, with one block per chunk.
 template <class Rule>
-__global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Table table, Rule rule, Given given) {
+__global__ void __launch_bounds__(kThreads)
+    update(const __grid_constant__ Table table, Rule rule, UpdateInputs inputs) {
   const BlockRange range = range_of(table);
-  rule.begin(given);
-  const bool skips = given.skip_update != nullptr && *given.skip_update > 0;
+  rule.begin(inputs);
+  const bool skips = inputs.skip_update != nullptr && *inputs.skip_update > 0;
   const Part& part = range.part;
   bool packs = begins_packs(part.parameter) && begins_packs(part.gradient) && begins_packs_of_16_bits(part.copy);
   if constexpr (Rule::kStates > 0) packs = packs && begins_packs(part.first);
   if constexpr (Rule::kStates > 1) packs = packs && begins_packs(part.second);
   sweep_range(
-      Updating<Rule>{part, rule, given.factor == nullptr ? 1 : *given.factor, skips, given.clears, given.copies}, range,
-      packs);
+      Updating<Rule>{part, rule, inputs.factor == nullptr ? 1 : *inputs.factor, skips, inputs.clears, inputs.copies},
+      range, packs);
 }
 
 /// One thread. expm1 keeps the digits of 1 − βᵗ while it is small.
-__global__ void __launch_bounds__(1) count(AdamScalars numbers, double* updates, float* corrections, Given given) {
-  if (given.skip_update != nullptr && *given.skip_update > 0) return;  // corrections stay unset: nothing uses them
+__global__ void __launch_bounds__(1)
+    count(AdamScalars numbers, double* updates, float* corrections, UpdateInputs inputs) {
+  if (inputs.skip_update != nullptr && *inputs.skip_update > 0) return;  // corrections stay unset: nothing uses them
   const double update = *updates + 1;
   *updates = update;
-  corrections[0] = static_cast<float>(static_cast<double>(*given.learning_rate) / -expm1(numbers.log_beta1 * update));
+  corrections[0] = static_cast<float>(static_cast<double>(*inputs.learning_rate) / -expm1(numbers.log_beta1 * update));
   corrections[1] = static_cast<float>(1 / sqrt(-expm1(numbers.log_beta2 * update)));
 }
 
@@ -236,16 +238,17 @@ __global__ void __launch_bounds__(kFoldThreads)
 
 class DeviceUpdateLaunches : public UpdateLaunches {
  public:
-  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given, void* queue) const override {
-    return rule.keeps_momentum ? run(Sgd<true>{rule, 0}, parts, given, queue)
-                               : run(Sgd<false>{rule, 0}, parts, given, queue);
+  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const UpdateInputs& inputs,
+              void* queue) const override {
+    return rule.keeps_momentum ? run(Sgd<true>{rule, 0}, parts, inputs, queue)
+                               : run(Sgd<false>{rule, 0}, parts, inputs, queue);
   }
 
   int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
-               const Given& given, void* queue) const override {
-    launch(queue, 1, 1, count, rule, updates, corrections, given);
-    return 1 + (rule.decoupled ? run(Adam<true>{rule, corrections, 0, 0, 0}, parts, given, queue)
-                               : run(Adam<false>{rule, corrections, 0, 0, 0}, parts, given, queue));
+               const UpdateInputs& inputs, void* queue) const override {
+    launch(queue, 1, 1, count, rule, updates, corrections, inputs);
+    return 1 + (rule.decoupled ? run(Adam<true>{rule, corrections, 0, 0, 0}, parts, inputs, queue)
+                               : run(Adam<false>{rule, corrections, 0, 0, 0}, parts, inputs, queue));
   }
 
   int64_t partials(const std::vector<Part>& parts) const override {
@@ -264,9 +267,9 @@ class DeviceUpdateLaunches : public UpdateLaunches {
 
  private:
   template <class Rule>
-  static int64_t run(const Rule& rule, const std::vector<Part>& parts, const Given& given, void* queue) {
+  static int64_t run(const Rule& rule, const std::vector<Part>& parts, const UpdateInputs& inputs, void* queue) {
     return each_table(parts, [&](const Table& table, int64_t blocks, int64_t) {
-      launch(queue, blocks, kThreads, update<Rule>, table, rule, given);
+      launch(queue, blocks, kThreads, update<Rule>, table, rule, inputs);
     });
   }
 };

@@ -21,13 +21,13 @@ struct SgdScalars {
 };
 
 struct AdamScalars {
-  double log_beta1, log_beta2;                                          ///< −∞ for 0
-  float first_share, second_kept, second_share, epsilon, weight_decay;  ///< 1 − β₁, β₂, 1 − β₂
+  double log_beta1, log_beta2;                                           ///< −∞ for 0
+  float first_share, second_decay, second_share, epsilon, weight_decay;  ///< 1 − β₁, β₂, 1 − β₂
   bool decoupled;
 };
 
 /// Where a launch reads its scalars. Null: factor 1, not skipped.
-struct Given {
+struct UpdateInputs {
   const float *learning_rate, *factor, *skip_update;
   bool clears;
   DType copies;  ///< type of the copies; ignored if there are none
@@ -37,11 +37,11 @@ class UpdateLaunches {
  public:
   virtual ~UpdateLaunches() = default;
   // Returns the number of launches.
-  virtual int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given,
+  virtual int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const UpdateInputs& inputs,
                       void* queue) const = 0;
   /// `corrections`: work space for two floats.
   virtual int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
-                       const Given& given, void* queue) const = 0;
+                       const UpdateInputs& inputs, void* queue) const = 0;
   /// Number of doubles of work space that measure() needs.
   virtual int64_t partials(const std::vector<Part>& parts) const = 0;
   /// Measures the gradients.

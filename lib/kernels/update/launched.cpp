@@ -24,7 +24,7 @@ class Memory {
                    tensor.is_non_overlapping_and_dense());
     return static_cast<float*>(tensor.data_ptr());
   }
-  float* beside(const at::Tensor& parameter, const std::vector<at::Tensor>& tensors, size_t i) const {
+  float* matching_data(const at::Tensor& parameter, const std::vector<at::Tensor>& tensors, size_t i) const {
     if (tensors.empty()) return nullptr;
     check_alike(parameter, tensors.at(i));
     return numbers(tensors[i]);
@@ -55,9 +55,9 @@ class Memory {
       const at::Tensor& parameter = tensors.parameters[i];
       if (parameter.numel() == 0) continue;
       all.push_back({.parameter = numbers(parameter),
-                     .gradient = beside(parameter, tensors.gradients, i),
-                     .first = beside(parameter, tensors.first, i),
-                     .second = beside(parameter, tensors.second, i),
+                     .gradient = matching_data(parameter, tensors.gradients, i),
+                     .first = matching_data(parameter, tensors.first, i),
+                     .second = matching_data(parameter, tensors.second, i),
                      .copy = copy_of(parameter, tensors, i),
                      .size = parameter.numel()});
     }
@@ -75,14 +75,14 @@ class Memory {
                        .size = gradient.numel()});
     return all;
   }
-  Given given(const Settings& settings, const Tensors& tensors) const {
+  UpdateInputs inputs(const Settings& settings, const Tensors& tensors) const {
     return {.learning_rate = setting(settings.learning_rate),
             .factor = setting(settings.factor),
             .skip_update = setting(settings.skip_update),
             .clears = settings.clears,
             .copies = dtype_of_copies(tensors)};
   }
-  at::Tensor room(at::IntArrayRef sizes, at::ScalarType type) const {
+  at::Tensor allocate(at::IntArrayRef sizes, at::ScalarType type) const {
     return at::empty(sizes, at::TensorOptions(device_).dtype(type));
   }
   void* queue() const { return queue_of(device_); }
@@ -108,7 +108,7 @@ int64_t LaunchedUpdateKernels::sgd(const SgdRule& rule, const Tensors& tensors, 
                            .weight_decay = rule.weight_decay,
                            .keeps_momentum = !tensors.first.empty(),
                            .nesterov = rule.nesterov};
-  return launches_.sgd(numbers, memory.parts(tensors), memory.given(settings, tensors), memory.queue());
+  return launches_.sgd(numbers, memory.parts(tensors), memory.inputs(settings, tensors), memory.queue());
 }
 
 int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
@@ -118,24 +118,24 @@ int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& upda
                  updates.dim() == 0);
   TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
                  tensors.second.size() == tensors.parameters.size());
-  const at::Tensor corrections = memory.room({2}, at::kFloat);
+  const at::Tensor corrections = memory.allocate({2}, at::kFloat);
   const AdamScalars numbers{.log_beta1 = std::log(rule.beta1),
                             .log_beta2 = std::log(rule.beta2),
                             .first_share = static_cast<float>(1 - rule.beta1),
-                            .second_kept = static_cast<float>(rule.beta2),
+                            .second_decay = static_cast<float>(rule.beta2),
                             .second_share = static_cast<float>(1 - rule.beta2),
                             .epsilon = rule.epsilon,
                             .weight_decay = rule.weight_decay,
                             .decoupled = rule.decoupled};
   return launches_.adam(numbers, static_cast<double*>(updates.data_ptr()), memory.numbers(corrections),
-                        memory.parts(tensors), memory.given(settings, tensors), memory.queue());
+                        memory.parts(tensors), memory.inputs(settings, tensors), memory.queue());
 }
 
 Measured LaunchedUpdateKernels::measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const {
   const Memory memory(like, device_);
   const auto parts = memory.parts(gradients);
-  const at::Tensor partials = memory.room({launches_.partials(parts)}, at::kDouble);
-  const Measured measured{memory.room({}, at::kDouble), memory.room({}, at::kFloat)};
+  const at::Tensor partials = memory.allocate({launches_.partials(parts)}, at::kDouble);
+  const Measured measured{memory.allocate({}, at::kDouble), memory.allocate({}, at::kFloat)};
   launches_.measure(parts, partials.mutable_data_ptr<double>(), measured.square_sum.mutable_data_ptr<double>(),
                     memory.numbers(measured.not_finite), memory.queue());
   return measured;

@@ -9,11 +9,11 @@ inline constexpr int kThreads = 256;                       ///< per block
 inline constexpr int kPack = 4;                            ///< floats read and written at once: 16 bytes
 inline constexpr int64_t kChunk = int64_t{16} * kThreads;  ///< values per block: four packs per thread
 /// Per launch: kernel arguments are limited to 32764 bytes (sm_70 and later, CUDA 12.1).
-inline constexpr int kMostParts = 512;
+inline constexpr int kMaxParts = 512;
 
 struct Table {
-  Part parts[kMostParts];
-  int32_t first_block[kMostParts];  ///< first block of each part, ascending
+  Part parts[kMaxParts];
+  int32_t first_block[kMaxParts];  ///< first block of each part, ascending
   int32_t count;
 };
 static_assert(sizeof(Table) < 32000);
@@ -25,9 +25,9 @@ template <class With>
 int64_t each_table(const std::vector<Part>& parts, const With& with) {
   int64_t tables = 0, before = 0;
   Table table;
-  for (size_t begin = 0; begin < parts.size(); begin += kMostParts, ++tables) {
+  for (size_t begin = 0; begin < parts.size(); begin += kMaxParts, ++tables) {
     int64_t blocks = 0;
-    for (table.count = 0; table.count < kMostParts && begin + static_cast<size_t>(table.count) < parts.size();
+    for (table.count = 0; table.count < kMaxParts && begin + static_cast<size_t>(table.count) < parts.size();
          ++table.count) {
       const Part& part = parts[begin + static_cast<size_t>(table.count)];
       table.parts[table.count] = part;

@@ -16,8 +16,8 @@
 namespace trainopt::kernels::winograd {
 
 inline constexpr int kTile = 4, kKernel = 3,
-                     kReach = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile per side
-inline constexpr int kPositions = kReach * kReach;
+                     kInputTile = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile per side
+inline constexpr int kPositions = kInputTile * kInputTile;
 inline constexpr int64_t kPanel = 16;  ///< the number of channels must be a multiple of this
 
 /// The tiles of a convolution with stride 1 and padding 1: outputs have the height and width of the inputs.
@@ -58,8 +58,8 @@ struct TileKernels {
   /// A y Aᵀ of the outputs' gradients y: the gradient of the loss with respect to m.
   void (*output_gradients)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
                            const Transformed<Work<T>>& to);
-  /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `turned` rotates them by 180°.
-  void (*weights)(const T* weights, bool turned, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
+  /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `rotated` rotates them by 180°.
+  void (*weights)(const T* weights, bool rotated, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
   /// Gᵀ u G, the weights' gradients.
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };

@@ -15,7 +15,7 @@ namespace {
 
 /// Tiles are processed in blocks whose transforms, of this many bytes, stay in the last-level cache between passes, but
 /// with at least enough tiles to be worth reading the weights of a position.
-constexpr int64_t kBlockBytes = int64_t{8} << 20, kLeastBlock = 256;
+constexpr int64_t kBlockBytes = int64_t{8} << 20, kMinBlockTiles = 256;
 /// Tiles, or rows of weights, below which starting another thread does not pay.
 constexpr int64_t kGrain = 8;
 /// Tiles of a product that one thread processes together: a multiple of the rows that any vector width takes at once.
@@ -29,8 +29,8 @@ auto by_image_type(const at::Tensor& x, const F& work) {
 
 /// Transformed values with their memory.
 template <class W>
-struct Room : Transformed<W> {
-  Room(int64_t by_rows, int64_t by_channels)
+struct TransformedBuffer : Transformed<W> {
+  TransformedBuffer(int64_t by_rows, int64_t by_channels)
       : Transformed<W>{
             .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
@@ -49,15 +49,15 @@ Grid grid_of(const at::Tensor& image) {
 
 /// Transformed weights with their output (`by_output`) or input channels as rows, the others as channels.
 template <class W>
-Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turned) {
+TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_output, bool rotated) {
   TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
   const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
-  Room<W> to(w.size(0), w.size(1));
+  TransformedBuffer<W> to(w.size(0), w.size(1));
   by_image_type(w, [&](auto type) {
     using T = decltype(type);
     if constexpr (std::is_same_v<Work<T>, W>)
       at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
-        tile_kernels<T>().weights(w.const_data_ptr<T>(), turned, begin, end, to);
+        tile_kernels<T>().weights(w.const_data_ptr<T>(), rotated, begin, end, to);
       });
     else
       throw BrokenInvariant("images and weights must both be float64, or neither");
@@ -67,7 +67,7 @@ Room<W> transformed_weights(const at::Tensor& weight, bool by_output, bool turne
 
 int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
   return std::min(grid.tiles(),
-                  std::max(kLeastBlock, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
+                  std::max(kMinBlockTiles, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
 }
 
 /// Calls work(first, end) for each block.
@@ -98,7 +98,7 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
   TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
-  const Room<Work<T>> inputs(block, in), outputs(block, out);
+  const TransformedBuffer<Work<T>> inputs(block, in), outputs(block, out);
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
@@ -115,11 +115,11 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
 }
 
 template <class T>
-Room<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
+TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
   const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const Room<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
+  const TransformedBuffer<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {

@@ -40,12 +40,12 @@ class Float32Convolutions : public ConvolutionOperations {
  public:
   explicit Float32Convolutions(std::unique_ptr<ConvolutionOperations> inner) : inner_(std::move(inner)) {}
 
-  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input);
+  bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
+    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input);
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->takes(shape, input))
+    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input))
       return inner_->forward(shape, input, weight);
     const auto type = at::autocast::get_autocast_dtype(at::kCPU);
     const at::Tensor x = input.to(type),

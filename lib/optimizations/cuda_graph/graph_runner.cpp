@@ -20,7 +20,7 @@ GraphRunner::GraphRunner(const BuildContext& context, MakeGraph make_graph)
       steps_done_(*context.steps_done),
       dumped_steps_(context.plan.logging.dump.steps),
       make_graph_(std::move(make_graph)),
-      side_(Stream::side(device_, /*urgent=*/true)),
+      side_(Stream::side(device_, /*high_priority=*/true)),
       reached_(device_) {}
 
 GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
@@ -39,19 +39,19 @@ GraphRunner::Key GraphRunner::key_of(const Batch& micro) {
 
 at::Tensor GraphRunner::micro_step(const StepBody& body, const Batch& micro) {
   if (micro.is_first) begin_step(micro);
-  return aside([&] {
+  return run_on_side_stream([&] {
     if (!replaying_) return body.micro_step(micro);
     Key key = key_of(micro);
-    const Batch& placed = in_its_place(key, micro);
+    const Batch& static_batch = copy_to_static_batch(key, micro);
     key.push_back(has_gradients());  // backward adds to them, or creates them
-    return recorded(kind_->micro_steps[key], [&] { return body.micro_step(placed); })
+    return recorded(kind_->micro_steps[key], [&] { return body.micro_step(static_batch); })
         .clone();  // the step's next micro-batch may replay the same recording
   });
 }
 
 at::Tensor GraphRunner::update_step(const StepBody& body) {
   const at::Tensor norm =
-      aside([&] { return replaying_ ? recorded(kind_->update, body.update_step) : body.update_step(); });
+      run_on_side_stream([&] { return replaying_ ? recorded(kind_->update, body.update_step) : body.update_step(); });
   ++(replaying_ ? kind_->replayed_steps : kind_->eager_steps);
   ++(replaying_ ? replayed_steps_ : eager_steps_);
   if (timed_since_) {
@@ -62,7 +62,7 @@ at::Tensor GraphRunner::update_step(const StepBody& body) {
 }
 
 void GraphRunner::begin_step(const Batch& micro) {
-  if (!records_) places_.clear();
+  if (!records_) static_batches_.clear();
   kind_ = &kinds_[key_of(micro)];
   // The host gathers what is dumped, so the step must run eagerly.
   const bool dumped = std::find(dumped_steps_.begin(), dumped_steps_.end(), steps_done_ + 1) != dumped_steps_.end();
@@ -76,13 +76,13 @@ void GraphRunner::begin_step(const Batch& micro) {
 }
 
 /// Copies the batch to the buffers that the recordings for this key read.
-const Batch& GraphRunner::in_its_place(const Key& key, const Batch& micro) {
-  const auto [found, is_new] = places_.try_emplace(key, micro);
+const Batch& GraphRunner::copy_to_static_batch(const Key& key, const Batch& micro) {
+  const auto [found, is_new] = static_batches_.try_emplace(key, micro);
   for (const auto field : kBatchFields) {
     if (!(micro.*field).defined()) continue;
-    at::Tensor& place = found->second.*field;
-    if (is_new) place = at::empty_like(micro.*field);
-    place.copy_(micro.*field, /*non_blocking=*/true);
+    at::Tensor& buffer = found->second.*field;
+    if (is_new) buffer = at::empty_like(micro.*field);
+    buffer.copy_(micro.*field, /*non_blocking=*/true);
   }
   return found->second;
 }
@@ -107,10 +107,10 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
 GraphRunner::Recording GraphRunner::record(const std::function<at::Tensor()>& half) {
   const auto began = Clock::now();
   release_cached_memory(device_);  // a recording cannot use cached blocks, and must not fail because of them
-  Recording recording{make_graph_(generator_, neighbour_), {}, {}};
+  Recording recording{make_graph_(generator_, pool_owner_), {}, {}};
   recording.graph->record([&] { recording.result = half(); });
   recording.gradients = parameters_.gradients();
-  neighbour_ = recording.graph.get();
+  pool_owner_ = recording.graph.get();
   recording_ms_ += milliseconds_between(began, Clock::now());
   return recording;
 }
@@ -132,14 +132,14 @@ void GraphRunner::stop_recording() {
     kind.micro_steps.clear();
     kind.update = {};
   }
-  neighbour_ = nullptr;
+  pool_owner_ = nullptr;
   records_ = replaying_ = false;
   timed_since_.reset();
   release_cached_memory(device_);
 }
 
 /// Runs `work` on the side stream, after all that is queued on the current stream and before all that follows there.
-at::Tensor GraphRunner::aside(const std::function<at::Tensor()>& work) {
+at::Tensor GraphRunner::run_on_side_stream(const std::function<at::Tensor()>& work) {
   const Stream here = Stream::current(device_);
   order(here, side_);
   at::Tensor result;
@@ -162,14 +162,14 @@ bool GraphRunner::has_gradients() const {
                      [](const auto& parameter) { return parameter.second.grad().defined(); });
 }
 
-bool GraphRunner::forget(bool for_good) {
-  const bool recorded = neighbour_ != nullptr;
-  if (recorded && for_good) records_ = false;
+bool GraphRunner::drop_state(bool permanently) {
+  const bool recorded = pool_owner_ != nullptr;
+  if (recorded && permanently) records_ = false;
   synchronize(device_);  // the failed micro-step may have queued work on the side stream, which nothing waits for
   kind_ = nullptr;
-  neighbour_ = nullptr;
+  pool_owner_ = nullptr;
   kinds_.clear();
-  places_.clear();
+  static_batches_.clear();
   return recorded;
 }
 

@@ -31,7 +31,7 @@ class GraphRunner : public StepRunner {
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override;
   at::Tensor update_step(const StepBody& body) override;
-  bool forget(bool for_good) override;
+  bool drop_state(bool permanently) override;
   void report(StepTrace& trace) const override;
 
  private:
@@ -51,13 +51,13 @@ class GraphRunner : public StepRunner {
 
   static Key key_of(const Batch& micro);
   void begin_step(const Batch& micro);
-  const Batch& in_its_place(const Key& key, const Batch& micro);
+  const Batch& copy_to_static_batch(const Key& key, const Batch& micro);
   at::Tensor recorded(Recording& recording, const std::function<at::Tensor()>& half);
   Recording record(const std::function<at::Tensor()>& half);
   at::Tensor replay(const Recording& recording);
   void set_gradients(const std::vector<at::Tensor>& gradients);
   void stop_recording();
-  at::Tensor aside(const std::function<at::Tensor()>& work);
+  at::Tensor run_on_side_stream(const std::function<at::Tensor()>& work);
   void order(const Stream& first, const Stream& then);
   bool has_gradients() const;
 
@@ -69,12 +69,12 @@ class GraphRunner : public StepRunner {
   MakeGraph make_graph_;
   Stream side_;
   Event reached_;
-  std::map<Key, Batch> places_;  ///< the buffers that recordings read their batches from
+  std::map<Key, Batch> static_batches_;  ///< the buffers that recordings read their batches from
   std::map<Key, Kind> kinds_;
-  Kind* kind_ = nullptr;              ///< of the current step
-  const Graph* neighbour_ = nullptr;  ///< a recorded graph, whose memory pool new recordings share
-  bool replaying_ = false;            ///< whether the current step is replayed
-  bool records_ = true;               ///< until memory runs out
+  Kind* kind_ = nullptr;               ///< of the current step
+  const Graph* pool_owner_ = nullptr;  ///< a recorded graph, whose memory pool new recordings share
+  bool replaying_ = false;             ///< whether the current step is replayed
+  bool records_ = true;                ///< until memory runs out
   std::optional<Clock::time_point> timed_since_;
   int64_t eager_steps_ = 0, replayed_steps_ = 0;
   double recording_ms_ = 0;

@@ -13,8 +13,8 @@ Outcome apply(Plan& plan) {
   const ImageSize size = buffer_format(plan.data, plan.loader, plan.tensor_format.memory_format).size;
   const int64_t samples = plan.data.samples();
   const auto reason = plan.device.is_cpu()
-                          ? why_no_room(size, samples, plan.loader.memory_limit, "data.memory_limit")
-                          : why_no_room(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
+                          ? why_too_large(size, samples, plan.loader.memory_limit, "data.memory_limit")
+                          : why_too_large(size, samples, plan.machine.gpu_memory_bytes, "the GPU's memory");
   if (reason) throw UserError(*reason);
   return Outcome::applied(
       fmt::format("data set cached on the device: {}, {}; batches are gathered there by index",

@@ -27,16 +27,16 @@ class WeightCopies {
   explicit WeightCopies(const BuildContext& context) : parameters_(context.parameters->parameters()) {
     const at::ScalarType type = context.plan.tensor_format.compute_type;
     if (type == at::kFloat || context.model == nullptr || !context.parameters->is_local()) return;
-    places_ = context.model->weight_copies();
-    for (size_t i = 0; i < places_.size(); ++i) {
-      copies_.push_back(places_[i] ? at::empty_like(parameters_[i].second.detach(), type) : at::Tensor());
-      if (places_[i]) *places_[i] = copies_[i];
+    layer_copies_ = context.model->weight_copies();
+    for (size_t i = 0; i < layer_copies_.size(); ++i) {
+      copies_.push_back(layer_copies_[i] ? at::empty_like(parameters_[i].second.detach(), type) : at::Tensor());
+      if (layer_copies_[i]) *layer_copies_[i] = copies_[i];
     }
     refresh();
   }
   ~WeightCopies() {
-    for (size_t i = 0; i < places_.size(); ++i)
-      if (places_[i] && places_[i]->is_same(copies_[i])) places_[i]->reset();
+    for (size_t i = 0; i < layer_copies_.size(); ++i)
+      if (layer_copies_[i] && layer_copies_[i]->is_same(copies_[i])) layer_copies_[i]->reset();
   }
   WeightCopies(const WeightCopies&) = delete;
   WeightCopies& operator=(const WeightCopies&) = delete;
@@ -61,7 +61,7 @@ class WeightCopies {
 
  private:
   const NamedTensors& parameters_;
-  std::vector<WeightCopy> places_;
+  std::vector<WeightCopy> layer_copies_;
   std::vector<at::Tensor> copies_;
 };
 
@@ -87,7 +87,7 @@ class FusedOptimizer : public Optimizer {
 
   /// Stored on the device, where recorded steps read it, as float32, which all kernels expect.
   void set_learning_rate(double learning_rate) override {
-    if (std::exchange(rate_there_, learning_rate) != learning_rate) learning_rate_.fill_(learning_rate);
+    if (std::exchange(device_rate_, learning_rate) != learning_rate) learning_rate_.fill_(learning_rate);
   }
 
   void update(Gradients& gradients, const at::Tensor& skip_update) override {
@@ -95,22 +95,22 @@ class FusedOptimizer : public Optimizer {
     RECORD_FUNCTION("trainopt::fused_optimizer",
                     std::vector<c10::IValue>());  // libtorch operations inside count as part of it
     const auto& all = gradients.tensors();
-    std::vector<size_t> places;  // indices of the parameters that have a gradient
+    std::vector<size_t> indices;  // indices of the parameters that have a gradient
     Tensors tensors;
     for (size_t i = 0; i < all.size(); ++i) {
       if (!all[i].defined()) continue;
-      places.push_back(i);
+      indices.push_back(i);
       tensors.parameters.push_back(gradients.parameters()[i].second);
       tensors.gradients.push_back(all[i]);
     }
-    tensors.copies = chosen(copies_.tensors(), places);
+    tensors.copies = chosen(copies_.tensors(), indices);
     const bool clears = gradients.clears_with_zeros();
     const auto pending = gradients.pending();
     const int64_t launches = launch(
-        tensors, places,
+        tensors, indices,
         {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = skip_update, .clears = clears});
     if (clears) gradients.mark_cleared();
-    post({.tensors = static_cast<int64_t>(places.size()),
+    post({.tensors = static_cast<int64_t>(indices.size()),
           .launches = launches,
           .copies = copies_.count(),
           .scaled = pending.scaled,
@@ -120,11 +120,11 @@ class FusedOptimizer : public Optimizer {
 
  protected:
   /// Selects the tensors with these indices from `all`, which has one per parameter or is empty; empty if it is.
-  static std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& all, const std::vector<size_t>& places) {
+  static std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& all, const std::vector<size_t>& indices) {
     std::vector<at::Tensor> tensors;
     if (all.empty()) return tensors;
-    tensors.reserve(places.size());
-    for (const size_t place : places) tensors.push_back(all[place]);
+    tensors.reserve(indices.size());
+    for (const size_t index : indices) tensors.push_back(all[index]);
     return tensors;
   }
 
@@ -132,12 +132,12 @@ class FusedOptimizer : public Optimizer {
 
  private:
   /// Adds the update rule's state to `tensors` and runs the update; returns the number of launches.
-  virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) = 0;
+  virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) = 0;
   virtual void load_state(const ArchiveReader& archive) = 0;
   virtual int64_t bytes_of_state() const = 0;
 
   WeightCopies copies_;
-  std::optional<double> rate_there_;
+  std::optional<double> device_rate_;
   at::Tensor learning_rate_;
 };
 
@@ -159,8 +159,8 @@ class FusedSgd : public FusedOptimizer {
   int64_t bytes_of_state() const override { return momentum_ ? momentum_->bytes() : 0; }
 
  private:
-  int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) override {
-    if (momentum_) tensors.first = chosen(momentum_->tensors(), places);
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) override {
+    if (momentum_) tensors.first = chosen(momentum_->tensors(), indices);
     return kernels_.sgd(rule_, tensors, settings);
   }
 
@@ -195,9 +195,9 @@ class FusedAdam : public FusedOptimizer {
   int64_t bytes_of_state() const override { return first_.bytes() + second_.bytes(); }
 
  private:
-  int64_t launch(Tensors& tensors, const std::vector<size_t>& places, const Settings& settings) override {
-    tensors.first = chosen(first_.tensors(), places);
-    tensors.second = chosen(second_.tensors(), places);
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) override {
+    tensors.first = chosen(first_.tensors(), indices);
+    tensors.second = chosen(second_.tensors(), indices);
     return kernels_.adam(rule_, updates_, tensors, settings);
   }
 

@@ -14,11 +14,11 @@ Outcome apply(Plan& plan, const Config& config) {
       config.huge_pages ? "large CPU blocks are cached between steps, in huge pages"
                         : "large CPU blocks are cached between steps",
       [](const StepTrace& seen) {
-        const bool effective = seen.allocator.given_again > 0;
+        const bool effective = seen.allocator.cache_hits > 0;
         return Receipt{.observed = fmt::format("{} in the step, {} served from the cache, {} held by the allocator",
                                                counted(seen.page_faults, "page fault"),
-                                               counted(seen.allocator.given_again, "allocation"),
-                                               human_bytes(static_cast<double>(seen.allocator.held_bytes))),
+                                               counted(seen.allocator.cache_hits, "allocation"),
+                                               human_bytes(static_cast<double>(seen.allocator.mapped_bytes))),
                        .effective = effective,
                        .reason = effective ? "" : "no tensor was large enough to be cached"};
       });

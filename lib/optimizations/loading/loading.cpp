@@ -91,9 +91,9 @@ Outcome non_blocking(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("there is no copy to overlap; this plan runs on the CPU");
   plan.loader.non_blocking = true;
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const StepTrace& seen) {
-    const bool effective = seen.loader.copies_beside_step > 0;
+    const bool effective = seen.loader.overlapped_copies > 0;
     return Receipt{
-        .observed = fmt::format("{} copies of the step ran on a separate stream", seen.loader.copies_beside_step),
+        .observed = fmt::format("{} copies of the step ran on a separate stream", seen.loader.overlapped_copies),
         .effective = effective,
         .reason = effective ? "" : "copies ran on the step's stream"};
   });

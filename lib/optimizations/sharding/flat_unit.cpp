@@ -21,8 +21,8 @@ size_t bytes_of(const at::Tensor& flat) { return static_cast<size_t>(flat.numel(
 
 }  // namespace
 
-FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole)
-    : communicator_(communicator), keeps_whole_(keeps_whole) {
+FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_full)
+    : communicator_(communicator), keeps_full_(keeps_full) {
   const at::NoGradGuard no_grad;
   int64_t count = 0;
   for (const auto& [name, parameter] : parameters) {
@@ -30,28 +30,28 @@ FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, b
     pieces_.push_back({name, parameter, parameter.sizes().vec(), parameter.strides().vec(), count, parameter.numel()});
     count += parameter.numel();
   }
-  share_ = (count + communicator_.ranks() - 1) / communicator_.ranks();
+  shard_size_ = (count + communicator_.ranks() - 1) / communicator_.ranks();
   const auto options = parameters.front().second.options().requires_grad(false);
-  whole_ = at::zeros({padded()}, options);
+  full_ = at::zeros({padded()}, options);
   for (auto& piece : pieces_) {
-    at::Tensor view = piece_of(whole_, piece);
+    at::Tensor view = piece_of(full_, piece);
     view.copy_(piece.parameter);
     piece.parameter.set_data(view);
   }
-  own_ = own_part(whole_);
-  if (keeps_whole_) return;
+  own_ = own_part(full_);
+  if (keeps_full_) return;
   own_ = own_.clone();
   release();
 }
 
 FlatUnit::Range FlatUnit::own_range(const FlatPiece& piece) const {
-  const int64_t first = communicator_.rank() * share_, begin = std::max(piece.begin, first),
-                end = std::min(piece.begin + piece.count, first + share_);
+  const int64_t first = communicator_.rank() * shard_size_, begin = std::max(piece.begin, first),
+                end = std::min(piece.begin + piece.count, first + shard_size_);
   if (begin >= end) return {};
   return {.in_piece = begin - piece.begin, .in_own = begin - first, .count = end - begin};
 }
 
-at::Tensor FlatUnit::whole_of(const at::Tensor& own) const {
+at::Tensor FlatUnit::gather_full(const at::Tensor& own) const {
   at::Tensor all = at::empty({padded()}, own.options());
   communicator_.all_gather(all, own)->wait();
   return all;
@@ -59,9 +59,9 @@ at::Tensor FlatUnit::whole_of(const at::Tensor& own) const {
 
 void FlatUnit::gather() {
   if (fresh_) return;
-  if (!keeps_whole_) resize_storage(whole_, bytes_of(whole_));
+  if (!keeps_full_) resize_storage(full_, bytes_of(full_));
   fresh_ = true;
-  coming_ = communicator_.all_gather(whole_, own_);
+  pending_exchange_ = communicator_.all_gather(full_, own_);
 }
 
 void FlatUnit::use() {
@@ -71,17 +71,17 @@ void FlatUnit::use() {
 
 /// A pending exchange must end before its memory is freed.
 void FlatUnit::finish_exchange() {
-  if (coming_) std::exchange(coming_, nullptr)->wait();
+  if (pending_exchange_) std::exchange(pending_exchange_, nullptr)->wait();
 }
 
 void FlatUnit::release() {
-  if (keeps_whole_) return;
+  if (keeps_full_) return;
   finish_exchange();
-  resize_storage(whole_, 0);
+  resize_storage(full_, 0);
   fresh_ = false;
 }
 
-void FlatUnit::outdate() {
+void FlatUnit::mark_stale() {
   finish_exchange();
   fresh_ = false;
 }

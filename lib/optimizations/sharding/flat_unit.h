@@ -23,17 +23,19 @@ struct FlatPiece {
 
 class FlatUnit {
  public:
-  /// Moves the parameters into the flat buffer. `keeps_whole`: the whole buffer stays allocated; otherwise only this
+  /// Moves the parameters into the flat buffer. `keeps_full`: the whole buffer stays allocated; otherwise only this
   /// rank's share does, and the rest exists between gather() and release().
-  FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_whole);
+  FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_full);
 
   const std::vector<FlatPiece>& pieces() const { return pieces_; }
-  int64_t padded() const { return share_ * communicator_.ranks(); }  ///< elements of the whole buffer
-  int64_t share() const { return share_; }                           ///< elements of one rank's share
+  int64_t padded() const { return shard_size_ * communicator_.ranks(); }  ///< elements of the whole buffer
+  int64_t shard_size() const { return shard_size_; }                      ///< elements of one rank's share
   /// This rank's share; a view of the whole buffer if that is kept.
   const at::Tensor& own() const { return own_; }
   /// This rank's part of `flat`, which has padded() elements.
-  at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, communicator_.rank() * share_, share_); }
+  at::Tensor own_part(const at::Tensor& flat) const {
+    return flat.narrow(0, communicator_.rank() * shard_size_, shard_size_);
+  }
   /// A view of `flat` with a parameter's shape and layout.
   at::Tensor piece_of(const at::Tensor& flat, const FlatPiece& piece) const {
     return flat.as_strided(piece.sizes, piece.strides, flat.storage_offset() + piece.begin);
@@ -43,7 +45,7 @@ class FlatUnit {
     int64_t in_piece = 0, in_own = 0, count = 0;
   };
   Range own_range(const FlatPiece& piece) const;
-  at::Tensor whole_of(const at::Tensor& own) const;  ///< all ranks' `own`, concatenated; every rank must call it
+  at::Tensor gather_full(const at::Tensor& own) const;  ///< all ranks' `own`, concatenated; every rank must call it
 
   /// Starts to all-gather the shares into the whole buffer, unless they are already there or on their way.
   void gather();
@@ -52,18 +54,18 @@ class FlatUnit {
   /// Frees the whole buffer, unless it is kept.
   void release();
   /// Marks the whole buffer as out of date, after the shares have changed.
-  void outdate();
+  void mark_stale();
 
  private:
   void finish_exchange();
 
   Communicator& communicator_;
-  bool keeps_whole_;
+  bool keeps_full_;
   std::vector<FlatPiece> pieces_;
-  int64_t share_ = 0;
-  at::Tensor whole_, own_;
+  int64_t shard_size_ = 0;
+  at::Tensor full_, own_;
   bool fresh_ = true;  ///< the whole buffer agrees with the shares, or will once the pending gather ends
-  std::unique_ptr<Exchange> coming_;
+  std::unique_ptr<Exchange> pending_exchange_;
 };
 
 }  // namespace trainopt

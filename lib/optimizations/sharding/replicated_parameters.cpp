@@ -19,7 +19,7 @@ class ReplicatedParameters : public LocalParameters {
     return Scope();
   }
   bool is_local() const override { return false; }
-  NamedTensors whole(const Model& model) const override {
+  NamedTensors full_state(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();
   }
 
@@ -44,7 +44,7 @@ class ReplicatedParameters : public LocalParameters {
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
-  share_state(*context.model, *context.communicator);
+  broadcast_state(*context.model, *context.communicator);
   const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
                                        .overlap = config.overlap_comm,
                                        .wire_type = wire_type(config)};

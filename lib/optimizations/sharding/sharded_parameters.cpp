@@ -2,7 +2,7 @@
 
 #include "device/tensor.h"
 #include "optimizations/sharding/flat_unit.h"
-#include "optimizations/sharding/gradient_shares.h"
+#include "optimizations/sharding/gradient_shards.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/autograd_hooks.h"
 #include "train/plan.h"
@@ -68,8 +68,8 @@ class ShardedParameters : public ParameterStore {
   }
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
-    for (const auto& place : parts_)
-      all.push_back(place.group->gradients.own().narrow(0, place.range.in_own, place.range.count));
+    for (const auto& part : parts_)
+      all.push_back(part.group->gradients.own().narrow(0, part.range.in_own, part.range.count));
     return all;
   }
   void clear_gradients() override {
@@ -77,18 +77,18 @@ class ShardedParameters : public ParameterStore {
   }
   /// Every rank has updated its share. The next forward waits for the gathered parameters unit by unit.
   void updated() override {
-    for (auto& group : groups_) group->unit.outdate();
+    for (auto& group : groups_) group->unit.mark_stale();
     if (strategy_ != ShardingStrategy::zero3)
       for (auto& group : groups_) group->unit.gather();
   }
 
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
     int64_t next = 0;  // tensors are distributed over the ranks' files in turn
-    each_whole(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& whole) {
+    each_full(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& full) {
       if (archive.shapes_only())
         archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
       else if (next++ % communicator_.ranks() == communicator_.rank())
-        archive.own_tensor(prefix + piece.name, whole.clone());
+        archive.own_tensor(prefix + piece.name, full.clone());
     });
   }
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
@@ -100,11 +100,11 @@ class ShardedParameters : public ParameterStore {
       tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
     }
   }
-  NamedTensors whole(const Model& model) const override {
+  NamedTensors full_state(const Model& model) const override {
     std::map<std::string, at::Tensor> found;
     std::vector<at::Tensor> own;
     for (const auto& [name, parameter] : parameters_) own.push_back(parameter);
-    each_whole(own, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
+    each_full(own, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
       if (communicator_.rank() == 0) found.emplace(piece.name, tensor.clone());
     });
     if (communicator_.rank() != 0) return {};
@@ -117,7 +117,7 @@ class ShardedParameters : public ParameterStore {
   int64_t parameter_bytes() const override {
     int64_t numbers = 0;
     for (const auto& group : groups_)
-      numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.share() : group->unit.padded();
+      numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.shard_size() : group->unit.padded();
     return 4 * numbers;
   }
   int64_t gradient_bytes() const override {
@@ -128,12 +128,12 @@ class ShardedParameters : public ParameterStore {
 
  protected:
   GradientMemory complete_gradients() override {
-    for (auto& group : groups_) group->gradients.send_rest();
+    for (auto& group : groups_) group->gradients.send_pending();
     for (auto& group : groups_) group->gradients.finish();
     if (strategy_ == ShardingStrategy::zero3)
       for (auto& group : groups_) group->unit.release();
     GradientMemory memory{.tensors = gradients(), .communicator = &communicator_};
-    for (const auto& group : groups_) memory.shares.push_back(group->gradients.own());
+    for (const auto& group : groups_) memory.shards.push_back(group->gradients.own());
     return memory;
   }
 
@@ -143,14 +143,14 @@ class ShardedParameters : public ParameterStore {
           const ParallelConfig& config)
         : unit(parameters, communicator, strategy != ShardingStrategy::zero3),
           gradients(unit, communicator,
-                    {.keeps_whole = strategy == ShardingStrategy::zero1,
+                    {.keeps_full = strategy == ShardingStrategy::zero1,
                      .overlap = config.overlap_comm,
                      .wire_type = wire_type(config)},
                     [this, strategy] {
                       if (strategy == ShardingStrategy::zero3) unit.release();
                     }) {}
     FlatUnit unit;
-    GradientShares gradients;
+    GradientShards gradients;
   };
   struct ParameterPart {
     Group* group;
@@ -189,19 +189,19 @@ class ShardedParameters : public ParameterStore {
   }
 
   template <class Take>
-  void each_whole(const std::vector<at::Tensor>& tensors, bool shapes_only, Take take) const {
-    size_t place = 0;
+  void each_full(const std::vector<at::Tensor>& tensors, bool shapes_only, Take take) const {
+    size_t part = 0;
     for (const auto& group : groups_) {
-      at::Tensor whole;
+      at::Tensor full;
       if (!shapes_only) {
         const at::NoGradGuard no_grad;
-        at::Tensor own = at::zeros({group->unit.share()}, tensors.front().options().requires_grad(false));
-        for (; place < parts_.size() && parts_[place].group == group.get(); ++place)
-          own.narrow(0, parts_[place].range.in_own, parts_[place].range.count).copy_(tensors[place]);
-        whole = group->unit.whole_of(own);
+        at::Tensor own = at::zeros({group->unit.shard_size()}, tensors.front().options().requires_grad(false));
+        for (; part < parts_.size() && parts_[part].group == group.get(); ++part)
+          own.narrow(0, parts_[part].range.in_own, parts_[part].range.count).copy_(tensors[part]);
+        full = group->unit.gather_full(own);
       }
       for (const auto& piece : group->unit.pieces())
-        take(piece, shapes_only ? whole : group->unit.piece_of(whole, piece));
+        take(piece, shapes_only ? full : group->unit.piece_of(full, piece));
     }
   }
 
@@ -215,7 +215,7 @@ class ShardedParameters : public ParameterStore {
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_sharded_parameters(const BuildContext& context, const ParallelConfig& config) {
-  share_state(*context.model, *context.communicator);
+  broadcast_state(*context.model, *context.communicator);
   return std::make_unique<ShardedParameters>(context, config);
 }
 

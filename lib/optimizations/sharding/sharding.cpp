@@ -17,7 +17,7 @@ std::string when(const ParallelConfig& config) {
   return config.overlap_comm ? "during backward" : "after backward";
 }
 
-const char* what_each_has(ShardingStrategy strategy) {
+const char* shard_description(ShardingStrategy strategy) {
   switch (strategy) {
     case ShardingStrategy::none:
       return "the whole model";
@@ -49,7 +49,7 @@ Outcome apply(Plan& plan, const ParallelConfig& config) {
     plan.batch_norm.fill("parallel.sync_batch_norm", "statistics over all ranks",
                          [](const BuildContext& context) { return make_sync_batch_norm(*context.communicator); });
   return Outcome::applied(fmt::format("{}: each of {} ranks holds {}; gradients are summed {}{}",
-                                      strategy_name(strategy), ranks, what_each_has(strategy), when(config),
+                                      strategy_name(strategy), ranks, shard_description(strategy), when(config),
                                       config.sync_batch_norm ? "; batch-norm statistics cover all ranks" : ""),
                           sharding_receipt(plan, config));
 }

@@ -10,13 +10,13 @@
 namespace trainopt {
 namespace {
 
-constexpr double kMostOff = 0.05;  // shares are padded, and batch-norm statistics are sent too
+constexpr double kMaxRelativeError = 0.05;  // shares are padded, and batch-norm statistics are sent too
 
-bool near(double measured, double formula) { return std::abs(measured - formula) <= kMostOff * formula; }
+bool near(double measured, double formula) { return std::abs(measured - formula) <= kMaxRelativeError * formula; }
 
 }  // namespace
 
-void share_state(const Model& model, Communicator& communicator) {
+void broadcast_state(const Model& model, Communicator& communicator) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.state())
     communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)

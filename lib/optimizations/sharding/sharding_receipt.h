@@ -11,7 +11,7 @@ class Model;
 struct Plan;
 
 /// Broadcasts rank 0's parameters and buffers to all ranks.
-void share_state(const Model& model, Communicator& communicator);
+void broadcast_state(const Model& model, Communicator& communicator);
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config);
 
 }  // namespace trainopt

@@ -26,7 +26,7 @@ class StaleParameters : public LocalParameters {
   }
 
   bool is_local() const override { return false; }
-  NamedTensors whole(const Model& model) const override {
+  NamedTensors full_state(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();
   }
   void save_pending(ArchiveWriter& archive) const override {
@@ -47,7 +47,7 @@ class StaleParameters : public LocalParameters {
     arrive();
     gradients_.copy_(sum_);
     sum_ = leaving;
-    coming_ = communicator_.all_reduce(sum_);
+    pending_exchange_ = communicator_.all_reduce(sum_);
     GradientMemory memory = LocalParameters::complete_gradients();
     memory.communicator = &communicator_;
     return memory;
@@ -55,19 +55,19 @@ class StaleParameters : public LocalParameters {
 
  private:
   void arrive() const {
-    if (coming_) std::exchange(coming_, nullptr)->wait();
+    if (pending_exchange_) std::exchange(pending_exchange_, nullptr)->wait();
   }
 
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
-  at::Tensor gradients_, sum_;                ///< flat: this step's; the previous step's, summed over all ranks
-  mutable std::unique_ptr<Exchange> coming_;  ///< of sum_
+  at::Tensor gradients_, sum_;  ///< flat: this step's; the previous step's, summed over all ranks
+  mutable std::unique_ptr<Exchange> pending_exchange_;  ///< of sum_
 };
 
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config) {
-  share_state(*context.model, *context.communicator);
+  broadcast_state(*context.model, *context.communicator);
   return std::make_unique<StaleParameters>(*context.model, *context.communicator, wire_type(config));
 }
 

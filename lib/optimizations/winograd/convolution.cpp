@@ -14,22 +14,22 @@ namespace {
 namespace kernel = kernels::winograd;
 
 /// Below these, the transforms cost more than the multiplications they save.
-constexpr int64_t kLeastChannels = 32, kLeastTiles = 32;
-constexpr double kLeastSaving = 2;
+constexpr int64_t kMinChannels = 32, kMinTiles = 32;
+constexpr double kMinSaving = 2;
 
 class Convolutions : public PlainConvolutionOperations {
  public:
-  bool takes(const Conv2d::Shape& shape, const at::Tensor& input) const override {
+  bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
     if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1 || !input.is_cpu()) return false;
-    if (std::min(shape.in, shape.out) < kLeastChannels || shape.in % kernel::kPanel != 0 ||
+    if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernel::kPanel != 0 ||
         shape.out % kernel::kPanel != 0)
       return false;
     const kernel::Grid grid{.images = input.size(0), .height = input.size(2), .width = input.size(3)};
-    return grid.tiles() >= kLeastTiles && kernel::saving(grid.height, grid.width) >= kLeastSaving;
+    return grid.tiles() >= kMinTiles && kernel::saving(grid.height, grid.width) >= kMinSaving;
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    if (!takes(shape, input)) return PlainConvolutionOperations::forward(shape, input, weight);
+    if (!supports(shape, input)) return PlainConvolutionOperations::forward(shape, input, weight);
     const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
     const auto as_autocast = [&](const at::Tensor& tensor) {
       return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;

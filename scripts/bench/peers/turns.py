@@ -76,7 +76,9 @@ def row(case: Case, way: str, pairs: list, arm: Arm) -> dict:
     }
 
 
-def against_ways(sides: Sides, case: Case, ways: list[str], pace: Pace, folder: Path, overrides: list[str]) -> dict:
+def compare_with_ways(
+    sides: Sides, case: Case, ways: list[str], pace: Pace, folder: Path, overrides: list[str]
+) -> dict:
     """{"rows": one per way, "fastest": way, "failed": {name: why}, "left_out": [way], "trainopt": its own facts}. Ways
     are left out if time runs out; the first pairs determine the fastest."""
     rows, failed, left_out, kept = {}, {}, [], None

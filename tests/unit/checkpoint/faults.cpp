@@ -27,7 +27,7 @@ constexpr std::array<Survival, 5> kSurvivals{
 
 /// Requires that every folder with a checkpoint's name is complete, `latest` points to one of them, and nothing else is
 /// left.
-void require_whole(const std::filesystem::path& root) {
+void require_complete(const std::filesystem::path& root) {
   spdlog::set_level(spdlog::level::err);  // otherwise it logs thousands of lines
   remove_drafts(root);
   for (const auto& checkpoint : list_checkpoints(root)) verify_checkpoint(checkpoint.folder);
@@ -54,7 +54,7 @@ struct Change {
   std::function<void(const std::filesystem::path& root)> check;  ///< holds after a fault
   std::function<void(const std::filesystem::path& root)> done;   ///< holds after the work succeeded
   bool all_storage = true;                                       ///< whether all its errors have the code `storage`
-  bool always_whole =
+  bool always_complete =
       true;  ///< whether `latest` points to a complete checkpoint at every moment, even before remove_drafts()
 };
 
@@ -69,15 +69,15 @@ int64_t count_calls(const Change& change) {
 }
 
 void finish(const Change& change, const std::filesystem::path& root) {
-  require_whole(root);
+  require_complete(root);
   change.check(root);
   change.work(root);
-  require_whole(root);
+  require_complete(root);
   change.done(root);
 }
 
 template <class Faults = FaultAt>
-void fail_everywhere(const Change& change) {
+void fail_each_call(const Change& change) {
   const int64_t calls = count_calls<Faults>(change);
   REQUIRE(calls > 3);
   for (const auto& [kind, error] : kFailures)
@@ -98,7 +98,7 @@ void fail_everywhere(const Change& change) {
       }
       if (error == EINTR) REQUIRE_FALSE(failed);
       if (!failed) {
-        require_whole(root);
+        require_complete(root);
         change.done(root);
       }
       finish(change, root);
@@ -106,7 +106,7 @@ void fail_everywhere(const Change& change) {
 }
 
 template <class Faults = FaultAt>
-void kill_everywhere(const Change& change) {
+void kill_each_call(const Change& change) {
   const int64_t calls = count_calls<Faults>(change);
   for (const FaultKind kind : {FaultKind::kill, FaultKind::short_kill})
     for (int64_t at = 1; at <= calls; ++at) {
@@ -115,12 +115,12 @@ void kill_everywhere(const Change& change) {
       change.prepare(folder.path());
       const bool ended = killed<Faults>([&] { return Faults(at, kind); }, [&] { change.work(folder.path()); });
       REQUIRE((ended || at == calls));  // a kill after a short write in the last call comes too late
-      if (change.always_whole) verify_checkpoint(folder.path() / kLatest);
+      if (change.always_complete) verify_checkpoint(folder.path() / kLatest);
       finish(change, folder.path());
     }
 }
 
-void cut_power_everywhere(const Change& change) {
+void cut_power_at_each_call(const Change& change) {
   const int64_t calls = count_calls<FaultAt>(change);
   for (const Survival survival : kSurvivals)
     for (int64_t at = 1; at <= calls; ++at) {
@@ -136,10 +136,10 @@ void cut_power_everywhere(const Change& change) {
     }
 }
 
-void fault_everywhere(const Change& change) {
-  SECTION("errors") { fail_everywhere(change); }
-  SECTION("kills") { kill_everywhere(change); }
-  SECTION("power failures") { cut_power_everywhere(change); }
+void fault_each_call(const Change& change) {
+  SECTION("errors") { fail_each_call(change); }
+  SECTION("kills") { kill_each_call(change); }
+  SECTION("power failures") { cut_power_at_each_call(change); }
 }
 
 bool holds(const std::filesystem::path& root, int64_t step) {
@@ -173,7 +173,7 @@ Change replacement(bool exchanges) {
                 save(other.path(), 1, 2);
                 REQUIRE(open_checkpoint(root / kLatest) == open_checkpoint(other / "latest"));
               },
-          .always_whole = exchanges};
+          .always_complete = exchanges};
 }
 
 const Change kPruning{.prepare =
@@ -188,39 +188,37 @@ const Change kPruning{.prepare =
                           },
                       .all_storage = false};
 
-const Change kGoingBack{.prepare =
-                            [](const auto& root) {
-                              for (int64_t step = 1; step <= 4; ++step) save(root, step);
-                            },
-                        .work = [](const auto& root) { set_aside_newer(root, 2); },
-                        .check = [](const auto& root) { REQUIRE((holds(root, 2) && holds(root, 1))); },
-                        .done =
-                            [](const auto& root) {
-                              REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
-                              REQUIRE(open_checkpoint(root / kLatest).step == 2);
-                              for (const char* name : {"abandoned-step-00000003", "abandoned-step-00000004"})
-                                verify_checkpoint(root / name);
-                            },
-                        .all_storage = false};
+const Change kRewind{.prepare =
+                         [](const auto& root) {
+                           for (int64_t step = 1; step <= 4; ++step) save(root, step);
+                         },
+                     .work = [](const auto& root) { abandon_newer(root, 2); },
+                     .check = [](const auto& root) { REQUIRE((holds(root, 2) && holds(root, 1))); },
+                     .done =
+                         [](const auto& root) {
+                           REQUIRE(steps(root) == std::vector<int64_t>{2, 1});
+                           REQUIRE(open_checkpoint(root / kLatest).step == 2);
+                           for (const char* name : {"abandoned-step-00000003", "abandoned-step-00000004"})
+                             verify_checkpoint(root / name);
+                         },
+                     .all_storage = false};
 
 }  // namespace
 
-TEST_CASE("a second checkpoint is complete or absent, whichever call fails") { fault_everywhere(kSecond); }
+TEST_CASE("a second checkpoint is complete or absent, whichever call fails") { fault_each_call(kSecond); }
 
 TEST_CASE("replacing a checkpoint leaves the old or the new one, whichever call fails") {
-  fault_everywhere(replacement(can_exchange()));
+  fault_each_call(replacement(can_exchange()));
 }
 
 TEST_CASE("replacing a checkpoint survives faults on file systems that cannot exchange two folders") {
-  SECTION("errors") { fail_everywhere<WithoutExchange>(replacement(false)); }
-  SECTION("kills") { kill_everywhere<WithoutExchange>(replacement(false)); }
+  SECTION("errors") { fail_each_call<WithoutExchange>(replacement(false)); }
+  SECTION("kills") { kill_each_call<WithoutExchange>(replacement(false)); }
 }
 
-TEST_CASE("setting newer checkpoints aside damages and loses none, whichever call fails") {
-  fault_everywhere(kGoingBack);
-}
+TEST_CASE("setting newer checkpoints aside damages and loses none, whichever call fails") { fault_each_call(kRewind); }
 
-TEST_CASE("pruning leaves only complete checkpoints, whichever call fails") { fault_everywhere(kPruning); }
+TEST_CASE("pruning leaves only complete checkpoints, whichever call fails") { fault_each_call(kPruning); }
 
 TEST_CASE("a replaced checkpoint keeps its files until its old name is gone from the disk, even if an fsync fails") {
   const Change change = replacement(false);
@@ -256,8 +254,8 @@ TEST_CASE("leftovers of a killed run are removed, and the removal may be interru
                        .work = [](const auto& root) { remove_drafts(root); },
                        .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
                        .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); },
-                       .always_whole = false};
-  fault_everywhere(removal);
+                       .always_complete = false};
+  fault_each_call(removal);
 }
 
 TEST_CASE("a checkpoint exchanged right before a kill keeps its files until its old name is gone from the disk") {
@@ -277,5 +275,5 @@ TEST_CASE("a checkpoint exchanged right before a kill keeps its files until its 
                           },
                       .check = [](const auto& root) { REQUIRE(holds(root, 1)); },
                       .done = [](const auto& root) { REQUIRE(steps(root) == std::vector<int64_t>{1}); }};
-  fault_everywhere(change);
+  fault_each_call(change);
 }

@@ -87,7 +87,7 @@ TEST_CASE("an invalid manifest is refused with the reason") {
 TEST_CASE("a manifest that is huge or deeply nested is refused quickly") {
   CHECK_THAT(refusal(std::string(10'000'000, '[')), ContainsSubstring("nested too deeply"));
   CHECK_THAT(refusal(R"({"files":{"a":{"b":{"c":1}}}})"), ContainsSubstring("nested too deeply"));
-  CHECK_THAT(refusal(std::string(kLargestManifest + 1, ' ')), ContainsSubstring("bytes; at most"));
+  CHECK_THAT(refusal(std::string(kMaxManifestBytes + 1, ' ')), ContainsSubstring("bytes; at most"));
   std::string many = "{\"a0\":0";
   for (int i = 1; many.size() < 4'000'000; ++i) many += fmt::format(",\"a{}\":0", i);
   CHECK_THAT(refusal(many + "}"), ContainsSubstring("no 'format_version'"));

@@ -23,8 +23,8 @@ void require_equal(const at::Tensor& got, const at::Tensor& wanted) {
   // Throws because Catch2's assertions must stay on one thread.
   if (!at::equal(got, wanted)) throw std::runtime_error("the tensors differ");
 }
-void require(bool true_here, const char* what) {
-  if (!true_here) throw std::runtime_error(what);
+void require(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);
 }
 
 }  // namespace
@@ -33,22 +33,22 @@ TEST_CASE("collectives return the correct values on every rank") {
   const int64_t ranks = GENERATE(1, 2, 3, 4);
   const int64_t part = GENERATE(1, 7, 4096);
   as_ranks(ranks, [&](Job&, Communicator& communicator) {
-    const int64_t rank = communicator.rank(), whole = ranks * part;
+    const int64_t rank = communicator.rank(), total = ranks * part;
     require(communicator.ranks() == ranks, "ranks");
-    at::Tensor data = numbers(rank, whole);
+    at::Tensor data = numbers(rank, total);
     communicator.all_reduce(data)->wait();
-    require_equal(data, sum_of_numbers(ranks, whole));
+    require_equal(data, sum_of_numbers(ranks, total));
 
     at::Tensor mine = at::empty({part});
-    communicator.reduce_scatter(mine, numbers(rank, whole))->wait();
-    require_equal(mine, sum_of_numbers(ranks, whole).narrow(0, rank * part, part));
+    communicator.reduce_scatter(mine, numbers(rank, total))->wait();
+    require_equal(mine, sum_of_numbers(ranks, total).narrow(0, rank * part, part));
 
-    at::Tensor all = at::zeros({whole});
+    at::Tensor all = at::zeros({total});
     communicator.all_gather(all, numbers(rank, part))->wait();
     for (int64_t other = 0; other < ranks; ++other)
       require_equal(all.narrow(0, other * part, part), numbers(other, part));
 
-    at::Tensor in_place = at::full({whole}, -1.0);
+    at::Tensor in_place = at::full({total}, -1.0);
     in_place.narrow(0, rank * part, part).copy_(numbers(rank, part));
     communicator.all_gather(in_place, in_place.narrow(0, rank * part, part))->wait();
     require_equal(in_place, all);

@@ -24,7 +24,7 @@ std::vector<Ended> ends_of(int64_t ranks, const std::function<RankFacts(int64_t)
     threads.emplace_back([&, rank] {
       Ended& end = ends[static_cast<size_t>(rank)];
       try {
-        Job job(meeting_point_of_thread(folder, rank, ranks, timeout_s), facts(rank));
+        Job job(rendezvous_of_thread(folder, rank, ranks, timeout_s), facts(rank));
         work(rank, job);
       } catch (const UserError& error) {
         end = {error.what(), error.code()};
@@ -118,14 +118,14 @@ TEST_CASE("a rank that leaves without a report is named") {
     lock.unlock();
     job.explain(LostRank("connection closed"));
   });
-  int told = 0;
+  int notified = 0;
   for (size_t rank = 0; rank < 2; ++rank) {
     CHECK(ends[rank].code == ExitCode::peer);
     CHECK_THAT(ends[rank].message, ContainsSubstring("rank 2 is gone or stopped"));
     CHECK_THAT(ends[rank].message, ContainsSubstring("rank 0 after step 4, forward and backward"));
-    told += 1;
+    notified += 1;
   }
-  CHECK(told == 2);
+  CHECK(notified == 2);
 }
 
 TEST_CASE("a text put by one rank reaches every rank") {

@@ -178,7 +178,7 @@ TEST_CASE("the first rank that fails determines the exit code and is named") {
 TEST_CASE(
     "ranks that do not end by themselves are terminated, including those that ignore SIGTERM and their children") {
   LocalRanks spec = ranks_that("echo $$; test $RANK = 0 && exit 6; sleep 300");
-  spec.patience_s = 0.2;
+  spec.term_delay_s = 0.2;
   Launcher mild(spec);
   CHECK(mild.end() == 6);
   CHECK(mild.errors() == "trainopt: rank 0 ended with exit code 6; the others were ended\n");
@@ -187,7 +187,7 @@ TEST_CASE(
   spec = ranks_that(
       "if test $RANK = 0; then until test -e deaf; do sleep 0.01; done; kill -9 $$; fi; trap '' TERM; touch deaf; echo "
       "$$; while true; do sleep 300; done");
-  spec.patience_s = 0.1;
+  spec.term_delay_s = 0.1;
   spec.grace_s = 0.1;
   Launcher stubborn(spec);
   CHECK(stubborn.end() == 7);
@@ -200,11 +200,11 @@ TEST_CASE(
 TEST_CASE("signals are forwarded once to every rank, and a rank stopped by one has not failed") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     INFO(number);
-    // Rank 1 takes longer than patience_s to stop.
+    // Rank 1 takes longer than term_delay_s to stop.
     LocalRanks spec = ranks_that(fmt::format(
         "trap 'echo got; test $RANK = 1 && sleep 0.5; exit {}' {}; echo ready; while true; do sleep 0.02; done",
         128 + number, number));
-    spec.patience_s = 0.05;
+    spec.term_delay_s = 0.05;
     spec.grace_s = 0.05;
     Launcher launcher(spec);
     launcher.wait_for({"[0] ready", "[1] ready"});
@@ -224,10 +224,10 @@ TEST_CASE("a second signal is forwarded too; ranks killed by a forwarded signal 
   CHECK(twice.end() == 128 + SIGTERM);
   CHECK(twice.errors() == "");
 
-  Launcher goes_on(ranks_that("trap 'echo saved; exit 0' USR2; echo ready; while true; do sleep 0.02; done"));
-  goes_on.wait_for({"[0] ready", "[1] ready"});
-  goes_on.signal(SIGUSR2);
-  CHECK(goes_on.end() == 0);
+  Launcher survives(ranks_that("trap 'echo saved; exit 0' USR2; echo ready; while true; do sleep 0.02; done"));
+  survives.wait_for({"[0] ready", "[1] ready"});
+  survives.signal(SIGUSR2);
+  CHECK(survives.end() == 0);
 }
 
 TEST_CASE("a rank that fails while stopping counts as failed") {

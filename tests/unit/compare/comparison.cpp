@@ -152,8 +152,8 @@ TEST_CASE("a verdict keeps its interval even if the ratio moves after the look t
 TEST_CASE("with --precision, sampling continues after the decision") {
   CompareOptions options;
   options.precision = 0.002;
-  const Comparison exact = contest(1, 1.04, options), usual = contest(1, 1.04);
-  CHECK(exact.blocks.size() > usual.blocks.size());
+  const Comparison exact = contest(1, 1.04, options), typical = contest(1, 1.04);
+  CHECK(exact.blocks.size() > typical.blocks.size());
   CHECK(exact.interval->high / exact.ratio <= 1.002);
   CHECK(exact.ratio / exact.interval->low <= 1.002);
 }
@@ -171,7 +171,7 @@ TEST_CASE("an arm that stalls occasionally is not judged by its typical turns, a
   const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
   CHECK(c.verdict != Verdict::pays);
   CHECK(c.ratio == Approx(1).epsilon(0.02));
-  CHECK(c.usual->low > 1.04);
+  CHECK(c.typical->low > 1.04);
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
   CHECK(all.find("in a typical block B against A is") != std::string::npos);
   CHECK(comparison_text(c, false).find("typical block B against A is +") != std::string::npos);

@@ -128,7 +128,7 @@ Job dropout_job(std::string name, const OptimizerConfig& optimizer) {
 
 Change another_crop_stream(uint64_t apart) {
   return {"another crop stream", [apart](Plan& plan) {
-            plan.data.around = nullptr;
+            plan.data.wrap_batches = nullptr;
             crops(plan.seed + apart).make(plan);
           }};
 }

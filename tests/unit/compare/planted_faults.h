@@ -19,17 +19,17 @@ struct Change {
 };
 
 /// Precision that modifies the gradients once they are complete.
-class BentGradients : public Precision {
+class EditedGradients : public Precision {
  public:
-  using Bend = std::function<void(const std::string& name, at::Tensor& gradient)>;
-  BentGradients(std::unique_ptr<Precision> inner, Bend bend) : inner_(std::move(inner)), bend_(std::move(bend)) {}
+  using Edit = std::function<void(const std::string& name, at::Tensor& gradient)>;
+  EditedGradients(std::unique_ptr<Precision> inner, Edit edit) : inner_(std::move(inner)), edit_(std::move(edit)) {}
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss); }
   at::Tensor unscale(Gradients& gradients) override {
     const at::Tensor overflow = inner_->unscale(gradients);
     for (size_t i = 0; i < gradients.tensors().size(); ++i) {
       at::Tensor gradient = gradients.tensors()[i];
-      bend_(gradients.parameters()[i].first, gradient);
+      edit_(gradients.parameters()[i].first, gradient);
     }
     return overflow;
   }
@@ -39,13 +39,13 @@ class BentGradients : public Precision {
 
  private:
   std::unique_ptr<Precision> inner_;
-  Bend bend_;
+  Edit edit_;
 };
 
-inline Change bent(std::string name, BentGradients::Bend bend) {
-  return {std::move(name), [bend](Plan& plan) {
-            plan.precision.wrap("fault", "", [bend](const BuildContext&, std::unique_ptr<Precision> inner) {
-              return std::make_unique<BentGradients>(std::move(inner), bend);
+inline Change edited_gradients(std::string name, EditedGradients::Edit edit) {
+  return {std::move(name), [edit](Plan& plan) {
+            plan.precision.wrap("fault", "", [edit](const BuildContext&, std::unique_ptr<Precision> inner) {
+              return std::make_unique<EditedGradients>(std::move(inner), edit);
             });
           }};
 }
@@ -108,8 +108,9 @@ class ChangedBatches : public BatchSource {
 
 inline Change edited(std::string name, ChangedBatches::Edit edit) {
   return {std::move(name), [edit](Plan& plan) {
-            plan.data.around = [edit, around = plan.data.around](std::unique_ptr<BatchSource> batches) {
-              if (around) batches = around(std::move(batches));
+            plan.data.wrap_batches = [edit,
+                                      wrap_batches = plan.data.wrap_batches](std::unique_ptr<BatchSource> batches) {
+              if (wrap_batches) batches = wrap_batches(std::move(batches));
               return std::make_unique<ChangedBatches>(std::move(batches), edit);
             };
           }};
@@ -126,7 +127,8 @@ inline Change tuned(std::string name, std::function<void(double&, double&, doubl
 }
 
 inline Change scaled_gradients(double factor) {
-  return bent(fmt::format("gradients × {}", factor), [factor](const std::string&, at::Tensor& g) { g.mul_(factor); });
+  return edited_gradients(fmt::format("gradients × {}", factor),
+                          [factor](const std::string&, at::Tensor& g) { g.mul_(factor); });
 }
 inline Change scaled_rate(double factor) {
   return tuned(fmt::format("rate {:+.0f} %", 100 * (factor - 1)),
@@ -136,24 +138,24 @@ inline Change scaled_rate(double factor) {
 /// Faults that must be caught.
 inline std::vector<Change> faults() {
   return {
-      bent("the stem's gradient is zero",
-           [](const std::string& name, at::Tensor& g) {
-             if (name == "conv1.weight") g.zero_();
-           }),
-      bent("all batch-norm and bias gradients are zero",
-           [](const std::string&, at::Tensor& g) {
-             if (g.dim() == 1) g.zero_();
-           }),
-      bent("one block's gradient is negated",
-           [](const std::string& name, at::Tensor& g) {
-             if (name.starts_with("layer2.0.")) g.neg_();
-           }),
+      edited_gradients("the stem's gradient is zero",
+                       [](const std::string& name, at::Tensor& g) {
+                         if (name == "conv1.weight") g.zero_();
+                       }),
+      edited_gradients("all batch-norm and bias gradients are zero",
+                       [](const std::string&, at::Tensor& g) {
+                         if (g.dim() == 1) g.zero_();
+                       }),
+      edited_gradients("one block's gradient is negated",
+                       [](const std::string& name, at::Tensor& g) {
+                         if (name.starts_with("layer2.0.")) g.neg_();
+                       }),
       scaled_gradients(1.1),
       scaled_gradients(0.9),
-      bent("one tensor's gradient × 1.1",
-           [](const std::string& name, at::Tensor& g) {
-             if (name == "layer1.0.conv2.weight") g.mul_(1.1);
-           }),
+      edited_gradients("one tensor's gradient × 1.1",
+                       [](const std::string& name, at::Tensor& g) {
+                         if (name == "layer1.0.conv2.weight") g.mul_(1.1);
+                       }),
       after_update("bfloat16 weights without a master copy",
                    [](Model& model) {
                      for (auto& [name, parameter] : model.parameters()) parameter.copy_(parameter.to(at::kBFloat16));

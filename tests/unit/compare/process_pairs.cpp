@@ -100,7 +100,7 @@ TEST_CASE("a failure in a later pair keeps the measurements, and one in the firs
 TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and ends with the budget") {
   Processes processes(1);
   PairOptions pairs;
-  pairs.fewest_pairs = 2;
+  pairs.min_pairs = 2;
   pairs.may_decide = false;
   pairs.make_a = processes.maker('a', 0.1);
   pairs.make_b = processes.maker('b', 0.05);

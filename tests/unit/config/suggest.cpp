@@ -29,10 +29,10 @@ TEST_CASE("C3: an unknown key gets a suggestion from its own level") {
 TEST_CASE("a prefix is completed unless another name is one letter off") {
   const std::vector<std::string_view> keys{"data.path", "data.cache", "data.batch_size", "data.batch_size_of_all",
                                            "data.bitch"};
-  CHECK(nearest_of("data.batch_", keys) == "data.batch_size");
-  CHECK(nearest_of("data.Batch-s", keys) == "data.batch_size");
-  CHECK(nearest_of("data.batch", keys) == "data.bitch");
-  CHECK(nearest_of("da", keys).empty());
+  CHECK(closest_match("data.batch_", keys) == "data.batch_size");
+  CHECK(closest_match("data.Batch-s", keys) == "data.batch_size");
+  CHECK(closest_match("data.batch", keys) == "data.bitch");
+  CHECK(closest_match("da", keys).empty());
   CHECK(error_of("data: {shuf: true}\n") == "r.yaml:1:8: data.shuf: unknown key (did you mean 'shuffle'?)");
 }
 
@@ -59,5 +59,5 @@ TEST_CASE("C3: a key of another section or another tool gets a suggestion with t
 TEST_CASE("no spelling is in the tables twice") {
   std::set<std::string_view> theirs;
   for (const auto& spelling : kKnownSpellings) CHECK(theirs.insert(spelling.theirs).second);
-  for (const auto& other : kNotHere) CHECK(theirs.insert(other.theirs).second);
+  for (const auto& other : kUnsupportedOptions) CHECK(theirs.insert(other.theirs).second);
 }

@@ -60,7 +60,7 @@ template <class V>
 void describe(V& v, Everything& c) {
   v.field("flag", c.flag, "A flag.");
   v.field("count", c.count, "A count.", in_range(1, 100), alias("number"));
-  v.field("share", c.share, "A share.", from_below(0, 1));
+  v.field("share", c.share, "A share.", half_open(0, 1));
   v.field("text", c.text, "A text.");
   v.field("size", c.size, "A size.", at_least(1));
   v.field("time", c.time, "A time.", above(0));

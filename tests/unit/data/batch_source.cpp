@@ -51,13 +51,13 @@ TEST_CASE("synthetic batches repeat one batch, whose values do not depend on the
   data.synthetic = {.samples = 20, .side = 9, .num_classes = 3};
   data.batch_size = 8;
   data.drop_last = false;
-  auto whole = make_batches(data, nullptr);
-  const Batch first = whole->next(), second = whole->next(), last = whole->next();
+  auto source = make_batches(data, nullptr);
+  const Batch first = source->next(), second = source->next(), last = source->next();
   REQUIRE(first.input.data_ptr() == second.input.data_ptr());
   REQUIRE(last.items == 4);
   REQUIRE(last.step_items == 4);
   REQUIRE(last.input.size(0) == 4);
-  REQUIRE(whole->next().epoch == 1);
+  REQUIRE(source->next().epoch == 1);
   CHECK(std::abs(first.input.mean().item<float>()) < 0.1f);
   CHECK(first.input.std().item<float>() == Approx(1).margin(0.05));
   CHECK(first.target.max().item<int64_t>() < 3);

@@ -309,7 +309,7 @@ TEST_CASE("D16: an image folder's identity changes with the names, order and siz
   write_grey_png(folder.path / "b" / "3.png", 4, 6, 1);
   const DataIdentity before = identity();
   CHECK((identity() == before));
-  const auto changed_back = [&](const char* field, const auto& change, const auto& restore) {
+  const auto check_change_and_restore = [&](const char* field, const auto& change, const auto& restore) {
     change();
     INFO(field);
     CHECK(first_difference(before, identity()).value_or("").starts_with(field));
@@ -319,14 +319,14 @@ TEST_CASE("D16: an image folder's identity changes with the names, order and siz
   const auto move = [&](const char* from, const char* to) {
     return [=, &folder] { fs::rename(folder.path / from, folder.path / to); };
   };
-  changed_back("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));  // order and name
-  changed_back("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));  // class
-  changed_back("content", move("a", "c"), move("c", "a"));
-  changed_back(
+  check_change_and_restore("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));  // order and name
+  check_change_and_restore("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));  // class
+  check_change_and_restore("content", move("a", "c"), move("c", "a"));
+  check_change_and_restore(
       "content", [&] { std::ofstream(folder.path / "b/3.png", std::ios::app) << "x"; },
       [&] { fs::resize_file(folder.path / "b/3.png", fs::file_size(folder.path / "b/3.png") - 1); });
-  changed_back("samples 3 → 2", move("a/2.png", "a/2.txt"), move("a/2.txt", "a/2.png"));
-  changed_back(
+  check_change_and_restore("samples 3 → 2", move("a/2.png", "a/2.txt"), move("a/2.txt", "a/2.png"));
+  check_change_and_restore(
       "samples 3 → 4", [&] { write_grey_png(folder.path / "c" / "1.png", 4, 6, 1); },
       [&] { remove_tree(folder.path / "c"); });
   fs::remove(folder.path / "b/3.png");

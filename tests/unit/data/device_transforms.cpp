@@ -86,10 +86,10 @@ TEST_CASE("ImageFinish resizes like resample_reference()") {
     const kernels::ImageFinish finish = make_image_finish(ImageResize{{11, 9}, to, false}, {}, {to}, at::kCPU);
     const at::Tensor got = finish.reference(images, {});
     at::Tensor wanted = at::empty({2, 3, to.height, to.width});
-    const Rect whole{0, 0, to.height, to.width};
+    const Rect full{0, 0, to.height, to.width};
     for (int64_t i = 0; i < 2; ++i)
       resample_reference(
-          {{images.const_data_ptr<uint8_t>() + i * 11 * 9 * 3, 11, 9, 27}}, {{0, 0, 11, 9}, to, whole, whole}, {},
+          {{images.const_data_ptr<uint8_t>() + i * 11 * 9 * 3, 11, 9, 27}}, {{0, 0, 11, 9}, to, full, full}, {},
           {PixelFormat::f32_chw, wanted.mutable_data_ptr<float>() + i * 3 * to.height * to.width, to.height, to.width});
     CHECK(got.equal(wanted));
   }
@@ -119,9 +119,9 @@ TEST_CASE("transforms that cannot run on the device are refused with a reason") 
 }
 
 TEST_CASE("evaluation keeps the deterministic transforms and replaces random_resized_crop") {
-  const auto kept = evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNet});
-  REQUIRE(kept.size() == 1);
-  REQUIRE(std::holds_alternative<NormalizeConfig>(kept[0]));
+  const auto remaining = evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNet});
+  REQUIRE(remaining.size() == 1);
+  REQUIRE(std::holds_alternative<NormalizeConfig>(remaining[0]));
 
   RandomResizedCropConfig crop;
   crop.height = crop.width = 224;

@@ -78,7 +78,7 @@ TEST_CASE("all ranks and micro-batches together deliver what a single rank does"
     data.seed = 9;
     return data;
   };
-  const auto whole = take(*make_loader(seeded(0, 12), probe(43)), 8);  // two epochs of 12 12 12 7
+  const auto all_ranks = take(*make_loader(seeded(0, 12), probe(43)), 8);  // two epochs of 12 12 12 7
   for (const auto& [ranks, accumulation] : {std::pair<int64_t, int64_t>{2, 1}, {1, 3}, {3, 2}, {2, 3}}) {
     std::vector<std::unique_ptr<Loader>> loaders;
     for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -95,9 +95,9 @@ TEST_CASE("all ranks and micro-batches together deliver what a single rank does"
         append(joined, batch);
         loader->release(batch);
       }
-    REQUIRE(joined.samples == whole.samples);
-    REQUIRE(joined.labels == whole.labels);
-    REQUIRE(joined.values == whole.values);
+    REQUIRE(joined.samples == all_ranks.samples);
+    REQUIRE(joined.labels == all_ranks.labels);
+    REQUIRE(joined.values == all_ranks.values);
   }
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("a loader can be destroyed at any moment, and no thread remains") {
       if (k + 1 < i % 25) loader->release(batch);
     }
   }
-  REQUIRE(threads_come_down_to(before));
+  REQUIRE(threads_drop_to(before));
 }
 
 TEST_CASE("without persistent workers, threads and prefetching end with the epoch") {
@@ -148,7 +148,7 @@ TEST_CASE("without persistent workers, threads and prefetching end with the epoc
   const int64_t before = thread_count();
   auto loader = make_loader(data, dataset, {});
   take(*loader, 5);
-  CHECK(threads_come_down_to(before));
+  CHECK(threads_drop_to(before));
   CHECK(dataset->loads == 20);
   take(*loader, 1);
   CHECK(dataset->loads > 20);
@@ -157,7 +157,7 @@ TEST_CASE("without persistent workers, threads and prefetching end with the epoc
   const auto other = probe(20);
   auto persistent = make_loader(data, other, {});
   take(*persistent, 5);
-  happens([&] { return other->loads >= 20 + 6 * 4; });
+  eventually([&] { return other->loads >= 20 + 6 * 4; });
   CHECK(other->loads == 20 + 6 * 4);  // the 2 × 2 + 2 slots, filled from the next epoch
 
   BatchRequest until;
@@ -174,18 +174,18 @@ TEST_CASE("a slot is not overwritten before it is released") {
   data.persistent_workers = true;
   const auto dataset = probe(40);
   auto loader = make_loader(data, dataset, {});
-  const HostBatch held = loader->next();
-  const at::Tensor copy = held.input.clone();
-  const std::vector<int64_t> ids(held.sample_ids.begin(), held.sample_ids.end());
-  happens([&] { return dataset->loads >= 8 * 4 && loader->ready_batches() >= 7; });
+  const HostBatch current = loader->next();
+  const at::Tensor copy = current.input.clone();
+  const std::vector<int64_t> ids(current.sample_ids.begin(), current.sample_ids.end());
+  eventually([&] { return dataset->loads >= 8 * 4 && loader->ready_batches() >= 7; });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   REQUIRE(loader->slots() == 8);
   REQUIRE(dataset->loads == 8 * 4);  // every slot is full and nothing more is loaded
   REQUIRE(loader->ready_batches() == 7);
-  REQUIRE(at::equal(held.input, copy));
-  REQUIRE(std::equal(ids.begin(), ids.end(), held.sample_ids.begin()));
-  loader->release(held);
-  happens([&] { return dataset->loads >= 9 * 4; });
+  REQUIRE(at::equal(current.input, copy));
+  REQUIRE(std::equal(ids.begin(), ids.end(), current.sample_ids.begin()));
+  loader->release(current);
+  eventually([&] { return dataset->loads >= 9 * 4; });
   REQUIRE(dataset->loads == 9 * 4);
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("D17: a thousand loaders destroyed in mid-epoch leave no threads, open
   auto data = augmented(2, 4);
   data.persistent_workers = true;
   const auto dataset = probe(400);
-  const auto throw_away = [&](int count) {
+  const auto destroy_loaders = [&](int count) {
     for (int i = 0; i < count; ++i) {
       auto loader = make_loader(data, dataset, {});
       if (i % 4 == 0) loader->start();  // nothing taken
@@ -235,10 +235,10 @@ TEST_CASE("D17: a thousand loaders destroyed in mid-epoch leave no threads, open
       if (i % 4 == 3) take(*loader, 2), loader->pause();
     }
   };
-  throw_away(100);
+  destroy_loaders(100);
   const int64_t threads = thread_count(), files = entries_in("/proc/self/fd"), memory = resident_bytes();
-  throw_away(1000);
-  CHECK(threads_come_down_to(threads));
+  destroy_loaders(1000);
+  CHECK(threads_drop_to(threads));
   CHECK(entries_in("/proc/self/fd") == files);
   CHECK(resident_bytes() - memory < 4 << 20);  // each loader's slots are more than 10 KB
 }

@@ -44,7 +44,7 @@ TEST_CASE("a bad sample ends the run at its batch, regardless of the number of w
       const auto delivered = take(*loader, 3);
       REQUIRE(delivered.samples.back() == 11);
       REQUIRE(error_of(*loader) == "cannot use the sample probe 14: made to be bad");
-      REQUIRE(threads_come_down_to(threads_before));
+      REQUIRE(threads_drop_to(threads_before));
       REQUIRE(error_of(*loader) == "cannot use the sample probe 14: made to be bad");
     }
   }
@@ -68,9 +68,9 @@ TEST_CASE("bad samples are replaced by the same substitutes for any number of wo
   REQUIRE(all[2] == all[0]);
   REQUIRE(all[0].samples.size() == 80);
   for (size_t i = 0; i < 80; ++i) {
-    const auto place = static_cast<int64_t>(i % 40);
-    const bool is_bad = place == 3 || place == 17 || place == 39;
-    REQUIRE((all[0].samples[i] == place) != is_bad);
+    const auto index = static_cast<int64_t>(i % 40);
+    const bool is_bad = index == 3 || index == 17 || index == 39;
+    REQUIRE((all[0].samples[i] == index) != is_bad);
     REQUIRE(all[0].labels[i] == all[0].samples[i] % 10);
   }
   const auto substitutes = [&](size_t epoch) {
@@ -164,7 +164,7 @@ TEST_CASE("D18: the earliest exception of any worker is rethrown unchanged after
         auto loader = make_loader(plain(workers), dataset, {});
         take(*loader, 3);
         check(*loader);
-        REQUIRE(threads_come_down_to(threads_before));
+        REQUIRE(threads_drop_to(threads_before));
         check(*loader);
       };
       fails_at_fourth([](Loader& loader) { REQUIRE_THROWS_AS(loader.next(), std::bad_alloc); });

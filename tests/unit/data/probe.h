@@ -94,15 +94,15 @@ inline int64_t resident_bytes() {
 
 /// Waits up to 30 seconds until `happened` returns true; returns whether it did.
 template <class Happened>
-bool happens(const Happened& happened) {
+bool eventually(const Happened& happened) {
   for (int i = 0; i < 30000 && !happened(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return happened();
 }
 
 /// Waits until there are at most `count` threads. A joined thread may remain visible in /proc for a moment, also when
 /// `count` was taken.
-inline bool threads_come_down_to(int64_t count) {
-  return happens([count] { return thread_count() <= count; });
+inline bool threads_drop_to(int64_t count) {
+  return eventually([count] { return thread_count() <= count; });
 }
 
 }  // namespace trainopt

@@ -20,10 +20,10 @@ TEST_CASE("a freed block is reused only for a request of nearly its size") {
   CHECK(allocator.allocate(size).get() == first);
   CHECK(allocator.allocate(size - size / 10).get() == first);
   CHECK(allocator.allocate(size / 2).get() != first);
-  CHECK(allocator.figures().given == 4);
-  CHECK(allocator.figures().given_again == 2);
-  CHECK(allocator.figures().held_bytes >= static_cast<int64_t>(size + size / 2));
-  CHECK(allocator.figures().held_bytes <= static_cast<int64_t>(size + size / 2) + (int64_t{4} << 20));
+  CHECK(allocator.stats().requests == 4);
+  CHECK(allocator.stats().cache_hits == 2);
+  CHECK(allocator.stats().mapped_bytes >= static_cast<int64_t>(size + size / 2));
+  CHECK(allocator.stats().mapped_bytes <= static_cast<int64_t>(size + size / 2) + (int64_t{4} << 20));
   CHECK(reinterpret_cast<uintptr_t>(first) % 64 == 0);
 }
 
@@ -35,7 +35,7 @@ TEST_CASE("small blocks are not cached, and raw allocations can be freed") {
   std::memset(raw, 1, 5 << 20);
   allocator.raw_deallocate(raw);
   CHECK(allocator.allocate(0).get() == nullptr);
-  CHECK(allocator.figures().given == 1);
+  CHECK(allocator.stats().requests == 1);
 }
 
 TEST_CASE("concurrent threads never get the same block") {
@@ -45,7 +45,7 @@ TEST_CASE("concurrent threads never get the same block") {
   for (int id = 1; id <= 4; ++id)
     threads.emplace_back([&, id] {
       for (int round = 0; round < 200; ++round) {
-        const size_t size = CachingAllocator::kSmallestKept * static_cast<size_t>(1 + (round * id) % 5);
+        const size_t size = CachingAllocator::kMinCachedBytes * static_cast<size_t>(1 + (round * id) % 5);
         const auto block = allocator.allocate(size);
         std::memset(block.get(), id, size);
         std::this_thread::yield();

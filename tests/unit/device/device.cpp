@@ -45,6 +45,6 @@ TEST_CASE("peak memory is this process's own and does not drop when memory is fr
 }
 
 TEST_CASE("memory figures are absent on the CPU, not zero") {
-  CHECK(!memory_figures(at::kCPU));
+  CHECK(!memory_stats(at::kCPU));
   reset_peak_memory(at::kCPU);
 }

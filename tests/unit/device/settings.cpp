@@ -54,9 +54,9 @@ TEST_CASE("the CPUs local to a GPU are those the kernel lists") {
   const auto folder = sys.path() / "bus/pci/devices/0000:1b:00.0";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "local_cpulist") << "4-7\n";
-  CHECK(cpus_beside("00000000:1B:00.0", sys.path()) == std::vector<int>{4, 5, 6, 7});
-  CHECK(cpus_beside("00000000:1C:00.0", sys.path()).empty());
-  CHECK(cpus_beside("", sys.path()).empty());
+  CHECK(cpus_local_to("00000000:1B:00.0", sys.path()) == std::vector<int>{4, 5, 6, 7});
+  CHECK(cpus_local_to("00000000:1C:00.0", sys.path()).empty());
+  CHECK(cpus_local_to("", sys.path()).empty());
 }
 
 TEST_CASE("binding a process to CPUs affects both running threads and later ones") {

@@ -124,11 +124,11 @@ double peak_growth_mib(const std::vector<uint8_t>& file, const std::string& expe
     ::_exit(::write(ends[1], &growth, sizeof(growth)) == sizeof(growth) ? 0 : 1);
   }
   double growth = 1e9;
-  const bool told = ::close(ends[1]) == 0 && ::read(ends[0], &growth, sizeof(growth)) == sizeof(growth);
+  const bool reported = ::close(ends[1]) == 0 && ::read(ends[0], &growth, sizeof(growth)) == sizeof(growth);
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  REQUIRE(told);
+  REQUIRE(reported);
   return growth;
 }
 
@@ -250,8 +250,8 @@ TEST_CASE("sizes beyond the limits are refused from the header") {
 }
 
 TEST_CASE("a JPEG with hundreds of scans is refused") {
-  CHECK(reason(with_more_scans(16, 16, kMostScans - 3)) == "");
-  CHECK_THAT(reason(with_more_scans(16, 16, kMostScans - 2)), ContainsSubstring("more than 500 scans"));
+  CHECK(reason(with_more_scans(16, 16, kMaxScans - 3)) == "");
+  CHECK_THAT(reason(with_more_scans(16, 16, kMaxScans - 2)), ContainsSubstring("more than 500 scans"));
 }
 
 TEST_CASE("D3: what a header announces is refused before memory is taken for it") {

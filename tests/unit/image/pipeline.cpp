@@ -105,10 +105,10 @@ TEST_CASE("a file decoded in part gives what the whole image gives") {
         normalized({ResizeConfig{40}, CenterCropConfig{20, 24}}), normalized({RandomCropConfig{20, 24, 2}})}) {
     const Pipeline pipeline(transforms);
     for (uint64_t key = 0; key < 60; ++key) {
-      Output whole(PixelFormat::f32_chw, 20, 24), part(PixelFormat::f32_chw, 20, 24);
-      pipeline.run(image.view(), key, whole.destination, fresh);
+      Output complete(PixelFormat::f32_chw, 20, 24), part(PixelFormat::f32_chw, 20, 24);
+      pipeline.run(image.view(), key, complete.destination, fresh);
       pipeline.run_encoded(file, DecodeSize::full, key, part.destination, scratch);
-      REQUIRE(part.bytes == whole.bytes);
+      REQUIRE(part.bytes == complete.bytes);
     }
   }
 }

@@ -8,7 +8,7 @@ using namespace trainopt;
 
 namespace {
 
-Stage whole_resize(int64_t height, int64_t width, int64_t to_height, int64_t to_width) {
+Stage full_resize(int64_t height, int64_t width, int64_t to_height, int64_t to_width) {
   const Rect all{0, 0, to_height, to_width};
   return {{0, 0, height, width}, {to_height, to_width}, all, all, false};
 }
@@ -30,7 +30,7 @@ TEST_CASE("resize gives Pillow's bytes") {
   const ImageU8 image = pattern(known.height, known.width);
   Output out(PixelFormat::u8_hwc, known.to_height, known.to_width);
   ResampleScratch scratch;
-  resample({image.view(), 0, 0}, whole_resize(known.height, known.width, known.to_height, known.to_width), {},
+  resample({image.view(), 0, 0}, full_resize(known.height, known.width, known.to_height, known.to_width), {},
            out.destination, scratch);
   CHECK(out.hash() == known.hash);
 }
@@ -87,7 +87,7 @@ TEST_CASE("every byte becomes torchvision's float") {
   for (int i = 0; i < 256 * 3; ++i) image.row(0)[i] = static_cast<uint8_t>(i / 3);
   Output planar(PixelFormat::f32_chw, 16, 16);
   ResampleScratch scratch;
-  resample({image.view(), 0, 0}, whole_resize(16, 16, 16, 16), normalization, planar.destination, scratch);
+  resample({image.view(), 0, 0}, full_resize(16, 16, 16, 16), normalization, planar.destination, scratch);
   for (int channel = 0; channel < 3; ++channel)
     for (int value = 0; value < 256; ++value)
       REQUIRE(planar.floats()[channel * 256 + value] ==

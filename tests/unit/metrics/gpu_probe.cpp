@@ -51,7 +51,7 @@ Values sample(GpuProbe& probe) {
 }
 
 /// The second of two samples, which has GPM's values too.
-Values whole_sample(GpuProbe& probe) {
+Values full_sample(GpuProbe& probe) {
   sample(probe);
   sleep_ms(120);
   return sample(probe);
@@ -63,7 +63,7 @@ std::string reason(const GpuProbe& probe, Metric metric) {
 }
 
 void check_all_absent(GpuProbe& probe, const std::string& why) {
-  const Values values = whole_sample(probe);
+  const Values values = full_sample(probe);
   for (const Metric metric : kGpuMetrics) {
     INFO(info(metric).name);
     CHECK(!values[metric]);
@@ -119,7 +119,7 @@ TEST_CASE("every GPU metric is in its unit") {
 TEST_CASE("an old driver has fewer metrics, with reasons for the missing ones") {
   const FakeMachine machine(kBusyGpu + "gpu0.clock_reasons 0x40\n");
   GpuProbe probe(OLD_DRIVER, kBus);
-  const Values values = whole_sample(probe);
+  const Values values = full_sample(probe);
   check_explained(probe, values);
   CHECK(values[Metric::gpu_memory_used_mib] == 2560.0);  // its only figure includes the reserved part
   CHECK(values[Metric::gpu_throttle] == 0.0);            // the script's first line for a name counts
@@ -132,7 +132,7 @@ TEST_CASE("an old driver has fewer metrics, with reasons for the missing ones") 
 TEST_CASE("a GPU without GPM gives a reason and is not queried for it") {
   const FakeMachine machine("gpu0.gpm 0\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
-  check_explained(probe, whole_sample(probe));
+  check_explained(probe, full_sample(probe));
   CHECK_THAT(reason(probe, Metric::gpu_sm_util_pct), ContainsSubstring("this GPU does not support GPM"));
   CHECK(machine.calls("nvmlGpmSampleGet") == 0);
 }
@@ -140,7 +140,7 @@ TEST_CASE("a GPU without GPM gives a reason and is not queried for it") {
 TEST_CASE("a single GPM metric may be missing and come back") {
   const FakeMachine machine("tensor_util.error 3\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
-  Values values = whole_sample(probe);
+  Values values = full_sample(probe);
   check_explained(probe, values);
   CHECK(values[Metric::gpu_sm_util_pct] == 61.5);
   CHECK(reason(probe, Metric::gpu_tensor_util_pct) == "GPM: Not Supported");
@@ -154,8 +154,8 @@ TEST_CASE("a single GPM metric may be missing and come back") {
 TEST_CASE("GPM restarts after a pause, so that no value includes the pause") {
   const FakeMachine machine(kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
-  CHECK(whole_sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
-  probe.begin_stretch();
+  CHECK(full_sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
+  probe.restart_interval();
   sleep_ms(120);
   CHECK(!sample(probe)[Metric::gpu_sm_util_pct]);
   sleep_ms(120);
@@ -168,7 +168,7 @@ TEST_CASE("a query that is unsupported or not permitted is made only once") {
     const FakeMachine machine("nvmlDeviceGetPowerUsage.error " + std::string(error) + "\n" + kBusyGpu);
     GpuProbe probe(NEW_DRIVER, kBus);
     sample(probe);
-    const Values values = whole_sample(probe);
+    const Values values = full_sample(probe);
     check_explained(probe, values);
     CHECK(reason(probe, Metric::gpu_power_w) == words);
     CHECK(probe.reasons().size() == 1);
@@ -180,7 +180,7 @@ TEST_CASE("a query that is unsupported or not permitted is made only once") {
 TEST_CASE("a query that failed temporarily is retried, and its reason disappears on success") {
   const FakeMachine machine("nvmlDeviceGetPowerUsage.error 999\n" + kBusyGpu);
   GpuProbe probe(NEW_DRIVER, kBus);
-  CHECK(!whole_sample(probe)[Metric::gpu_power_w]);
+  CHECK(!full_sample(probe)[Metric::gpu_power_w]);
   CHECK(reason(probe, Metric::gpu_power_w) == "NVML: Unknown Error");
   machine.play(kBusyGpu);
   CHECK(sample(probe)[Metric::gpu_power_w] == 412.5);
@@ -206,7 +206,7 @@ TEST_CASE("the GPU is found by its PCI bus id, whatever NVML's order") {
   const FakeMachine machine(
       kBusyGpu + "gpu1.bus 00000000:0A:00.0\ngpu1.utilization 5\ngpu1.power_mw 60000\ngpu1.gpm 1\ngpu1.sm_util 2\n");
   GpuProbe probe(NEW_DRIVER, "00000000:0A:00.0");
-  const Values values = whole_sample(probe);
+  const Values values = full_sample(probe);
   CHECK(values[Metric::gpu_util_pct] == 5.0);
   CHECK(values[Metric::gpu_power_w] == 60.0);
   CHECK(values[Metric::gpu_sm_util_pct] == 2.0);
@@ -226,7 +226,7 @@ TEST_CASE("a lost GPU is logged once and not queried again") {
   const FakeMachine machine(kBusyGpu);
   const CapturedLog log;
   GpuProbe probe(NEW_DRIVER, kBus);
-  check_explained(probe, whole_sample(probe));
+  check_explained(probe, full_sample(probe));
   machine.play("gpu0.error 15\n" + kBusyGpu);
   const int64_t before = machine.calls();
   for (int i = 0; i < 3; ++i) check_all_absent(probe, "NVML: GPU is lost");
@@ -305,7 +305,7 @@ TEST_CASE("a library that does not respond is abandoned") {
   const CapturedLog log;
   auto begin = Clock::now();
   {
-    Telemetry telemetry({.patience_s = 0.2, .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
+    Telemetry telemetry({.stop_timeout_s = 0.2, .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
     while (machine.calls() == 0 && seconds_since(begin) < 60) sleep_ms(2);
     begin = Clock::now();
   }

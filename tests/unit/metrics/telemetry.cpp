@@ -125,21 +125,21 @@ TEST_CASE("paused telemetry takes no samples, and takes one at once when it resu
   CHECK(lines() <= 2);
 }
 
-TEST_CASE("after begin_stretch() earlier CPU time does not count") {
+TEST_CASE("after restart_interval() earlier CPU time does not count") {
   const auto compute = [] {
     double sum = 0;
     for (const double until = process_cpu_seconds() + 0.2; process_cpu_seconds() < until;) sum += std::sqrt(sum + 1);
     return sum;
   };
-  for (const bool anew : {false, true}) {
+  for (const bool restarted : {false, true}) {
     ProcessProbe probe;
     CHECK(compute() > 0);
-    if (anew) probe.begin_stretch();
+    if (restarted) probe.restart_interval();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     Values values;
     probe.sample(values);
     const double core_pct = *values[Metric::cpu_util_pct] * allowed_cores();
-    CHECK((core_pct > 5) != anew);  // of half a core, on an idle machine
+    CHECK((core_pct > 5) != restarted);  // of half a core, on an idle machine
   }
 }
 

@@ -122,9 +122,9 @@ TEST_CASE("dropout rescales the kept values, draws from the given generator, and
   };
   CHECK(output(1) == output(1));
   CHECK(output(1) != output(2));
-  const double kept = output(3) * 0.75;
-  CHECK(kept == Approx(std::round(kept)));
-  CHECK(kept == Approx(7500).margin(200));
+  const double kept_count = output(3) * 0.75;
+  CHECK(kept_count == Approx(std::round(kept_count)));
+  CHECK(kept_count == Approx(7500).margin(200));
   CHECK(model.forward(one, {})[0][0].item<double>() == 10000);
 }
 

@@ -72,8 +72,8 @@ void to_double(const Model& model) {
 void check_logits(const at::Tensor& outputs, const std::vector<double>& expected, double tolerance) {
   const at::Tensor flat = outputs.detach().to(at::kDouble).flatten();
   size_t i = 0;
-  for (const int64_t place : {0, 1, 2, 7, 10, 19})
-    CHECK(flat[place].item<double>() == Approx(expected[i++]).epsilon(0).margin(tolerance));
+  for (const int64_t index : {0, 1, 2, 7, 10, 19})
+    CHECK(flat[index].item<double>() == Approx(expected[i++]).epsilon(0).margin(tolerance));
 }
 
 }  // namespace

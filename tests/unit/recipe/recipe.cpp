@@ -39,7 +39,7 @@ std::string problem_of(const std::string& text) {
 TEST_CASE("each name that other tools use maps to one key") {
   std::set<std::string_view> theirs;
   for (const auto& spelling : kKnownSpellings) CHECK(theirs.insert(spelling.theirs).second);
-  for (const auto& other : kNotHere) CHECK(theirs.insert(other.theirs).second);
+  for (const auto& other : kUnsupportedOptions) CHECK(theirs.insert(other.theirs).second);
   const std::function<void(const Outline&)> collect = [&](const Outline& outline) {
     for (const Option& option : outline) {
       for (const auto& spelling : option.spellings) CHECK(theirs.insert(spelling.theirs).second);

@@ -33,8 +33,8 @@ double true_log_ratio(const Ablation& ablation, size_t cell) {
   const size_t of_switches = 2 * static_cast<size_t>(ablation.switches);
   if (!ablation.effects || cell >= of_switches || cell % 4 >= 2) return 0;
   const int64_t last = ablation.switches / 2 - 1;
-  const size_t place = cell / 4;
-  return std::log1p(0.02 + 0.18 * static_cast<double>(place) / static_cast<double>(last));
+  const size_t index = cell / 4;
+  return std::log1p(0.02 + 0.18 * static_cast<double>(index) / static_cast<double>(last));
 }
 
 /// The log ratios of the blocks of one pair of processes.
@@ -134,9 +134,9 @@ TEST_CASE("cells of an ablation keep the family-wise error rate and simultaneous
           measure(ablation, count, [&](uint64_t seed) { return simulate_cells(tried.ablation, 2, seed); });
       INFO(row(name, ablation, rates));
       // Limit of the method: two pairs cannot show that a cell is noisier than the others.
-      const double most = ablation.noisy_cell > 1 ? 0.12 : 0.05;
-      CHECK_FALSE(exceeds(rates.any_wrong, count, most));
-      CHECK_FALSE(exceeds(rates.any_missed, count, most));
+      const double max_rate = ablation.noisy_cell > 1 ? 0.12 : 0.05;
+      CHECK_FALSE(exceeds(rates.any_wrong, count, max_rate));
+      CHECK_FALSE(exceeds(rates.any_missed, count, max_rate));
     }
 }
 

@@ -77,12 +77,12 @@ Rates check_row(const std::string& name, bool stalls, int64_t trials, Simulate&&
   if (full_rates()) fmt::print("{}\n", row);
   std::fflush(stdout);
   INFO(row);
-  const double asked = stalls ? 0.10 : 0.05;
-  CHECK_FALSE(exceeds(equal.wrong(), trials, asked));
-  CHECK_FALSE(exceeds(effect.missed, trials, asked));
+  const double limit = stalls ? 0.10 : 0.05;
+  CHECK_FALSE(exceeds(equal.wrong(), trials, limit));
+  CHECK_FALSE(exceeds(effect.missed, trials, limit));
   if (!stalls) CHECK_FALSE(exceeds(effect.missed_given_pays, effect.pays, 0.10));
   // A true effect of twice min_effect hardly ever gets the verdict costs.
-  CHECK_FALSE(exceeds(effect.costs, trials, asked));
+  CHECK_FALSE(exceeds(effect.costs, trials, limit));
   return effect;
 }
 
@@ -137,11 +137,11 @@ TEST_CASE("error rates rise without the coin toss, the pairs, the looks or the a
     INFO(show("A's process always made first, the second is 2 % slower", rates));
     CHECK(exceeds(rates.wrong(), count, 0.8));
   }
-  for (const auto& [sd, least] : {std::pair{0.01, 0.4}, {0.03, 0.3}, {0.06, 0.15}}) {
+  for (const auto& [sd, lowest] : {std::pair{0.01, 0.4}, {0.03, 0.3}, {0.06, 0.15}}) {
     const Rates rates = measure(
         count, 1, {}, [sd = sd](uint64_t seed) { return simulate_one_pair({.block_sd = sd}, 1, kBlocks, seed); });
     INFO(show(fmt::format("one pair of processes for life, blocks of {:g} %", 100 * sd), rates));
-    CHECK(exceeds(rates.wrong(), count, least));
+    CHECK(exceeds(rates.wrong(), count, lowest));
   }
   for (const double factor : {1.5, 2.0, 4.0, 10.0}) {
     // Longest turns of zero switch the slowest-turn allowance off.

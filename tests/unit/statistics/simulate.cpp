@@ -209,12 +209,12 @@ SequentialVerdict decide(std::span<const Measurement> measurements, const Sequen
 bool full_rates() { return std::getenv("TRAINOPT_FULL_RATES") != nullptr; }
 int64_t trials(int64_t few, int64_t many) { return full_rates() ? many : few; }
 
-bool exceeds(int64_t count, int64_t trials, double most) {
+bool exceeds(int64_t count, int64_t trials, double max_rate) {
   const auto n = static_cast<double>(trials);
   double at_least = 0;
   for (auto k = static_cast<double>(count); k <= n; ++k)
-    at_least += std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(most) +
-                         (n - k) * std::log1p(-most));
+    at_least += std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(max_rate) +
+                         (n - k) * std::log1p(-max_rate));
   return at_least < 1e-4;
 }
 

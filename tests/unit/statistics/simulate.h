@@ -67,8 +67,8 @@ SequentialVerdict decide(std::span<const Measurement> measurements, const Sequen
 int64_t trials(int64_t few, int64_t many = 10000);
 bool full_rates();
 
-/// Binomial test: whether `count` of `trials` is too many for a probability of `most` each, because as many or more
+/// Binomial test: whether `count` of `trials` is too many for a probability of `max_rate` each, because as many or more
 /// would occur with a probability below 1 in 10,000.
-bool exceeds(int64_t count, int64_t trials, double most);
+bool exceeds(int64_t count, int64_t trials, double max_rate);
 
 }  // namespace trainopt::test

@@ -32,7 +32,7 @@ std::vector<Measurement> normal(double ratio, double sd, int64_t count, uint64_t
 
 /// The allowance for the slowest turn of one arm if the other has none like it: twice its excess, which is half as much
 /// in the unit of a measurement of two turns.
-PairedTimes slowest_again(const std::vector<Measurement>& measurements, int64_t count) {
+PairedTimes stall_allowance(const std::vector<Measurement>& measurements, int64_t count) {
   PairedTimes total, longest;
   for (int64_t i = 0; i < count; ++i) {
     const auto& [times, turns, _] = measurements[static_cast<size_t>(i)];
@@ -99,14 +99,14 @@ TEST_CASE("looks happen only at their measurements, with their shares of the bud
   for (const Measurement& measurement : measurements) {
     sequential.add(measurement);
     if (sequential.measurements() != looks[looked]) continue;
-    twin.look(times(measurements, looks[looked]), kSpent[looked], slowest_again(measurements, looks[looked]));
+    twin.look(times(measurements, looks[looked]), kSpent[looked], stall_allowance(measurements, looks[looked]));
     CHECK(sequential.spent() == Approx(kSpent[looked]));
     CHECK((same() > 0) == (looked > 0));
     ++looked;
   }
   CHECK(looked == 7);
   sequential.finish();
-  twin.look(times(measurements, 100), 0.05, slowest_again(measurements, 100));  // the rest of the budget
+  twin.look(times(measurements, 100), 0.05, stall_allowance(measurements, 100));  // the rest of the budget
   CHECK(sequential.spent() == Approx(0.05));
   CHECK(same() > 30);
   CHECK(sequential.turns() == 200);
@@ -140,11 +140,11 @@ TEST_CASE("the ratio is that of total times including slow turns; the typical ra
     sequential.add(even(usual, i % 6 == 0 ? 4 : 1));
   }
   CHECK(sequential.ratio() == Approx(60.0 / 90).epsilon(0.01));
-  REQUIRE((sequential.interval() && sequential.usual_interval()));
+  REQUIRE((sequential.interval() && sequential.typical_interval()));
   CHECK(sequential.interval()->contains(60.0 / 90));
   CHECK(sequential.interval()->high < 0.95);
-  CHECK(sequential.usual_interval()->contains(0.999));
-  CHECK(sequential.usual_interval()->low > 0.95);
+  CHECK(sequential.typical_interval()->contains(0.999));
+  CHECK(sequential.typical_interval()->low > 0.95);
 }
 
 TEST_CASE("the typical interval is the intersection of the signed-rank intervals of all looks") {
@@ -159,9 +159,9 @@ TEST_CASE("the typical interval is the intersection of the signed-rank intervals
     const auto now = signed_rank_interval(std::span(logs).first(count), 1 - (kSpent[look] - kSpent[look - 1]));
     if (now) expected = {std::max(expected.low, std::exp(now->low)), std::min(expected.high, std::exp(now->high))};
   }
-  REQUIRE(sequential.usual_interval());
-  CHECK(sequential.usual_interval()->low == Approx(expected.low));
-  CHECK(sequential.usual_interval()->high == Approx(expected.high));
+  REQUIRE(sequential.typical_interval());
+  CHECK(sequential.typical_interval()->low == Approx(expected.low));
+  CHECK(sequential.typical_interval()->high == Approx(expected.high));
 }
 
 TEST_CASE("few measurements have no interval, or one only at the last look") {
@@ -169,7 +169,7 @@ TEST_CASE("few measurements have no interval, or one only at the last look") {
   none.finish();
   CHECK(none.verdict() == Verdict::inconclusive);
   CHECK_FALSE(none.interval());
-  CHECK_FALSE(none.usual_interval());
+  CHECK_FALSE(none.typical_interval());
 
   SequentialVerdict eight({});  // the first look spends nothing
   for (const Measurement& measurement : normal(1.5, 0.01, 8, 1)) eight.add(measurement);
@@ -206,19 +206,19 @@ TEST_CASE("a decision is refined by later measurements, never withdrawn") {
 
 TEST_CASE("with a precision, measuring continues after the first decision") {
   const std::vector<Measurement> measurements = normal(1.1, 0.03, 300, 7);
-  SequentialVerdict word({.seed = 1}), precise({.precision = 0.007, .seed = 1});
-  int64_t word_after = 0, precise_after = 0;
+  SequentialVerdict unlimited({.seed = 1}), precise({.precision = 0.007, .seed = 1});
+  int64_t decision_after = 0, precision_after = 0;
   for (const Measurement& measurement : measurements) {
-    word.add(measurement);
+    unlimited.add(measurement);
     precise.add(measurement);
-    if (word_after == 0 && word.decided()) word_after = word.measurements();
-    if (precise_after > 0 || !precise.decided()) continue;
-    precise_after = precise.measurements();
+    if (decision_after == 0 && unlimited.decided()) decision_after = unlimited.measurements();
+    if (precision_after > 0 || !precise.decided()) continue;
+    precision_after = precise.measurements();
     CHECK(precise.interval()->high <= 1.007 * precise.ratio());
     CHECK(precise.interval()->low >= precise.ratio() / 1.007);
   }
-  CHECK(word_after == 60);
-  CHECK(precise_after >= 90);
+  CHECK(decision_after == 60);
+  CHECK(precision_after >= 90);
   CHECK(precise.verdict() == Verdict::pays);
 }
 

@@ -36,28 +36,28 @@ TEST_CASE("checkpoints are saved every n steps and at the end, and the newest ar
 
 TEST_CASE("a requested checkpoint is saved after the step") {
   const TemporaryFolder folder;
-  std::atomic<bool> asked{false};
-  class Asks : public Rows {
+  std::atomic<bool> requested{false};
+  class CheckpointRequester : public Rows {
    public:
-    explicit Asks(std::atomic<bool>& a) : asked(a) {}
+    explicit CheckpointRequester(std::atomic<bool>& a) : requested(a) {}
     void step_done(const StepRecord& row) override {
       Rows::step_done(row);
-      if (row.step() == 4) asked = true;
+      if (row.step() == 4) requested = true;
     }
-    std::atomic<bool>& asked;
-  } rows(asked);
-  CheckpointWriter writer({.root = folder / "checkpoints", .requested = &asked});
+    std::atomic<bool>& requested;
+  } rows(requested);
+  CheckpointWriter writer({.root = folder / "checkpoints", .requested = &requested});
   Plan plan = small_plan(8);
   plan.checkpoint.at_end = false;
   Trainer(plan, {}, rows, never_stopped(), {.checkpoints = &writer}).run();
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{5});
-  CHECK_FALSE(asked);
+  CHECK_FALSE(requested);
 }
 
 TEST_CASE("saving checkpoints does not change the results") {
   const TemporaryFolder folder;
   CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 1});
-  const Left with = train_part(small_plan(10), std::nullopt, &writer), without = train_part(small_plan(10));
+  const PartialRun with = train_part(small_plan(10), std::nullopt, &writer), without = train_part(small_plan(10));
   CHECK(with.losses == without.losses);
   CHECK(first_difference(with.state, without.state) == "");
 }

@@ -24,13 +24,14 @@ Plan plan_with(const std::vector<std::string>& faults, bool convolutions = false
 }  // namespace
 
 TEST_CASE("after running out of memory, steps use the same samples in smaller micro-batches") {
-  const Left whole = train_part(plan_with({}));
+  const PartialRun uninterrupted = train_part(plan_with({}));
   for (const std::vector<std::string>& faults : {std::vector<std::string>{"oom@3"}, {"oom@1", "oom@4", "oom@4"}}) {
-    const Left pieces = train_part(plan_with(faults));
+    const PartialRun pieces = train_part(plan_with(faults));
     CHECK(pieces.outcome.micro_split == (1 << faults.size()));
-    CHECK(pieces.outcome.samples == whole.outcome.samples);
-    REQUIRE(pieces.losses.size() == whole.losses.size());
-    for (size_t i = 0; i < whole.losses.size(); ++i) CHECK(pieces.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+    CHECK(pieces.outcome.samples == uninterrupted.outcome.samples);
+    REQUIRE(pieces.losses.size() == uninterrupted.losses.size());
+    for (size_t i = 0; i < uninterrupted.losses.size(); ++i)
+      CHECK(pieces.losses[i] == Approx(uninterrupted.losses[i]).epsilon(1e-5));
   }
 }
 
@@ -75,10 +76,10 @@ TEST_CASE("running out of memory with one sample at a time ends the run") {
 }
 
 TEST_CASE("a resumed run keeps its smaller micro-batches") {
-  const Left whole = train_part(plan_with({"oom@3"}));
-  const Left cut = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
-  CHECK(cut.losses == whole.losses);
-  CHECK(first_difference(cut.state, whole.state) == "");
+  const PartialRun uninterrupted = train_part(plan_with({"oom@3"}));
+  const PartialRun resumed = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
+  CHECK(resumed.losses == uninterrupted.losses);
+  CHECK(first_difference(resumed.state, uninterrupted.state) == "");
 }
 
 TEST_CASE("the pieces of a batch together are the batch") {
@@ -90,7 +91,7 @@ TEST_CASE("the pieces of a batch together are the batch") {
   batch.weight = 0.5;
   batch.is_first = false;
   for (const int64_t pieces : {1, 2, 3, 4, 8, 64}) {
-    const auto parts = cut(batch, pieces);
+    const auto parts = split_batch(batch, pieces);
     std::vector<at::Tensor> tensors;
     std::vector<int64_t> ids;
     double weight = 0;

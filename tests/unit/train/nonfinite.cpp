@@ -15,7 +15,7 @@ class Events : public Rows {
 };
 
 struct Ended {
-  Left left;
+  PartialRun left;
   std::vector<NonfiniteStep> events;
   std::string error;
   ExitCode code = ExitCode::done;
@@ -59,7 +59,7 @@ Plan convolution_plan(OnNonfinite policy, int64_t steps) {
 }  // namespace
 
 TEST_CASE("checking for non-finite values changes no bit") {
-  const Left plain = train_part(plan_with(OnNonfinite::abort));
+  const PartialRun plain = train_part(plan_with(OnNonfinite::abort));
   for (const OnNonfinite policy : {OnNonfinite::skip, OnNonfinite::rerun})
     CHECK(first_difference(train_part(plan_with(policy)).state, plain.state) == "");
 }
@@ -80,7 +80,7 @@ TEST_CASE("a non-finite step writes nothing: the state is that before the step")
   for (const auto& plan : {plan_with(OnNonfinite::rerun), convolution_plan(OnNonfinite::rerun, 6)}) {
     Plan short_plan = plan;
     short_plan.steps = 4;
-    const Left before = train_part(short_plan);
+    const PartialRun before = train_part(short_plan);
     const Ended ended = train_with(plan, {fault});
     CHECK(ended.code == ExitCode::diverged);
     CHECK_THAT(ended.error, ContainsSubstring("reproduced when repeated"));
@@ -102,9 +102,9 @@ TEST_CASE("skip continues the run as if only that step's update had been omitted
     CHECK(ended.left.outcome.steps == 12);
     CHECK(ended.left.outcome.samples == 96);
     REQUIRE(ended.left.losses.size() == 12);
-    const Left whole = train_part(plan_with(OnNonfinite::skip));
-    for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == whole.losses[i]);
-    CHECK(ended.left.losses[5] != whole.losses[5]);  // same samples, other weights
+    const PartialRun uninterrupted = train_part(plan_with(OnNonfinite::skip));
+    for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == uninterrupted.losses[i]);
+    CHECK(ended.left.losses[5] != uninterrupted.losses[5]);  // same samples, other weights
     CHECK(std::isfinite(ended.left.losses.back()));
     REQUIRE(ended.events.size() == 1);
     CHECK(ended.events[0].action == "the step was skipped");
@@ -134,9 +134,9 @@ TEST_CASE("rerun reports a hardware fault only if the repeated step is finite") 
 TEST_CASE("a repeated step has the same samples, dropout and loss") {
   // The input is corrupted once; the repeated step must match an undisturbed run.
   Plan plan = plan_with(OnNonfinite::rerun);
-  const Left whole = train_part(plan);
+  const PartialRun uninterrupted = train_part(plan);
   const Ended once = train_with(plan, {"nan@7"});
-  CHECK_THAT(once.error, ContainsSubstring(fmt::format("loss {}", whole.losses[6])));
+  CHECK_THAT(once.error, ContainsSubstring(fmt::format("loss {}", uninterrupted.losses[6])));
 }
 
 TEST_CASE("non-finite weights are not saved and replace no checkpoint") {

@@ -9,7 +9,7 @@ namespace {
 
 // A single parameter value, so that the published formulas can be written out.
 double after_steps(const OptimizerConfig& config, double start, const std::vector<double>& gradients) {
-  GivenParameters store({{"w", at::full({1}, start)}});
+  FixedParameters store({{"w", at::full({1}, start)}});
   const auto optimizer = make_loop_optimizer(config, store);
   for (const double gradient : gradients) {
     store.parameters()[0].second.mutable_grad() = at::full({1}, gradient);
@@ -33,8 +33,8 @@ TEST_CASE("SGD matches its formula") {
 
 TEST_CASE("SGD keeps state per parameter only with momentum") {
   const auto store = some_parameters();
-  CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0}, store)) == 0);
-  CHECK(kept_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
+  CHECK(state_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0}, store)) == 0);
+  CHECK(state_tensors(*make_loop_optimizer(SgdConfig{.momentum = 0.5}, store)) == store.parameters().size());
 }
 
 TEST_CASE("Adam and AdamW match their formulas") {

@@ -66,14 +66,14 @@ TEST_CASE("a paused trainer continues with the same numbers, and the pause count
 }
 
 TEST_CASE("micro-batches give the same training as the whole batch") {
-  Plan whole = small_plan(10);
-  whole.model.config.dropout = 0;
-  whole.train.max_grad_norm = 0.5;
-  Plan cut = whole;
+  Plan uninterrupted = small_plan(10);
+  uninterrupted.model.config.dropout = 0;
+  uninterrupted.train.max_grad_norm = 0.5;
+  Plan cut = uninterrupted;
   cut.data.batch_size = 2;
   cut.data.accumulation = 4;
   Rows a, b;
-  Trainer(whole, {}, a, never_stopped()).run();
+  Trainer(uninterrupted, {}, a, never_stopped()).run();
   Trainer(cut, {}, b, never_stopped()).run();
   for (size_t i = 0; i < a.rows.size(); ++i) {
     CHECK(*b.rows[i][Metric::loss] == Approx(*a.rows[i][Metric::loss]).epsilon(1e-5));

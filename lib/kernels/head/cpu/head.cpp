@@ -20,14 +20,14 @@ constexpr int64_t kGrain = 32768;
 
 /// Calls work(first, last) on ranges of `count` items of `size` values each, in parallel.
 template <class F>
-void each_share(int64_t count, int64_t size, const F& work) {
+void parallel_ranges(int64_t count, int64_t size, const F& work) {
   at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)), work);
 }
 
 /// A contiguous matrix on the CPU.
 void check_rows(const at::Tensor& rows) { TRAINOPT_CHECK(rows.dim() == 2 && rows.is_cpu() && rows.is_contiguous()); }
 
-std::vector<float> room_for(int64_t numbers) { return std::vector<float>(static_cast<size_t>(numbers + kMostLanes)); }
+std::vector<float> room_for(int64_t numbers) { return std::vector<float>(static_cast<size_t>(numbers + kMaxLanes)); }
 
 class CpuHeadKernels : public HeadKernels {
  public:
@@ -41,7 +41,7 @@ class CpuHeadKernels : public HeadKernels {
       using T = decltype(type);
       const T* in = x.const_data_ptr<T>();
       T* out = result.mutable_data_ptr<T>();
-      each_share(images, pixels * channels, [&, run = loops<T>().mean](int64_t begin, int64_t end) {
+      parallel_ranges(images, pixels * channels, [&, run = loops<T>().mean](int64_t begin, int64_t end) {
         auto sums = room_for(channels);
         for (int64_t image = begin; image < end; ++image)
           run(in + image * pixels * channels, out + image * channels, pixels, channels, sums.data());
@@ -60,7 +60,7 @@ class CpuHeadKernels : public HeadKernels {
       using T = decltype(type);
       const T* in = gradient.const_data_ptr<T>();
       T* out = result.mutable_data_ptr<T>();
-      each_share(images, pixels * channels, [&, run = loops<T>().mean_gradient](int64_t begin, int64_t end) {
+      parallel_ranges(images, pixels * channels, [&, run = loops<T>().mean_gradient](int64_t begin, int64_t end) {
         for (int64_t image = begin; image < end; ++image)
           run(in + image * channels, out + image * pixels * channels, pixels, channels);
       });
@@ -81,12 +81,12 @@ class CpuHeadKernels : public HeadKernels {
     std::vector<float> losses(static_cast<size_t>(rows));
     const auto of_all = static_cast<float>(smoothing / static_cast<double>(classes)),
                of_target = static_cast<float>(1 - smoothing);
-    const float scale = kept_scale(logits.scalar_type());
+    const float scale = stored_gradient_scale(logits.scalar_type());
     by_type(logits, [&](auto type) {
       using T = decltype(type);
       const T* in = logits.const_data_ptr<T>();
       T* out = result.gradient.mutable_data_ptr<T>();
-      each_share(rows, classes, [&, &run = loops<T>()](int64_t begin, int64_t end) {
+      parallel_ranges(rows, classes, [&, &run = loops<T>()](int64_t begin, int64_t end) {
         auto exponentials = room_for(classes);
         for (int64_t row = begin; row < end; ++row) {
           const int64_t at = row * classes, wanted = targets[row];
@@ -96,7 +96,7 @@ class CpuHeadKernels : public HeadKernels {
               static_cast<T>((exponentials[static_cast<size_t>(wanted)] / sums.sum - of_all - of_target) * scale);
           const float loss = of_target * (sums.largest - static_cast<float>(in[at + wanted])) +
                              std::log(sums.sum);  // the weights of the logarithm, 1 − s and s, add up to 1
-          losses[static_cast<size_t>(row)] = smoothing > 0 ? loss + of_all * sums.apart : loss;  // 0 · ∞ would be NaN
+          losses[static_cast<size_t>(row)] = smoothing > 0 ? loss + of_all * sums.gap_sum : loss;  // 0 · ∞ would be NaN
         }
       });
     });
@@ -108,13 +108,14 @@ class CpuHeadKernels : public HeadKernels {
   void finish_gradient(at::Tensor& gradient, const at::Tensor& upstream) const override {
     check_rows(gradient);
     TRAINOPT_CHECK(upstream.dim() == 0 && upstream.is_cpu() && upstream.scalar_type() == at::kFloat);
-    const float factor =
-        *upstream.const_data_ptr<float>() / (static_cast<float>(gradient.size(0)) * kept_scale(gradient.scalar_type()));
+    const float factor = *upstream.const_data_ptr<float>() /
+                         (static_cast<float>(gradient.size(0)) * stored_gradient_scale(gradient.scalar_type()));
     by_type(gradient, [&](auto type) {
       using T = decltype(type);
       T* values = gradient.mutable_data_ptr<T>();
-      each_share(gradient.numel(), 1,
-                 [&, run = loops<T>().scale](int64_t begin, int64_t end) { run(values + begin, end - begin, factor); });
+      parallel_ranges(gradient.numel(), 1, [&, run = loops<T>().scale](int64_t begin, int64_t end) {
+        run(values + begin, end - begin, factor);
+      });
     });
   }
 

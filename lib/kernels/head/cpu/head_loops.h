@@ -24,7 +24,7 @@ struct HeadLoops : RowLoops<V, T> {
       const T* from = x + row * channels;
       // The hardware prefetcher does not predict accesses to pieces of rows.
       (__builtin_prefetch(from + Base::kRowsAtOnce * channels + kVectors * V::kLanes), ...);
-      ((sum[kVectors] += lanes.take(from + kVectors * V::kLanes)), ...);
+      ((sum[kVectors] += lanes.load(from + kVectors * V::kLanes)), ...);
     }
     (V::store(sums + kVectors * V::kLanes, V::load(sums + kVectors * V::kLanes) + sum[kVectors]), ...);
   }
@@ -38,19 +38,20 @@ struct HeadLoops : RowLoops<V, T> {
       const T* from = x + first * channels;
       int64_t c = 0;
       for (; c + 8 * V::kLanes <= channels; c += 8 * V::kLanes)
-        add_rows(from + c, rows, channels, Whole<V>(), sums + c, kEight);
-      for (; c + V::kLanes <= channels; c += V::kLanes) add_rows(from + c, rows, channels, Whole<V>(), sums + c, kOne);
-      if (c < channels) add_rows(from + c, rows, channels, Part<V>{channels - c}, sums + c, kOne);
+        add_rows(from + c, rows, channels, FullVector<V>(), sums + c, kEight);
+      for (; c + V::kLanes <= channels; c += V::kLanes)
+        add_rows(from + c, rows, channels, FullVector<V>(), sums + c, kOne);
+      if (c < channels) add_rows(from + c, rows, channels, PartialVector<V>{channels - c}, sums + c, kOne);
     }
     const Numbers count = V::of(static_cast<float>(pixels));
     Base::each_vector(channels,
-                      [=](int64_t c, const auto& lanes) { lanes.put(result + c, V::load(sums + c) / count); });
+                      [=](int64_t c, const auto& lanes) { lanes.store(result + c, V::load(sums + c) / count); });
   }
 
   static void mean_gradient(const T* gradient, T* result, int64_t pixels, int64_t channels) {
     const Numbers count = V::of(static_cast<float>(pixels));
     Base::each_vector(channels,
-                      [=](int64_t c, const auto& lanes) { lanes.put(result + c, lanes.take(gradient + c) / count); });
+                      [=](int64_t c, const auto& lanes) { lanes.store(result + c, lanes.load(gradient + c) / count); });
     for (int64_t pixel = 1; pixel < pixels; ++pixel)
       __builtin_memcpy(result + pixel * channels, result, static_cast<size_t>(channels) * sizeof(T));
   }
@@ -72,41 +73,42 @@ struct HeadLoops : RowLoops<V, T> {
     return V::except(V::greater(V::of(-87), x), V::times_two_to(y, n));
   }
 
-  template <bool kApart>
+  template <bool kGapSum>
   static RowSums exponentials_of(const T* logits, int64_t classes, float* exponentials) {
     // Starts from the lowest number, not −∞, because −∞ − −∞ would be NaN. A NaN that is lost here still reaches the
     // sum.
     const Numbers lowest = V::of(-FLT_MAX);
-    Numbers most = lowest;
+    Numbers maximum = lowest;
     Base::each_vector(classes, [&, logits](int64_t c, const auto& lanes) {
-      most = V::larger(lanes.only(lanes.take(logits + c), lowest), most);
+      maximum = V::larger(lanes.values_or(lanes.load(logits + c), lowest), maximum);
     });
-    const float largest = V::largest(most);
+    const float largest = V::largest(maximum);
     const Numbers top = V::of(largest);
-    Numbers sum = V::zero(), apart = V::zero();
+    Numbers sum = V::zero(), gap_sum = V::zero();
     Base::each_vector(classes, [&, logits, exponentials](int64_t c, const auto& lanes) {
-      const Numbers below = lanes.take(logits + c) - top, e = exponential(below);
+      const Numbers below = lanes.load(logits + c) - top, e = exponential(below);
       V::store(exponentials + c, e);
-      sum += lanes.only(e, V::zero());
-      if constexpr (kApart) apart -= lanes.only(below, V::zero());
+      sum += lanes.values_or(e, V::zero());
+      if constexpr (kGapSum) gap_sum -= lanes.values_or(below, V::zero());
     });
-    return {largest, V::total(sum), V::total(apart)};
+    return {largest, V::total(sum), V::total(gap_sum)};
   }
-  static RowSums exponentials(const T* logits, int64_t classes, bool with_apart, float* exponentials) {
-    return with_apart ? exponentials_of<true>(logits, classes, exponentials)
-                      : exponentials_of<false>(logits, classes, exponentials);
+  static RowSums exponentials(const T* logits, int64_t classes, bool with_gap_sum, float* exponentials) {
+    return with_gap_sum ? exponentials_of<true>(logits, classes, exponentials)
+                        : exponentials_of<false>(logits, classes, exponentials);
   }
 
   static void scale_shift(const float* exponentials, int64_t classes, float factor, float offset, T* result) {
     const Numbers a = V::of(factor), b = V::of(offset);
     Base::each_vector(classes, [=](int64_t c, const auto& lanes) {
-      lanes.put(result + c, V::multiply_add(V::load(exponentials + c), a, b));
+      lanes.store(result + c, V::multiply_add(V::load(exponentials + c), a, b));
     });
   }
 
   static void scale(T* values, int64_t count, float factor) {
     const Numbers a = V::of(factor);
-    Base::each_vector(count, [=](int64_t i, const auto& lanes) { lanes.put(values + i, lanes.take(values + i) * a); });
+    Base::each_vector(count,
+                      [=](int64_t i, const auto& lanes) { lanes.store(values + i, lanes.load(values + i) * a); });
   }
 };
 

@@ -52,13 +52,13 @@ at::Tensor ImageFinish::on_cpu(const at::Tensor& images, const at::Tensor& place
   const bool interleaved = result_.memory_format == at::MemoryFormat::ChannelsLast;
   const uint8_t* from = images.const_data_ptr<uint8_t>();
   const int32_t* numbers = placement.defined() ? placement.const_data_ptr<int32_t>() : nullptr;
-  const bool whole = !numbers || placement.size(0) == 1;
+  const bool full_image = !numbers || placement.size(0) == 1;
   const Box all{0, 0, height_out, width_out}, source{0, 0, images.size(1), width};
   at::parallel_for(0, items, std::max<int64_t>(1, 32768 / (3 * pixels)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto number = [&](PlacementRow row) { return int64_t{numbers[row * items + i]}; };
       WindowPass pass{from + (numbers ? number(kImage) : i) * image_bytes, width, all, all, false};
-      if (!whole) {
+      if (!full_image) {
         pass.window.top = number(kTop), pass.window.left = number(kLeft), pass.flip = number(kFlip) != 0;
         pass.shown = {number(kValidTop), number(kValidLeft), number(kValidBottom) - number(kValidTop),
                       number(kValidRight) - number(kValidLeft)};

@@ -61,7 +61,7 @@ void each_piece(int64_t rows, int64_t channels, F work) {
 /// Per-channel values with padding past the end, as the loops read them.
 class Padded {
  public:
-  explicit Padded(const at::Tensor& values) : numbers_(static_cast<size_t>(values.numel() + kMostLanes)) {
+  explicit Padded(const at::Tensor& values) : numbers_(static_cast<size_t>(values.numel() + kMaxLanes)) {
     std::copy_n(values.const_data_ptr<float>(), values.numel(), numbers_.data());
   }
   operator const float*() const { return numbers_.data(); }
@@ -77,7 +77,7 @@ template <class Add>
 TwoSums sums_over(int64_t rows, int64_t channels, const Add& add) {
   std::vector<double> parts(static_cast<size_t>(kPieces * 2 * channels), 0.0);
   each_piece(rows, channels, [&](int64_t piece, int64_t begin, int64_t end) {
-    std::vector<float> sums(static_cast<size_t>(channels + kMostLanes)), others(sums.size());
+    std::vector<float> sums(static_cast<size_t>(channels + kMaxLanes)), others(sums.size());
     double* part = parts.data() + piece * 2 * channels;
     for (int64_t row = begin; row < end; row += kRowsInFloat) {
       std::fill(sums.begin(), sums.end(), 0.0f);

@@ -14,7 +14,7 @@ struct NormLoops : RowLoops<V, T> {
   static void moments(const T* x, int64_t rows, int64_t channels, const float* pivot, float* sums, float* squares) {
     Base::sum_rows(rows, channels, sums, squares,
                    [=](int64_t row, int64_t c, const auto& lanes, Numbers& sum, Numbers& square) {
-                     const Numbers distance = lanes.take(x + row * channels + c) - V::load(pivot + c);
+                     const Numbers distance = lanes.load(x + row * channels + c) - V::load(pivot + c);
                      sum += distance;
                      square = V::multiply_add(distance, distance, square);
                    });
@@ -26,9 +26,9 @@ struct NormLoops : RowLoops<V, T> {
     for (int64_t row = 0; row < rows; ++row)
       Base::each_vector(channels, [=](int64_t c, const auto& lanes) {
         const int64_t at = row * channels + c;
-        Numbers z = V::multiply_add(lanes.take(x + at), V::load(scale + c), V::load(shift + c));
-        if constexpr (kAdds) z += lanes.take(residual + at);
-        lanes.put(y + at, kRelu ? V::relu(z) : z);
+        Numbers z = V::multiply_add(lanes.load(x + at), V::load(scale + c), V::load(shift + c));
+        if constexpr (kAdds) z += lanes.load(residual + at);
+        lanes.store(y + at, kRelu ? V::relu(z) : z);
       });
   }
   static void apply(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
@@ -44,13 +44,13 @@ struct NormLoops : RowLoops<V, T> {
     Base::sum_rows(
         rows, channels, sums, products, [=](int64_t row, int64_t c, const auto& lanes, Numbers& sum, Numbers& product) {
           const int64_t at = row * channels + c;
-          const Numbers value = lanes.take(x + at);
-          Numbers g = lanes.take(gradient + at);
+          const Numbers value = lanes.load(x + at);
+          Numbers g = lanes.load(gradient + at);
           if constexpr (kGate == Gate::relu)
             g = V::where(V::greater(V::multiply_add(value, V::load(scale + c), V::load(shift + c)), V::zero()), g);
           if constexpr (kGate == Gate::output) {
-            g = V::where(V::greater(lanes.take(output + at), V::zero()), g);
-            lanes.put(passed + at, g);
+            g = V::where(V::greater(lanes.load(output + at), V::zero()), g);
+            lanes.store(passed + at, g);
           }
           sum += g;
           product = V::multiply_add(g, value - V::load(mean + c), product);
@@ -75,11 +75,11 @@ struct NormLoops : RowLoops<V, T> {
     for (int64_t row = 0; row < rows; ++row)
       Base::each_vector(channels, [=, &by](int64_t c, const auto& lanes) {
         const int64_t at = row * channels + c;
-        const Numbers value = lanes.take(x + at);
-        Numbers g = lanes.take(gradient + at);
+        const Numbers value = lanes.load(x + at);
+        Numbers g = lanes.load(gradient + at);
         if constexpr (kGate == Gate::relu)
           g = V::where(V::greater(V::multiply_add(value, V::load(scale + c), V::load(shift + c)), V::zero()), g);
-        lanes.put(result + at, combined(by, g, value, c));
+        lanes.store(result + at, combined(by, g, value, c));
       });
   }
   static void input_gradient(Gate gate, const T* gradient, const T* x, T* result, int64_t rows, int64_t channels,

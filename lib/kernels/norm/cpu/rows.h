@@ -2,7 +2,7 @@
 // AVX-512, which is selected at run time. They use only raw memory and functions of their own: code compiled for wide
 // vectors must never be used by the rest of the program.
 //
-// Per-channel values are float32, with room for kMostLanes (kernels/cpu/row_loops.h) more past the end.
+// Per-channel values are float32, with room for kMaxLanes (kernels/cpu/row_loops.h) more past the end.
 #pragma once
 
 #include "kernels/norm/gate.h"

@@ -16,7 +16,7 @@ struct PoolLoops : NormLoops<V, T> {
   struct Span {
     Span(int64_t begins, int64_t size)
         : first(begins < 0 ? -begins : 0), last(size - begins < kWindow ? size - begins : kWindow) {}
-    bool whole() const { return first == 0 && last == kWindow; }
+    bool is_full() const { return first == 0 && last == kWindow; }
     int64_t first, last;
   };
 
@@ -48,7 +48,7 @@ struct PoolLoops : NormLoops<V, T> {
     const int64_t at = q * line.channels;
     const auto work = [&](const auto& lanes) {
       const auto pixel = [&](int64_t row, int64_t column) {
-        const Numbers value = lanes.take(line.pixel(row, q * kStride + column) + c);
+        const Numbers value = lanes.load(line.pixel(row, q * kStride + column) + c);
         return Best{line.z(value, c), value, V::all(static_cast<int>(row * kWindow + column))};
       };
       Best best = pixel(rows.first, columns.first);
@@ -60,12 +60,12 @@ struct PoolLoops : NormLoops<V, T> {
           bad = V::either(bad, V::nan_in(one.z, one.z));
         }
       const auto counts = V::greater(best.z, V::zero());  // ReLU: values ≤ 0 do not
-      lanes.put(line.values + at + c, V::choose(bad, V::nan(), V::where(counts, best.z)));
-      lanes.put(line.chosen + at + c, best.x);
-      lanes.put(line.positions + at + c, V::choose(counts, best.position, V::all(kNowhere)));
+      lanes.store(line.values + at + c, V::choose(bad, V::nan(), V::where(counts, best.z)));
+      lanes.store(line.chosen + at + c, best.x);
+      lanes.store(line.positions + at + c, V::choose(counts, best.position, V::all(kNoPosition)));
     };
-    for (; c + V::kLanes <= line.channels; c += V::kLanes) work(Whole<V>());
-    if (c < line.channels) work(Part<V>{line.channels - c});
+    for (; c + V::kLanes <= line.channels; c += V::kLanes) work(FullVector<V>());
+    if (c < line.channels) work(PartialVector<V>{line.channels - c});
   }
 
   using Order = typename V::template Order<T>;
@@ -127,7 +127,7 @@ struct PoolLoops : NormLoops<V, T> {
           counts[i] = V::greater(z, V::zero());
         }
         Order::store(line.values + at, values);
-        Order::store(line.positions + at, Order::choose(Order::joined(counts), best.position, Order::all(kNowhere)));
+        Order::store(line.positions + at, Order::choose(Order::joined(counts), best.position, Order::all(kNoPosition)));
         left = right;
       }
     }
@@ -136,11 +136,11 @@ struct PoolLoops : NormLoops<V, T> {
 
   /// Whether scale · x + shift has the order of x or its reverse, and is NaN only where x is.
   static bool keeps_order(const float* scale, const float* shift, int64_t channels) {
-    constexpr float kMost = 3.4028235e38f;
+    constexpr float kMaxFloat = 3.4028235e38f;
     bool keeps = true;
     for (int64_t c = 0; c < channels; ++c) {
       const float size = scale[c] < 0 ? -scale[c] : scale[c];
-      keeps = keeps && size > 0 && size <= kMost && shift[c] >= -kMost && shift[c] <= kMost;
+      keeps = keeps && size > 0 && size <= kMaxFloat && shift[c] >= -kMaxFloat && shift[c] <= kMaxFloat;
     }
     return keeps;
   }
@@ -158,10 +158,10 @@ struct PoolLoops : NormLoops<V, T> {
                           s.channels};
     const Span rows(top, s.height);
     const auto columns = [&](int64_t q) { return Span(q * kStride - kPadding, s.width); };
-    const bool ordered = rows.whole() && keeps_order(scale, shift, s.channels);
+    const bool ordered = rows.is_full() && keeps_order(scale, shift, s.channels);
     for (int64_t q = 0; q < s.pooled_width;) {
       int64_t end = q;
-      while (ordered && end < s.pooled_width && end < q + kAtOnce && columns(end).whole()) ++end;
+      while (ordered && end < s.pooled_width && end < q + kAtOnce && columns(end).is_full()) ++end;
       const int64_t done = end > q ? ordered_windows(line, q, end) : 0;
       if (end == q) ++end;
       for (; q < end; ++q) window(line, q, rows, columns(q), done);
@@ -173,9 +173,9 @@ struct PoolLoops : NormLoops<V, T> {
     Base::sum_rows(
         rows, channels, sums, products, [=](int64_t row, int64_t c, const auto& lanes, Numbers& sum, Numbers& product) {
           const int64_t at = row * channels + c;
-          const Numbers g = V::except(V::equal(lanes.take(positions + at), kNowhere), lanes.take(gradient + at));
+          const Numbers g = V::except(V::equal(lanes.load(positions + at), kNoPosition), lanes.load(gradient + at));
           sum += g;
-          product = V::multiply_add(g, lanes.take(chosen + at) - V::load(mean + c), product);
+          product = V::multiply_add(g, lanes.load(chosen + at) - V::load(mean + c), product);
         });
   }
 
@@ -196,16 +196,16 @@ struct PoolLoops : NormLoops<V, T> {
         const int position =
             line == 0 ? row * static_cast<int>(kWindow) : 0;  // this line is the first row of the window below
         const int64_t at = line * below + c;
-        const auto found = lanes.take(positions + at);
-        const Numbers g = lanes.take(gradient + at);
+        const auto found = lanes.load(positions + at);
+        const Numbers g = lanes.load(gradient + at);
         of_left += V::where(V::equal(found, position + 1), g);
         of_right += V::where(V::equal(found, position + 2), g);
         if (next)
           of_right +=
-              V::where(V::equal(lanes.take(positions + at + channels), position), lanes.take(gradient + at + channels));
+              V::where(V::equal(lanes.load(positions + at + channels), position), lanes.load(gradient + at + channels));
       }
-      lanes.put(result + c, Base::combined(by, of_left, lanes.take(x + c), c));
-      if (right) lanes.put(result + channels + c, Base::combined(by, of_right, lanes.take(x + channels + c), c));
+      lanes.store(result + c, Base::combined(by, of_left, lanes.load(x + c), c));
+      if (right) lanes.store(result + channels + c, Base::combined(by, of_right, lanes.load(x + channels + c), c));
     });
   }
 

@@ -6,7 +6,7 @@
 namespace trainopt::kernels {
 
 inline constexpr int64_t kWindow = 3, kStride = 2, kPadding = 1;
-inline constexpr int kNowhere = kWindow * kWindow;
+inline constexpr int kNoPosition = kWindow * kWindow;
 
 struct PoolShape {
   int64_t channels, height, width, pooled_height, pooled_width;

@@ -37,18 +37,18 @@ void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
 /// Calls update_stretch(rates, part, begin, end) for all values, writes copies and clears gradients. Returns the number
 /// of launches.
 template <class Update>
-int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const Update& update_stretch) {
+int64_t each_range(const std::vector<Part>& parts, const UpdateInputs& inputs, const Update& update_range) {
   if (parts.empty()) return 0;
-  const bool skips = given.skip_update != nullptr && *given.skip_update > 0;
-  const Rates rates{.learning_rate = *given.learning_rate, .factor = given.factor == nullptr ? 1 : *given.factor};
+  const bool skips = inputs.skip_update != nullptr && *inputs.skip_update > 0;
+  const Rates rates{.learning_rate = *inputs.learning_rate, .factor = inputs.factor == nullptr ? 1 : *inputs.factor};
   each_chunk(chunks_of(parts), [&](const Chunk& chunk, int64_t) {
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += kInCache) {
       const int64_t end = std::min(chunk.end, begin + kInCache);
       if (!skips) {
-        update_stretch(rates, *chunk.part, begin, end);
-        if (chunk.part->copy != nullptr) narrow(*chunk.part, given.copies, begin, end);
+        update_range(rates, *chunk.part, begin, end);
+        if (chunk.part->copy != nullptr) narrow(*chunk.part, inputs.copies, begin, end);
       }
-      if (given.clears) std::fill(chunk.part->gradient + begin, chunk.part->gradient + end, 0.0f);
+      if (inputs.clears) std::fill(chunk.part->gradient + begin, chunk.part->gradient + end, 0.0f);
     }
   });
   return 1;
@@ -56,20 +56,21 @@ int64_t each_stretch(const std::vector<Part>& parts, const Given& given, const U
 
 class CpuUpdateLaunches : public UpdateLaunches {
  public:
-  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const Given& given, void*) const override {
-    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+  int64_t sgd(const SgdScalars& rule, const std::vector<Part>& parts, const UpdateInputs& inputs,
+              void*) const override {
+    return each_range(parts, inputs, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
       update(rule, rates, part, begin, end);
     });
   }
 
   int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
-               const Given& given, void*) const override {
-    if (given.skip_update == nullptr || !(*given.skip_update > 0)) *updates += 1;
+               const UpdateInputs& inputs, void*) const override {
+    if (inputs.skip_update == nullptr || !(*inputs.skip_update > 0)) *updates += 1;
     corrections[0] =
-        static_cast<float>(static_cast<double>(*given.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
+        static_cast<float>(static_cast<double>(*inputs.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
     corrections[1] = static_cast<float>(1 / std::sqrt(-std::expm1(rule.log_beta2 * *updates)));
     const Corrections numbers{corrections[0], corrections[1]};
-    return each_stretch(parts, given, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+    return each_range(parts, inputs, [&](const Rates& rates, const Part& part, int64_t begin, int64_t end) {
       update(rule, rates, numbers, part, begin, end);
     });
   }

@@ -11,13 +11,14 @@ namespace {
 template <bool kMomentum, bool kNesterov>
 void sgd(const SgdScalars& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient,
          float* __restrict__ momentum, int64_t count) {
-  const float factor = rates.factor, decay = rule.weight_decay, kept = rule.momentum, rate = rates.learning_rate;
+  const float factor = rates.factor, decay = rule.weight_decay, momentum_factor = rule.momentum,
+              rate = rates.learning_rate;
   for (int64_t i = 0; i < count; ++i) {
     float change = gradient[i] * factor + decay * parameter[i];
     if constexpr (kMomentum) {
-      const float moved = kept * momentum[i] + change;
+      const float moved = momentum_factor * momentum[i] + change;
       momentum[i] = moved;
-      change = kNesterov ? change + kept * moved : moved;
+      change = kNesterov ? change + momentum_factor * moved : moved;
     }
     parameter[i] -= rate * change;
   }
@@ -27,12 +28,12 @@ template <bool kDecoupled>
 void adam(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
           const float* __restrict__ gradient, float* __restrict__ first, float* __restrict__ second, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, left = 1 - rates.learning_rate * rule.weight_decay;
-  const float first_share = rule.first_share, second_kept = rule.second_kept, second_share = rule.second_share,
+  const float first_share = rule.first_share, second_decay = rule.second_decay, second_share = rule.second_share,
               epsilon = rule.epsilon;
   const float step = corrections.step, inverse_root = corrections.inverse_root;
   for (int64_t i = 0; i < count; ++i) {
     const float g = kDecoupled ? gradient[i] * factor : gradient[i] * factor + decay * parameter[i];
-    const float m = first[i] + first_share * (g - first[i]), v = second_kept * second[i] + second_share * g * g;
+    const float m = first[i] + first_share * (g - first[i]), v = second_decay * second[i] + second_share * g * g;
     first[i] = m;
     second[i] = v;
     parameter[i] =

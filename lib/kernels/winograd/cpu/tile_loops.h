@@ -23,7 +23,7 @@ struct Computed {
 
 template <class Lane>
 struct InputSide : Computed<Lane> {  // Bᵀ
-  static constexpr int kFrom = kReach, kTo = kReach;
+  static constexpr int kFrom = kInputTile, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&d)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto even = R::times(-4, d[2], d[4]), odd = R::times(-4, d[1], d[3]), far_even = d[4] - d[2],
@@ -39,7 +39,7 @@ struct InputSide : Computed<Lane> {  // Bᵀ
 
 template <class Lane>
 struct OutputSide {  // Aᵀ
-  static constexpr int kFrom = kReach, kTo = kTile;
+  static constexpr int kFrom = kInputTile, kTo = kTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&m)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
@@ -52,7 +52,7 @@ struct OutputSide {  // Aᵀ
 
 template <class Lane>
 struct OutputGradientSide {  // A
-  static constexpr int kFrom = kTile, kTo = kReach;
+  static constexpr int kFrom = kTile, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&y)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto even = y[0] + y[2], odd = y[1] + y[3], far_even = R::times(4, y[2], y[0]),
@@ -68,7 +68,7 @@ struct OutputGradientSide {  // A
 
 template <class Lane>
 struct WeightSide {  // G, times 24
-  static constexpr int kFrom = kKernel, kTo = kReach;
+  static constexpr int kFrom = kKernel, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&g)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = R::times(-4, g[0] + g[2]), far = R::times(4, g[2], g[0]);
@@ -83,7 +83,7 @@ struct WeightSide {  // G, times 24
 
 template <class Lane>
 struct WeightGradientSide {  // Gᵀ, times 24
-  static constexpr int kFrom = kReach, kTo = kKernel;
+  static constexpr int kFrom = kInputTile, kTo = kKernel;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&u)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = u[1] + u[2], near_odd = u[2] - u[1], far = u[3] + u[4], far_odd = u[3] - u[4];
@@ -130,7 +130,7 @@ template <int kSide>
 struct Pixels {
   static constexpr int64_t kOutside = -1;
   int64_t at[kSide][kSide];
-  bool whole = true;
+  bool all_inside = true;
 
   Pixels() = default;
   Pixels(const Grid& grid, int64_t channels, int64_t tile, int64_t shift) {
@@ -141,7 +141,7 @@ struct Pixels {
         const int64_t down = top + y, right = left + x;
         const bool outside = down < 0 || down >= grid.height || right < 0 || right >= grid.width;
         at[y][x] = outside ? kOutside : ((image * grid.height + down) * grid.width + right) * channels;
-        whole &= !outside;
+        all_inside &= !outside;
       }
   }
 };
@@ -168,9 +168,11 @@ void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, 
                 const Transformed<Work<T>>& to) {
   over_tiles<Lane, Side<Lane>::kFrom>(
       grid, to.channels, shift, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
-        const auto store = [out = number<Lane>(to, tile - first, c), position = to.position](
-                               int y, int x, Numbers<Lane> v) { Lane::store(out + (y * kReach + x) * position, v); };
-        if (pixels.whole)
+        const auto store = [out = number<Lane>(to, tile - first, c), position = to.position](int y, int x,
+                                                                                             Numbers<Lane> v) {
+          Lane::store(out + (y * kInputTile + x) * position, v);
+        };
+        if (pixels.all_inside)
           transform<Lane, Side>([&](int y, int x) { return Lane::load(image + pixels.at[y][x] + c); }, store);
         else
           transform<Lane, Side>(
@@ -197,7 +199,7 @@ template <class Lane, class T>
 void outputs(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end, T* image) {
   over_tiles<Lane, kTile>(grid, from.channels, 0, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
     transform<Lane, OutputSide>([in = number<Lane>(from, tile - first, c), position = from.position](
-                                    int y, int x) { return Lane::load(in + (y * kReach + x) * position); },
+                                    int y, int x) { return Lane::load(in + (y * kInputTile + x) * position); },
                                 [&](int y, int x, Numbers<Lane> v) {
                                   if (pixels.at[y][x] >= 0) Lane::store(image + pixels.at[y][x] + c, v);
                                 });
@@ -213,17 +215,17 @@ template <class Lane, class F>
 }
 
 template <class Lane, class T>
-void weights(const T* numbers, bool turned, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
+void weights(const T* numbers, bool rotated, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
   constexpr int kTaps = kKernel * kKernel;
   over_weights<Lane>(to.channels, begin, end, [&](int64_t row, int64_t c) {
     const T* const from = numbers + row * kTaps * to.channels + c;
     transform<Lane, WeightSide>(
         [&](int y, int x) {
           const int tap = y * kKernel + x;
-          return Lane::load(from + (turned ? kTaps - 1 - tap : tap) * to.channels);
+          return Lane::load(from + (rotated ? kTaps - 1 - tap : tap) * to.channels);
         },
         [out = number<Lane>(to, row, c), position = to.position](int y, int x, Numbers<Lane> v) {
-          Lane::store(out + (y * kReach + x) * position, Computed<Lane>::times(kWeightScale, v));
+          Lane::store(out + (y * kInputTile + x) * position, Computed<Lane>::times(kWeightScale, v));
         });
   });
 }
@@ -233,7 +235,7 @@ void weight_gradients(const Transformed<Work<T>>& from, int64_t begin, int64_t e
   over_weights<Lane>(from.channels, begin, end, [&](int64_t row, int64_t c) {
     T* const to = gradients + row * kKernel * kKernel * from.channels + c;
     transform<Lane, WeightGradientSide>([in = number<Lane>(from, row, c), position = from.position](
-                                            int y, int x) { return Lane::load(in + (y * kReach + x) * position); },
+                                            int y, int x) { return Lane::load(in + (y * kInputTile + x) * position); },
                                         [&](int y, int x, Numbers<Lane> v) {
                                           Lane::store(to + (y * kKernel + x) * from.channels,
                                                       Computed<Lane>::times(kWeightScale, v));

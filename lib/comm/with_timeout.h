@@ -12,7 +12,7 @@ namespace trainopt {
 /// Returns or throws what `call` does if it finishes within `seconds`. Otherwise throws LostRank; the call continues on
 /// its own thread, so it must own everything it uses.
 template <class Call>
-auto within(double seconds, Call call) {
+auto with_timeout(double seconds, Call call) {
   std::packaged_task<decltype(call())()> task(std::move(call));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();

@@ -10,54 +10,54 @@
 
 namespace trainopt {
 
-struct GradientSharesOptions {
-  bool keeps_whole = false;  ///< micro-batches accumulate locally and only the last one sends; otherwise each one sends
-  bool overlap = true;       ///< false: nothing is sent before backward has ended
+struct GradientShardsOptions {
+  bool keeps_full = false;  ///< micro-batches accumulate locally and only the last one sends; otherwise each one sends
+  bool overlap = true;      ///< false: nothing is sent before backward has ended
   std::optional<at::ScalarType> wire_type;  ///< gradients are rounded to this type for the exchange
 };
 
-class GradientShares {
+class GradientShards {
  public:
   /// Installs hooks on the parameters of `unit`. Calls `complete` when backward has produced all their gradients.
-  GradientShares(FlatUnit& unit, Communicator& communicator, const GradientSharesOptions& options,
+  GradientShards(FlatUnit& unit, Communicator& communicator, const GradientShardsOptions& options,
                  std::function<void()> complete);
-  GradientShares(const GradientShares&) = delete;
-  GradientShares& operator=(const GradientShares&) = delete;
+  GradientShards(const GradientShards&) = delete;
+  GradientShards& operator=(const GradientShards&) = delete;
 
   /// Call before each micro-batch.
   void begin(bool is_last);
   /// Call after the last micro-batch. Sends gradients that were not complete (a parameter that the loss does not depend
   /// on has none) or that were not to overlap.
-  void send_rest();
+  void send_pending();
   /// Waits for the exchanges; own() is then the sum over the step and the ranks.
   void finish();
   void clear();
 
-  /// share() elements
+  /// shard_size() elements
   const at::Tensor& own() const { return own_; }
   int64_t bytes() const;
 
  private:
-  struct Flight {
-    at::Tensor share, whole;
+  struct InFlight {
+    at::Tensor shard, full;
     std::unique_ptr<Exchange> exchange;
   };
   void take(size_t piece);
-  at::Tensor empty_whole() const;
+  at::Tensor make_full_buffer() const;
   void fill_gaps();
   void send();
-  void land();
+  void finish_oldest();
 
   FlatUnit& unit_;
   Communicator& communicator_;
-  GradientSharesOptions options_;
+  GradientShardsOptions options_;
   std::function<void()> complete_;
-  at::Tensor whole_, own_;
-  std::vector<char> in_whole_;         ///< pieces whose gradient has arrived since the last send
+  at::Tensor full_, own_;
+  std::vector<char> in_full_;          ///< pieces whose gradient has arrived since the last send
   bool fresh_ = true;                  ///< own() is from the previous step: the first result overwrites it
   size_t taken_ = 0;                   ///< pieces of this micro-batch that have arrived
   bool sends_ = false, sent_ = false;  ///< whether this micro-batch's gradients are to be sent, and were sent
-  std::deque<Flight> flying_;
+  std::deque<InFlight> in_flight_;
 };
 
 }  // namespace trainopt

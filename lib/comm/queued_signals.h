@@ -6,14 +6,14 @@
 
 namespace trainopt {
 
-class HeldSignals {
+class QueuedSignals {
  public:
   /// Holds the signals that are forwarded to ranks, and SIGCHLD. A SIGHUP that is ignored (nohup) stays ignored.
   /// SIGPIPE is ignored while the object lives.
-  HeldSignals();
-  ~HeldSignals();
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  QueuedSignals();
+  ~QueuedSignals();
+  QueuedSignals(const QueuedSignals&) = delete;
+  QueuedSignals& operator=(const QueuedSignals&) = delete;
 
   /// Becomes readable when a signal is pending.
   int descriptor() const { return descriptor_; }
