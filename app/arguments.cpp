@@ -88,7 +88,7 @@ bool colored_output(const OutputOptions& output) {
 }
 
 void print_json(const Json& json) {
-  const std::string text = json.dump(2) + "\n";
+  const std::string text = json_text(json, 2) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }

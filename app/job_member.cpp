@@ -96,9 +96,9 @@ void JobMember::at(const char* stage, int64_t steps) noexcept {
 
 Json JobMember::from_rank_0(const std::string& what, const std::function<Json()>& make) {
   if (!job_) return make();
-  if (!is_first()) return Json::parse(job_->get(what));
+  if (!is_first()) return parse_json(job_->get(what));
   const Json made = make();
-  job_->put(what, made.dump());
+  job_->put(what, json_text(made));
   return made;
 }
 
@@ -106,11 +106,11 @@ Json JobMember::gathered_on_rank_0(const std::string& what, const Json& mine) {
   if (!job_) return mine;
   const auto key = [&](int64_t rank) { return fmt::format("{}/{}", what, rank); };
   if (!is_first()) {
-    job_->put(key(position_.rank), mine.dump(-1, ' ', false, Json::error_handler_t::replace));
+    job_->put(key(position_.rank), json_text(mine));
     return Json::array();
   }
   Json all = mine;
-  for (int64_t rank = 1; rank < position_.ranks; ++rank) append_new(all, Json::parse(job_->get(key(rank))));
+  for (int64_t rank = 1; rank < position_.ranks; ++rank) append_new(all, parse_json(job_->get(key(rank))));
   return all;
 }
 

@@ -121,7 +121,7 @@ void RunReport::not_finite(const NonfiniteStep& event) {
                      {"sample_ids", event.sample_ids},
                      {"sample_ids_before", event.sample_ids_before}};
   LineFile file(run_dir_ / kNonfinite);
-  file.write(line.dump() + "\n");
+  file.write(json_text(line) + "\n");
   spdlog::warn("step {} has non-finite values: {}; its samples are in nonfinite.jsonl", event.step, event.action);
 }
 
@@ -142,7 +142,7 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   if (!records_) return;
   Json line = {{"step", step}};
   line.update(to_json(result));
-  records_->evaluations.write(line.dump() + "\n");
+  records_->evaluations.write(json_text(line) + "\n");
   records_->evaluations.flush();
   if (!output_.quiet)
     records_->sinks.console().line(
@@ -176,7 +176,7 @@ void RunReport::write_step_times() const {
 
 void RunReport::write_bad_samples(const Json& bad_samples) const {
   std::string lines;
-  for (const auto& bad : bad_samples) lines += bad.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const auto& bad : bad_samples) lines += json_text(bad) + "\n";
   if (!lines.empty()) write_file(run_dir_ / "bad_samples.jsonl", lines);
 }
 
@@ -205,9 +205,9 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
 
 void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
   // First, because a full disk may have room for nothing else.
-  write_file(run_dir_ / "summary.json", summary_json(outcome, end).dump(2) + "\n");
+  write_file(run_dir_ / "summary.json", json_text(summary_json(outcome, end), 2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
-  write_file(run_dir_ / "environment.json", environment(TRAINOPT_VERSION, not_measured).dump(2) + "\n");
+  write_file(run_dir_ / "environment.json", json_text(environment(TRAINOPT_VERSION, not_measured), 2) + "\n");
   write_step_times();
   write_bad_samples(bad_samples);
   const int64_t dropped =

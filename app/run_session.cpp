@@ -53,7 +53,7 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   const auto ceilings =
       measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), machine, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json",
-             Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}.dump(2) + "\n");
+             json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
 

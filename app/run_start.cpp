@@ -57,8 +57,7 @@ void check_state(const std::optional<ArchiveReader>& state, const RunFolder& fol
 bool already_finished(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
   if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
     return false;
-  const Json summary =
-      Json::parse(read_file(run_dir / "summary.json", ExitCode::storage), nullptr, /*allow_exceptions=*/false);
+  const Json summary = parse_json(read_file(run_dir / "summary.json", ExitCode::storage), /*allow_exceptions=*/false);
   return summary.is_object() && summary.value("status", "") == "done" &&
          summary.value("steps", int64_t{0}) == state.integer("step");
 }
@@ -101,7 +100,7 @@ void prepare_run_directory(const RunStart& start, std::optional<int64_t> resumed
                    fmt::join(newer, ", "));
   remove_file(run_dir / "summary.json");  // the previous process's; this one writes its own at the end
   write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
-  write_file(run_dir / "plan.json", plan_json(plan).dump(2) + "\n");
+  write_file(run_dir / "plan.json", json_text(plan_json(plan), 2) + "\n");
 }
 
 }  // namespace trainopt

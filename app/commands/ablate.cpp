@@ -23,10 +23,10 @@ struct AblateArguments {
 };
 
 void write_results(const std::filesystem::path& folder, const Ablation& result) {
-  write_file(folder / "result.json", to_json(result).dump(1) + "\n");
+  write_file(folder / "result.json", json_text(to_json(result), 1) + "\n");
   write_file(folder / "report.md", ablation_markdown(result));
   write_file(folder / "switches.csv", ablation_csv(result));
-  write_file(folder / "environment.json", measured_environment(TRAINOPT_VERSION).dump(2) + "\n");
+  write_file(folder / "environment.json", json_text(measured_environment(TRAINOPT_VERSION), 2) + "\n");
 }
 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {

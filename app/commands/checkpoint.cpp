@@ -89,7 +89,7 @@ std::string description_text(const Json& json) {
   };
   if (json.contains("state"))
     for (const auto& [name, value] : json["state"].items())
-      line(name, value.is_string() ? value.get<std::string>() : value.dump());
+      line(name, value.is_string() ? value.get<std::string>() : json_text(value));
   if (json.contains("versions"))
     for (const auto& [name, version] : json["versions"].items())
       line("written by", fmt::format("{} {}", name, version.get<std::string>()));
@@ -159,7 +159,7 @@ std::string difference_text(const Json& json) {
   if (different > static_cast<int64_t>(kMaxShown))
     text += fmt::format("  and {} more (--json lists all)\n", different - static_cast<int64_t>(kMaxShown));
   for (const auto& [name, values] : json["state"].items())
-    text += fmt::format("  {:<40} {} and {}\n", name, values[0].dump(), values[1].dump());
+    text += fmt::format("  {:<40} {} and {}\n", name, json_text(values[0]), json_text(values[1]));
   return text;
 }
 

@@ -16,7 +16,7 @@ void print_lines(const Json& json, const std::string& indent) {
     } else {
       const std::string text = value.is_string()       ? value.get<std::string>()
                                : value.is_structured() ? "none"
-                                                       : value.dump();
+                                                       : json_text(value);
       std::printf("%s%-20s %s\n", indent.c_str(), name.c_str(), text.c_str());
     }
   }

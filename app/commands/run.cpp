@@ -36,8 +36,8 @@ Command add_run(CLI::App& app) {
     handle_signals();
     if (!run_dir->empty())
       recipes->words.push_back(
-          fmt::format("run_dir={}", Json(*run_dir).dump()));  // quoted, so that any path is one YAML scalar
-    if (*ceilings) measure->options(), measure->budget_s();   // reports mistakes before training
+          fmt::format("run_dir={}", json_text(Json(*run_dir))));  // quoted, so that any path is one YAML scalar
+    if (*ceilings) measure->options(), measure->budget_s();       // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
     if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");

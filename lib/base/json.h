@@ -4,9 +4,18 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 namespace trainopt {
 using Json = nlohmann::ordered_json;
+
+// Json::parse() and Json::dump(), which are templates, are compiled once here instead of in every file.
+
+/// Throws Json::parse_error; without exceptions, returns a value for which is_discarded() is true.
+Json parse_json(std::string_view text, bool allow_exceptions = true);
+/// Bytes that are not UTF-8 are replaced. `indent`: spaces per level; -1: on one line.
+std::string json_text(const Json& json, int indent = -1);
 
 /// Appends those `items` that the array `list` does not contain yet.
 inline void append_new(Json& list, const Json& items) {

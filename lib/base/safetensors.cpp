@@ -80,14 +80,14 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   SafetensorsEntry entry{.name = name};
   const nlohmann::json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   if (!dtype.is_string() || safetensors_item_bytes(dtype.get<std::string>()) == 0)
-    throw std::runtime_error(fmt::format("unknown dtype {}", dtype.dump()));
+    throw std::runtime_error(fmt::format("unknown dtype {}", json_text(dtype)));
   entry.dtype = dtype.get<std::string>();
   if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), is_size))
-    throw std::runtime_error(fmt::format("its shape is not a list of sizes: {}", shape.dump()));
+    throw std::runtime_error(fmt::format("its shape is not a list of sizes: {}", json_text(shape)));
   entry.shape = shape.get<std::vector<int64_t>>();
   if (!offsets.is_array() || offsets.size() != 2 || !is_size(offsets[0]) || !is_size(offsets[1]) ||
       offsets[0] > offsets[1])
-    throw std::runtime_error(fmt::format("its data_offsets are not [begin, end]: {}", offsets.dump()));
+    throw std::runtime_error(fmt::format("its data_offsets are not [begin, end]: {}", json_text(offsets)));
   range = {offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
   uint64_t bytes = 0;
   if (!tensor_bytes(entry.shape, safetensors_item_bytes(entry.dtype), bytes))
@@ -149,7 +149,7 @@ Checksum append_safetensors(File& file, const std::vector<SafetensorsEntry>& ent
     offset += bytes;
   }
   std::string text(kLengthBytes, '\0');
-  text += header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size() - kLengthBytes;
   std::memcpy(text.data(), &length, kLengthBytes);

@@ -68,7 +68,7 @@ std::string manifest_text(const Manifest& manifest) {
   json["files"] = Json::object();
   for (const auto& [name, file] : manifest.files)
     json["files"][name] = Json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
-  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(json, 2);
   text.resize(text.size() - 2);  // without "\n}", because one more key follows
   Checksum checksum;
   checksum.add(text.data(), text.size());

@@ -31,7 +31,7 @@ std::vector<Json> wait_for_all(c10d::Store& store, const RendezvousOptions& opti
     for (int64_t rank = 0; rank < options.position.ranks && seconds_since(began) < options.timeout_s; ++rank) {
       Json& each = facts[static_cast<size_t>(rank)];
       if (each.is_null() && store.check({rank_key("here", rank)}))
-        each = Json::parse(store.get_to_str(rank_key("here", rank)));
+        each = parse_json(store.get_to_str(rank_key("here", rank)));
       all &= !each.is_null();
     }
   }
@@ -75,7 +75,7 @@ std::vector<Json> admit_all(c10d::Store& store, const RendezvousOptions& options
   const Admission admission = judge(facts, options);
   if (!options.address) std::filesystem::remove(options.port_folder / fmt::format("trainopt-port-{}", options.job));
   const Json answer = {{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}};
-  store.set(kAdmission, answer.dump());
+  store.set(kAdmission, json_text(answer));
   if (admission.why_not.empty()) return facts;
   const auto all_have_read = [&] {
     for (size_t rank = 1; rank < facts.size(); ++rank)
@@ -95,7 +95,7 @@ Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
       if (seconds_since(began) > timeout_s)
         throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s),
                         ExitCode::peer);
-    const Json answer = Json::parse(store.get_to_str(kAdmission));
+    const Json answer = parse_json(store.get_to_str(kAdmission));
     if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", options.position.rank), "1");
     return answer;
   } catch (const UserError&) {
@@ -113,7 +113,7 @@ void throw_rank_0_lost(const std::exception& error) {
 }
 
 std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine) {
-  store.set(rank_key("here", options.position.rank), to_json(mine, options.position).dump());
+  store.set(rank_key("here", options.position.rank), json_text(to_json(mine, options.position)));
   if (options.position.is_first()) return admit_all(store, options);
   const Json answer = wait_for_answer(store, options);
   if (const auto why_not = answer.at("why_not").get<std::string>(); !why_not.empty())

@@ -25,7 +25,7 @@ std::vector<Beat> read_beats(c10d::Store& store, int64_t ranks) {
     each.left = store.check({rank_key("left", rank)});
     each.explaining = store.check({rank_key("asks", rank)});
     if (!store.check({rank_key("beat", rank)})) continue;
-    const Json json = Json::parse(store.get_to_str(rank_key("beat", rank)));
+    const Json json = parse_json(store.get_to_str(rank_key("beat", rank)));
     each.count = json.at(0);
     each.steps = json.at(1);
     each.stage = json.at(2);
@@ -58,7 +58,7 @@ void Heartbeat::run() {
   try {
     for (int64_t count = 0; !leaving_; ++count) {
       lock.unlock();
-      store_->set(rank_key("beat", rank_), Json{count, steps_.load(), stage_.load()}.dump());
+      store_->set(rank_key("beat", rank_), json_text(Json{count, steps_.load(), stage_.load()}));
       lock.lock();
       wake_.wait_for(lock, std::chrono::duration<double>(kBeatS), [&] { return leaving_; });
     }

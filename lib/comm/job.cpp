@@ -105,8 +105,7 @@ Job::~Job() {
 
 bool Job::report_failure(ExitCode code, const std::string& message) {
   const std::string report =
-      Json{{"rank", options_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}}.dump(
-          -1, ' ', false, Json::error_handler_t::replace);
+      json_text(Json{{"rank", options_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}});
   try {
     return with_timeout(kHeartbeatTimeoutS, [store = explain_store_, report] {
       const bool first = store->add("failing", 1) == 1;
@@ -130,7 +129,7 @@ void Job::explain(const LostRank& lost) {
     throw_rank_0_lost(error);
   }
   if (found.failure) {
-    const Json json = Json::parse(*found.failure);
+    const Json json = parse_json(*found.failure);
     throw PeerFailed(
         fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()),
         static_cast<ExitCode>(json.at("code").get<int>()));

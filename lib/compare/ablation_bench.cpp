@@ -87,7 +87,7 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     cell.comparison = compare_cell(arm_a, arm_b, name_a, name_b, a.empty(), seconds);
     remove_first_steps(arm_a.folder);
     remove_first_steps(arm_b.folder);
-    write_file(arm_b.folder / "result.json", to_json(*cell.comparison, true).dump(1) + "\n");
+    write_file(arm_b.folder / "result.json", json_text(to_json(*cell.comparison, true), 1) + "\n");
     cell.gain.ratio = cell.comparison->ratio;
     cell.gain.blocks = static_cast<int64_t>(cell.comparison->blocks.size());
     for (const Measurement& pair : measurements_of(cell.comparison->blocks, true))

@@ -16,7 +16,7 @@ Json answer(Arm& arm, const Json& request) {
 }  // namespace
 
 void write_json_line(int fd, const Json& json) {
-  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = json_text(json) + "\n";
   for (size_t written = 0; written < line.size();) {
     const ssize_t count = ::send(fd, line.data() + written, line.size() - written, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
@@ -30,7 +30,7 @@ std::optional<Json> read_json_line(int fd, std::string& buffer) {
     if (const size_t end = buffer.find('\n'); end != std::string::npos) {
       const std::string line = buffer.substr(0, end);
       buffer.erase(0, end + 1);
-      return Json::parse(line);
+      return parse_json(line);
     }
     char bytes[4096];
     const ssize_t count = ::read(fd, bytes, sizeof bytes);

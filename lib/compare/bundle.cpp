@@ -14,7 +14,7 @@ namespace {
 Json result_of(const std::filesystem::path& folder) {
   const auto path = folder / "result.json";
   try {
-    return Json::parse(read_file(path, ExitCode::data));
+    return parse_json(read_file(path, ExitCode::data));
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
   }
@@ -32,10 +32,10 @@ Json measured_environment(const std::string& trainopt_version) {
 
 void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
                   const std::string& trainopt_version) {
-  write_file(folder / "result.json", to_json(comparison, true).dump(1) + "\n");
+  write_file(folder / "result.json", json_text(to_json(comparison, true), 1) + "\n");
   write_file(folder / "report.md", comparison_markdown(comparison));
   write_file(folder / "turns.csv", comparison_csv(comparison));
-  write_file(folder / "environment.json", measured_environment(trainopt_version).dump(2) + "\n");
+  write_file(folder / "environment.json", json_text(measured_environment(trainopt_version), 2) + "\n");
 }
 
 bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }

@@ -117,7 +117,7 @@ Json to_json(const Comparison& c, bool with_samples) {
 Comparison comparison_from(const Json& json) {
   try {
     if (json.at("schema_version") != kSchemaVersion && json.at("schema_version") != kJudgedOtherwise)
-      throw UserError(fmt::format("it has schema_version {}, this build reads {}", json.at("schema_version").dump(),
+      throw UserError(fmt::format("it has schema_version {}, this build reads {}", json_text(json.at("schema_version")),
                                   kSchemaVersion),
                       ExitCode::data);
     return read(json);

@@ -17,7 +17,7 @@ constexpr const char* kNotPaired =
 
 Json parse(const std::string& text, const std::filesystem::path& path) {
   try {
-    return Json::parse(text);
+    return parse_json(text);
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("{} is not JSON: {}", path.string(), error.what()), ExitCode::data);
   }

@@ -15,8 +15,8 @@ struct BackwardCall {
   std::vector<bool> needed;       ///< for each input, whether its gradient is wanted
 };
 
-/// Computes the output, which must be a new tensor, with gradient recording off. Appends what backward needs to `saved`:
-/// inputs, the output or intermediate results; an undefined tensor is allowed.
+/// Computes the output, which must be a new tensor, with gradient recording off. Appends what backward needs to
+/// `saved`: inputs, the output or intermediate results; an undefined tensor is allowed.
 using ForwardFunction = std::function<at::Tensor(std::vector<at::Tensor>& saved)>;
 /// Returns the gradient of each input, in order; undefined if there is none. What it captures must outlive the graph.
 using BackwardFunction = std::function<std::vector<at::Tensor>(BackwardCall call)>;

@@ -55,8 +55,8 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean of the samples in the window (for memory the largest, for gpu_throttle all bits), or the latest earlier sample if
-  /// there are none.
+  /// The mean of the samples in the window (for memory the largest, for gpu_throttle all bits), or the latest earlier
+  /// sample if there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Fills the row's empty columns with between()'s values.
   void fill(StepRecord& row) const;

@@ -44,14 +44,13 @@ void log_error(const std::string& sentence) {
 /// nullopt if the file was written, else the reason why not.
 std::optional<std::string> write_in_time(const std::filesystem::path& path, const Json& json) {
   const auto problem = std::make_shared<std::string>();
-  const bool ended = finishes_within(
-      kWriteSeconds, [path, problem, text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"] {
-        try {
-          write_file(path, text);
-        } catch (const std::exception& error) {
-          *problem = error.what();
-        }
-      });
+  const bool ended = finishes_within(kWriteSeconds, [path, problem, text = json_text(json, 2) + "\n"] {
+    try {
+      write_file(path, text);
+    } catch (const std::exception& error) {
+      *problem = error.what();
+    }
+  });
   if (!ended) return fmt::format("{} could not be written within {:g} s", path.string(), kWriteSeconds);
   return problem->empty() ? std::nullopt : std::optional(*problem);
 }

@@ -42,7 +42,7 @@ std::string requested(bool) { return "true"; }
 template <class Config>
 std::string requested(const Switch<Config>& option) {
   const Json chosen = to_json(option.options);
-  return chosen == to_json(Config()) ? "true" : chosen.dump();
+  return chosen == to_json(Config()) ? "true" : json_text(chosen);
 }
 std::string requested(const Number& number) { return std::to_string(number.value); }
 std::string requested(const Word& word) { return std::string(word.value); }

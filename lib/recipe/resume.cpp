@@ -38,7 +38,7 @@ struct Change {
 /// Collects every key by its full name, with its value.
 void flatten(const Json& value, const std::string& path, std::map<std::string, std::string>& keys) {
   if (!value.is_object()) {
-    keys[path] = value.dump();
+    keys[path] = json_text(value);
     return;
   }
   for (const auto& [key, entry] : value.items()) flatten(entry, path.empty() ? key : path + "." + key, keys);

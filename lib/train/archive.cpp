@@ -55,7 +55,7 @@ const Json& ArchiveReader::value(const std::string& name) const {
 
 int64_t ArchiveReader::integer(const std::string& name) const {
   const Json& found = value(name);
-  if (!found.is_number_integer()) refuse(fmt::format("{} is not a whole number: {}", name, found.dump()));
+  if (!found.is_number_integer()) refuse(fmt::format("{} is not a whole number: {}", name, json_text(found)));
   return found.get<int64_t>();
 }
 

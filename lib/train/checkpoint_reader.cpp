@@ -35,17 +35,17 @@ std::string rank_file(int64_t rank) { return fmt::format("rank-{:04}.safetensors
 std::string state_text(const Json& values) {
   Json state = {{"schema_version", kStateVersion}};
   state.update(values);
-  return state.dump(2) + "\n";
+  return json_text(state, 2) + "\n";
 }
 
 ArchiveReader read_checkpoint(const std::filesystem::path& folder) {
   const Manifest manifest = open_checkpoint(folder);
-  Json state = Json::parse(read_verified(folder, manifest, kStateFile), nullptr, /*allow_exceptions=*/false);
+  Json state = parse_json(read_verified(folder, manifest, kStateFile), /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("schema_version"))
     refuse(folder / kStateFile, "it is not a JSON object with a schema_version");
   if (state["schema_version"] != kStateVersion)
     refuse(folder / kStateFile, fmt::format("it has schema_version {}, but this program reads {}",
-                                            state["schema_version"].dump(), kStateVersion));
+                                            json_text(state["schema_version"]), kStateVersion));
   read_verified(folder, manifest, kRecipeFile);  // only verified here; the caller reads it next
   NamedTensors tensors;
   for (int64_t rank = 0; rank < manifest.world_size; ++rank)

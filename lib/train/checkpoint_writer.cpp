@@ -104,7 +104,7 @@ void CheckpointWriter::write_rank_part(const Snapshot& snapshot) {
   const StoredFile file = write_part(folder, rank_file(options_.position.rank),
                                      tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
   options_.put(fmt::format("checkpoint/{}/{}", written_, options_.position.rank),
-               Json{file.bytes, file.xxh3, snapshot.lists}.dump(-1, ' ', false, Json::error_handler_t::replace));
+               json_text(Json{file.bytes, file.xxh3, snapshot.lists}));
 }
 
 void CheckpointWriter::write_single_rank(const Snapshot& snapshot) {
@@ -119,7 +119,7 @@ void CheckpointWriter::write_single_rank(const Snapshot& snapshot) {
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();
   for (int64_t rank = 1; rank < options_.position.ranks; ++rank) {
-    const Json part = Json::parse(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
+    const Json part = parse_json(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
     draft.list(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
     add_lists(state, part.at(2));
   }

@@ -2,31 +2,16 @@
 // or overflow checks.
 #pragma once
 
+#include "device/autocast.h"
 #include "train/archive.h"
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/DeviceType.h>
-#include <c10/core/ScalarType.h>
 
 #include <optional>
 
 namespace trainopt {
 
 class Gradients;
-
-/// Enables autocast on this thread during its lifetime; does nothing if `dtype` is null. libtorch has no such guard.
-class AutocastGuard {
- public:
-  AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype);
-  ~AutocastGuard();
-  AutocastGuard(const AutocastGuard&) = delete;
-  AutocastGuard& operator=(const AutocastGuard&) = delete;
-
- private:
-  at::DeviceType device_;
-  bool active_ = false, was_enabled_ = false;
-  at::ScalarType old_dtype_ = at::kFloat;
-};
 
 class Precision {
  public:

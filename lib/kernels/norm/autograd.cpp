@@ -36,16 +36,16 @@ at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const 
     const auto& saved = call.saved;
     const at::Tensor &x = saved[kX], gradient = nhwc(call.gradient);
     at::Tensor g = gradient;
-    const GradientSums sums =
-        !relu  ? kernels.sums(gradient, x, saved[kMean])
-        : adds ? kernels.sums_through_output(gradient, saved[kY], x, saved[kMean], g)
-               : kernels.sums_through_relu(gradient, x, saved[kMean], saved[kScale], saved[kShift]);
+    const GradientSums sums = !relu ? kernels.sums(gradient, x, saved[kMean])
+                              : adds
+                                  ? kernels.sums_through_output(gradient, saved[kY], x, saved[kMean], g)
+                                  : kernels.sums_through_relu(gradient, x, saved[kMean], saved[kScale], saved[kShift]);
     const Coefficients by =
         kernels.coefficients(sums, {saved[kInverse], saved[kScale], {}}, saved[kMean], values_per_channel(x));
-    const at::Tensor of_input =
-        relu && !adds ? kernels.input_gradient_through_relu(gradient, x, saved[kScale], by.of_x, by.rest, saved[kScale],
-                                                            saved[kShift])
-                      : kernels.input_gradient(g, x, saved[kScale], by.of_x, by.rest);
+    const at::Tensor of_input = relu && !adds
+                                    ? kernels.input_gradient_through_relu(gradient, x, saved[kScale], by.of_x, by.rest,
+                                                                          saved[kScale], saved[kShift])
+                                    : kernels.input_gradient(g, x, saved[kScale], by.of_x, by.rest);
     std::vector<at::Tensor> gradients{of_input, by.of_weight, sums.gradient};
     if (adds) gradients.push_back(g);
     return gradients;

@@ -1,9 +1,9 @@
 #include "optimizations/amp/float32_convolutions.h"
 
+#include "device/autocast.h"
 #include "device/differentiable.h"
 #include "device/tensor.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
@@ -24,10 +24,9 @@ at::Tensor convolve_in_float32(const at::Tensor& input, const at::Tensor& weight
     const at::Tensor &x = call.saved[0], &w = call.saved[1];
     RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({x}));
     const at::DisableRecordFunctionGuard unseen;
-    const auto [of_x, of_w, of_bias] =
-        at::convolution_backward(call.gradient.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat), std::nullopt,
-                                 {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1,
-                                 {call.needed[0], call.needed[1], false});
+    const auto [of_x, of_w, of_bias] = at::convolution_backward(
+        call.gradient.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat), std::nullopt, {stride, stride},
+        {padding, padding}, {1, 1}, false, {0, 0}, 1, {call.needed[0], call.needed[1], false});
     const auto as = [](const at::Tensor& gradient, const at::Tensor& of) {
       return gradient.defined() ? gradient.to(of.scalar_type()) : gradient;
     };
@@ -41,15 +40,14 @@ class Float32Convolutions : public ConvolutionOperations {
   explicit Float32Convolutions(std::unique_ptr<ConvolutionOperations> inner) : inner_(std::move(inner)) {}
 
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    return at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input);
+    return autocast_type(at::kCPU) || inner_->supports(shape, input);
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    if (!at::autocast::is_autocast_enabled(at::kCPU) || inner_->supports(shape, input))
-      return inner_->forward(shape, input, weight);
-    const auto type = at::autocast::get_autocast_dtype(at::kCPU);
-    const at::Tensor x = input.to(type),
-                     w = weight.to(type);  // rounded as autocast does, also if weight is no 16-bit copy
+    const auto type = autocast_type(at::kCPU);
+    if (!type || inner_->supports(shape, input)) return inner_->forward(shape, input, weight);
+    const at::Tensor x = input.to(*type),
+                     w = weight.to(*type);  // rounded as autocast does, also if weight is no 16-bit copy
     RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
     return convolve_in_float32(x, w, shape.stride, shape.padding);

@@ -1,10 +1,9 @@
 #include "optimizations/winograd/convolution.h"
 
+#include "device/autocast.h"
 #include "device/tensor.h"
 #include "kernels/winograd/autograd.h"
 #include "kernels/winograd/tiles.h"
-
-#include <ATen/autocast_mode.h>
 
 #include <algorithm>
 
@@ -30,10 +29,8 @@ class Convolutions : public PlainConvolutionOperations {
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
     if (!supports(shape, input)) return PlainConvolutionOperations::forward(shape, input, weight);
-    const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
-    const auto as_autocast = [&](const at::Tensor& tensor) {
-      return casts ? tensor.to(at::autocast::get_autocast_dtype(at::kCPU)) : tensor;
-    };
+    const auto type = autocast_type(at::kCPU);
+    const auto as_autocast = [&](const at::Tensor& tensor) { return type ? tensor.to(*type) : tensor; };
     return kernel::differentiable_convolution(as_autocast(input), as_autocast(weight));
   }
 };

@@ -1,8 +1,13 @@
-#include "train/precision.h"
+#include "device/autocast.h"
 
 #include <ATen/autocast_mode.h>
 
 namespace trainopt {
+
+std::optional<at::ScalarType> autocast_type(at::DeviceType device) {
+  if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+}
 
 AutocastGuard::AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype)
     : device_(device), active_(dtype.has_value()) {

@@ -1,0 +1,29 @@
+// libtorch's autocast on this thread, without its header, which costs every file that includes it five seconds of
+// compilation.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+namespace trainopt {
+
+/// The type that autocast casts to on this kind of device; null while autocast is disabled.
+std::optional<at::ScalarType> autocast_type(at::DeviceType device);
+
+/// Enables autocast during its lifetime; does nothing if `dtype` is null. libtorch has no such guard.
+class AutocastGuard {
+ public:
+  AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> dtype);
+  ~AutocastGuard();
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool active_ = false, was_enabled_ = false;
+  at::ScalarType old_dtype_ = at::kFloat;
+};
+
+}  // namespace trainopt
