@@ -2,6 +2,7 @@
 
 #include "comm/launch_environment.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 #include <unistd.h>
 

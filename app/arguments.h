@@ -4,11 +4,14 @@
 #include "recipe/recipe.h"
 #include "recipe/recipe_io.h"
 
-#include <CLI/CLI.hpp>
-
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace trainopt {
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "device/process.h"
 
+#include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 

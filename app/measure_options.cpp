@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <random>

@@ -4,9 +4,14 @@
 #include "base/clock.h"
 #include "compare/comparison.h"
 
-#include <CLI/CLI.hpp>
-
+#include <optional>
 #include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace trainopt {
 

@@ -8,6 +8,7 @@
 #include "compare/ablation_report.h"
 #include "compare/bundle.h"
 
+#include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>

@@ -6,6 +6,7 @@
 #include "compare/local_arm.h"
 #include "compare/make_arm.h"
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <sys/prctl.h>
 

@@ -1,6 +1,7 @@
 // trainopt check RECIPE...: validates recipes.
 #include "app/commands.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace trainopt {

@@ -5,6 +5,7 @@
 #include "device/tensor.h"
 #include "train/checkpoint_reader.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace trainopt {

@@ -10,6 +10,7 @@
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
 
+#include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -51,9 +52,15 @@ std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const Compa
     return {with(files[0], {}), with(files[1], {})};
   if (files.size() != 1 || (arguments.with.empty() && arguments.without.empty()))
     throw UserError("name two recipes, or one and --without SWITCH or --with key=value: trainopt compare A B");
-  std::vector<std::string> left_out;
-  for (const auto& name : arguments.without) left_out.push_back(key_of_switch(name) + "=null");
-  return {with(files[0], left_out), with(files[0], arguments.with)};
+  std::vector<std::string> switched_off;
+  for (const auto& name : arguments.without) switched_off.push_back(key_of_switch(name) + "=null");
+  std::pair<NamedRecipe, NamedRecipe> arms{with(files[0], switched_off), with(files[0], arguments.with)};
+  if (recipe_yaml(arms.first.recipe) == recipe_yaml(arms.second.recipe))
+    throw UserError(arguments.with.empty()
+                        ? fmt::format("--without changes nothing: {} does not turn on {}", files[0].string(),
+                                      fmt::join(arguments.without, " or "))
+                        : fmt::format("--with changes nothing: {} has these values already", files[0].string()));
+  return arms;
 }
 
 bool is_run(const fs::path& path) {

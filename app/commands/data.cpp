@@ -5,6 +5,7 @@
 #include "device/process.h"
 #include "recipe/make_plan.h"
 
+#include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 
 #include <cmath>

@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "metrics/environment.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace trainopt {

@@ -6,6 +6,7 @@
 #include "comm/local_ranks.h"
 #include "device/device.h"
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 
 namespace trainopt {

@@ -1,6 +1,7 @@
 // trainopt options [section|key]: lists every key with its type, default, bounds and meaning.
 #include "app/commands.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace trainopt {

@@ -3,6 +3,7 @@
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace trainopt {

@@ -7,6 +7,8 @@
 #include "comm/launch_environment.h"
 #include "train/inject.h"
 
+#include <CLI/CLI.hpp>
+
 namespace trainopt {
 
 Command add_run(CLI::App& app) {

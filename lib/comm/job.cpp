@@ -2,9 +2,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "comm/backends.h"
-#include "comm/c10d_communicator.h"
 #include "comm/local_address.h"
+#include "comm/process_groups.h"
 #include "comm/rank_keys.h"
 #include "comm/with_timeout.h"
 
@@ -163,23 +162,9 @@ std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, const N
   const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
   put(ready(options_.position.rank), "yes");
   for (int64_t each = 0; each < options_.position.ranks; ++each) get(ready(each));
-  const int rank = static_cast<int>(options_.position.rank), ranks = static_cast<int>(options_.position.ranks);
-  const auto prefix = fmt::format("group/{}", communicators_++);
-  const auto store = [&](const char* name) {
-    return c10::make_intrusive<c10d::PrefixStore>(prefix + "/" + name, store_);
-  };
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(fmt::format("group/{}", communicators_++), store_);
   return or_lost_rank([&] {
-    auto data = c10::make_intrusive<c10d::ProcessGroup>(store("data"), rank, ranks);
-    const auto type = device.is_cpu() ? c10d::ProcessGroup::BackendType::GLOO : c10d::ProcessGroup::BackendType::NCCL;
-    data->setBackend(
-        device.type(), type,
-        device.is_cpu()
-            ? make_gloo(store("data"), rank, ranks, address_, options_.timeout_s)
-            : make_nccl(store("data"), rank, ranks,
-                        {.timeout_s = options_.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
-    data->setDefaultBackend(type);
-    return std::make_unique<C10dCommunicator>(options_.position, std::move(data),
-                                              make_gloo(store("host"), rank, ranks, address_, options_.timeout_s));
+    return connect_process_groups(store, {options_.position, address_, options_.timeout_s}, device, nccl);
   });
 }
 

@@ -161,9 +161,13 @@ std::vector<std::string> remarks(const Ablation& a) {
   return all;
 }
 
+std::string rate_text(double samples_per_s) {
+  return samples_per_s > 0 ? human_rate(samples_per_s) + " samples/s" : "not measured";
+}
+
 std::string head(const Ablation& a) {
-  return fmt::format("{}: everything off {} samples/s, everything on {} samples/s; measured in {}", a.name,
-                     human_rate(a.plain_samples_per_s), human_rate(a.full_samples_per_s), human_seconds(a.seconds));
+  return fmt::format("{}: everything off {}, everything on {}; measured in {}", a.name,
+                     rate_text(a.plain_samples_per_s), rate_text(a.full_samples_per_s), human_seconds(a.seconds));
 }
 
 std::string legend(const Ablation& a) {

@@ -13,6 +13,10 @@ namespace {
 
 Json result_of(const std::filesystem::path& folder) {
   const auto path = folder / "result.json";
+  if (!std::filesystem::exists(path))
+    throw UserError(
+        fmt::format("{} has no result.json: it is not a folder written by trainopt compare or ablate", folder.string()),
+        ExitCode::data);
   try {
     return parse_json(read_file(path, ExitCode::data));
   } catch (const Json::exception& error) {

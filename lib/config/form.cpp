@@ -145,8 +145,10 @@ std::optional<size_t> read_word(const Value& value, const Location& location, st
 bool check_list(const Value& value, const Location& location, int length, const std::string& type_text) {
   if (value.is_list() && (length < 0 || value.items.size() == static_cast<size_t>(length))) return true;
   const std::string what = value.is_list() ? fmt::format("a list of {}", value.items.size()) : display_text(value);
-  location.problem(value, fmt::format("must be a {}: {}{}", type_text, what,
-                                      value.is_scalar() ? fmt::format(" (write [{}])", display_text(value.text)) : ""));
+  location.problem(
+      value,
+      fmt::format("must be a {}: {}{}", type_text, what,
+                  value.is_scalar() && length <= 1 ? fmt::format(" (write [{}])", display_text(value.text)) : ""));
   return false;
 }
 

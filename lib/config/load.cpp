@@ -6,8 +6,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 namespace trainopt {
+namespace {
+
+/// Whether an override is "key=null".
+bool is_reset(const Value& value) {
+  return value.is_map() && value.items.size() == 1 ? is_reset(value.items.front()) : value.is_null();
+}
+
+}  // namespace
 
 LoadedInto load_into(const Outline& outline, const Sources& sources) {
   LoadedInto loaded;
@@ -25,8 +34,16 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     parsed([&] { merge_map(merged, parse_file(file), outline, "", reading, loaded.notes); });
 
   Value overrides = empty_map();
-  for (const auto& text : sources.overrides) parsed([&] { merge_plain(overrides, parse_override(text)); });
-  merge_map(merged, overrides, outline, "", reading, loaded.notes);
+  const auto apply_overrides = [&] {
+    merge_map(merged, std::exchange(overrides, empty_map()), outline, "", reading, loaded.notes);
+  };
+  for (const auto& text : sources.overrides)
+    parsed([&] {
+      const Value value = parse_override(text);
+      merge_plain(overrides, value);
+      if (is_reset(value)) apply_overrides();  // a later data.size=5 adds to data=null, it does not replace it
+    });
+  apply_overrides();
 
   read_map(merged, outline, "", reading);
   return loaded;

@@ -9,6 +9,20 @@ namespace {
 
 constexpr size_t kMaxSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
 
+/// true or false in place of a toggle's map.
+void read_toggle_word(const Value& value, const Option& option, const Location& location) {
+  std::string reason;
+  const bool other_word = !parse_boolean(value.text, &reason) && reason == kNotBoolean;
+  if (other_word && !option.options.empty()) {
+    std::vector<std::string_view> names;
+    for (const Option& own : option.options) names.push_back(own.name);
+    location.problem(value, fmt::format("must be true, false or a map of options ({}): {}", joined(names, ", "),
+                                        display_text(value)));
+  } else if (const auto on = Form<bool>::read(value, location)) {
+    *option.on = *on;
+  }
+}
+
 void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
   const Location location{path, option.bounds, &reading.problems};
   if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
@@ -29,7 +43,7 @@ void read_option(const Value& value, const Option& option, const std::string& pa
         *option.on = true;
         read_map(value, option.options, path, reading);
       } else if (value.is_scalar()) {
-        if (const auto on = Form<bool>::read(value, location)) *option.on = *on;
+        read_toggle_word(value, option, location);
       } else if (!value.is_null()) {
         location.problem(value, "must be true, false or a map of options: " + display_text(value));
       }

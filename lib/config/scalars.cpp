@@ -73,7 +73,7 @@ std::optional<bool> parse_boolean(std::string_view text, std::string* reason) {
   std::string lower(text.substr(0, 8));
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
-  explain(reason, "must be true or false");
+  explain(reason, kNotBoolean);
   for (const std::string_view word : {"yes", "on", "y", "1", "enabled"})
     if (lower == word) explain(reason, "must be true or false (write true)");
   for (const std::string_view word : {"no", "off", "n", "0", "none", "disabled"})

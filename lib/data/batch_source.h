@@ -12,6 +12,13 @@
 
 namespace trainopt {
 
+/// Copies of batches from host to device that are known to be done, timed by the device.
+struct CopyTimes {
+  int64_t bytes = 0;
+  double ms = 0;
+  double exposed_ms = 0;  ///< the part that the step's stream waited for
+};
+
 /// Since the last take_stats().
 struct BatchSourceStats {
   double data_wait_ms = 0;        ///< next() waited for the loader (without workers: loaded)
@@ -19,6 +26,7 @@ struct BatchSourceStats {
   int64_t bytes_copied = 0;
   int64_t pinned_bytes_copied = 0;  ///< the part copied from page-locked memory
   int64_t overlapped_copies = 0;    ///< copies queued on a separate stream
+  CopyTimes copies;                 ///< since the source was created
   int64_t bytes_delivered = 0;  ///< of batches as the loader delivered them, copied or not; if the data set is on the
                                 ///< device, of the placements
   int64_t resident_bytes = 0;   ///< of a data set kept on the device
@@ -70,6 +78,11 @@ class LoadedBatches : public BatchSource {
     Event begun, done;
     Delivered delivered;  ///< counted in the step that receives the batch, not in the one that queued the copy
   };
+  struct TimedCopy {
+    Event begun, done;
+    std::optional<EventSpan> wait;  ///< of the step's stream, if the copy ran on a separate one
+    int64_t bytes;
+  };
   static Delivered delivered(const HostBatch& host);
   void finish(Batch& batch);
   Batch next_in_place();
@@ -84,7 +97,8 @@ class LoadedBatches : public BatchSource {
   std::optional<Stream> copy_stream_;
   std::optional<HostBatch> current_;  ///< returned in place and not yet released
   std::optional<Copy> prefetched_;
-  std::vector<std::pair<Event, Event>> timings_;  ///< of copies not yet counted
+  std::vector<TimedCopy> timings_;  ///< of copies not yet counted
+  CopyTimes copies_;
   BatchSourceStats stats_;
 };
 

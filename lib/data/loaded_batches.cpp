@@ -50,8 +50,9 @@ Batch LoadedBatches::next_copied() {
   begun.record(stream);  // after the work queued before, which the copy waits for
   Batch batch = describe(host, host.input.to(device_), host.target.to(device_));  // both block until the copy is done
   done.record(stream);
-  timings_.emplace_back(std::move(begun), std::move(done));
-  count(delivered(host), true);
+  const Delivered counts = delivered(host);
+  timings_.push_back({std::move(begun), std::move(done), std::nullopt, counts.bytes});
+  count(counts, true);
   loader_->release(host);
   return batch;
 }
@@ -59,12 +60,15 @@ Batch LoadedBatches::next_copied() {
 Batch LoadedBatches::next_overlapped() {
   Copy copy = prefetched_ ? *std::exchange(prefetched_, std::nullopt) : begin_copy(loader_->next());
   const Stream compute = Stream::current(device_);
+  EventSpan wait(device_);
+  wait.start.record(compute);
   copy.done.block(compute);
+  wait.end.record(compute);
   // The memory belongs to the copy stream: the allocator must not reuse it for the next copy while the step still reads
   // it.
   for (const auto field : kBatchFields)
     if (const at::Tensor& tensor = copy.batch.*field; tensor.defined()) tensor.record_stream(compute.handle());
-  timings_.emplace_back(std::move(copy.begun), std::move(copy.done));
+  timings_.push_back({std::move(copy.begun), std::move(copy.done), std::move(wait), copy.delivered.bytes});
   count(copy.delivered, true);
   ++stats_.overlapped_copies;
   if (loader_->ready()) prefetched_ = begin_copy(loader_->next());  // overlaps with the step that is about to be queued
@@ -107,11 +111,16 @@ BatchSourceStats LoadedBatches::take_stats() {
   stats_.buffers = loader_->slots();
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
-  std::erase_if(timings_, [&](const auto& copy) {
-    if (!copy.second.ready()) return false;  // count it a step later rather than wait for it
-    stats_.copy_ms = stats_.copy_ms.value_or(0) + elapsed_ms(copy.first, copy.second);
+  std::erase_if(timings_, [&](const TimedCopy& copy) {
+    if (!copy.done.ready() || (copy.wait && !copy.wait->end.ready())) return false;  // counted later, not waited for
+    const double ms = elapsed_ms(copy.begun, copy.done);
+    stats_.copy_ms = stats_.copy_ms.value_or(0) + ms;
+    copies_.bytes += copy.bytes;
+    copies_.ms += ms;
+    copies_.exposed_ms += copy.wait ? std::min(ms, elapsed_ms(copy.wait->start, copy.wait->end)) : ms;
     return true;
   });
+  stats_.copies = copies_;
   return std::exchange(stats_, {});
 }
 

@@ -1,5 +1,8 @@
 #include "device/backend_settings.h"
 
+#include "device/tensor.h"
+
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
 namespace trainopt {
@@ -9,6 +12,14 @@ BackendSettings current_backend_settings() {
   return {.cudnn_benchmark = context.benchmarkCuDNN(),
           .allow_tf32 = context.allowTF32CuDNN() && context.allowTF32CuBLAS(),
           .deterministic = context.deterministicAlgorithms()};
+}
+
+double float32_product_error(c10::Device device) {
+  const auto random = at::detail::createCPUGenerator(0);  // leaves the trainings' generators alone
+  const at::Tensor a = at::randn({256, 256}, random, at::kFloat), b = at::randn({256, 256}, random, at::kFloat);
+  const at::Tensor product = at::mm(a.to(device), b.to(device)).to(at::kCPU, at::kDouble);
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  return (product - exact).abs().max().item<double>() / exact.abs().max().item<double>();
 }
 
 bool can_share_process(const BackendSettings& a, const BackendSettings& b) {

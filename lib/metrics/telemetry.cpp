@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <numeric>
 
 namespace trainopt {
 namespace {
@@ -53,6 +54,22 @@ std::string telemetry_line(double time_s, const Values& values) {
 }
 
 }  // namespace
+
+double combined(Aggregate aggregate, std::span<const double> values) {
+  switch (aggregate) {
+    case Aggregate::last:
+      return values.back();
+    case Aggregate::mean:
+      return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    case Aggregate::max:
+      return *std::max_element(values.begin(), values.end());
+    case Aggregate::bits_or:
+      return static_cast<double>(
+          std::accumulate(values.begin(), values.end(), int64_t{0},
+                          [](int64_t bits, double value) { return bits | std::llround(value); }));
+  }
+  return 0;
+}
 
 ProcessProbe::ProcessProbe() : ProcessProbe(allowed_cpus()) {}
 
@@ -221,21 +238,12 @@ TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point en
     if (first == samples.begin()) return result;
     --first;
   }
+  std::vector<double> values;
   for (const MetricInfo& metric : kCatalogue) {
-    double sum = 0, largest = 0;
-    int64_t bits = 0;
-    int count = 0;
+    values.clear();
     for (auto sample = first; sample != last; ++sample)
-      if (const auto& value = sample->values[metric.metric]) {
-        sum += *value;
-        largest = count == 0 ? *value : std::max(largest, *value);
-        if (metric.aggregate == Aggregate::bits_or) bits |= std::llround(*value);
-        ++count;
-      }
-    if (count == 0) continue;
-    result.values[metric.metric] = metric.aggregate == Aggregate::bits_or ? static_cast<double>(bits)
-                                   : metric.aggregate == Aggregate::max   ? largest
-                                                                          : sum / count;
+      if (const auto& value = sample->values[metric.metric]) values.push_back(*value);
+    if (!values.empty()) result.values[metric.metric] = combined(metric.aggregate, values);
   }
   return result;
 }

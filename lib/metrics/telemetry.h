@@ -32,6 +32,9 @@ struct TelemetrySample {
   Values values;
 };
 
+/// The telemetry samples of one step as one value. `values` must not be empty.
+double combined(Aggregate aggregate, std::span<const double> values);
+
 /// Measures memory of this process, and CPU time of this process and of others since the last sample.
 class ProcessProbe {
  public:
@@ -55,7 +58,7 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean of the samples in the window (for memory the largest, for gpu_throttle all bits), or the latest earlier
+  /// The mean of the samples in the window (of each metric's Aggregate), or the latest earlier
   /// sample if there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Fills the row's empty columns with between()'s values.

@@ -55,8 +55,9 @@ struct StepTrace {
   Operations operations;
 
   BackendSettings backend;            ///< libtorch's settings during the step
-  BatchSourceStats loader;            ///< of the step, except `threads` and `thread_starts`: of the run so far
+  BatchSourceStats loader;            ///< of the step; `threads`, `thread_starts`, `copies`: of the run so far
   CachingAllocator::Stats allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
+  double float32_product_error = 0;   ///< float32_product_error() before the step; 0 on a CPU, not measured
   int64_t page_faults = 0;            ///< minor page faults (no disk access) of the process during the step
   int64_t parameters = 0;             ///< number of tensors that this rank updates
   int64_t gradients_at_start = 0;     ///< number of gradients that existed before the step's first backward

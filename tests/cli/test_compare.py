@@ -123,7 +123,8 @@ def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
     assert changed.code == 3 and "do not give the recorded result" in changed.err
     path.write_text("{")
     assert trainopt("compare", "--show", "out").code == 3
-    assert trainopt("compare", "--show", "nowhere").code == 3
+    nowhere = trainopt("compare", "--show", "nowhere")
+    assert nowhere.code == 3 and "nowhere has no result.json" in nowhere.err
 
 
 def test_a_result_of_an_older_version_is_judged_again(trainopt, recipe):
@@ -162,6 +163,8 @@ def test_finished_runs(trainopt, recipe):
         (["job.yaml"], "name two recipes"),
         (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
         (["job.yaml", "--without", "ampp"], "did you mean 'amp'"),
+        (["job.yaml", "--without", "tf32"], "job.yaml does not turn on tf32"),
+        (["job.yaml", "--with", "data.batch_size=8"], "has these values already"),
         (["job.yaml", "job.yaml", "--with", "seed=1"], "name two recipes"),
         (["job.yaml", "--with", "sead=1"], "sead"),
         (["job.yaml", "nothing.yaml"], "nothing.yaml"),

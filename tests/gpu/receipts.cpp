@@ -30,6 +30,8 @@ TEST_CASE("page-locked batches are copied concurrently with the step") {
   CHECK(finished.seen.loader.pinned_bytes_copied > 0);
   CHECK(finished.seen.loader.pinned_bytes_copied == finished.seen.loader.bytes_copied);
   CHECK(finished.seen.loader.overlapped_copies > 0);
+  CHECK(finished.seen.loader.copies.ms > 0);
+  CHECK(finished.seen.loader.copies.exposed_ms <= finished.seen.loader.copies.ms);
   CHECK(std::any_of(finished.rows.rows.begin(), finished.rows.rows.end(),
                     [](const StepRecord& row) { return row[Metric::copy_ms].value_or(0) > 0; }));
 }

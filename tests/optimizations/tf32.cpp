@@ -16,11 +16,12 @@ Outcome planned(const char* machine) {
   return plan.switches.front().outcome;
 }
 
-StepTrace step_with(c10::ScalarType type, bool allowed) {
+StepTrace step_with(c10::ScalarType type, bool allowed, double error = 3e-4) {
   const TracedTensor numbers{.type = type, .sizes = {2, 2}};
   StepTrace trace;
   trace.step = 2;
   trace.backend.allow_tf32 = allowed;
+  trace.float32_product_error = error;
   trace.operations[{.name = "aten::mm", .inputs = {numbers, numbers}}] = 3;
   trace.operations[{.name = "aten::convolution_backward", .inputs = {numbers}}] = 1;
   return trace;
@@ -36,7 +37,8 @@ TEST_CASE("TF32 needs a GPU from sm_80") {
 TEST_CASE("the receipt of tf32 counts the float32 operations that may use it") {
   const MakeReceipt receipt = planned("gpus=1,arch=sm_80").receipt;
   const Receipt used = receipt(step_with(c10::kFloat, true));
-  CHECK(used.observed == "TF32 allowed for 4 float32 convolutions and matrix products");
+  CHECK(used.observed ==
+        "TF32 allowed for 4 float32 convolutions and matrix products; a test product had a relative error of 3e-04");
   CHECK(used.effective);
   const Receipt forbidden = receipt(step_with(c10::kFloat, false));
   CHECK(forbidden.observed == "TF32 not allowed for 4 float32 convolutions and matrix products");
@@ -44,4 +46,7 @@ TEST_CASE("the receipt of tf32 counts the float32 operations that may use it") {
   const Receipt unused = receipt(step_with(c10::kBFloat16, true));
   CHECK_FALSE(unused.effective);
   CHECK(unused.reason == "no convolution or matrix product ran in float32");
+  const Receipt ignored = receipt(step_with(c10::kFloat, true, 1e-7));
+  CHECK_FALSE(ignored.effective);
+  CHECK(ignored.reason == "the hardware computed the test product in full float32");
 }

@@ -16,10 +16,14 @@ Outcome apply(Plan& plan) {
   plan.backend.cudnn_benchmark = true;
   return Outcome::applied("cuDNN picks algorithms by timing them", [](const StepTrace& seen) {
     const int64_t convolutions = seen.calls(is_forward_convolution);
-    const bool effective = seen.backend.cudnn_benchmark && convolutions > 0;
-    return Receipt{.observed = fmt::format("enabled during a step with {} forward convolutions", convolutions),
-                   .effective = effective,
-                   .reason = effective ? "" : "the step had no convolution"};
+    const bool enabled = seen.backend.cudnn_benchmark;
+    return Receipt{.observed = fmt::format("{} during a step with {} forward convolutions; cuDNN does not report what "
+                                           "it chose",
+                                           enabled ? "enabled" : "disabled", convolutions),
+                   .effective = enabled && convolutions > 0,
+                   .reason = !enabled            ? "another setting disabled it"
+                             : convolutions == 0 ? "the step had no convolution"
+                                                 : ""};
   });
 }
 

@@ -20,14 +20,14 @@ Outcome apply(Plan& plan, const Config& config) {
           config.resize ? "resize and all later transforms, crops and flips included," : "scaling and normalisation",
           wanted),
       [wanted](const StepTrace& seen) {
-        const auto in_words = [](std::optional<at::ScalarType> type) { return type ? type_name(*type) : ""; };
+        const auto in_words = [](std::optional<at::ScalarType> type) { return type ? type_name(*type) : "nothing"; };
         const std::string input = in_words(seen.loader.input_type), finished = in_words(seen.loader.finished_type);
         const bool effective = input == "uint8" && finished == wanted;
-        return Receipt{.observed = fmt::format("the loader delivered {}, {} per step; the device converted it to {}",
-                                               input, human_bytes(static_cast<double>(seen.loader.bytes_delivered)),
-                                               finished.empty() ? "no other type" : finished),
-                       .effective = effective,
-                       .reason = effective ? "" : fmt::format("expected uint8 batches converted to {}", wanted)};
+        return Receipt{
+            .observed = fmt::format("the loader delivered {}, {} per step; the device converted it to {}", input,
+                                    human_bytes(static_cast<double>(seen.loader.bytes_delivered)), finished),
+            .effective = effective,
+            .reason = effective ? "" : fmt::format("expected uint8 batches converted to {}", wanted)};
       });
 }
 

@@ -6,6 +6,7 @@
 namespace trainopt::loading {
 namespace {
 
+constexpr double kMaxWaited = 0.9;  ///< of the copying time; above it, copies did not overlap with steps
 constexpr const char* kSynthetic = "synthetic batches are already on the device";
 
 /// Why nothing is loaded during training; null if something is.
@@ -78,9 +79,12 @@ Outcome pin_memory(Plan& plan) {
   plan.loader.pin_memory = true;
   return Outcome::applied("batch buffers are page-locked", [](const StepTrace& seen) {
     const bool effective = seen.loader.pinned_bytes_copied > 0;
-    return Receipt{.observed = fmt::format("{} of {} per step copied from page-locked memory",
+    const CopyTimes& copies = seen.loader.copies;
+    const std::string rate =
+        copies.ms > 0 ? fmt::format(", at {}/s", human_bytes(static_cast<double>(copies.bytes) / copies.ms * 1e3)) : "";
+    return Receipt{.observed = fmt::format("{} of {} per step copied from page-locked memory{}",
                                            human_bytes(static_cast<double>(seen.loader.pinned_bytes_copied)),
-                                           human_bytes(static_cast<double>(seen.loader.bytes_copied))),
+                                           human_bytes(static_cast<double>(seen.loader.bytes_copied)), rate),
                    .effective = effective,
                    .reason = effective ? "" : "no page-locked bytes were copied"};
   });
@@ -91,11 +95,17 @@ Outcome non_blocking(Plan& plan) {
   if (!plan.device.is_cuda()) return Outcome::none("there is no copy to overlap; this plan runs on the CPU");
   plan.loader.non_blocking = true;
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const StepTrace& seen) {
-    const bool effective = seen.loader.overlapped_copies > 0;
+    const CopyTimes& copies = seen.loader.copies;
+    const double waited = copies.ms > 0 ? copies.exposed_ms / copies.ms : 0;
+    const bool separate = seen.loader.overlapped_copies > 0, hidden = waited < kMaxWaited;
     return Receipt{
-        .observed = fmt::format("{} copies of the step ran on a separate stream", seen.loader.overlapped_copies),
-        .effective = effective,
-        .reason = effective ? "" : "copies ran on the step's stream"};
+        .observed = fmt::format("{} copies of the step ran on a separate stream; the steps waited for {:.0f} "
+                                "% of the time that copies took",
+                                seen.loader.overlapped_copies, 100 * waited),
+        .effective = separate,
+        .reason = !separate ? "copies ran on the step's stream"
+                  : !hidden ? "no batch was ready early enough to be copied during the step before"
+                            : ""};
   });
 }
 

@@ -34,6 +34,10 @@ TEST_CASE("null restores the default") {
   CHECK(loaded.config.data.num_workers == 0);
   CHECK_FALSE(loaded.config.train.epochs.has_value());
   CHECK(std::get<SgdConfig>(loaded.config.optimizer).lr == 0.001);
+  const auto reset =
+      load_texts({"data: {size: 7, num_workers: 2}\n"}, {"data.num_workers=4", "data=null", "data.size=8"});
+  CHECK(reset.config.data.size == 8);
+  CHECK(reset.config.data.num_workers == 0);
   CHECK(load_texts({"data: {size: 7}\n", "data: null\n", "data: {num_workers: 2}\n"}).config.data.size == 10000);
 }
 

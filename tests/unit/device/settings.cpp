@@ -13,6 +13,12 @@
 
 using namespace trainopt;
 
+TEST_CASE("a CPU computes float32 products in float32") {
+  const double error = float32_product_error(c10::kCPU);
+  CHECK(error > 0);
+  CHECK(error < 1e-5);  // inputs with TF32's 10 bits of mantissa: about 3e-4
+}
+
 TEST_CASE("a backend guard applies and restores settings, even if libtorch's flags disagreed before") {
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(true);

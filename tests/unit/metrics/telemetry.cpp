@@ -19,6 +19,15 @@ void wait_for_samples(const Telemetry& telemetry, Clock::time_point begin) {
 
 }  // namespace
 
+TEST_CASE("a step's telemetry has the mean, the largest value, or all bits of its samples") {
+  const std::vector<double> values{4, 32, 4, 0};
+  CHECK(combined(Aggregate::mean, values) == 10);
+  CHECK(combined(Aggregate::max, values) == 32);
+  CHECK(combined(Aggregate::last, values) == 0);
+  CHECK(combined(Aggregate::bits_or, values) == 36);
+  CHECK(info(Metric::gpu_throttle).aggregate == Aggregate::bits_or);
+}
+
 TEST_CASE("telemetry measures CPU and memory of this process") {
   TemporaryFolder folder;
   const auto begin = Clock::now();
