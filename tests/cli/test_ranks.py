@@ -280,6 +280,19 @@ def test_a_job_stopped_after_any_step_ends_with_the_bits_of_one_that_was_not(job
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_a_skipped_step_leaves_nothing_in_the_padding(job, strategy):
+    """Three ranks do not divide the parameters evenly. Clipping by a norm of NaN must not reach later steps."""
+    keys = [
+        f"parallel.sharding_strategy={strategy}",
+        "data.batch_size=2",
+        "train={max_steps: 6, max_grad_norm: 1, on_nonfinite: skip}",
+        "--quiet",
+    ]
+    result = launch(job, 3, "--inject", "gradient@3", "--run-dir", "out", *keys)
+    assert result.code == 0 and summary(job.folder / "out")["skipped_steps"] == 1, result
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
 def test_resume_with_another_strategy_and_number_of_ranks(again, strategy):
     """A checkpoint does not depend on how its contents were divided among ranks."""
     out, sharded = again.folder / "out", again.folder / "sharded"

@@ -49,11 +49,15 @@ void GradientShards::take(size_t index) {
   complete_();
 }
 
+void GradientShards::zero_padding(at::Tensor& full) const {
+  const FlatPiece& last = unit_.pieces().back();
+  full.narrow(0, last.begin + last.count, unit_.padded() - last.begin - last.count).zero_();
+}
+
 /// A buffer that backward fills; only the padding after the last piece needs initialising.
 at::Tensor GradientShards::make_full_buffer() const {
   at::Tensor full = at::empty({unit_.padded()}, own_.options());
-  const FlatPiece& last = unit_.pieces().back();
-  full.narrow(0, last.begin + last.count, unit_.padded() - last.begin - last.count).zero_();
+  zero_padding(full);
   return full;
 }
 
@@ -98,6 +102,7 @@ void GradientShards::finish() {
 void GradientShards::clear() {
   fresh_ = true;
   if (!options_.keeps_full) return;
+  zero_padding(full_);  // clipping by a non-finite norm made it NaN, and a skipped step must leave nothing behind
   for (const auto& piece : unit_.pieces()) {  // the next gradient is then copied, which is cheaper than adding to zeros
     at::Tensor leaf = piece.parameter;
     leaf.mutable_grad().reset();

@@ -44,6 +44,7 @@ class GradientShards {
   };
   void take(size_t piece);
   at::Tensor make_full_buffer() const;
+  void zero_padding(at::Tensor& full) const;
   void fill_gaps();
   void send();
   void finish_oldest();
