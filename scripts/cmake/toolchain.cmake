@@ -22,6 +22,12 @@ add_library(trainopt_flags INTERFACE)
 target_compile_options(trainopt_flags INTERFACE -march=x86-64-v3 -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   $<$<BOOL:${TRAINOPT_WERROR}>:-Werror>)
 target_include_directories(trainopt_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # A precompiled header fills GCC's heap, so by default it collects garbage often. Collecting from 1 GiB on compiles an
+  # eighth faster and takes 40 to 100 MB more per process.
+  target_compile_options(trainopt_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>
+    $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-expand=100>)
+endif()
 
 find_program(TRAINOPT_CCACHE ccache)
 if(TRAINOPT_CCACHE)
