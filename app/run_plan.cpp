@@ -6,6 +6,8 @@
 #include "device/process.h"
 #include "recipe/make_plan.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -49,6 +51,8 @@ Machine machine_of(const JobMember& member) {
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment) {
   Plan plan = make_plan(loaded.recipe, machine, member.position());
+  if (plan.device.is_cpu() && loaded.recipe.device == "auto" && !machine.gpu_trouble.empty())
+    spdlog::warn("this job uses the CPU: {}", machine.gpu_trouble);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
   if (!member.is_single() && !plan.device.is_cpu()) add_process_settings(plan);

@@ -15,6 +15,13 @@ bool cuda_available();
 /// Number of GPUs this process sees (after CUDA_VISIBLE_DEVICES); 0 without a driver.
 int cuda_count();
 
+/// The oldest GPU that this program and libtorch have kernels for: sm_75, Turing.
+inline constexpr int kMinSm = 75;
+
+/// Why no GPU can be used although NVIDIA's driver is installed, and what to do, without a full stop. Empty if there is
+/// no driver at all, if a GPU can be used, and in a build without CUDA.
+std::string gpu_trouble();
+
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H100 80GB HBM3"; the CPU's model name
   int sm_major = 0;  ///< compute capability; 0 on the CPU

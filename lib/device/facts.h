@@ -1,4 +1,5 @@
-// The only part of device.h that needs CUDA's own headers; implemented in cuda/facts.cpp or none/facts.cpp.
+// The part of device.h that needs CUDA's own headers; implemented, with gpu_trouble(), in cuda/facts.cpp or
+// none/facts.cpp.
 #pragma once
 
 #include "device/device.h"

@@ -2,12 +2,15 @@
 
 #include "base/counted.h"
 #include "data/evaluation_transforms.h"
+#include "device/device.h"
 #include "recipe/accumulation.h"
 
 #include <algorithm>
 
 namespace trainopt {
 namespace {
+
+constexpr const char* kNoGpu = "no GPU found";
 
 struct ChosenDevice {
   at::Device device;
@@ -23,11 +26,24 @@ ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::s
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(position.local_rank)), std::move(reason)};
 }
 
+/// Why this machine's first GPU cannot be used; empty if it can.
+std::string why_no_gpu(const Machine& machine) {
+  if (machine.gpus == 0) return machine.gpu_trouble.empty() ? kNoGpu : machine.gpu_trouble;
+  if (machine.sm < kMinSm)
+    return fmt::format("the GPU is too old: {} is sm_{}, kernels exist from sm_{} (Turing)", machine.gpu, machine.sm,
+                       kMinSm);
+  return {};
+}
+
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine, const RankPosition& position) {
   if (wanted == "cpu") return {at::kCPU, "set in the recipe"};
+  const std::string why_not = why_no_gpu(machine);
   if (wanted == "auto")
-    return machine.gpus > 0 ? gpu_of(position, machine, "auto: GPU found")
-                            : ChosenDevice{at::kCPU, "auto: no GPU found"};
+    return why_not.empty() ? gpu_of(position, machine, "auto: GPU found") : ChosenDevice{at::kCPU, "auto: " + why_not};
+  if (machine.gpus == 0)
+    throw UserError(
+        fmt::format("device: {}, but {}", wanted,
+                    machine.gpu_trouble.empty() ? "this process sees no GPU and no NVIDIA driver" : why_not));
   if (position.local_ranks > 1) {
     if (wanted != "cuda")
       throw UserError(fmt::format("device: several ranks cannot share one GPU; use auto or cuda: {}", wanted));
@@ -135,6 +151,10 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.position = position;
   plan.device_reason = reason;
+  if (device.is_cuda() && plan.machine.sm < kMinSm)
+    throw UserError(fmt::format("device: {}; use device: cpu", why_no_gpu(plan.machine)));
+  if (recipe.device == "auto" && device.is_cpu() && why_no_gpu(machine) != kNoGpu)
+    plan.notes.push_back(fmt::format("this job uses the CPU: {}", why_no_gpu(machine)));
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 

@@ -15,7 +15,9 @@ Machine detect_machine() {
   machine.cpu = device_facts(at::kCPU).name;
   machine.cores = allowed_cores();
   machine.gpus = cuda_count();
-  return machine.gpus > 0 ? with_gpu_of(machine, at::Device(at::kCUDA, 0)) : machine;
+  if (machine.gpus > 0) return with_gpu_of(machine, at::Device(at::kCUDA, 0));
+  machine.gpu_trouble = gpu_trouble();
+  return machine;
 }
 
 Machine with_gpu_of(Machine machine, at::Device device) {

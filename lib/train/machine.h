@@ -18,7 +18,8 @@ struct Machine {
   std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
-  bool assumed = false;  ///< described, not detected; nothing can be allocated on it
+  std::string gpu_trouble;  ///< of gpu_trouble() in device.h
+  bool assumed = false;     ///< described, not detected; nothing can be allocated on it
 };
 
 /// This machine, with the facts of its first GPU if there is one.

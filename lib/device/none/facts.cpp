@@ -8,4 +8,6 @@ DeviceFacts gpu_facts(int index) {
   throw UserError(fmt::format("this build has no GPU support, so cuda:{} cannot be used", index));
 }
 
+std::string gpu_trouble() { return {}; }
+
 }  // namespace trainopt

@@ -144,7 +144,23 @@ TEST_CASE("global batch, accumulation and batch size that disagree are refused w
   CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("such as 96"));
   recipe.data.global_batch_size.reset();
   recipe.device = "cuda";
-  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("asks for a GPU that does not exist"));
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("sees no GPU and no NVIDIA driver"));
+  recipe.device = "cuda:3";
+  CHECK_THROWS_WITH(make_plan(recipe, assume(Machine{}, "gpus=2").machine),
+                    ContainsSubstring("asks for a GPU that does not exist"));
+}
+
+TEST_CASE("auto passes over a GPU for which there are no kernels, and says so; a recipe that names it is refused") {
+  const Machine old = assume(Machine{}, "gpus=1,arch=sm_70").machine;
+  Recipe recipe;
+  recipe.device = "auto";
+  const Plan plan = make_plan(recipe, old);
+  CHECK(plan.device.is_cpu());
+  CHECK_THAT(plan.device_reason, ContainsSubstring("too old"));
+  REQUIRE(plan.notes.size() == 1);
+  CHECK_THAT(plan.notes.front(), ContainsSubstring("this job uses the CPU"));
+  recipe.device = "cuda";
+  CHECK_THROWS_WITH(make_plan(recipe, old), ContainsSubstring("too old"));
 }
 
 TEST_CASE("a planned switch shows its requested options if they are not the defaults") {
