@@ -12,6 +12,7 @@
 #include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/ceilings.h"
+#include "device/device.h"
 #include "device/process.h"
 #include "metrics/watchdog.h"
 #include "recipe/plan_text.h"
@@ -69,6 +70,7 @@ class RunSession {
 
   int run() {
     apply(plan_.process);
+    use_device(plan_.device);
     claim();
     if (start().already_finished) return report_already_finished();
     if (member_.is_first()) print_plan(plan_, options_.output);

@@ -39,6 +39,8 @@ void LoadedBatches::finish(Batch& batch) {
 Batch LoadedBatches::next_in_place() {
   if (current_) loader_->release(*std::exchange(current_, std::nullopt));  // the caller is done with the previous batch
   current_ = loader_->next();
+  // The loader wrote this memory without libtorch, which compares versions to notice changes.
+  for (const auto& tensor : {current_->input, current_->target}) tensor.unsafeGetTensorImpl()->bump_version();
   count(delivered(*current_), false);
   return describe(*current_, current_->input, current_->target);
 }

@@ -60,6 +60,10 @@ at::Generator make_generator(c10::Device device, uint64_t seed) {
   return generator;
 }
 
+void use_device(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(with_index(device));
+}
+
 void synchronize(c10::Device device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(with_index(device).index());

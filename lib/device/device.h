@@ -40,6 +40,10 @@ c10::Device with_index(c10::Device device);
 /// Creates a random number generator on the device, independent of all others in this process.
 at::Generator make_generator(c10::Device device, uint64_t seed);
 
+/// Makes a GPU this thread's current one, so that CUDA creates no context (0.5 GB) on GPU 0 for a rank that uses
+/// another. Does nothing for the CPU.
+void use_device(c10::Device device);
+
 /// Waits until everything queued on the device has run. Does nothing on the CPU.
 void synchronize(c10::Device device);
 

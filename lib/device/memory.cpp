@@ -48,9 +48,13 @@ void release_cached_memory(c10::Device device) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  if (!torch) return false;
-  const std::string message = torch->what_without_backtrace();
-  for (const char* text : {"not enough memory", "CUDA error: out of memory", "can't allocate memory"})
+  const std::string message = torch ? torch->what_without_backtrace() : error.what();
+  // libtorch's words for the errors of CUDA, cuBLAS and cuDNN, and those of this project's kernels. cuDNN finds no
+  // engine if there is no memory for one.
+  for (const char* text :
+       {"not enough memory", "CUDA error: out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED",
+        "CUDNN_STATUS_ALLOC_FAILED", "unable to find an engine to execute this computation",
+        "kernel launch failed: out of memory"})
     if (message.find(text) != std::string::npos) return true;
   return false;
 }

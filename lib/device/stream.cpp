@@ -42,7 +42,9 @@ void Event::block(const Stream& stream) const {
 bool Event::ready() const { return !event_ || !recorded_ || event_->query(); }
 
 void Event::synchronize() const {
-  if (event_ && recorded_) event_->synchronize();
+  if (!event_ || !recorded_) return;
+  use_device(event_->device());  // the loader's threads wait here and use no other GPU
+  event_->synchronize();
 }
 
 double elapsed_ms(const Event& start, const Event& end) {

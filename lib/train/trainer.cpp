@@ -28,6 +28,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       ranks_(*communicator_),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
       async_reader_(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1) {
+  use_device(plan_.device);
   listener_.at("building the model", 0);
   model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
   training_ = {.training = true,

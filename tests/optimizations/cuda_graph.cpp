@@ -192,6 +192,16 @@ TEST_CASE("recorded steps are bit-identical to eager steps") {
   }
 }
 
+TEST_CASE("a batch that has not changed is copied once; another one in each step") {
+  const auto copies = [](DatasetKind kind) {
+    Recipe recipe = small_recipe();
+    recipe.data.dataset = kind;
+    return train(recorded_plan(recipe)).outcome.trace.count(cuda_graph::kCopiesLabel);
+  };
+  CHECK(copies(DatasetKind::synthetic) == 2);
+  CHECK(copies(DatasetKind::fake_cifar10) == 2 * (kSteps - kEager));
+}
+
 TEST_CASE("convolutions and batch-norm statistics are recorded too") {
   Recipe recipe = small_recipe();
   recipe.model = {.name = ModelKind::resnet18, .stem = StemKind::cifar};

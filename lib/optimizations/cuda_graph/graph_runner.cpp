@@ -75,16 +75,29 @@ void GraphRunner::begin_step(const Batch& micro) {
   }
 }
 
-/// Copies the batch to the buffers that the recordings for this key read.
+GraphRunner::Copied::Copied(const at::Tensor& from)
+    : storage(from.storage().getWeakStorageImpl()), offset(from.storage_offset()), version(from._version()) {}
+
+bool GraphRunner::Copied::operator==(const Copied& other) const {
+  return storage._unsafe_get_target() == other.storage._unsafe_get_target() && offset == other.offset &&
+         version == other.version;
+}
+
+/// Copies the batch to the buffers that the recordings for this key read, unless they contain it already.
 const Batch& GraphRunner::copy_to_static_batch(const Key& key, const Batch& micro) {
-  const auto [found, is_new] = static_batches_.try_emplace(key, micro);
-  for (const auto field : kBatchFields) {
-    if (!(micro.*field).defined()) continue;
-    at::Tensor& buffer = found->second.*field;
-    if (is_new) buffer = at::empty_like(micro.*field);
-    buffer.copy_(micro.*field, /*non_blocking=*/true);
+  const auto [found, is_new] = static_batches_.try_emplace(key, StaticBatch{micro, {}});
+  for (size_t i = 0; i < kBatchFields.size(); ++i) {
+    const at::Tensor& tensor = micro.*kBatchFields[i];
+    if (!tensor.defined()) continue;
+    at::Tensor& buffer = found->second.batch.*kBatchFields[i];
+    if (is_new) buffer = at::empty_like(tensor);
+    Copied now(tensor);
+    if (found->second.copied[i] == now) continue;
+    buffer.copy_(tensor, /*non_blocking=*/true);
+    found->second.copied[i] = std::move(now);
+    ++copies_;
   }
-  return found->second;
+  return found->second.batch;
 }
 
 /// Replays one half of the step, recording it first if there is no recording yet.
@@ -176,6 +189,7 @@ bool GraphRunner::drop_state(bool permanently) {
 void GraphRunner::report(StepTrace& trace) const {
   trace.counts[kEagerStepsLabel] = static_cast<double>(eager_steps_);
   trace.counts[kReplayedStepsLabel] = static_cast<double>(replayed_steps_);
+  trace.counts[kCopiesLabel] = static_cast<double>(copies_);
   trace.counts[kEndedLabel] = records_ ? 0 : 1;
   trace.counts[kRecordingMsLabel] = recording_ms_;
   for (int64_t most = 0; const auto& [key, kind] : kinds_) {

@@ -2,11 +2,13 @@
 // that will be recorded. From the fourth on, each half is recorded when it first occurs, and replayed.
 #pragma once
 
+#include "data/batch.h"
 #include "device/graph.h"
 #include "device/stream.h"
 #include "train/build_context.h"
 #include "train/step_runner.h"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <vector>
@@ -15,6 +17,7 @@ namespace trainopt::cuda_graph {
 
 // What a GraphRunner reports in a StepTrace; the figures cover the run so far.
 inline constexpr const char *kEagerStepsLabel = "graph.eager_steps", *kReplayedStepsLabel = "graph.replayed_steps";
+inline constexpr const char* kCopiesLabel = "graph.copies";             ///< tensors copied into recordings' buffers
 inline constexpr const char* kEndedLabel = "graph.recording_ended";     ///< 1: because memory ran out
 inline constexpr const char* kRecordingMsLabel = "graph.recording_ms";  ///< host time spent on recording
 /// One step of the kind replayed most often, timed with the device idle before and after; 0: not measured.
@@ -49,6 +52,21 @@ class GraphRunner : public StepRunner {
     Recording update;
   };
 
+  /// What a buffer contains, to notice a batch that has not changed (a synthetic one). The weak reference keeps the
+  /// storage's address from being reused, but not its memory.
+  struct Copied {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    int64_t offset;
+    uint32_t version;
+    explicit Copied(const at::Tensor& from);
+    bool operator==(const Copied& other) const;
+  };
+  /// The buffers that recordings read a batch from.
+  struct StaticBatch {
+    Batch batch;
+    std::array<std::optional<Copied>, kBatchFields.size()> copied;
+  };
+
   static Key key_of(const Batch& micro);
   void begin_step(const Batch& micro);
   const Batch& copy_to_static_batch(const Key& key, const Batch& micro);
@@ -69,7 +87,7 @@ class GraphRunner : public StepRunner {
   MakeGraph make_graph_;
   Stream side_;
   Event reached_;
-  std::map<Key, Batch> static_batches_;  ///< the buffers that recordings read their batches from
+  std::map<Key, StaticBatch> static_batches_;
   std::map<Key, Kind> kinds_;
   Kind* kind_ = nullptr;               ///< of the current step
   const Graph* pool_owner_ = nullptr;  ///< a recorded graph, whose memory pool new recordings share
@@ -77,6 +95,7 @@ class GraphRunner : public StepRunner {
   bool records_ = true;                ///< until memory runs out
   std::optional<Clock::time_point> timed_since_;
   int64_t eager_steps_ = 0, replayed_steps_ = 0;
+  int64_t copies_ = 0;
   double recording_ms_ = 0;
 };
 

@@ -48,3 +48,21 @@ TEST_CASE("memory figures are absent on the CPU, not zero") {
   CHECK(!memory_stats(at::kCPU));
   reset_peak_memory(at::kCPU);
 }
+
+TEST_CASE("errors of CUDA's libraries for lack of memory are recognised, others are not") {
+  const auto thrown = [](const std::string& message) {
+    try {
+      TORCH_CHECK(false, message);
+    } catch (const std::exception& error) {
+      return is_out_of_memory(error);
+    }
+    return false;
+  };
+  CHECK(thrown("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"));
+  CHECK(thrown("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"));
+  CHECK(thrown("FIND was unable to find an engine to execute this computation"));
+  CHECK_FALSE(thrown("CUDA error: an illegal memory access was encountered"));
+  CHECK(is_out_of_memory(std::runtime_error("kernel launch failed: out of memory")));
+  CHECK(is_out_of_memory(std::bad_alloc()));
+  CHECK_FALSE(is_out_of_memory(std::runtime_error("kernel launch failed: invalid argument")));
+}
