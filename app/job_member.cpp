@@ -18,7 +18,7 @@
 namespace trainopt {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(15);
+constexpr auto kExitWait = std::chrono::seconds(15);
 
 RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
   return {.position = launch.position,
@@ -149,7 +149,7 @@ void JobMember::exit_without_other_ranks(int code) {
     left.set_value();
   })
       .detach();
-  left.get_future().wait_for(is_first() ? kPatience : kPatience / 5);  // rank 0 lets the others read why first
+  left.get_future().wait_for(is_first() ? kExitWait : kExitWait / 5);  // rank 0 lets the others read why first
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);

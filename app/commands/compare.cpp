@@ -57,9 +57,9 @@ std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const Compa
   std::pair<NamedRecipe, NamedRecipe> arms{with(files[0], switched_off), with(files[0], arguments.with)};
   if (recipe_yaml(arms.first.recipe) == recipe_yaml(arms.second.recipe))
     throw UserError(arguments.with.empty()
-                        ? fmt::format("--without changes nothing: {} does not turn on {}", files[0].string(),
-                                      fmt::join(arguments.without, " or "))
-                        : fmt::format("--with changes nothing: {} has these values already", files[0].string()));
+                        ? fmt::format("--without changes nothing: {} has the default of {} already", files[0].string(),
+                                      fmt::join(arguments.without, " and "))
+                        : fmt::format("A and B are the same: {} has these values already", files[0].string()));
   return arms;
 }
 

@@ -5,6 +5,7 @@
 #include "app/signals.h"
 #include "base/json.h"
 #include "comm/launch_environment.h"
+#include "config/utf8.h"
 #include "train/inject.h"
 
 #include <CLI/CLI.hpp>
@@ -36,10 +37,12 @@ Command add_run(CLI::App& app) {
     OutputOptions output = context.output;
     output.launched = !launch.launcher.empty();
     handle_signals();
-    if (!run_dir->empty())
-      recipes->words.push_back(
-          fmt::format("run_dir={}", json_text(Json(*run_dir))));  // quoted, so that any path is one YAML scalar
-    if (*ceilings) measure->options(), measure->budget_s();       // reports mistakes before training
+    if (!run_dir->empty()) {
+      if (!is_utf8(*run_dir)) throw UserError("--run-dir must be valid UTF-8, since a recipe contains it");
+      // Quoted, so that any path is one YAML scalar.
+      recipes->words.push_back(fmt::format("run_dir={}", json_text(Json(*run_dir))));
+    }
+    if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
     if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");

@@ -13,14 +13,15 @@ namespace {
 
 Json result_of(const std::filesystem::path& folder) {
   const auto path = folder / "result.json";
-  if (!std::filesystem::exists(path))
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
     throw UserError(
         fmt::format("{} has no result.json: it is not a folder written by trainopt compare or ablate", folder.string()),
         ExitCode::data);
   try {
     return parse_json(read_file(path, ExitCode::data));
-  } catch (const Json::exception& error) {
-    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), error.what()), ExitCode::data);
+  } catch (const Json::exception& exception) {
+    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), exception.what()), ExitCode::data);
   }
 }
 

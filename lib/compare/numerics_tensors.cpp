@@ -25,7 +25,7 @@ double TensorPair::cosine() const {
   return aa > 0 && bb > 0 ? ab / (std::sqrt(aa) * std::sqrt(bb)) : 0;
 }
 
-double TensorPair::angle() const { return std::sqrt(std::max(0.0, 2 * (1 - cosine()))); }
+double TensorPair::chord() const { return std::sqrt(std::max(0.0, 2 * (1 - cosine()))); }
 
 double TensorPair::norm_ratio() const { return aa == bb ? 1 : std::sqrt(bb / aa); }
 

@@ -20,7 +20,7 @@ struct TensorPair {
   double cosine() const;
   /// The distance between the two after normalising each to length 1. If it is small, about the relative size of the
   /// difference between them. From 0 to 2.
-  double angle() const;
+  double chord() const;
   double norm_ratio() const;  ///< B's divided by A's; 1 if both are zero
   /// |log norm_ratio()|; kZeroNormChange if one of them is zero: finite, so that JSON can hold it.
   double norm_change() const;

@@ -12,9 +12,9 @@ struct TensorDistance {
   double excess() const;  ///< the larger of the two relative to its tolerance; above 1: beyond it
 };
 
-/// `twin`: the same tensor of A and its perturbed twin. `typical_angle`: the median angle() of tensors of this kind
+/// `twin`: the same tensor of A and its perturbed twin. `typical_chord`: the median chord() of tensors of this kind
 /// between A and such a twin.
-TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_angle);
+TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_chord);
 
 /// Judges all tensors of one kind, given those of A and B, and those of A and its perturbed twin.
 TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
-#include <utility>
 
 namespace trainopt {
 namespace {
@@ -14,6 +13,14 @@ namespace {
 /// Whether an override is "key=null".
 bool is_reset(const Value& value) {
   return value.is_map() && value.items.size() == 1 ? is_reset(value.items.front()) : value.is_null();
+}
+
+/// Restores defaults at once: a later override within the same section replaces the null among the overrides, and would
+/// otherwise be merged into the files' values. The null remains an override, so problems are reported there.
+void reset_now(Value& merged, const Value& null, const Outline& outline) {
+  std::vector<Problem> problems;
+  std::vector<std::string> notes;
+  merge_map(merged, null, outline, "", Reading{outline, problems, nullptr}, notes);
 }
 
 }  // namespace
@@ -34,16 +41,13 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     parsed([&] { merge_map(merged, parse_file(file), outline, "", reading, loaded.notes); });
 
   Value overrides = empty_map();
-  const auto apply_overrides = [&] {
-    merge_map(merged, std::exchange(overrides, empty_map()), outline, "", reading, loaded.notes);
-  };
   for (const auto& text : sources.overrides)
     parsed([&] {
       const Value value = parse_override(text);
+      if (is_reset(value)) reset_now(merged, value, outline);
       merge_plain(overrides, value);
-      if (is_reset(value)) apply_overrides();  // a later data.size=5 adds to data=null, it does not replace it
     });
-  apply_overrides();
+  merge_map(merged, overrides, outline, "", reading, loaded.notes);
 
   read_map(merged, outline, "", reading);
   return loaded;

@@ -12,7 +12,7 @@ namespace trainopt {
 std::optional<int64_t> parse_integer(std::string_view text, std::string* reason = nullptr);
 /// 1, -0.5, .5, 1., 1e-3; finite.
 std::optional<double> parse_number(std::string_view text, std::string* reason = nullptr);
-/// The reason why a word that resembles neither true nor false, unlike "yes", is no boolean.
+/// parse_boolean()'s reason for a word that means neither true nor false ("yes" and "off" get a hint).
 inline constexpr const char* kNotBoolean = "must be true or false";
 /// true and false (also True, TRUE, False, FALSE, as YAML 1.2 has them).
 std::optional<bool> parse_boolean(std::string_view text, std::string* reason = nullptr);

@@ -36,7 +36,7 @@ int64_t slot_count(int64_t num_workers, int64_t prefetch_factor, int64_t batch_b
 
 std::vector<int64_t> slots_by_allocation(int64_t slots, int64_t slot_bytes) {
   TRAINOPT_CHECK(slots >= 1 && slot_bytes >= 1);
-  // least[n]: fewest bytes for n slots; last[n]: how many of those slots are then in the last allocation.
+  // min_bytes[n]: fewest bytes for n slots; last[n]: how many of those slots are then in the last allocation.
   std::vector<int64_t> min_bytes(static_cast<size_t>(slots) + 1), last(min_bytes.size());
   for (size_t n = 1; n < min_bytes.size(); ++n)
     for (auto size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slot_bytes)));; size *= 2) {

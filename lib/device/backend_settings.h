@@ -13,6 +13,8 @@ struct BackendSettings {
       false;  ///< compute float32 convolutions and matrix products with a 10-bit mantissa (GPU, sm_80 and later)
   bool deterministic = false;  ///< use only bit-reproducible algorithms; an operation that has none throws
 
+  /// Whether float32 products may be computed with less than float32's precision.
+  bool rounds_products() const { return allow_tf32; }
   bool operator==(const BackendSettings&) const = default;
 };
 

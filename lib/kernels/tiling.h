@@ -15,8 +15,8 @@ inline constexpr int kBlocks = 384;
 inline constexpr int kRowsInFloat = 256;  ///< the most rows that one thread sums in float32
 
 /// A block covers a tile of channels with `lanes` × (256 ÷ lanes) threads: `lanes` threads of `width` channels each, by
-/// 256 ÷ lanes rows at once. A chunk is kRowsInTurn times that many rows; stripe i processes chunks i, i + stripes, ….
-/// The tiling depends on the shape alone, so sums are the same on every GPU.
+/// 256 ÷ lanes rows at once. A chunk is kRowsPerThread times that many rows; stripe i processes chunks i, i + stripes,
+/// …. The tiling depends on the shape alone, so sums are the same on every GPU.
 struct Tiling {
   int64_t rows, channels, chunks;
   int lanes, tiles, stripes;

@@ -46,7 +46,7 @@ enum class Metric : size_t {
 };
 inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
 
-/// How several values are combined: the telemetry samples within a step, or the steps of a run.
+/// How the telemetry samples within a step are combined.
 enum class Aggregate { last, mean, max, bits_or };
 /// How a value is written. float32: nine digits, which parse back to the same float.
 enum class NumberForm { integer, float32, real };

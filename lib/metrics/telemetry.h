@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -58,8 +59,7 @@ class Telemetry {
   explicit Telemetry(TelemetryOptions options);
   ~Telemetry();
 
-  /// The mean of the samples in the window (of each metric's Aggregate), or the latest earlier
-  /// sample if there are none.
+  /// The samples in the window, combined by each metric's Aggregate; the latest earlier sample if there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
   /// Fills the row's empty columns with between()'s values.
   void fill(StepRecord& row) const;

@@ -94,7 +94,7 @@ void CheckpointWriter::write(const Snapshot& snapshot) {
   require_finite(snapshot.tensors, snapshot.step);
   ++written_;
   if (options_.position.is_first())
-    write_single_rank(snapshot);
+    write_complete(snapshot);
   else
     write_rank_part(snapshot);
 }
@@ -107,7 +107,7 @@ void CheckpointWriter::write_rank_part(const Snapshot& snapshot) {
                json_text(Json{file.bytes, file.xxh3, snapshot.lists}));
 }
 
-void CheckpointWriter::write_single_rank(const Snapshot& snapshot) {
+void CheckpointWriter::write_complete(const Snapshot& snapshot) {
   Json state = snapshot.values;
   add_lists(state, snapshot.lists);
   int64_t bytes = static_cast<int64_t>(state_text(state).size() + options_.recipe.size());

@@ -65,7 +65,7 @@ class CheckpointWriter {
   Snapshot copy_of(const ArchiveWriter& archive, int64_t step, bool own_memory);
   void write(const Snapshot& snapshot);
   void write_rank_part(const Snapshot& snapshot);
-  void write_single_rank(const Snapshot& snapshot);
+  void write_complete(const Snapshot& snapshot);
   void run();
   void wait_until_idle();
 

@@ -30,7 +30,8 @@ ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters) :
   trace_.parameters = static_cast<int64_t>(parameters.parameters().size());
   trace_.backend = current_backend_settings();
   const c10::Device device = parameters.parameters().front().second.device();
-  if (!device.is_cpu()) trace_.float32_product_error = float32_product_error(device);
+  if (trace_.backend.rounds_products() && !device.is_cpu())
+    trace_.float32_product_error = float32_product_error(device);
   trace_.page_faults = page_faults();
   trace_.allocator = allocator_stats();
   observer_.emplace(trace_.operations);

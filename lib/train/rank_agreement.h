@@ -21,8 +21,8 @@ class RankAgreement {
   /// `communicator` must outlive this object.
   explicit RankAgreement(Communicator& communicator) : communicator_(communicator) {}
 
-  /// Combines the wishes of all ranks: the signal of the lowest rank that has one, a checkpoint if any rank wants one,
-  /// and rank 0's clock.
+  /// Combines the requests of all ranks: the signal of the lowest rank that has one, a checkpoint if any rank wants
+  /// one, and rank 0's clock.
   void agree(const RankRequests& mine);
   /// The result of the last agree(). Ranks must decide what to do next only by this.
   const RankRequests& agreed() const { return agreed_; }

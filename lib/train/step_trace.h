@@ -55,12 +55,14 @@ struct StepTrace {
   Operations operations;
 
   BackendSettings backend;            ///< libtorch's settings during the step
-  BatchSourceStats loader;            ///< of the step; `threads`, `thread_starts`, `copies`: of the run so far
+  BatchSourceStats loader;            ///< of the step; `threads` and `thread_starts` of the run so far, `copies` since
+                                      ///< the batches were opened
   CachingAllocator::Stats allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
-  double float32_product_error = 0;   ///< float32_product_error() before the step; 0 on a CPU, not measured
-  int64_t page_faults = 0;            ///< minor page faults (no disk access) of the process during the step
-  int64_t parameters = 0;             ///< number of tensors that this rank updates
-  int64_t gradients_at_start = 0;     ///< number of gradients that existed before the step's first backward
+  double float32_product_error =
+      0;                           ///< float32_product_error() before the step; 0: not measured (full float32, or CPU)
+  int64_t page_faults = 0;         ///< minor page faults (no disk access) of the process during the step
+  int64_t parameters = 0;          ///< number of tensors that this rank updates
+  int64_t gradients_at_start = 0;  ///< number of gradients that existed before the step's first backward
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far

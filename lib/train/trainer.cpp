@@ -169,10 +169,10 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const auto stats = batches_->take_stats();
   if (observed) observed->finish({outcome_.steps, stats, *parameters_, *optimizer_, gradient_bytes_});
   runner_->report(outcome_.trace);
+  outcome_.trace.loader.copies = stats.copies;
   // Counted over the whole run, because an epoch may end much later than the observed step.
   outcome_.trace.loader.threads = stats.threads;
   outcome_.trace.loader.thread_starts = stats.thread_starts;
-  outcome_.trace.loader.copies = stats.copies;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);

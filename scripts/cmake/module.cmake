@@ -1,6 +1,6 @@
 # trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [BATCH n])
 # Adds a static library for one folder of lib/. TORCH: the module uses libtorch, through the precompiled header that all
-# modules share. COLD: its code runs once per job rather than in every step. BATCH: see trainopt_compile_in_batches().
+# modules share. COLD: its code takes no noticeable part of a step. BATCH: see trainopt_compile_in_batches().
 function(trainopt_module name)
   cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
   set(target trainopt_${name})

@@ -163,7 +163,7 @@ def test_finished_runs(trainopt, recipe):
         (["job.yaml"], "name two recipes"),
         (["job.yaml", "job.yaml", "job.yaml"], "name two recipes"),
         (["job.yaml", "--without", "ampp"], "did you mean 'amp'"),
-        (["job.yaml", "--without", "tf32"], "job.yaml does not turn on tf32"),
+        (["job.yaml", "--without", "tf32"], "job.yaml has the default of tf32 already"),
         (["job.yaml", "--with", "data.batch_size=8"], "has these values already"),
         (["job.yaml", "job.yaml", "--with", "seed=1"], "name two recipes"),
         (["job.yaml", "--with", "sead=1"], "sead"),

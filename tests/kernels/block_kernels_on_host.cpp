@@ -153,11 +153,11 @@ TEST_CASE("the tiling covers every row and channel once and limits the rows summ
         CHECK(rows::kThreads % t.lanes == 0);
         CHECK(int64_t{t.tiles} * t.lanes * width >= channels);
         CHECK((int64_t{t.tiles} - 1) * t.lanes * width < channels);
-        const int64_t in_chunk = int64_t{t.rows_at_once()} * rows::kRowsInTurn;
+        const int64_t in_chunk = int64_t{t.rows_at_once()} * rows::kRowsPerThread;
         CHECK(t.chunks * in_chunk >= rows);
         CHECK((t.chunks - 1) * in_chunk < rows);
         CHECK((t.stripes > 0 && t.stripes <= t.chunks));
-        CHECK(rows::divided_up(t.chunks, t.stripes) * rows::kRowsInTurn <= rows::kRowsInFloat);
+        CHECK(rows::divided_up(t.chunks, t.stripes) * rows::kRowsPerThread <= rows::kRowsInFloat);
       }
 }
 

@@ -20,8 +20,11 @@ Outcome apply(Plan& plan, const Config& config) {
           config.resize ? "resize and all later transforms, crops and flips included," : "scaling and normalisation",
           wanted),
       [wanted](const StepTrace& seen) {
-        const auto in_words = [](std::optional<at::ScalarType> type) { return type ? type_name(*type) : "nothing"; };
-        const std::string input = in_words(seen.loader.input_type), finished = in_words(seen.loader.finished_type);
+        const auto in_words = [](std::optional<at::ScalarType> type, const char* none) {
+          return type ? type_name(*type) : none;
+        };
+        const std::string input = in_words(seen.loader.input_type, "nothing"),
+                          finished = in_words(seen.loader.finished_type, "no other type");
         const bool effective = input == "uint8" && finished == wanted;
         return Receipt{
             .observed = fmt::format("the loader delivered {}, {} per step; the device converted it to {}", input,

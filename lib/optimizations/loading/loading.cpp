@@ -97,15 +97,16 @@ Outcome non_blocking(Plan& plan) {
   return Outcome::applied("batches are copied on a second stream while the step runs", [](const StepTrace& seen) {
     const CopyTimes& copies = seen.loader.copies;
     const double waited = copies.ms > 0 ? copies.exposed_ms / copies.ms : 0;
-    const bool separate = seen.loader.overlapped_copies > 0, hidden = waited < kMaxWaited;
+    const std::string wait =
+        copies.ms > 0 ? fmt::format("; the steps waited for {:.0f} % of the time that copies took", 100 * waited) : "";
+    const bool separate = seen.loader.overlapped_copies > 0;
     return Receipt{
-        .observed = fmt::format("{} copies of the step ran on a separate stream; the steps waited for {:.0f} "
-                                "% of the time that copies took",
-                                seen.loader.overlapped_copies, 100 * waited),
+        .observed =
+            fmt::format("{} copies of the step ran on a separate stream{}", seen.loader.overlapped_copies, wait),
         .effective = separate,
-        .reason = !separate ? "copies ran on the step's stream"
-                  : !hidden ? "no batch was ready early enough to be copied during the step before"
-                            : ""};
+        .reason = !separate             ? "copies ran on the step's stream"
+                  : waited > kMaxWaited ? "no batch was ready early enough to be copied during the step before"
+                                        : ""};
   });
 }
 

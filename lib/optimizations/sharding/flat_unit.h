@@ -1,4 +1,4 @@
-// The parameters of one or more units of a model in one contiguous buffer, cut into one equal share per rank (FSDP's
+// The parameters of one or more units of a model in one contiguous buffer, cut into one equal shard per rank (FSDP's
 // flat parameter: Zhao et al. 2023). The model's tensors are views of it and keep their layouts.
 #pragma once
 
@@ -24,13 +24,13 @@ struct FlatPiece {
 class FlatUnit {
  public:
   /// Moves the parameters into the flat buffer. `keeps_full`: the whole buffer stays allocated; otherwise only this
-  /// rank's share does, and the rest exists between gather() and release().
+  /// rank's shard does, and the rest exists between gather() and release().
   FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_full);
 
   const std::vector<FlatPiece>& pieces() const { return pieces_; }
   int64_t padded() const { return shard_size_ * communicator_.ranks(); }  ///< elements of the whole buffer
-  int64_t shard_size() const { return shard_size_; }                      ///< elements of one rank's share
-  /// This rank's share; a view of the whole buffer if that is kept.
+  int64_t shard_size() const { return shard_size_; }                      ///< elements of one rank's shard
+  /// This rank's shard; a view of the whole buffer if that is kept.
   const at::Tensor& own() const { return own_; }
   /// This rank's part of `flat`, which has padded() elements.
   at::Tensor own_part(const at::Tensor& flat) const {
@@ -47,13 +47,13 @@ class FlatUnit {
   Range own_range(const FlatPiece& piece) const;
   at::Tensor gather_full(const at::Tensor& own) const;  ///< all ranks' `own`, concatenated; every rank must call it
 
-  /// Starts to all-gather the shares into the whole buffer, unless they are already there or on their way.
+  /// Starts to all-gather the shards into the whole buffer, unless they are already there or on their way.
   void gather();
   /// Gathers if necessary, and waits.
   void use();
   /// Frees the whole buffer, unless it is kept.
   void release();
-  /// Marks the whole buffer as out of date, after the shares have changed.
+  /// Marks the whole buffer as out of date, after the shards have changed.
   void mark_stale();
 
  private:
@@ -64,7 +64,7 @@ class FlatUnit {
   std::vector<FlatPiece> pieces_;
   int64_t shard_size_ = 0;
   at::Tensor full_, own_;
-  bool fresh_ = true;  ///< the whole buffer agrees with the shares, or will once the pending gather ends
+  bool fresh_ = true;  ///< the whole buffer agrees with the shards, or will once the pending gather ends
   std::unique_ptr<Exchange> pending_exchange_;
 };
 

@@ -5,7 +5,7 @@
 namespace trainopt::tf32 {
 namespace {
 
-constexpr double kLargestFloat32Error = 1e-5;  // TF32 keeps 10 bits of the mantissa, float32 23
+constexpr double kMaxFloat32Error = 1e-5;  // TF32 keeps 10 bits of the mantissa, float32 23
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Outcome apply(Plan& plan) {
   return Outcome::applied("float32 convolutions and matrix products may use TF32", [](const StepTrace& seen) {
     const bool allowed = seen.backend.allow_tf32;
     const int64_t candidates = multiplications_by_type(seen)["float32"];
-    const bool rounds = seen.float32_product_error > kLargestFloat32Error;
+    const bool rounds = seen.float32_product_error > kMaxFloat32Error;
     const std::string test =
         allowed ? fmt::format("; a test product had a relative error of {:.0e}", seen.float32_product_error) : "";
     return Receipt{.observed = fmt::format("TF32 {} for {} float32 convolutions and matrix products{}",

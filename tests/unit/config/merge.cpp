@@ -38,6 +38,10 @@ TEST_CASE("null restores the default") {
       load_texts({"data: {size: 7, num_workers: 2}\n"}, {"data.num_workers=4", "data=null", "data.size=8"});
   CHECK(reset.config.data.size == 8);
   CHECK(reset.config.data.num_workers == 0);
+  const auto together =  // overrides that belong together stay together
+      load_texts({"optimizer: {name: sgd}\n"}, {"optimizer.betas=[0.8,0.9]", "seed=null", "optimizer.name=adam"});
+  CHECK(std::get<AdamConfig>(together.config.optimizer).betas[0] == 0.8);
+  CHECK(together.notes.empty());
   CHECK(load_texts({"data: {size: 7}\n", "data: null\n", "data: {num_workers: 2}\n"}).config.data.size == 10000);
 }
 

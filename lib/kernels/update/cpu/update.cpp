@@ -34,7 +34,7 @@ void each_chunk(const std::vector<Chunk>& chunks, const Work& work) {
   });
 }
 
-/// Calls update_stretch(rates, part, begin, end) for all values, writes copies and clears gradients. Returns the number
+/// Calls update_range(rates, part, begin, end) for all values, writes copies and clears gradients. Returns the number
 /// of launches.
 template <class Update>
 int64_t each_range(const std::vector<Part>& parts, const UpdateInputs& inputs, const Update& update_range) {

@@ -27,7 +27,8 @@ void sgd(const SgdScalars& rule, const Rates& rates, float* __restrict__ paramet
 template <bool kDecoupled>
 void adam(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
           const float* __restrict__ gradient, float* __restrict__ first, float* __restrict__ second, int64_t count) {
-  const float factor = rates.factor, decay = rule.weight_decay, left = 1 - rates.learning_rate * rule.weight_decay;
+  const float factor = rates.factor, decay = rule.weight_decay,
+              decay_factor = 1 - rates.learning_rate * rule.weight_decay;
   const float first_share = rule.first_share, second_decay = rule.second_decay, second_share = rule.second_share,
               epsilon = rule.epsilon;
   const float step = corrections.step, inverse_root = corrections.inverse_root;
@@ -37,7 +38,7 @@ void adam(const AdamScalars& rule, const Rates& rates, const Corrections& correc
     first[i] = m;
     second[i] = v;
     parameter[i] =
-        (kDecoupled ? parameter[i] * left : parameter[i]) - step * m / (std::sqrt(v) * inverse_root + epsilon);
+        (kDecoupled ? parameter[i] * decay_factor : parameter[i]) - step * m / (std::sqrt(v) * inverse_root + epsilon);
   }
 }
 
