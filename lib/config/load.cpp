@@ -17,9 +17,8 @@ bool is_reset(const Value& value) {
 
 /// Restores defaults at once: a later override within the same section replaces the null among the overrides, and would
 /// otherwise be merged into the files' values. The null remains an override, so problems are reported there.
-void reset_now(Value& merged, const Value& null, const Outline& outline) {
+void reset_now(Value& merged, const Value& null, const Outline& outline, std::vector<std::string>& notes) {
   std::vector<Problem> problems;
-  std::vector<std::string> notes;
   merge_map(merged, null, outline, "", Reading{outline, problems, nullptr}, notes);
 }
 
@@ -44,7 +43,7 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
   for (const auto& text : sources.overrides)
     parsed([&] {
       const Value value = parse_override(text);
-      if (is_reset(value)) reset_now(merged, value, outline);
+      if (is_reset(value)) reset_now(merged, value, outline, loaded.notes);
       merge_plain(overrides, value);
     });
   merge_map(merged, overrides, outline, "", reading, loaded.notes);
