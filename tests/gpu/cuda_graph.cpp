@@ -117,12 +117,12 @@ TEST_CASE("replaying a graph repeats its work on the current contents of its inp
   for (const at::Tensor& replayed : {first, second, drawn.clone()})
     CHECK(at::empty_like(drawn).bernoulli_(0.5, generator).equal(replayed));
 
-  const auto second = make_graph(generator, graph.get());
+  const auto failing = make_graph(generator, graph.get());
   const auto fails = [&] {
     work();
     throw std::runtime_error("on purpose");
   };
-  CHECK_THROWS_WITH(second->record(fails), "on purpose");
+  CHECK_THROWS_WITH(failing->record(fails), "on purpose");
   CHECK(sum.item<float>() == 4000);  // the stream is no longer recording
   work();
   CHECK(sum.item<float>() == 6000);

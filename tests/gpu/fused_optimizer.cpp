@@ -27,7 +27,7 @@ TEST_CASE("updates on a GPU work for more tensors than one launch takes, and for
 }
 
 TEST_CASE("updates on a GPU match the reference for NaN, infinite, huge and subnormal gradients") {
-  check_odd_gradients(on_gpu(), kGpu);
+  check_extreme_gradients(on_gpu(), kGpu);
 }
 
 TEST_CASE("the measurement of gradients on a GPU matches the reference") { check_measures(on_gpu(), kGpu); }
