@@ -288,7 +288,7 @@ def test_a_skipped_step_leaves_nothing_in_the_padding(job, strategy):
         "train={max_steps: 6, max_grad_norm: 1, on_nonfinite: skip}",
         "--quiet",
     ]
-    result = launch(job, 3, "--inject", "gradient@3", "--run-dir", "out", *keys)
+    result = launch(job, 3, "--inject", "nan@3", "--run-dir", "out", *keys)
     assert result.code == 0 and summary(job.folder / "out")["skipped_steps"] == 1, result
 
 
