@@ -1,6 +1,5 @@
 // The kernel templates of a pass and their launches. A grid of blocks sweeps rows and computes two sums per channel
-// (reduce, then fold) or one result per row (map); each_channel does per-channel work between passes. Include
-// on_device.cuh or its host counterpart first.
+// (reduce, then fold) or one result per row (map). Include on_device.cuh or its host counterpart first.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -18,12 +17,6 @@ using Floats = Pack<float, kWidth>;
 template <int kWidth, class T>
 __device__ inline Pack<T, kWidth> load(const T* from) {
   return read<Pack<T, kWidth>>(from);
-}
-template <class T, int kWidth>
-__device__ inline Floats<kWidth> widened(const Pack<T, kWidth>& packed) {
-  Floats<kWidth> floats;
-  for (int i = 0; i < kWidth; ++i) floats.values[i] = wide(packed.values[i]);
-  return floats;
 }
 template <int kWidth, class T>
 __device__ inline Floats<kWidth> load_wide(const T* from) {
@@ -69,7 +62,9 @@ __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& positio
     };
     for (int turn = 0; turn < kRowsPerThread; turn += kAhead) {
       decltype(load_row(RowPosition())) ahead[kAhead];
+      TRAINOPT_UNROLL
       for (int k = 0; k < kAhead; ++k) ahead[k] = load_row(row_position(turn + k));
+      TRAINOPT_UNROLL
       for (int k = 0; k < kAhead; ++k)
         if (begin + (turn + k) * at_once < tiling.rows) use(row_position(turn + k), ahead[k]);
     }
@@ -154,13 +149,6 @@ __global__ void __launch_bounds__(kFoldChannels* kFoldLanes)
   if (thread < kFoldChannels && channel < channels) finish(channel, mine[0], mine[kBlockThreads]);
 }
 
-/// Calls body(channel) for every channel.
-template <class Body>
-__global__ void __launch_bounds__(kThreads) each_channel(Body body, int64_t channels) {
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + static_cast<int64_t>(threadIdx.x);
-  if (channel < channels) body(channel);
-}
-
 // ---- launches ----
 
 template <int kChannels>
@@ -206,10 +194,6 @@ void launch_reduce(const Body& body, const Finish& finish, int64_t rows, int64_t
   launch(queue, tiling.blocks(), kThreads, reduce<Body>, body, tiling, partials);
   launch(queue, divided_up(channels, kFoldChannels), kFoldChannels * kFoldLanes, fold<Finish>, finish, partials,
          tiling.stripes, channels);
-}
-template <class Body>
-void launch_channels(const Body& body, int64_t channels, void* queue) {
-  launch(queue, divided_up(channels, kThreads), kThreads, each_channel<Body>, body, channels);
 }
 
 }  // namespace

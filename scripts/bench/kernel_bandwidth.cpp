@@ -1,6 +1,6 @@
-// Measures the bandwidth of each pass of the kernels norm, pool, head and update, relative to a plain copy. Prints one
-// JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the copy's. Pass and copy take turns; the
-// ratio is the median over the turns.
+// Measures the bandwidth of each pass of the kernels norm, pool, head, update and image_finish, relative to a plain
+// copy. Prints one JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the copy's. Pass and copy
+// take turns; the ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -8,6 +8,8 @@
 #include "device/caching_allocator.h"
 #include "device/tensor.h"
 #include "kernels/head/head.h"
+#include "kernels/image_finish/image_finish.h"
+#include "kernels/image_finish/placement_rows.h"
 #include "kernels/pool/pool.h"
 #include "kernels/update/update.h"
 #include "metrics/summary.h"
@@ -123,6 +125,27 @@ void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, i
       x, turns);
 }
 
+/// Measures the conversion of 224 × 224 windows of 232 × 232 images to x's type; half of the images are mirrored.
+void report_image_finish(const at::Tensor& x, int64_t count, int turns) {
+  constexpr int64_t kSide = 224, kFrom = 232;
+  const at::Tensor images = at::randint(256, {count, kFrom, kFrom, 3}, at::TensorOptions(x.device()).dtype(at::kByte));
+  at::Tensor placement = at::zeros({kWindowRows, count}, at::kInt);
+  placement[kImage] = at::arange(count, at::kInt), placement[kFlip] = placement[kImage] % 2;
+  placement[kTop] = placement[kValidTop] = 3, placement[kLeft] = placement[kValidLeft] = 5;
+  placement[kValidBottom] = 3 + kSide, placement[kValidRight] = 5 + kSide;
+  placement = placement.to(x.device());
+  const double values = static_cast<double>(count * kSide * kSide * 3),
+               tensors = values * (1 + static_cast<double>(x.element_size())) / static_cast<double>(x.nbytes());
+  std::vector<Pass> passes;
+  for (const auto& [name, format] : {std::pair{"image finish, NCHW", at::MemoryFormat::Contiguous},
+                                     std::pair{"image finish, NHWC", at::MemoryFormat::ChannelsLast}}) {
+    const ImageFinish finish({}, {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+                             {{kSide, kSide}, x.scalar_type(), format}, x.device());
+    passes.push_back({name, tensors, [=] { finish(images, placement); }});
+  }
+  report(passes, x, turns);
+}
+
 }  // namespace
 
 /// Arguments: turns, images, device (cpu or cuda). An image has 64 channels of 112 × 112, as after a ResNet's first
@@ -144,8 +167,13 @@ int main(int argc, char** argv) {
       return at::randn({images, 64, side, side}, device).to(type).contiguous(at::MemoryFormat::ChannelsLast);
     };
     const at::Tensor x = tensor(112), gradient = tensor(112), y = tensor(112), of_pool = tensor(56);
-    const at::Tensor scale = (at::rand({64}) + 0.5).to(device), shift = at::randn({64}).to(device),
-                     middle = at::randn({64}).to(device);
+    const auto by_channel = [&] { return at::randn({64}).to(device); };
+    const at::Tensor scale = (at::rand({64}) + 0.5).to(device), shift = by_channel();
+    const Statistics by{by_channel(), by_channel(), scale, shift};
+    const Coefficients to{by_channel(), by_channel(), by_channel(), by_channel()};
+    const at::Tensor running_mean = by_channel(), running_var = at::rand({64}).to(device),
+                     batches = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
+    const NormParameters norm{scale, shift, running_mean, running_var, batches, 0.1, 1e-5};
     const Pooled pooled = pool_kernels.pool(x, scale, shift);
     const double positions = 0.25 / static_cast<double>(x.element_size());
     const at::Tensor
@@ -159,18 +187,18 @@ int main(int argc, char** argv) {
     CrossEntropy loss = head_kernels.cross_entropy(logits, target, 0.1);
     at::Tensor g;
     const std::vector<Pass> passes = {
-        {"moments", 1, [&] { kernels.moments(x); }},
+        {"statistics", 1, [&] { kernels.statistics(x, norm); }},
         {"apply, relu", 2, [&] { kernels.apply(x, scale, shift, {}, true); }},
         {"apply, add, relu", 3, [&] { kernels.apply(x, scale, shift, y, true); }},
-        {"sums through relu", 2, [&] { kernels.sums_through_relu(gradient, x, middle, scale, shift); }},
-        {"sums through output", 4, [&] { kernels.sums_through_output(gradient, y, x, middle, g); }},
-        {"input gradient through relu", 3,
-         [&] { kernels.input_gradient_through_relu(gradient, x, scale, shift, middle, scale, shift); }},
-        {"input gradient", 3, [&] { kernels.input_gradient(gradient, x, scale, shift, middle); }},
+        {"coefficients through relu", 2, [&] { kernels.coefficients_through_relu(gradient, x, by); }},
+        {"coefficients through output", 4, [&] { kernels.coefficients_through_output(gradient, y, x, by, g); }},
+        {"input gradient through relu", 3, [&] { kernels.input_gradient_through_relu(gradient, x, by, to); }},
+        {"input gradient", 3, [&] { kernels.input_gradient(gradient, x, by, to); }},
         {"pool", 1.5 + positions, [&] { pool_kernels.pool(x, scale, shift); }},
-        {"sums through pool", 0.5 + positions, [&] { pool_kernels.sums(of_pool, pooled, middle); }},
+        {"coefficients through pool", 0.5 + positions,
+         [&] { pool_kernels.coefficients(of_pool, pooled, by, images * 112 * 112); }},
         {"input gradient through pool", 2.25 + positions,
-         [&] { pool_kernels.input_gradient(of_pool, pooled.positions, x, scale, shift, middle); }},
+         [&] { pool_kernels.input_gradient(of_pool, pooled.positions, x, by, to); }},
         {"average pool", 1 + 1.0 / 49, [&] { head_kernels.mean(deep); }},
         {"average pool, gradient", 1 + 1.0 / 49, [&] { head_kernels.mean_gradient(mean, 7, 7); }},
         {"cross entropy", 2 * of_logits, [&] { head_kernels.cross_entropy(logits, target, 0); }},
@@ -179,6 +207,7 @@ int main(int argc, char** argv) {
          [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
     };
     report(passes, x, turns);
+    report_image_finish(x, images * 4, turns);
     if (type == at::kFloat) report_updates(device.is_cpu() ? update::cpu_kernels() : *update::cuda_kernels(), x, turns);
   }
   return 0;

@@ -5,8 +5,10 @@
 #include "kernels/head/device.cuh"
 #include "kernels/head/launched.h"
 #include "kernels/head_checks.h"
+#include "kernels/norm/autograd.h"
 #include "kernels/norm/device.cuh"
 #include "kernels/norm/launched.h"
+#include "kernels/pool/autograd.h"
 #include "kernels/pool/device.cuh"
 #include "kernels/pool/launched.h"
 #include "kernels/pool_checks.h"
@@ -84,10 +86,11 @@ TEST_CASE("a block processes several chunks of rows, and results do not depend o
   const Tiling tiling = tiling_of(13 * 41, 8192, 8);
   REQUIRE(tiling.chunks > tiling.stripes);
   const ByChannel by(8192);
+  const NormState state(8192);
   const auto all = [&] {
-    const Moments moments = on_host().moments(x);
-    const GradientSums sums = on_host().sums_through_relu(gradient, x, by.mean, by.scale, by.shift);
-    return std::vector<at::Tensor>{moments.mean, moments.variance, sums.gradient, sums.product,
+    const Statistics statistics = on_host().statistics(x, state.copy().parameters());
+    const Coefficients sums = on_host().coefficients_through_relu(gradient, x, by);
+    return std::vector<at::Tensor>{statistics.mean, statistics.inverse, sums.of_bias, sums.of_x,
                                    on_host().apply(x, by.scale, by.shift, gradient, true)};
   };
   const auto forwards = all();
@@ -95,9 +98,35 @@ TEST_CASE("a block processes several chunks of rows, and results do not depend o
   const auto backwards = all();
   grid_on_host.backwards = false;
   for (size_t i = 0; i < forwards.size(); ++i) CHECK(forwards[i].equal(backwards[i]));
-  check_near(forwards[0], reference_norm_kernels().moments(x).mean, 1e-6);
+  check_near(forwards[0], reference_norm_kernels().statistics(x, state.parameters()).mean, 1e-6);
   check_near(forwards[4], reference_norm_kernels().apply(x, by.scale, by.shift, gradient, true),
              2 * epsilon(at::kBFloat16));
+}
+
+TEST_CASE("a batch-norm takes three launches each way on a GPU, also before a pool") {
+  at::manual_seed(13);
+  const at::Tensor weight = at::randn({16}).requires_grad_(), bias = at::randn({16}).requires_grad_();
+  const NormState state(16);
+  const NormParameters norm{weight, bias, state.mean, state.var, state.batches, 0.1, 1e-5};
+  const at::Tensor x = random({2, 16, 6, 6}, at::kFloat).requires_grad_();
+  const auto launches_of = [](const auto& work) {
+    grid_on_host.launches = 0;
+    const at::Tensor result = work();
+    return std::pair(result, grid_on_host.launches);
+  };
+  for (const bool pools : {false, true}) {
+    const auto [y, forward] = launches_of([&] {
+      return pools ? kernels::normalize_and_pool(x, norm, on_host(), pool_on_host())
+                   : kernels::normalize(x, norm, std::nullopt, true, on_host());
+    });
+    const at::Tensor loss = y.sum();
+    const auto [none, backward] = launches_of([&] {
+      loss.backward();
+      return at::Tensor();
+    });
+    CHECK(forward == 3);
+    CHECK(backward == 3);
+  }
 }
 
 TEST_CASE("on a GPU, means over pixels and their gradients match the reference") {

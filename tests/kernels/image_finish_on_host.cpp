@@ -25,9 +25,10 @@ TEST_CASE("on a GPU, a block processes several groups of pixels, and no pixel de
   at::manual_seed(3);
   const at::Tensor images = at::randint(0, 256, {8, 60, 61, 3}, at::kByte);
   for (const ImageSize size : {ImageSize{59, 63}, {59, 64}}) {
-    const int64_t count = size.width == 63 ? 80 : 600;
-    REQUIRE(count * size.height * size.width / (size.width == 63 ? 1 : 8) >
-            kernels::device::kMaxFinishBlocks * kernels::device::kFinishThreads);
+    // Odd widths: a block has a part of an item; others: a block has several items.
+    const int64_t groups = size.height * (size.width == 63 ? 63 : 8), count = size.width == 63 ? 80 : 4300;
+    const auto grid = kernels::device::finish_grid_of(count, groups);
+    REQUIRE((size.width == 63 ? grid.parts > 1 : grid.slots < count));
     const ImageFinish finish = make_image_finish({}, normalizations().front(), {size, at::kBFloat16}, at::kCPU);
     const at::Tensor placement = some_placement(8, {60, 61}, size, count);
     const at::Tensor forwards = on_host(finish, images, placement);

@@ -22,9 +22,11 @@ inline void check_pool_passes(const PoolKernels& fast, const at::Tensor& x) {
             .all()
             .item<bool>());
   const at::Tensor of_pool = random(pooled.values.sizes().vec(), x.scalar_type(), x.device());
-  check_near(fast.sums(of_pool, pooled, by.mean), plain.sums(of_pool, pooled, by.mean), 1e-5);
-  check_near(fast.input_gradient(of_pool, pooled.positions, x, by.scale, by.shift, by.mean),
-             plain.input_gradient(of_pool, pooled.positions, x, by.scale, by.shift, by.mean), once);
+  const int64_t count = x.numel() / x.size(1);
+  const Coefficients coefficients = plain.coefficients(of_pool, pooled, by, count);
+  check_near(fast.coefficients(of_pool, pooled, by, count), coefficients, 1e-5);
+  check_near(fast.input_gradient(of_pool, pooled.positions, x, by, coefficients),
+             plain.input_gradient(of_pool, pooled.positions, x, by, coefficients), once);
 }
 
 inline void check_every_pool_pass(const PoolKernels& fast, at::Device device) {

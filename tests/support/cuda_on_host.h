@@ -8,6 +8,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -22,6 +23,8 @@
 #define __device__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define TRAINOPT_UNROLL
+#define TRAINOPT_NO_UNROLL
 
 namespace trainopt::test {
 
@@ -37,11 +40,13 @@ class GridOnHost {
   /// depend on each other.
   bool backwards = false;
   unsigned block = 0, thread = 0;
+  int launches = 0;
 
   void run(int64_t blocks, int threads, const std::function<void()>& kernel) {
     constexpr int kMaxThreads = 1024;
     if (blocks < 1 || blocks > 0x7fffffff || threads < 1 || threads > kMaxThreads)
       throw BrokenKernel("a grid that no GPU supports");
+    ++launches;
     for (int64_t i = 0; i < blocks; ++i) {
       block = static_cast<unsigned>(backwards ? blocks - 1 - i : i);
       run_block(threads, kernel);
@@ -153,6 +158,21 @@ inline float wide(float number) { return number; }
 inline float wide(BFloat16 number) { return c10::BFloat16(number.bits, c10::BFloat16::from_bits()); }
 inline float wide(Float16 number) { return c10::Half(number.bits, c10::Half::from_bits()); }
 
+template <class T, int kWidth>
+Pack<float, kWidth> widened(const Pack<T, kWidth>& pack) {
+  Pack<float, kWidth> floats;
+  for (int i = 0; i < kWidth; ++i) floats.values[i] = wide(pack.values[i]);
+  return floats;
+}
+
+inline float with_sign_of(float of, float number) { return std::signbit(of) ? -number : number; }
+
+inline float fast_exp2(float x) { return std::exp2(x); }
+
+inline uint32_t words_shifted(uint32_t low, uint32_t high, unsigned bits) {
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> bits);
+}
+
 inline void narrow(float number, float& to) { to = number; }
 inline void narrow(float number, BFloat16& to) { to.bits = c10::BFloat16(number).x; }
 inline void narrow(float number, Float16& to) { to.bits = c10::Half(number).x; }
@@ -165,6 +185,11 @@ template <class P>
 P read(const void* from) {
   check_aligned(from, alignof(P));
   return *static_cast<const P*>(from);
+}
+template <class T>
+T read_constant(const T* from) {
+  check_aligned(from, sizeof(T));
+  return *from;
 }
 template <class P>
 void write(void* to, const P& pack) {

@@ -18,6 +18,7 @@ struct ResizedLines {
 
 struct FinishOperands {
   const uint8_t* images;  ///< [n, image_height, image_width, 3]
+  int64_t image_bytes;    ///< of all images
   int32_t image_height, image_width;
   const int32_t* placement;  ///< [placement_rows, items], see placement_rows.h; null: item i is the whole of image i
   int64_t placement_rows;

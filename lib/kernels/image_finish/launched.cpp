@@ -30,6 +30,7 @@ at::Tensor ImageFinish::launched(const device::FinishLaunches& launches, const a
                                 .taps = narrow(weights.coefficients.size(2))};
   };
   launches.finish({.images = images.const_data_ptr<uint8_t>(),
+                   .image_bytes = images.numel(),
                    .image_height = narrow(images.size(1)),
                    .image_width = narrow(images.size(2)),
                    .placement = placement.defined() ? placement.const_data_ptr<int32_t>() : nullptr,

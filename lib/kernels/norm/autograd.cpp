@@ -23,11 +23,10 @@ at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const 
   const auto forward = [&](std::vector<at::Tensor>& saved) {
     RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
-    const Moments moments = kernels.moments(x);
-    const ScaleShift by = kernels.scale_shift(moments, values_per_channel(x), norm);
+    const Statistics by = kernels.statistics(x, norm);
     const at::Tensor y = kernels.apply(x, by.scale, by.shift, adds ? nhwc(*residual) : at::Tensor(), relu);
     // Without a residual, backward recomputes the mask from x, and y need not be saved here.
-    saved = {x, moments.mean, by.inverse, by.scale, by.shift, adds && relu ? y : at::Tensor()};
+    saved = {x, by.mean, by.inverse, by.scale, by.shift, adds && relu ? y : at::Tensor()};
     return y;
   };
 
@@ -35,18 +34,14 @@ at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const 
     RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
     const auto& saved = call.saved;
     const at::Tensor &x = saved[kX], gradient = nhwc(call.gradient);
+    const Statistics by{saved[kMean], saved[kInverse], saved[kScale], saved[kShift]};
     at::Tensor g = gradient;
-    const GradientSums sums = !relu ? kernels.sums(gradient, x, saved[kMean])
-                              : adds
-                                  ? kernels.sums_through_output(gradient, saved[kY], x, saved[kMean], g)
-                                  : kernels.sums_through_relu(gradient, x, saved[kMean], saved[kScale], saved[kShift]);
-    const Coefficients by =
-        kernels.coefficients(sums, {saved[kInverse], saved[kScale], {}}, saved[kMean], values_per_channel(x));
-    const at::Tensor of_input = relu && !adds
-                                    ? kernels.input_gradient_through_relu(gradient, x, saved[kScale], by.of_x, by.rest,
-                                                                          saved[kScale], saved[kShift])
-                                    : kernels.input_gradient(g, x, saved[kScale], by.of_x, by.rest);
-    std::vector<at::Tensor> gradients{of_input, by.of_weight, sums.gradient};
+    const Coefficients coefficients = !relu  ? kernels.coefficients(gradient, x, by)
+                                      : adds ? kernels.coefficients_through_output(gradient, saved[kY], x, by, g)
+                                             : kernels.coefficients_through_relu(gradient, x, by);
+    const at::Tensor of_input = relu && !adds ? kernels.input_gradient_through_relu(gradient, x, by, coefficients)
+                                              : kernels.input_gradient(g, x, by, coefficients);
+    std::vector<at::Tensor> gradients{of_input, coefficients.of_weight, coefficients.of_bias};
     if (adds) gradients.push_back(g);
     return gradients;
   };

@@ -42,31 +42,50 @@ struct Distances {
   __device__ Pack<T, kWidth> load(const RowPosition& pos) const { return device::load<kWidth>(x + pos.at); }
   __device__ void add(const Floats<kWidth>& pivot, const RowPosition&, const Pack<T, kWidth>& ahead,
                       Floats<kWidth>& sum, Floats<kWidth>& square) const {
+    const auto values = widened(ahead);
     for (int i = 0; i < kWidth; ++i) {
-      const float distance = wide(ahead.values[i]) - pivot.values[i];
+      const float distance = values.values[i] - pivot.values[i];
       sum.values[i] += distance;
       square.values[i] = fmaf(distance, distance, square.values[i]);
     }
   }
 };
 
+/// For fold(): the statistics of a channel from its two sums.
 template <class T>
-struct ToMoments {
+struct ToStatistics {
   const T* x;
   int64_t rows;
-  float *mean, *variance;
-  __device__ void operator()(int64_t channel, double sum, double square) const {
+  StatisticsOperands o;
+
+  __device__ void operator()(int64_t c, double sum, double square) const {
     const double from_pivot = sum / static_cast<double>(rows),
-                 biased_variance = square / static_cast<double>(rows) - from_pivot * from_pivot;
-    mean[channel] = static_cast<float>(static_cast<double>(Distances<T, 1>::pivot_of(wide(x[channel]))) + from_pivot);
-    variance[channel] = static_cast<float>(biased_variance < 0 ? 0 : biased_variance);
+                 biased = square / static_cast<double>(rows) - from_pivot * from_pivot;
+    const auto mean = static_cast<float>(static_cast<double>(Distances<T, 1>::pivot_of(wide(x[c]))) + from_pivot),
+               variance = static_cast<float>(biased < 0 ? 0 : biased);
+    const float inverse = 1 / sqrtf(variance + o.epsilon), scale = o.weight[c] * inverse;
+    o.mean[c] = mean;
+    o.inverse[c] = inverse;
+    o.scale[c] = scale;
+    o.shift[c] = o.bias[c] - mean * scale;
+    o.running_mean[c] += o.momentum * (mean - o.running_mean[c]);
+    o.running_var[c] += o.momentum * (variance * o.unbiased - o.running_var[c]);
+    if (c == 0) ++*o.batches;
   }
 };
-struct ToSums {
-  float *gradient, *product;
-  __device__ void operator()(int64_t channel, double sum, double other) const {
-    gradient[channel] = static_cast<float>(sum);
-    product[channel] = static_cast<float>(other);
+
+/// For fold(): the coefficients of a channel from Σ g and Σ g · (x − mean).
+struct ToCoefficients {
+  CoefficientOperands o;
+
+  __device__ void operator()(int64_t c, double gradients, double products) const {
+    const auto of_bias = static_cast<float>(gradients);
+    const float inverse = o.inverse[c], scale = o.scale[c], of_weight = static_cast<float>(products) * inverse,
+                of_x = scale * inverse * of_weight * o.share;
+    o.of_bias[c] = of_bias;
+    o.of_weight[c] = of_weight;
+    o.of_x[c] = of_x;
+    o.rest[c] = scale * of_bias * o.share - of_x * o.mean[c];
   }
 };
 
@@ -87,38 +106,16 @@ struct Apply {
     return ahead;
   }
   __device__ void use(const ScaleShift<kWidth>& constants, const RowPosition& pos, const Ahead& ahead) const {
+    const auto values = widened(ahead.x);
+    [[maybe_unused]] Floats<kWidth> added{};
+    if constexpr (kAdds) added = widened(ahead.residual);
     Floats<kWidth> y;
     for (int i = 0; i < kWidth; ++i) {
-      float z = constants.of(wide(ahead.x.values[i]), i);
-      if constexpr (kAdds) z += wide(ahead.residual.values[i]);
+      float z = constants.of(values.values[i], i);
+      if constexpr (kAdds) z += added.values[i];
       y.values[i] = kRelu && z <= 0 ? 0 : z;  // NaN stays NaN
     }
     store(out + pos.at, y);
-  }
-};
-
-// ---- between the passes ----
-
-struct MakeScaleShift {
-  ScaleShiftOperands o;
-  __device__ void operator()(int64_t c) const {
-    const float inverse = 1 / sqrtf(o.variance[c] + o.epsilon), scale = o.weight[c] * inverse;
-    o.inverse[c] = inverse;
-    o.scale[c] = scale;
-    o.shift[c] = o.bias[c] - o.mean[c] * scale;
-    o.running_mean[c] += o.momentum * (o.mean[c] - o.running_mean[c]);
-    o.running_var[c] += o.momentum * (o.variance[c] * o.unbiased - o.running_var[c]);
-    if (c == 0) ++*o.batches;
-  }
-};
-
-struct MakeCoefficients {
-  CoefficientOperands o;
-  __device__ void operator()(int64_t c) const {
-    const float of_weight = o.product[c] * o.inverse[c], of_x = o.scale[c] * o.inverse[c] * of_weight * o.share;
-    o.of_weight[c] = of_weight;
-    o.of_x[c] = of_x;
-    o.rest[c] = o.scale[c] * o.gradient[c] * o.share - of_x * o.mean[c];
   }
 };
 
@@ -148,8 +145,9 @@ struct ThroughRelu {
   __device__ Ahead load(const RowPosition& pos) const { return device::load<kWidth>(gradient + pos.at); }
   __device__ Floats<kWidth> of(const ScaleShift<kWidth>& constants, const RowPosition&, const Ahead& ahead,
                                const Floats<kWidth>& x) const {
-    Floats<kWidth> g;
-    for (int i = 0; i < kWidth; ++i) g.values[i] = constants.of(x.values[i], i) > 0 ? wide(ahead.values[i]) : 0;
+    auto g = widened(ahead);
+    for (int i = 0; i < kWidth; ++i)
+      if (!(constants.of(x.values[i], i) > 0)) g.values[i] = 0;
     return g;
   }
 };
@@ -168,9 +166,10 @@ struct ThroughOutput {
     return {device::load<kWidth>(gradient + pos.at), device::load<kWidth>(y + pos.at)};
   }
   __device__ Floats<kWidth> of(NoConstants, const RowPosition& pos, const Ahead& ahead, const Floats<kWidth>&) const {
-    Floats<kWidth> passed;
+    const auto output = widened(ahead.y);
+    auto passed = widened(ahead.gradient);
     for (int i = 0; i < kWidth; ++i)
-      passed.values[i] = wide(ahead.y.values[i]) > 0 ? wide(ahead.gradient.values[i]) : 0;
+      if (!(output.values[i] > 0)) passed.values[i] = 0;
     store(g + pos.at, passed);
     return passed;
   }
@@ -212,32 +211,42 @@ struct Sums {
   }
 };
 
-/// of_gradient · g + of_x · x + rest
+/// scale · g + of_x · x + rest
+template <int kWidth>
+struct Combination {
+  Floats<kWidth> scale, of_x, rest;
+  __device__ float of(float g, float x, int i) const {
+    return fmaf(g, scale.values[i], fmaf(x, of_x.values[i], rest.values[i]));
+  }
+};
+struct CombinationFrom {
+  const float *scale, *of_x, *rest;
+  template <int kWidth>
+  __device__ Combination<kWidth> at(int64_t channel) const {
+    return {load<kWidth>(scale + channel), load<kWidth>(of_x + channel), load<kWidth>(rest + channel)};
+  }
+};
+
 template <class T, int kChannels, class Source>
 struct InputGradient {
   static constexpr int kWidth = kChannels, kAhead = Source::kAhead;
   struct Constants {
     decltype(Source().constants(0)) source;
-    Floats<kWidth> of_gradient, of_x, rest;
+    Combination<kWidth> by;
   };
   Source source;
   const T* x;
-  const float *of_gradient, *of_x, *rest;
+  CombinationFrom by;
   T* out;
 
-  __device__ Constants constants(int64_t channel) const {
-    return {source.constants(channel), device::load<kWidth>(of_gradient + channel),
-            device::load<kWidth>(of_x + channel), device::load<kWidth>(rest + channel)};
-  }
+  __device__ Constants constants(int64_t channel) const { return {source.constants(channel), by.at<kWidth>(channel)}; }
   __device__ WithX<T, kWidth, Source> load(const RowPosition& pos) const {
     return {source.load(pos), device::load<kWidth>(x + pos.at)};
   }
   __device__ void use(const Constants& constants, const RowPosition& pos, const WithX<T, kWidth, Source>& ahead) const {
     const auto values = widened(ahead.x), g = source.of(constants.source, pos, ahead.source, values);
     Floats<kWidth> result;
-    for (int i = 0; i < kWidth; ++i)
-      result.values[i] = fmaf(g.values[i], constants.of_gradient.values[i],
-                              fmaf(values.values[i], constants.of_x.values[i], constants.rest.values[i]));
+    for (int i = 0; i < kWidth; ++i) result.values[i] = constants.by.of(g.values[i], values.values[i], i);
     store(out + pos.at, result);
   }
 };

@@ -12,8 +12,7 @@ namespace {
 template <class F>
 auto by_type(const NormOperands& o, const F& with) {
   return by_type(o.dtype, o.shape.channels,
-                 {o.x, o.gradient, o.y, o.residual, o.out, o.mean, o.scale, o.shift, o.of_gradient, o.of_x, o.rest},
-                 with);
+                 {o.x, o.gradient, o.y, o.residual, o.out, o.mean, o.scale, o.shift, o.of_x, o.rest}, with);
 }
 
 class DeviceNormLaunches : public NormLaunches {
@@ -23,12 +22,12 @@ class DeviceNormLaunches : public NormLaunches {
         o, [&](auto, auto width) { return tiling_of(o.shape.pixels(), o.shape.channels, width.value).partials(); });
   }
 
-  void moments(const NormOperands& o, void* queue) const override {
+  void statistics(const NormOperands& o, const StatisticsOperands& results, void* queue) const override {
     by_type(o, [&](auto type, auto width) {
       using T = decltype(type);
       const auto* x = samples<T>(o.x);
-      launch_reduce(Distances<T, width.value>{x}, ToMoments<T>{x, o.shape.pixels(), o.first, o.second},
-                    o.shape.pixels(), o.shape.channels, o.partials, queue);
+      launch_reduce(Distances<T, width.value>{x}, ToStatistics<T>{x, o.shape.pixels(), results}, o.shape.pixels(),
+                    o.shape.channels, o.partials, queue);
     });
   }
 
@@ -50,13 +49,13 @@ class DeviceNormLaunches : public NormLaunches {
     });
   }
 
-  void sums(const NormOperands& o, Gate gate, void* queue) const override {
+  void coefficients(const NormOperands& o, Gate gate, const CoefficientOperands& results, void* queue) const override {
     by_type(o, [&](auto type, auto width) {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const auto run = [&](const auto& source) {
         launch_reduce(Sums<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.mean},
-                      ToSums{o.first, o.second}, o.shape.pixels(), o.shape.channels, o.partials, queue);
+                      ToCoefficients{results}, o.shape.pixels(), o.shape.channels, o.partials, queue);
       };
       const auto* gradient = samples<T>(o.gradient);
       switch (gate) {
@@ -75,9 +74,10 @@ class DeviceNormLaunches : public NormLaunches {
       using T = decltype(type);
       constexpr int kWidth = decltype(width)::value;
       const auto run = [&](const auto& source) {
-        launch_map(InputGradient<T, kWidth, std::decay_t<decltype(source)>>{source, samples<T>(o.x), o.of_gradient,
-                                                                            o.of_x, o.rest, static_cast<T*>(o.out)},
-                   o.shape.pixels(), o.shape.channels, queue);
+        launch_map(
+            InputGradient<T, kWidth, std::decay_t<decltype(source)>>{
+                source, samples<T>(o.x), {o.scale, o.of_x, o.rest}, static_cast<T*>(o.out)},
+            o.shape.pixels(), o.shape.channels, queue);
       };
       const auto* gradient = samples<T>(o.gradient);
       switch (gate) {
@@ -87,13 +87,6 @@ class DeviceNormLaunches : public NormLaunches {
           return run(Open<T, kWidth>{gradient});
       }
     });
-  }
-
-  void scale_shift(const ScaleShiftOperands& o, void* queue) const override {
-    launch_channels(MakeScaleShift{o}, o.channels, queue);
-  }
-  void coefficients(const CoefficientOperands& o, void* queue) const override {
-    launch_channels(MakeCoefficients{o}, o.channels, queue);
   }
 };
 

@@ -54,31 +54,38 @@ class LaunchCall {
     o_.out = out.mutable_data_ptr();
     return out;
   }
-  /// Allocates the two per-channel results.
-  at::Tensor make_first() { return make_floats(shape().channels, o_.first); }
-  at::Tensor make_second() { return make_floats(shape().channels, o_.second); }
+  at::Tensor make_by_channel() const { return make_floats(shape().channels); }
   template <class Launches>
   void make_partials(const Launches& launches) {
-    partials_ = make_floats(launches.partials(o_), o_.partials);
+    partials_ = make_floats(launches.partials(o_));
+    o_.partials = partials_.mutable_data_ptr<float>();
   }
 
-  /// Allocates the sums of g and of g · (x − mean), which the launches' sums() then writes.
-  template <class Launches>
-  GradientSums make_sums(const Launches& launches, const at::Tensor& mean) {
-    o_.mean = by_channel(mean);
-    GradientSums result{make_first(), make_second()};
+  /// Queues launches.coefficients(operands, …, results, queue) and returns the results. `count`: values per channel.
+  template <class Launches, class Queue>
+  Coefficients make_coefficients(const Launches& launches, const Statistics& by, int64_t count, const Queue& run) {
+    o_.mean = by_channel(by.mean);
+    const Coefficients made{make_by_channel(), make_by_channel(), make_by_channel(), make_by_channel()};
     make_partials(launches);
-    return result;
+    run(device::CoefficientOperands{.mean = o_.mean,
+                                    .inverse = by_channel(by.inverse),
+                                    .scale = by_channel(by.scale),
+                                    .of_bias = made.of_bias.mutable_data_ptr<float>(),
+                                    .of_weight = made.of_weight.mutable_data_ptr<float>(),
+                                    .of_x = made.of_x.mutable_data_ptr<float>(),
+                                    .rest = made.rest.mutable_data_ptr<float>(),
+                                    .share = static_cast<float>(-1.0 / static_cast<double>(count))});
+    return made;
   }
 
   void set_scale_shift(const at::Tensor& scale, const at::Tensor& shift) {
     o_.scale = by_channel(scale);
     o_.shift = by_channel(shift);
   }
-  void set_combination(const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest) {
-    o_.of_gradient = by_channel(of_gradient);
-    o_.of_x = by_channel(of_x);
-    o_.rest = by_channel(rest);
+  void set_combination(const Statistics& by, const Coefficients& coefficients) {
+    o_.scale = by_channel(by.scale);
+    o_.of_x = by_channel(coefficients.of_x);
+    o_.rest = by_channel(coefficients.rest);
   }
   void set_gradient(const at::Tensor& gradient) { o_.gradient = samples(gradient, shape()); }
 
@@ -91,11 +98,9 @@ class LaunchCall {
   }
 
  private:
-  at::Tensor make_floats(int64_t count, float*& pointer) const {
-    at::Tensor buffer = at::empty(
-        {count}, x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
-    pointer = buffer.mutable_data_ptr<float>();
-    return buffer;
+  at::Tensor make_floats(int64_t count) const {
+    return at::empty({count},
+                     x_.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous).requires_grad(false));
   }
 
   const at::Tensor& x_;

@@ -5,33 +5,43 @@
 namespace trainopt::kernels {
 namespace {
 
-using Call = LaunchCall<device::NormOperands>;
-
-/// Checks and allocates per-channel values on one device.
-class Channels {
+class Call : public LaunchCall<device::NormOperands> {
  public:
-  explicit Channels(const at::Tensor& like) : like_(like) {
-    TRAINOPT_CHECK(like.dim() == 1 && like.scalar_type() == at::kFloat);
-  }
-  float* values(const at::Tensor& tensor) const {
-    TRAINOPT_CHECK(tensor.device() == like_.device() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
-                   tensor.sizes() == like_.sizes());
-    return static_cast<float*>(tensor.data_ptr());
-  }
-  at::Tensor make() const { return at::empty(like_.sizes(), like_.options().requires_grad(false)); }
+  using LaunchCall::LaunchCall;
 
- private:
-  const at::Tensor& like_;
+  /// A per-channel tensor that the pass changes.
+  float* changed(const at::Tensor& values) const { return const_cast<float*>(by_channel(values)); }
+
+  Coefficients coefficients(const device::NormLaunches& launches, Gate gate, const Statistics& by) {
+    return make_coefficients(launches, by, shape().pixels(), [&](const device::CoefficientOperands& results) {
+      launches.coefficients(operands(), gate, results, queue());
+    });
+  }
 };
 
 }  // namespace
 
-Moments LaunchedNormKernels::moments(const at::Tensor& x) const {
+Statistics LaunchedNormKernels::statistics(const at::Tensor& x, const NormParameters& norm) const {
   Call call(x, device_);
-  Moments result{call.make_first(), call.make_second()};
+  TRAINOPT_CHECK(norm.batches.device() == x.device() && norm.batches.scalar_type() == at::kLong);
+  const Statistics made{call.make_by_channel(), call.make_by_channel(), call.make_by_channel(), call.make_by_channel()};
   call.make_partials(launches_);
-  launches_.moments(call.operands(), call.queue());
-  return result;
+  const auto n = static_cast<double>(call.shape().pixels());
+  launches_.statistics(call.operands(),
+                       {.weight = call.by_channel(norm.weight),
+                        .bias = call.by_channel(norm.bias),
+                        .running_mean = call.changed(norm.running_mean),
+                        .running_var = call.changed(norm.running_var),
+                        .batches = static_cast<int64_t*>(norm.batches.data_ptr()),
+                        .mean = made.mean.mutable_data_ptr<float>(),
+                        .inverse = made.inverse.mutable_data_ptr<float>(),
+                        .scale = made.scale.mutable_data_ptr<float>(),
+                        .shift = made.shift.mutable_data_ptr<float>(),
+                        .momentum = static_cast<float>(norm.momentum),
+                        .epsilon = static_cast<float>(norm.epsilon),
+                        .unbiased = static_cast<float>(n / (n - 1))},
+                       call.queue());
+  return made;
 }
 
 at::Tensor LaunchedNormKernels::apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift,
@@ -44,99 +54,50 @@ at::Tensor LaunchedNormKernels::apply(const at::Tensor& x, const at::Tensor& sca
   return result;
 }
 
-ScaleShift LaunchedNormKernels::scale_shift(const Moments& moments, int64_t count, const NormParameters& norm) const {
-  const Channels c(moments.mean);
-  const c10::DeviceGuard guard(moments.mean.device());
-  const ScaleShift result{c.make(), c.make(), c.make()};
-  TRAINOPT_CHECK(norm.batches.device() == moments.mean.device() && norm.batches.scalar_type() == at::kLong);
-  const auto n = static_cast<double>(count);
-  launches_.scale_shift({.channels = moments.mean.size(0),
-                         .mean = c.values(moments.mean),
-                         .variance = c.values(moments.variance),
-                         .weight = c.values(norm.weight),
-                         .bias = c.values(norm.bias),
-                         .running_mean = c.values(norm.running_mean),
-                         .running_var = c.values(norm.running_var),
-                         .batches = static_cast<int64_t*>(norm.batches.data_ptr()),
-                         .inverse = c.values(result.inverse),
-                         .scale = c.values(result.scale),
-                         .shift = c.values(result.shift),
-                         .momentum = static_cast<float>(norm.momentum),
-                         .epsilon = static_cast<float>(norm.epsilon),
-                         .unbiased = static_cast<float>(n / (n - 1))},
-                        queue_of(moments.mean.device()));
-  return result;
-}
-
-Coefficients LaunchedNormKernels::coefficients(const GradientSums& sums, const ScaleShift& scale_shift,
-                                               const at::Tensor& mean, int64_t count) const {
-  const Channels c(mean);
-  const c10::DeviceGuard guard(mean.device());
-  const Coefficients result{c.make(), c.make(), c.make()};
-  launches_.coefficients({.channels = mean.size(0),
-                          .gradient = c.values(sums.gradient),
-                          .product = c.values(sums.product),
-                          .mean = c.values(mean),
-                          .inverse = c.values(scale_shift.inverse),
-                          .scale = c.values(scale_shift.scale),
-                          .of_weight = c.values(result.of_weight),
-                          .of_x = c.values(result.of_x),
-                          .rest = c.values(result.rest),
-                          .share = static_cast<float>(-1.0 / static_cast<double>(count))},
-                         queue_of(mean.device()));
-  return result;
-}
-
-GradientSums LaunchedNormKernels::sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const {
+Coefficients LaunchedNormKernels::coefficients(const at::Tensor& gradient, const at::Tensor& x,
+                                               const Statistics& by) const {
   Call call(x, device_);
   call.set_gradient(gradient);
-  GradientSums result = call.make_sums(launches_, mean);
-  launches_.sums(call.operands(), Gate::open, call.queue());
-  return result;
+  return call.coefficients(launches_, Gate::open, by);
 }
 
-GradientSums LaunchedNormKernels::sums_through_relu(const at::Tensor& gradient, const at::Tensor& x,
-                                                    const at::Tensor& mean, const at::Tensor& scale,
-                                                    const at::Tensor& shift) const {
+Coefficients LaunchedNormKernels::coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                                            const Statistics& by) const {
   Call call(x, device_);
   call.set_gradient(gradient);
-  call.set_scale_shift(scale, shift);
-  GradientSums result = call.make_sums(launches_, mean);
-  launches_.sums(call.operands(), Gate::relu, call.queue());
-  return result;
+  call.set_scale_shift(by.scale, by.shift);
+  return call.coefficients(launches_, Gate::relu, by);
 }
 
-GradientSums LaunchedNormKernels::sums_through_output(const at::Tensor& gradient, const at::Tensor& y,
-                                                      const at::Tensor& x, const at::Tensor& mean,
-                                                      at::Tensor& g) const {
+Coefficients LaunchedNormKernels::coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y,
+                                                              const at::Tensor& x, const Statistics& by,
+                                                              at::Tensor& g) const {
   Call call(x, device_);
   call.set_gradient(gradient);
   call.operands().y = call.samples(y, call.shape());
   at::Tensor passed = call.make_out();  // `g` may alias `gradient`, so it is assigned last
-  GradientSums result = call.make_sums(launches_, mean);
-  launches_.sums(call.operands(), Gate::output, call.queue());
+  const Coefficients result = call.coefficients(launches_, Gate::output, by);
   g = std::move(passed);
   return result;
 }
 
-at::Tensor LaunchedNormKernels::input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
-                                               const at::Tensor& of_x, const at::Tensor& rest) const {
+at::Tensor LaunchedNormKernels::input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
+                                               const Coefficients& coefficients) const {
   Call call(x, device_);
   call.set_gradient(g);
-  call.set_combination(of_gradient, of_x, rest);
+  call.set_combination(by, coefficients);
   at::Tensor result = call.make_out();
   launches_.input_gradient(call.operands(), Gate::open, call.queue());
   return result;
 }
 
 at::Tensor LaunchedNormKernels::input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x,
-                                                            const at::Tensor& of_gradient, const at::Tensor& of_x,
-                                                            const at::Tensor& rest, const at::Tensor& scale,
-                                                            const at::Tensor& shift) const {
+                                                            const Statistics& by,
+                                                            const Coefficients& coefficients) const {
   Call call(x, device_);
   call.set_gradient(gradient);
-  call.set_scale_shift(scale, shift);
-  call.set_combination(of_gradient, of_x, rest);
+  call.set_combination(by, coefficients);
+  call.set_scale_shift(by.scale, by.shift);
   at::Tensor result = call.make_out();
   launches_.input_gradient(call.operands(), Gate::relu, call.queue());
   return result;

@@ -14,22 +14,18 @@ class LaunchedNormKernels : public NormKernels {
   LaunchedNormKernels(const device::NormLaunches& launches, at::DeviceType device)
       : launches_(launches), device_(device) {}
 
-  Moments moments(const at::Tensor& x) const override;
+  Statistics statistics(const at::Tensor& x, const NormParameters& norm) const override;
   at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual,
                    bool relu) const override;
-  ScaleShift scale_shift(const Moments& moments, int64_t count, const NormParameters& norm) const override;
-  Coefficients coefficients(const GradientSums& sums, const ScaleShift& scale_shift, const at::Tensor& mean,
-                            int64_t count) const override;
-  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override;
-  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
-                                 const at::Tensor& scale, const at::Tensor& shift) const override;
-  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
-                                   const at::Tensor& mean, at::Tensor& g) const override;
-  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
-                            const at::Tensor& of_x, const at::Tensor& rest) const override;
-  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient,
-                                         const at::Tensor& of_x, const at::Tensor& rest, const at::Tensor& scale,
-                                         const at::Tensor& shift) const override;
+  Coefficients coefficients(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by) const override;
+  Coefficients coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                         const Statistics& by) const override;
+  Coefficients coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                           const Statistics& by, at::Tensor& g) const override;
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
+                            const Coefficients& coefficients) const override;
+  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                         const Coefficients& coefficients) const override;
 
  private:
   const device::NormLaunches& launches_;

@@ -25,21 +25,16 @@ struct NormParameters {
   double momentum, epsilon;
 };
 
-struct Moments {
-  at::Tensor mean, variance;  ///< biased
+/// Of one batch, per channel.
+struct Statistics {
+  at::Tensor mean, inverse;  ///< inverse = 1 / √(variance + ε), with the biased variance
+  at::Tensor scale, shift;
 };
-struct ScaleShift {
-  at::Tensor inverse, scale, shift;  ///< inverse = 1 / √(variance + ε)
-};
-/// For values with this mean and biased variance.
-ScaleShift scale_shift_of(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance);
-
-struct GradientSums {
-  at::Tensor gradient, product;  ///< Σ g and Σ g · (x − mean), per channel
-};
+/// Gradients of the parameters, and what x's gradient takes: scale · g + of_x · x + rest, because mean and variance
+/// depend on x too.
 struct Coefficients {
-  at::Tensor of_weight;   ///< the weight's gradient; the bias's is GradientSums::gradient
-  at::Tensor of_x, rest;  ///< x's gradient is scale · g + of_x · x + rest: mean and variance depend on x too
+  at::Tensor of_bias, of_weight;
+  at::Tensor of_x, rest;
 };
 
 /// In every implementation, sums do not depend on the number of threads.
@@ -47,38 +42,41 @@ class NormKernels {
  public:
   virtual ~NormKernels() = default;
 
-  /// One pass over x.
-  virtual Moments moments(const at::Tensor& x) const = 0;
+  /// One pass over x. Moves the running statistics towards this batch's, with the unbiased variance as in torch, and
+  /// increments the number of batches.
+  virtual Statistics statistics(const at::Tensor& x, const NormParameters& norm) const = 0;
   /// scale · x + shift, plus `residual` if defined, through ReLU if `relu`.
   virtual at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift,
                            const at::Tensor& residual, bool relu) const = 0;
 
-  // Per-channel work between the passes, with `count` values per channel.
-  /// For a batch with these moments. Moves the running statistics towards them, with the unbiased variance as in torch,
-  /// and increments the number of batches.
-  virtual ScaleShift scale_shift(const Moments& moments, int64_t count, const NormParameters& norm) const;
-  virtual Coefficients coefficients(const GradientSums& sums, const ScaleShift& scale_shift, const at::Tensor& mean,
-                                    int64_t count) const;
-
   // Backward; g is the gradient of scale · x + shift.
   /// g = gradient.
-  virtual GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const = 0;
+  virtual Coefficients coefficients(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by) const = 0;
   /// g = gradient where scale · x + shift > 0: the mask is recomputed, which is cheaper than reading it.
-  virtual GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
-                                         const at::Tensor& scale, const at::Tensor& shift) const = 0;
+  virtual Coefficients coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                                 const Statistics& by) const = 0;
   /// g = gradient where y > 0, written to `g`, which is also the gradient of the residual. `g` may be the same variable
   /// as `gradient`.
-  virtual GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
-                                           const at::Tensor& mean, at::Tensor& g) const = 0;
-  /// of_gradient · g + of_x · x + rest
-  virtual at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
-                                    const at::Tensor& of_x, const at::Tensor& rest) const = 0;
-  /// The same with g as in sums_through_relu().
-  virtual at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x,
-                                                 const at::Tensor& of_gradient, const at::Tensor& of_x,
-                                                 const at::Tensor& rest, const at::Tensor& scale,
-                                                 const at::Tensor& shift) const = 0;
+  virtual Coefficients coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                                   const Statistics& by, at::Tensor& g) const = 0;
+  /// scale · g + of_x · x + rest
+  virtual at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
+                                    const Coefficients& coefficients) const = 0;
+  /// The same with g as in coefficients_through_relu().
+  virtual at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                                 const Coefficients& coefficients) const = 0;
 };
+
+// For implementations that compute the sums of a pass first.
+
+/// scale and shift for values with this mean and biased variance; changes nothing.
+Statistics statistics_of(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance);
+/// The result of statistics() from the mean and biased variance of `count` values per channel.
+Statistics statistics_of_batch(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance,
+                               int64_t count);
+/// The result of coefficients() from Σ g and Σ g · (x − mean) over `count` values per channel.
+Coefficients coefficients_of(const at::Tensor& gradient_sum, const at::Tensor& product_sum, const Statistics& by,
+                             int64_t count);
 
 /// Plain libtorch operations in float32: the reference for the other implementations.
 const NormKernels& reference_norm_kernels();

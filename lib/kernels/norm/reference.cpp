@@ -1,6 +1,7 @@
 #include "kernels/norm/norm.h"
 
 #include "device/tensor.h"
+#include "kernels/tensors.h"
 
 namespace trainopt::kernels {
 namespace {
@@ -11,9 +12,9 @@ at::Tensor over_rows(const at::Tensor& tensor) { return tensor.to(at::kDouble).s
 
 class ReferenceNormKernels : public NormKernels {
  public:
-  Moments moments(const at::Tensor& x) const override {
+  Statistics statistics(const at::Tensor& x, const NormParameters& norm) const override {
     const auto [variance, mean] = at::var_mean(x.to(at::kDouble), {0, 2, 3}, /*correction=*/0);
-    return {mean.to(at::kFloat), variance.to(at::kFloat)};
+    return statistics_of_batch(norm, mean.to(at::kFloat), variance.to(at::kFloat), values_per_channel(x));
   }
   at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual,
                    bool relu) const override {
@@ -21,26 +22,27 @@ class ReferenceNormKernels : public NormKernels {
     if (residual.defined()) y = y + wide(residual);
     return (relu ? y.relu() : y).to(x.scalar_type());
   }
-  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override {
-    return {over_rows(gradient), over_rows(wide(gradient) * (wide(x) - by_channel(mean)))};
+  Coefficients coefficients(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by) const override {
+    return coefficients_of(over_rows(gradient), over_rows(wide(gradient) * (wide(x) - by_channel(by.mean))), by,
+                           values_per_channel(x));
   }
-  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
-                                 const at::Tensor& scale, const at::Tensor& shift) const override {
-    return sums(through(gradient, normalized(x, scale, shift)), x, mean);
+  Coefficients coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                         const Statistics& by) const override {
+    return coefficients(through(gradient, normalized(x, by.scale, by.shift)), x, by);
   }
-  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
-                                   const at::Tensor& mean, at::Tensor& g) const override {
+  Coefficients coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                           const Statistics& by, at::Tensor& g) const override {
     g = through(gradient, y);
-    return sums(g, x, mean);
+    return coefficients(g, x, by);
   }
-  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
-                            const at::Tensor& of_x, const at::Tensor& rest) const override {
-    return (by_channel(of_gradient) * wide(g) + by_channel(of_x) * wide(x) + by_channel(rest)).to(x.scalar_type());
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
+                            const Coefficients& coefficients) const override {
+    return (by_channel(by.scale) * wide(g) + by_channel(coefficients.of_x) * wide(x) + by_channel(coefficients.rest))
+        .to(x.scalar_type());
   }
-  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient,
-                                         const at::Tensor& of_x, const at::Tensor& rest, const at::Tensor& scale,
-                                         const at::Tensor& shift) const override {
-    return input_gradient(through(gradient, normalized(x, scale, shift)), x, of_gradient, of_x, rest);
+  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                         const Coefficients& coefficients) const override {
+    return input_gradient(through(gradient, normalized(x, by.scale, by.shift)), x, by, coefficients);
   }
 
  private:
@@ -54,26 +56,26 @@ class ReferenceNormKernels : public NormKernels {
 
 }  // namespace
 
-ScaleShift scale_shift_of(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance) {
+Statistics statistics_of(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance) {
   const at::Tensor inverse = (variance + norm.epsilon).rsqrt(), scale = norm.weight * inverse;
-  return {inverse, scale, norm.bias - mean * scale};
+  return {mean, inverse, scale, norm.bias - mean * scale};
 }
 
-ScaleShift NormKernels::scale_shift(const Moments& moments, int64_t count, const NormParameters& norm) const {
+Statistics statistics_of_batch(const NormParameters& norm, const at::Tensor& mean, const at::Tensor& variance,
+                               int64_t count) {
   const auto n = static_cast<double>(count);
-  at::Tensor batches = norm.batches, mean = norm.running_mean, variance = norm.running_var;
+  at::Tensor batches = norm.batches, running_mean = norm.running_mean, running_var = norm.running_var;
   batches.add_(1);
-  mean.lerp_(moments.mean, norm.momentum);
-  variance.lerp_(moments.variance * (n / (n - 1)), norm.momentum);
-  return scale_shift_of(norm, moments.mean, moments.variance);
+  running_mean.lerp_(mean, norm.momentum);
+  running_var.lerp_(variance * (n / (n - 1)), norm.momentum);
+  return statistics_of(norm, mean, variance);
 }
 
-Coefficients NormKernels::coefficients(const GradientSums& sums, const ScaleShift& scale_shift, const at::Tensor& mean,
-                                       int64_t count) const {
+Coefficients coefficients_of(const at::Tensor& gradient_sum, const at::Tensor& product_sum, const Statistics& by,
+                             int64_t count) {
   const double share = -1.0 / static_cast<double>(count);
-  const at::Tensor of_weight = sums.product * scale_shift.inverse,
-                   of_x = scale_shift.scale * scale_shift.inverse * of_weight * share;
-  return {of_weight, of_x, scale_shift.scale * sums.gradient * share - of_x * mean};
+  const at::Tensor of_weight = product_sum * by.inverse, of_x = by.scale * by.inverse * of_weight * share;
+  return {gradient_sum, of_weight, of_x, by.scale * gradient_sum * share - of_x * by.mean};
 }
 
 const NormKernels& reference_norm_kernels() {

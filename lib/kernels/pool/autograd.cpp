@@ -19,22 +19,21 @@ at::Tensor normalize_and_pool(const at::Tensor& input, const NormParameters& nor
   const auto forward = [&](std::vector<at::Tensor>& saved) {
     RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);
-    const Moments moments = norms.moments(x);
-    const ScaleShift by = norms.scale_shift(moments, values_per_channel(x), norm);
+    const Statistics by = norms.statistics(x, norm);
     const Pooled pooled = pools.pool(x, by.scale, by.shift);
-    saved = {x, moments.mean, by.inverse, by.scale, pooled.positions, pooled.chosen};
+    saved = {x, by.mean, by.inverse, by.scale, pooled.positions, pooled.chosen};
     return pooled.values;
   };
 
-  const auto backward = [&norms, &pools](const BackwardCall& call) -> std::vector<at::Tensor> {
+  const auto backward = [&pools](const BackwardCall& call) -> std::vector<at::Tensor> {
     RECORD_FUNCTION(kNormGradientLabel, std::vector<c10::IValue>());
     const auto& saved = call.saved;
     const at::Tensor &x = saved[kX], &positions = saved[kPositions], gradient = nhwc(call.gradient);
-    const GradientSums sums =
-        pools.sums(gradient, {.values = {}, .positions = positions, .chosen = saved[kChosen]}, saved[kMean]);
-    const Coefficients by =
-        norms.coefficients(sums, {saved[kInverse], saved[kScale], {}}, saved[kMean], values_per_channel(x));
-    return {pools.input_gradient(gradient, positions, x, saved[kScale], by.of_x, by.rest), by.of_weight, sums.gradient};
+    const Statistics by{saved[kMean], saved[kInverse], saved[kScale], {}};
+    const Coefficients coefficients = pools.coefficients(
+        gradient, {.values = {}, .positions = positions, .chosen = saved[kChosen]}, by, values_per_channel(x));
+    return {pools.input_gradient(gradient, positions, x, by, coefficients), coefficients.of_weight,
+            coefficients.of_bias};
   };
 
   return differentiable({input, norm.weight, norm.bias}, forward, backward);

@@ -19,14 +19,13 @@ class PoolLaunches {
  public:
   virtual ~PoolLaunches() = default;
 
-  /// Number of floats of work space that sums() needs for these operands.
+  /// Number of floats of work space that coefficients() needs for these operands.
   virtual int64_t partials(const PoolOperands& o) const = 0;
   /// Writes out, positions_out and chosen_out: the max-pool of ReLU(scale · x + shift).
   virtual void pool(const PoolOperands& o, void* queue) const = 0;
-  /// Writes Σ g and Σ g · (x − mean) to `first` and `second`, where x is `chosen` of the pool and g = gradient where
-  /// there is a position.
-  virtual void sums(const PoolOperands& o, void* queue) const = 0;
-  /// out = of_gradient · g + of_x · x + rest; g = gradient at the positions that the pooled values came from.
+  /// x is `chosen` of the pool, and g = gradient where there is a position.
+  virtual void coefficients(const PoolOperands& o, const CoefficientOperands& results, void* queue) const = 0;
+  /// out = scale · g + of_x · x + rest; g = gradient at the positions that the pooled values came from.
   virtual void input_gradient(const PoolOperands& o, void* queue) const = 0;
 };
 

@@ -7,7 +7,10 @@ namespace {
 
 class Call : public LaunchCall<device::PoolOperands> {
  public:
-  using LaunchCall::LaunchCall;
+  Call(const at::Tensor& x, at::DeviceType device) : LaunchCall(x, device) {
+    // The kernels count the values of one image in 32 bits.
+    TRAINOPT_CHECK(shape().pixels() / shape().images * shape().channels <= std::numeric_limits<uint32_t>::max());
+  }
 
   const uint8_t* positions(const at::Tensor& tensor, const device::Shape& shape) const {
     TRAINOPT_CHECK(tensor.scalar_type() == at::kByte);
@@ -35,21 +38,22 @@ Pooled LaunchedPoolKernels::pool(const at::Tensor& x, const at::Tensor& scale, c
   return result;
 }
 
-GradientSums LaunchedPoolKernels::sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const {
+Coefficients LaunchedPoolKernels::coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
+                                               int64_t count) const {
   Call call(pooled.chosen, device_);
   call.set_gradient(gradient);
   call.operands().positions = call.positions(pooled.positions, call.shape());
-  GradientSums result = call.make_sums(launches_, mean);
-  launches_.sums(call.operands(), call.queue());
-  return result;
+  return call.make_coefficients(launches_, by, count, [&](const device::CoefficientOperands& results) {
+    launches_.coefficients(call.operands(), results, call.queue());
+  });
 }
 
 at::Tensor LaunchedPoolKernels::input_gradient(const at::Tensor& gradient, const at::Tensor& positions,
-                                               const at::Tensor& x, const at::Tensor& of_gradient,
-                                               const at::Tensor& of_x, const at::Tensor& rest) const {
+                                               const at::Tensor& x, const Statistics& by,
+                                               const Coefficients& coefficients) const {
   Call call(x, device_);
   call.set_pooled_gradient(gradient, positions);
-  call.set_combination(of_gradient, of_x, rest);
+  call.set_combination(by, coefficients);
   at::Tensor result = call.make_out();
   launches_.input_gradient(call.operands(), call.queue());
   return result;

@@ -15,10 +15,10 @@ class LaunchedPoolKernels : public PoolKernels {
       : launches_(launches), device_(device) {}
 
   Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const override;
-  GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override;
+  Coefficients coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
+                            int64_t count) const override;
   at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
-                            const at::Tensor& of_gradient, const at::Tensor& of_x,
-                            const at::Tensor& rest) const override;
+                            const Statistics& by, const Coefficients& coefficients) const override;
 
  private:
   const device::PoolLaunches& launches_;

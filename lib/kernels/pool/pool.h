@@ -20,12 +20,13 @@ class PoolKernels {
   /// Chooses the first of equal values of x, and any of values that only rounding makes equal. NaN beats all values;
   /// its position may be any.
   virtual Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const = 0;
-  /// NormKernels::sums() with g = gradient at the positions that the values came from. Does not read `pooled.values`.
-  virtual GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const = 0;
+  /// NormKernels::coefficients() with g = gradient at the positions that the values came from, for x with `count`
+  /// values per channel. Does not read `pooled.values`.
+  virtual Coefficients coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
+                                    int64_t count) const = 0;
   /// NormKernels::input_gradient() with the same g.
   virtual at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
-                                    const at::Tensor& of_gradient, const at::Tensor& of_x,
-                                    const at::Tensor& rest) const = 0;
+                                    const Statistics& by, const Coefficients& coefficients) const = 0;
 };
 
 /// Plain libtorch operations in float32: the reference for the other implementations.

@@ -25,14 +25,16 @@ class ReferencePoolKernels : public PoolKernels {
         x.contiguous().flatten(2).gather(2, indices.contiguous().flatten(2)).view(indices.sizes());
     return {nhwc(values.to(x.scalar_type())), nhwc(positions.to(at::kByte)), nhwc(chosen)};
   }
-  GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override {
-    return reference_norm_kernels().sums(at::where(pooled.positions == 9, at::zeros({}, gradient.options()), gradient),
-                                         pooled.chosen, mean);
+  Coefficients coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
+                            int64_t count) const override {
+    const at::Tensor g = at::where(pooled.positions == 9, at::zeros({}, gradient.options()), gradient).to(at::kDouble),
+                     distances = pooled.chosen.to(at::kFloat) - by.mean.view({1, -1, 1, 1});
+    const auto over_rows = [](const at::Tensor& values) { return values.sum({0, 2, 3}).to(at::kFloat); };
+    return coefficients_of(over_rows(g), over_rows(g * distances), by, count);
   }
   at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
-                            const at::Tensor& of_gradient, const at::Tensor& of_x,
-                            const at::Tensor& rest) const override {
-    return reference_norm_kernels().input_gradient(unpooled(gradient, positions, x), x, of_gradient, of_x, rest);
+                            const Statistics& by, const Coefficients& coefficients) const override {
+    return reference_norm_kernels().input_gradient(unpooled(gradient, positions, x), x, by, coefficients);
   }
 
  private:

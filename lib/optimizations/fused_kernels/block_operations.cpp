@@ -10,7 +10,7 @@ namespace trainopt::fused_kernels {
 namespace {
 
 using kernels::NormParameters;
-using kernels::ScaleShift;
+using kernels::Statistics;
 
 at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
 
@@ -25,9 +25,9 @@ NormParameters parameters_of(const BatchNorm2d& norm) {
 }
 
 /// Batch-norm in evaluation: a scale and a shift from the running statistics.
-ScaleShift known(const BatchNorm2d& norm) {
+Statistics known(const BatchNorm2d& norm) {
   TRAINOPT_CHECK(!at::GradMode::is_enabled());  // gradients are not supported here
-  return scale_shift_of(parameters_of(norm), norm.running_mean, norm.running_var);
+  return statistics_of(parameters_of(norm), norm.running_mean, norm.running_var);
 }
 
 class FusedBatchNormOperations : public BatchNormOperations {
@@ -48,7 +48,7 @@ class FusedBatchNormOperations : public BatchNormOperations {
   }
   at::Tensor stem_pool(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
     if (context.training) return normalize_and_pool(input, parameters_of(norm), kernels_.norm, kernels_.pool);
-    const ScaleShift by = known(norm);
+    const Statistics by = known(norm);
     return kernels_.pool.pool(nhwc(input), by.scale, by.shift).values;
   }
 
@@ -56,7 +56,7 @@ class FusedBatchNormOperations : public BatchNormOperations {
   at::Tensor normalized(const at::Tensor& input, const BatchNorm2d& norm, const std::optional<at::Tensor>& residual,
                         bool relu, const ForwardContext& context) const {
     if (context.training) return normalize(input, parameters_of(norm), residual, relu, kernels_.norm);
-    const ScaleShift by = known(norm);
+    const Statistics by = known(norm);
     return kernels_.norm.apply(nhwc(input), by.scale, by.shift, residual ? nhwc(*residual) : at::Tensor(), relu);
   }
 

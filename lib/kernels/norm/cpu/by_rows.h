@@ -98,11 +98,12 @@ TwoSums sums_over(int64_t rows, int64_t channels, const Add& add) {
   return total;
 }
 
-inline GradientSums as_tensors(const TwoSums& sums, const at::Tensor& x) {
-  GradientSums result{by_channel(x), by_channel(x)};
-  std::copy(sums[0].begin(), sums[0].end(), result.gradient.mutable_data_ptr<float>());
-  std::copy(sums[1].begin(), sums[1].end(), result.product.mutable_data_ptr<float>());
-  return result;
+/// kernels::coefficients_of() from these sums, as tensors like x.
+inline Coefficients coefficients_of(const TwoSums& sums, const at::Tensor& x, const Statistics& by, int64_t count) {
+  at::Tensor gradient = by_channel(x), product = by_channel(x);
+  std::copy(sums[0].begin(), sums[0].end(), gradient.mutable_data_ptr<float>());
+  std::copy(sums[1].begin(), sums[1].end(), product.mutable_data_ptr<float>());
+  return kernels::coefficients_of(gradient, product, by, count);
 }
 
 }  // namespace trainopt::kernels::by_rows

@@ -10,7 +10,7 @@ class CpuNormKernels : public NormKernels {
  public:
   explicit CpuNormKernels(bool avx512) : avx512_(avx512) {}
 
-  Moments moments(const at::Tensor& x) const override {
+  Statistics statistics(const at::Tensor& x, const NormParameters& norm) const override {
     const auto [rows, channels] = rows_of(x);
     const Padded pivot(pivots_of(x));
     const TwoSums sums = by_type(x, [&, rows = rows, channels = channels](auto type) {
@@ -21,15 +21,15 @@ class CpuNormKernels : public NormKernels {
                          run(in + first * channels, count, channels, pivot, distances, squares);
                        });
     });
-    Moments moments{by_channel(x), by_channel(x)};
+    at::Tensor means = by_channel(x), variances = by_channel(x);
     for (int64_t c = 0; c < channels; ++c) {
       const auto at = static_cast<size_t>(c);
       const double mean = sums[0][at] / static_cast<double>(rows),
                    variance = sums[1][at] / static_cast<double>(rows) - mean * mean;
-      moments.mean.mutable_data_ptr<float>()[c] = static_cast<float>(static_cast<double>(pivot[c]) + mean);
-      moments.variance.mutable_data_ptr<float>()[c] = static_cast<float>(variance < 0 ? 0 : variance);
+      means.mutable_data_ptr<float>()[c] = static_cast<float>(static_cast<double>(pivot[c]) + mean);
+      variances.mutable_data_ptr<float>()[c] = static_cast<float>(variance < 0 ? 0 : variance);
     }
-    return moments;
+    return statistics_of_batch(norm, means, variances, rows);
   }
 
   at::Tensor apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& residual,
@@ -49,28 +49,29 @@ class CpuNormKernels : public NormKernels {
     return result;
   }
 
-  GradientSums sums(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean) const override {
-    return gated_sums(Gate::open, gradient, x, mean, mean, mean);
+  Coefficients coefficients(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by) const override {
+    return gated_coefficients(Gate::open, gradient, x, by);
   }
-  GradientSums sums_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
-                                 const at::Tensor& scale, const at::Tensor& shift) const override {
-    return gated_sums(Gate::relu, gradient, x, mean, scale, shift);
+  Coefficients coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
+                                         const Statistics& by) const override {
+    return gated_coefficients(Gate::relu, gradient, x, by);
   }
-  GradientSums sums_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
-                                   const at::Tensor& mean, at::Tensor& g) const override {
+  Coefficients coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y, const at::Tensor& x,
+                                           const Statistics& by, at::Tensor& g) const override {
     rows_of(x, y);
-    g = like(x);
-    return gated_sums(Gate::output, gradient, x, mean, mean, mean, y, g);
+    at::Tensor passed = like(x);  // `g` may alias `gradient`, so it is assigned last
+    const Coefficients result = gated_coefficients(Gate::output, gradient, x, by, y, passed);
+    g = std::move(passed);
+    return result;
   }
 
-  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& of_gradient,
-                            const at::Tensor& of_x, const at::Tensor& rest) const override {
-    return gated_input_gradient(Gate::open, g, x, of_gradient, of_x, rest, rest, rest);
+  at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
+                            const Coefficients& coefficients) const override {
+    return gated_input_gradient(Gate::open, g, x, by, coefficients);
   }
-  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& of_gradient,
-                                         const at::Tensor& of_x, const at::Tensor& rest, const at::Tensor& scale,
-                                         const at::Tensor& shift) const override {
-    return gated_input_gradient(Gate::relu, gradient, x, of_gradient, of_x, rest, scale, shift);
+  at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                         const Coefficients& coefficients) const override {
+    return gated_input_gradient(Gate::relu, gradient, x, by, coefficients);
   }
 
  private:
@@ -85,42 +86,38 @@ class CpuNormKernels : public NormKernels {
     return x.as_strided({x.size(1)}, {1}).to(at::kFloat).nan_to_num(0, 0, 0);
   }
 
-  GradientSums gated_sums(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& mean,
-                          const at::Tensor& scale, const at::Tensor& shift, const at::Tensor& y = {},
-                          const at::Tensor& g = {}) const {
+  Coefficients gated_coefficients(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                  const at::Tensor& y = {}, const at::Tensor& g = {}) const {
     const auto [rows, channels] = rows_of(x, gradient);
-    const Padded middle(mean), factor(scale), offset(shift);
-    return as_tensors(
-        by_type(x,
-                [&, rows = rows, channels = channels](auto type) {
-                  using T = decltype(type);
-                  const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(),
-                          *output = y.defined() ? y.const_data_ptr<T>() : in;
-                  T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
-                  return sums_over(
-                      rows, channels,
-                      [&, run = loops<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
-                        const int64_t at = first * channels;
-                        run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
-                            middle, factor, offset, sums, products);
-                      });
-                }),
-        x);
+    const Padded middle(by.mean), factor(by.scale), offset(by.shift);
+    const TwoSums sums = by_type(x, [&, rows = rows, channels = channels](auto type) {
+      using T = decltype(type);
+      const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(),
+              *output = y.defined() ? y.const_data_ptr<T>() : in;
+      T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
+      return sums_over(rows, channels,
+                       [&, run = loops<T>().sums](int64_t first, int64_t count, float* gradients, float* products) {
+                         const int64_t at = first * channels;
+                         run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
+                             middle, factor, offset, gradients, products);
+                       });
+    });
+    return coefficients_of(sums, x, by, rows);
   }
 
-  at::Tensor gated_input_gradient(Gate gate, const at::Tensor& gradient, const at::Tensor& x,
-                                  const at::Tensor& of_gradient, const at::Tensor& of_x, const at::Tensor& rest,
-                                  const at::Tensor& scale, const at::Tensor& shift) const {
+  at::Tensor gated_input_gradient(Gate gate, const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
+                                  const Coefficients& coefficients) const {
     const auto [rows, channels] = rows_of(x, gradient);
     at::Tensor result = like(x);
-    const Padded a(of_gradient), b(of_x), c(rest), factor(scale), offset(shift);
+    const Padded factor(by.scale), of_x(coefficients.of_x), rest(coefficients.rest), offset(by.shift);
     by_type(x, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
       T* out = result.mutable_data_ptr<T>();
       each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
-        loops<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {a, b, c}, factor, offset);
+        loops<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {factor, of_x, rest},
+                                  factor, offset);
       });
     });
     return result;

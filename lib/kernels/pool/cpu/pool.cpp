@@ -42,34 +42,31 @@ class CpuPoolKernels : public PoolKernels {
     });
     return result;
   }
-  GradientSums sums(const at::Tensor& gradient, const Pooled& pooled, const at::Tensor& mean) const override {
+  Coefficients coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
+                            int64_t count) const override {
     const auto [rows, channels] = rows_of(gradient, pooled.chosen);
     rows_of(pooled.positions);
-    const Padded middle(mean);
+    const Padded middle(by.mean);
     const auto* positions = pooled.positions.const_data_ptr<uint8_t>();
-    return as_tensors(
-        by_type(gradient,
-                [&, rows = rows, channels = channels](auto type) {
-                  using T = decltype(type);
-                  const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
-                  return sums_over(
-                      rows, channels,
-                      [&, run = loops<T>().sums](int64_t first, int64_t count, float* sums, float* products) {
-                        const int64_t at = first * channels;
-                        run(from + at, positions + at, chosen + at, count, channels, middle, sums, products);
-                      });
-                }),
-        gradient);
+    const TwoSums sums = by_type(gradient, [&, rows = rows, channels = channels](auto type) {
+      using T = decltype(type);
+      const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
+      return sums_over(rows, channels,
+                       [&, run = loops<T>().sums](int64_t first, int64_t many, float* gradients, float* products) {
+                         const int64_t at = first * channels;
+                         run(from + at, positions + at, chosen + at, many, channels, middle, gradients, products);
+                       });
+    });
+    return coefficients_of(sums, gradient, by, count);
   }
   at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& positions, const at::Tensor& x,
-                            const at::Tensor& of_gradient, const at::Tensor& of_x,
-                            const at::Tensor& rest) const override {
+                            const Statistics& by, const Coefficients& coefficients) const override {
     rows_of(gradient);
     rows_of(x);
     const Images s(x);
     TRAINOPT_CHECK(gradient.scalar_type() == x.scalar_type() && gradient.numel() == s.count * s.pooled);
     at::Tensor result = like(x);
-    const Padded a(of_gradient), b(of_x), c(rest);
+    const Padded factor(by.scale), of_x(coefficients.of_x), rest(coefficients.rest);
     by_type(x, [&](auto type) {
       using T = decltype(type);
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>();
@@ -79,7 +76,8 @@ class CpuPoolKernels : public PoolKernels {
                 // By pixel: no two threads write the same value.
                 [&](int64_t image, int64_t line) {
                   const int64_t pooled = image * s.pooled, at = image * s.size;
-                  loops<T>().input_gradient(from + pooled, found + pooled, in + at, out + at, s.shape, line, {a, b, c});
+                  loops<T>().input_gradient(from + pooled, found + pooled, in + at, out + at, s.shape, line,
+                                            {factor, of_x, rest});
                 });
     });
     return result;
