@@ -75,7 +75,7 @@ struct Pixels {
     const int at = pixel * 3 + channel;
     return words[at / 4] >> (at % 4 * 8) & 255;
   }
-  /// Drops the first byte and appends one; after as many as there are, these are the bytes.
+  /// Drops the first byte of all words and appends one: after as many as fit, they are the bytes.
   __device__ void push(uint32_t byte) {
     for (int i = 0; i < kWords; ++i) words[i] = words_shifted(words[i], i + 1 < kWords ? words[i + 1] : byte, 8);
   }
@@ -109,6 +109,7 @@ struct Plain {
       const uint8_t* from = window.image + (static_cast<int64_t>(y) * o.image_width + i) * 3;
       for (int channel = 0; channel < 3; ++channel) pixels.push(shows ? read_constant(from + channel) : 0);
     }
+    for (int i = kPixels * 3; i < kWords * kWordBytes; ++i) pixels.push(0);
     return pixels;
   }
 };
