@@ -83,6 +83,7 @@ struct ParallelConfig {
   std::optional<WireType> gradient_dtype;
   bool sync_batch_norm = false;
   AsyncUpdatesConfig async_updates;
+  int64_t check_replicas_every = 0;
   Duration timeout{600};
   NcclConfig nccl;
 };
@@ -101,6 +102,9 @@ void describe(V& v, ParallelConfig& c) {
   v.field("sync_batch_norm", c.sync_batch_norm, "Compute batch-norm statistics over all ranks.", any(),
           alias("sync_batchnorm"));
   v.section("async_updates", c.async_updates, "Updates with gradients of an earlier step.");
+  v.field("check_replicas_every", c.check_replicas_every,
+          "Steps between comparisons of the weights over the ranks, which find silent data corruption; 0: none.",
+          in_range(0, 1e15));
   v.field("timeout", c.timeout, "How long a rank waits for the others.", above(0));
   v.section("nccl", c.nccl, "NCCL settings.");
 }

@@ -163,20 +163,30 @@ std::string nonfinite_text(const Plan& plan) {
   return "";
 }
 
+std::string replicas_text(const Plan& plan) {
+  if (plan.position.ranks == 1) return "not compared: there is only one rank";
+  return fmt::format("weights compared over the ranks every {}, each reads {}",
+                     counted(plan.parallel.check_replicas_every, "step"),
+                     human_bytes(4.0 * static_cast<double>(plan.model.parameters)));
+}
+
 std::vector<Fact> facts(const Plan& plan) {
   const std::string schedule = schedule_text(plan), checkpoints = checkpoint_text(plan),
                     nonfinite = nonfinite_text(plan);
-  return {device_fact(plan),
-          model_fact(plan.model),
-          data_fact(plan.data),
-          batch_fact(plan.data),
-          loader_fact(plan),
-          length_fact(plan),
-          {"learning rate", schedule, "scheduler", schedule},
-          {"evaluation", evaluation_text(plan), "evaluation",
-           plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
-          {"checkpoints", checkpoints, "checkpoints", checkpoints},
-          {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
+  std::vector<Fact> all{device_fact(plan),
+                        model_fact(plan.model),
+                        data_fact(plan.data),
+                        batch_fact(plan.data),
+                        loader_fact(plan),
+                        length_fact(plan),
+                        {"learning rate", schedule, "scheduler", schedule},
+                        {"evaluation", evaluation_text(plan), "evaluation",
+                         plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
+                        {"checkpoints", checkpoints, "checkpoints", checkpoints},
+                        {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
+  if (plan.parallel.check_replicas_every > 0)
+    all.push_back({"replicas", replicas_text(plan), "replicas", replicas_text(plan)});
+  return all;
 }
 
 /// The model's operation slots that are not plain, and all slots of the trainer.

@@ -170,6 +170,10 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
     problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm; remove this key"});
+  if (parallel.check_replicas_every > 0 && parallel.sharding_strategy == ShardingStrategy::zero3)
+    problems.push_back({"parallel.check_replicas_every",
+                        "zero3 keeps each weight on one rank only, so there are no copies to compare; remove this key "
+                        "or use sharding_strategy none, zero1 or zero2"});
   if (stale && sharded)
     problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
   if (stale && changed.contains("parallel.bucket_cap_mb"))
