@@ -1,5 +1,6 @@
 #include "recipe/validate.h"
 
+#include "comm/nccl_environment.h"
 #include "data/device_transforms.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
@@ -184,9 +185,8 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness",
                         "a non-finite step is detected too late to be undone; leave train.on_nonfinite at abort"});
-  const auto& nccl = parallel.nccl;
-  if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
-    problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
+  for (const auto& [key, sentence] : nccl_problems(parallel.nccl))
+    problems.push_back({"parallel.nccl." + key, sentence});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")
     for (const auto& key : changed)
       if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this; remove this key"});
