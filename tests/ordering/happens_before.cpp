@@ -11,11 +11,11 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const at::TensorOptions kFloats = at::TensorOptions(at::kFloat).device(recording_device());
+at::TensorOptions floats() { return at::TensorOptions(at::kFloat).device(recording_device()); }
 
 at::Tensor made_on(const Stream& stream) {
   const StreamGuard guard(stream);
-  return at::ones({4}, kFloats);
+  return at::ones({4}, floats());
 }
 
 void read_on(const Stream& stream, const at::Tensor& tensor) {
@@ -56,7 +56,7 @@ TEST_CASE("a read must wait for the write, on whatever stream") {
 
 TEST_CASE("an event orders what precedes its last record only") {
   CHECK(problems_of([](Stream first, Stream second) {
-          const at::Tensor tensor = at::ones({4}, kFloats);
+          const at::Tensor tensor = at::ones({4}, floats());
           Event early(first.device());
           early.record(first);
           write_on(first, tensor);

@@ -41,6 +41,10 @@ void HappensBefore::compare(const Access& mine) {
   past_.push_back(mine);
 }
 
+void HappensBefore::forget(const Range& range) {
+  std::erase_if(past_, [&](const Access& other) { return overlap(range, other.range); });
+}
+
 HappensBefore::Clock HappensBefore::now(Queue queue) const {
   const auto found = clocks_.find(queue);
   return found == clocks_.end() ? Clock{} : found->second;

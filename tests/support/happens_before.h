@@ -24,6 +24,9 @@ class HappensBefore {
   /// still be running, unless both only read.
   void access(Queue queue, const std::string& what, const std::vector<Range>& reads, const std::vector<Range>& writes);
 
+  /// These bytes now belong to something else, which earlier accesses do not concern.
+  void forget(const Range& range);
+
   using Clock = std::map<Queue, int64_t>;  ///< by queue: how much of its work is known to be done
   /// What is done once all that is queued on `queue` until now is done.
   Clock now(Queue queue) const;

@@ -100,7 +100,7 @@ class Allocator : public c10::DeviceAllocator {
     if (block != blocks_.end())
       ++reused;
     else
-      block = blocks_.insert(blocks_.end(), {.memory = std::make_unique<char[]>(bytes), .bytes = bytes});
+      block = new_block(bytes);
     block->free = false;
     block->stream = current_stream;
     block->users.clear();
@@ -129,6 +129,12 @@ class Allocator : public c10::DeviceAllocator {
     HappensBefore::Clock last_use = {};  ///< by them
   };
   static void release(void* data);
+  std::list<Block>::iterator new_block(size_t bytes) {
+    const auto block = blocks_.insert(blocks_.end(), {.memory = std::make_unique<char[]>(bytes), .bytes = bytes});
+    const auto begin = reinterpret_cast<uintptr_t>(block->memory.get());
+    order.forget({begin, begin + bytes});
+    return block;
+  }
   Block& block_of(const void* data) {
     return *std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& each) { return each.memory.get() == data; });
   }
@@ -207,7 +213,7 @@ void compute(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   for (size_t i = 0; i < given.size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
     auto& into = alias != nullptr && alias->isWrite() ? writes : reads;
-    if (given[i].isTensor() && given[i].toTensor().defined()) {
+    if (given[i].isTensor() && is_ours(given[i].toTensor())) {  // a scalar of the CPU is read when it is queued
       into.push_back(range_of(given[i].toTensor()));
       (*stack)[first + i] = on_cpu(given[i].toTensor());
     } else if (given[i].isTensorList()) {
