@@ -48,7 +48,7 @@ def test_two_ranks_are_both_shown_and_no_checkpoint_has_the_difference(trainopt)
         trainopt,
         2,
         "parallel.check_replicas_every=2",
-        "checkpoint.every_n_steps=2",
+        "checkpoint={every_n_steps: 2, background: false}",
         "train.max_steps=20",
         "--inject",
         "bit_flip@3",
