@@ -86,8 +86,8 @@ std::optional<int> JobMember::cores() const {
   return job_ ? std::optional(static_cast<int>(job_->cores())) : std::nullopt;
 }
 
-void JobMember::open_communicator(at::Device device, const NcclConfig& nccl) {
-  if (job_) communicator_ = job_->make_communicator(device, nccl);
+void JobMember::open_communicator(at::Device device) {
+  if (job_) communicator_ = job_->make_communicator(device);
 }
 
 void JobMember::at(const char* stage, int64_t steps) noexcept {

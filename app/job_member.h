@@ -24,7 +24,7 @@ class JobMember {
   std::optional<int> cores() const;
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
   /// Called once the device is known; from then on, tensors can be exchanged.
-  void open_communicator(at::Device device, const NcclConfig& nccl);
+  void open_communicator(at::Device device);
 
   void at(const char* stage, int64_t steps) noexcept;
   /// Runs `make` on rank 0 and returns its result on every rank. `what` is its key in the job's store.

@@ -24,20 +24,11 @@ std::vector<int> allowed_cpus_local_to(at::Device device) {
 
 /// Adds the settings of a process that drives one of several GPUs.
 void add_process_settings(Plan& plan) {
-  plan.process.environment = nccl_environment(plan.parallel);
+  plan.process.environment = nccl_environment(plan.parallel.nccl);
   plan.process.cpus = allowed_cpus_local_to(plan.device);
   if (!plan.process.cpus.empty())
     plan.notes.push_back(
         fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
-}
-
-void require_no_contradiction(const ProcessSettings& process, const Environment& environment) {
-  for (const auto& [name, value] : process.environment)
-    if (const auto set = environment.find(name); set != environment.end() && set->second != value)
-      throw UserError(
-          fmt::format("the environment contradicts what this run needs; unset the variable, or remove the recipe key "
-                      "behind it if there is one: {}={}, the run sets {}",
-                      name, set->second, value));
 }
 
 }  // namespace

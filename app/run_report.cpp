@@ -49,6 +49,8 @@ std::string switch_text(const SwitchReceipt& entry) {
   return "no effect: " + entry.receipt.reason;
 }
 
+bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }
+
 }  // namespace
 
 RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
@@ -163,6 +165,9 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                {"skipped_steps", outcome.skipped_steps},
                {"micro_split", outcome.micro_split}};
   json.update(records_->summary.to_json());
+  json["replica_checks"] = compares_replicas(plan_)
+                               ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
+                               : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
   return json;
@@ -207,7 +212,9 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   // First, because a full disk may have room for nothing else.
   write_file(run_dir_ / "summary.json", json_text(summary_json(outcome, end), 2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
-  write_file(run_dir_ / "environment.json", json_text(environment(TRAINOPT_VERSION, not_measured), 2) + "\n");
+  Json environment_json = environment(TRAINOPT_VERSION, not_measured);
+  environment_json["variables_set"] = plan_.process.environment;
+  write_file(run_dir_ / "environment.json", json_text(environment_json, 2) + "\n");
   write_step_times();
   write_bad_samples(bad_samples);
   const int64_t dropped =
@@ -220,6 +227,9 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));
+  if (compares_replicas(plan_))
+    console.line(fmt::format("\nreplica checks: {} passed in {:.1f} ms", outcome.replicas.passed,
+                             1e3 * outcome.replicas.wall_s));
   // main() prints the reason for a failure to standard error.
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
   console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));

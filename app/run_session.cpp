@@ -113,7 +113,7 @@ class RunSession {
   void meet_ranks() {
     watchdog_->at("meeting the other ranks", 0);
     if (!member_.is_single() && !plan_.device.is_cpu()) set_nccl_trace_folder(run_dir());
-    member_.open_communicator(plan_.device, plan_.parallel.nccl);
+    member_.open_communicator(plan_.device);
   }
 
   void prepare_training() {

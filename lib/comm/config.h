@@ -60,18 +60,32 @@ void describe(V& v, AsyncUpdatesConfig& c) {
   v.field("staleness", c.staleness, "Steps by which the applied gradients lag behind the weights.", in_range(0, 1));
 }
 
+enum class NcclDebug { version, warn, info, trace };
+template <>
+struct Choices<NcclDebug> {
+  static constexpr std::array all = {
+      Choice<NcclDebug>{"VERSION", NcclDebug::version}, Choice<NcclDebug>{"WARN", NcclDebug::warn},
+      Choice<NcclDebug>{"INFO", NcclDebug::info}, Choice<NcclDebug>{"TRACE", NcclDebug::trace}};
+};
+
 struct NcclConfig {
-  std::optional<std::string> algo, proto;
-  std::optional<int64_t> buffer_size_mb, min_ctas, max_ctas;
+  std::optional<std::string> algo, proto, socket_ifname;
+  std::optional<int64_t> buffer_size_mb, threads, min_ctas, max_ctas;
+  std::optional<NcclDebug> debug;
   bool operator==(const NcclConfig&) const = default;
 };
 template <class V>
 void describe(V& v, NcclConfig& c) {
-  v.field("algo", c.algo, "NCCL_ALGO; null: NCCL's choice.");
-  v.field("proto", c.proto, "NCCL_PROTO; null: NCCL's choice.");
+  v.field("algo", c.algo, "NCCL_ALGO, such as Ring, \"Ring,Tree\" or ^NVLS (all but NVLS); null: NCCL's choice.");
+  v.field("proto", c.proto, "NCCL_PROTO, such as Simple, \"LL,LL128\" or ^LL; null: NCCL's choice.");
   v.field("buffer_size_mb", c.buffer_size_mb, "NCCL_BUFFSIZE in MiB; null: NCCL's choice.", in_range(1, 1024));
-  v.field("min_ctas", c.min_ctas, "Minimum number of thread blocks per collective.", in_range(1, 64));
-  v.field("max_ctas", c.max_ctas, "Maximum number of thread blocks per collective.", in_range(1, 64));
+  v.field("threads", c.threads, "NCCL_NTHREADS, per thread block, a multiple of 32; null: NCCL's choice.",
+          in_range(64, 512));
+  v.field("min_ctas", c.min_ctas, "NCCL_MIN_CTAS, minimum number of thread blocks per collective.", in_range(1, 64));
+  v.field("max_ctas", c.max_ctas, "NCCL_MAX_CTAS, maximum number of thread blocks per collective.", in_range(1, 64));
+  v.field("socket_ifname", c.socket_ifname,
+          "NCCL_SOCKET_IFNAME, prefixes of network interfaces such as eth, =eth0 or ^docker; null: NCCL's choice.");
+  v.field("debug", c.debug, "NCCL_DEBUG, what NCCL prints; null: nothing.");
 }
 
 struct ParallelConfig {
@@ -83,6 +97,7 @@ struct ParallelConfig {
   std::optional<WireType> gradient_dtype;
   bool sync_batch_norm = false;
   AsyncUpdatesConfig async_updates;
+  int64_t check_replicas_every = 0;
   Duration timeout{600};
   NcclConfig nccl;
 };
@@ -101,6 +116,9 @@ void describe(V& v, ParallelConfig& c) {
   v.field("sync_batch_norm", c.sync_batch_norm, "Compute batch-norm statistics over all ranks.", any(),
           alias("sync_batchnorm"));
   v.section("async_updates", c.async_updates, "Updates with gradients of an earlier step.");
+  v.field("check_replicas_every", c.check_replicas_every,
+          "Steps between comparisons of the weights over the ranks, which find silent data corruption; 0: none.",
+          in_range(0, 1e15));
   v.field("timeout", c.timeout, "How long a rank waits for the others.", above(0));
   v.section("nccl", c.nccl, "NCCL settings.");
 }

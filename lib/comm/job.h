@@ -4,7 +4,6 @@
 
 #include "comm/admission.h"
 #include "comm/communicator.h"
-#include "comm/config.h"
 #include "comm/heartbeat.h"
 #include "comm/lost_rank.h"
 #include "comm/rendezvous.h"
@@ -26,7 +25,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   /// For tensors on `device`: NCCL on a GPU, otherwise Gloo. Every rank must call it. Throws LostRank.
-  std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU, const NcclConfig& nccl = {});
+  std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU);
   /// Cores for this rank: its own if the launcher has divided the machine's cores, otherwise its share of the cores
   /// that several ranks may use.
   int64_t cores() const { return cores_; }

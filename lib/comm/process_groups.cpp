@@ -8,8 +8,7 @@
 namespace trainopt {
 
 std::unique_ptr<Communicator> connect_process_groups(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessGroupOptions& options, c10::Device device,
-                                                     const NcclConfig& nccl) {
+                                                     const ProcessGroupOptions& options, c10::Device device) {
   const int rank = static_cast<int>(options.position.rank), ranks = static_cast<int>(options.position.ranks);
   const auto part = [&](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(name, store); };
   const auto gloo = [&](const char* name) {
@@ -17,12 +16,8 @@ std::unique_ptr<Communicator> connect_process_groups(const c10::intrusive_ptr<c1
   };
   auto data = c10::make_intrusive<c10d::ProcessGroup>(part("data"), rank, ranks);
   const auto type = device.is_cpu() ? c10d::ProcessGroup::BackendType::GLOO : c10d::ProcessGroup::BackendType::NCCL;
-  data->setBackend(
-      device.type(), type,
-      device.is_cpu()
-          ? gloo("data")
-          : make_nccl(part("data"), rank, ranks,
-                      {.timeout_s = options.timeout_s, .min_ctas = nccl.min_ctas, .max_ctas = nccl.max_ctas}));
+  data->setBackend(device.type(), type,
+                   device.is_cpu() ? gloo("data") : make_nccl(part("data"), rank, ranks, options.timeout_s));
   data->setDefaultBackend(type);
   return std::make_unique<C10dCommunicator>(options.position, std::move(data), gloo("host"));
 }

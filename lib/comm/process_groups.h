@@ -2,7 +2,6 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "comm/config.h"
 #include "comm/store.h"
 
 #include <memory>
@@ -19,7 +18,6 @@ struct ProcessGroupOptions {
 /// Connects this rank with the others: NCCL for tensors on a GPU, otherwise Gloo, and Gloo for values on the host.
 /// Every rank must call it, with the same store, which nothing else may use.
 std::unique_ptr<Communicator> connect_process_groups(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const ProcessGroupOptions& options, c10::Device device,
-                                                     const NcclConfig& nccl);
+                                                     const ProcessGroupOptions& options, c10::Device device);
 
 }  // namespace trainopt

@@ -50,6 +50,15 @@ void apply(const ProcessSettings& settings) {
   if (!settings.cpus.empty()) bind_threads(settings.cpus);
 }
 
+void require_no_contradiction(const ProcessSettings& settings, const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : settings.environment)
+    if (const auto set = environment.find(name); set != environment.end() && set->second != value)
+      throw UserError(
+          fmt::format("the environment contradicts what this run needs; unset the variable, or remove the recipe key "
+                      "behind it if there is one: {}={}, the run sets {}",
+                      name, set->second, value));
+}
+
 void silence_library_warnings() { FLAGS_caffe2_log_level = 3; }
 
 std::optional<int> cores_of_quota(std::string_view cpu_max) {

@@ -24,6 +24,10 @@ struct ProcessSettings {
 /// set.
 void apply(const ProcessSettings& settings);
 
+/// Throws UserError(recipe) if `environment`, that of this process, already gives one of settings.environment's
+/// variables another value: neither the user's word nor the recipe's is dropped silently.
+void require_no_contradiction(const ProcessSettings& settings, const std::map<std::string, std::string>& environment);
+
 /// libtorch writes its warnings, with stack frames, to standard error. After this call it only writes fatal errors.
 void silence_library_warnings();
 

@@ -13,6 +13,7 @@
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
+#include "recipe/plan_ranks.h"
 #include "recipe/recipe_io.h"
 #include "train/dump.h"
 
@@ -107,12 +108,15 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   // clang-format on
 }
 
-void refuse_without_effect(const std::vector<PlannedSwitch>& switches) {
+void refuse_without_effect(const Plan& plan) {
   std::string problems;
-  for (const auto& entry : switches)
-    if (!entry.outcome.has_effect)
-      problems += fmt::format("{}{} has no effect here, which strict: true forbids: {}", problems.empty() ? "" : "\n",
-                              entry.name, entry.outcome.text);
+  const auto add = [&](const std::string& name, const std::string& reason) {
+    problems += fmt::format("{}{} has no effect here, which strict: true forbids: {}", problems.empty() ? "" : "\n",
+                            name, reason);
+  };
+  for (const auto& entry : plan.switches)
+    if (!entry.outcome.has_effect) add(entry.name, entry.outcome.text);
+  if (const auto reason = why_no_nccl(plan)) add("parallel.nccl", *reason);
   if (!problems.empty()) throw UserError(problems);
 }
 
@@ -129,7 +133,9 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
       plan.switches.push_back({info.name, requested(option), std::move(outcome)});
     }
   });
-  if (recipe.strict) refuse_without_effect(plan.switches);
+  if (recipe.strict) refuse_without_effect(plan);
+  if (const auto reason = why_no_nccl(plan))
+    plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
   add_dump(plan);  // last, so that its wrappers are outermost and see what the slots really did
   return plan;
 }

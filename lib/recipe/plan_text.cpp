@@ -2,7 +2,9 @@
 
 #include "base/counted.h"
 #include "data/device_dataset.h"
-#include "train/sharded_model.h"
+#include "recipe/plan_ranks.h"
+
+#include <fmt/ranges.h>
 
 namespace trainopt {
 namespace {
@@ -166,17 +168,22 @@ std::string nonfinite_text(const Plan& plan) {
 std::vector<Fact> facts(const Plan& plan) {
   const std::string schedule = schedule_text(plan), checkpoints = checkpoint_text(plan),
                     nonfinite = nonfinite_text(plan);
-  return {device_fact(plan),
-          model_fact(plan.model),
-          data_fact(plan.data),
-          batch_fact(plan.data),
-          loader_fact(plan),
-          length_fact(plan),
-          {"learning rate", schedule, "scheduler", schedule},
-          {"evaluation", evaluation_text(plan), "evaluation",
-           plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
-          {"checkpoints", checkpoints, "checkpoints", checkpoints},
-          {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
+  std::vector<Fact> all{device_fact(plan),
+                        model_fact(plan.model),
+                        data_fact(plan.data),
+                        batch_fact(plan.data),
+                        loader_fact(plan),
+                        length_fact(plan),
+                        {"learning rate", schedule, "scheduler", schedule},
+                        {"evaluation", evaluation_text(plan), "evaluation",
+                         plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
+                        {"checkpoints", checkpoints, "checkpoints", checkpoints},
+                        {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
+  if (plan.parallel.check_replicas_every > 0)
+    all.push_back({"replicas", replicas_text(plan), "replicas", replicas_text(plan)});
+  if (const auto variables = nccl_variables_of(plan); !variables.empty())
+    all.push_back({"NCCL", fmt::format("{}", fmt::join(variables, " ")), "nccl", variables});
+  return all;
 }
 
 /// The model's operation slots that are not plain, and all slots of the trainer.
@@ -196,29 +203,6 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   add(plan.runner);
   add(plan.average);
   return texts;
-}
-
-/// The cost of each sharding strategy; empty with one rank.
-std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
-  std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
-  const int64_t ranks = plan.position.ranks;
-  if (ranks == 1) return all;
-  for (const auto strategy :
-       {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
-    all.emplace_back(strategy, sharding_costs(strategy, sharded_model(plan, plan.parallel, ranks)));
-  return all;
-}
-
-std::string sharding_text(const Plan& plan) {
-  std::string text =
-      fmt::format("sharding over {} ranks, predicted for each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
-                  plan.position.ranks, "", "sent per step", "parameters", "gradients", "optimizer state");
-  for (const auto& [strategy, costs] : sharding_alternatives(plan))
-    text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
-                        human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
-                        human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes),
-                        strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
-  return text;
 }
 
 void add(Json& json, const Fact& fact) {
@@ -251,11 +235,7 @@ Json plan_json(const Plan& plan) {
   Json json = {{"schema_version", 1}, {"name", plan.name}};
   for (const Fact& fact : facts(plan)) add(json, fact);
   for (const auto& [name, what] : slot_texts(plan)) json["slots"][name] = what;
-  for (const auto& [strategy, costs] : sharding_alternatives(plan))
-    json["sharding"][std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
-                                                        {"parameter_bytes", costs.parameter_bytes},
-                                                        {"gradient_bytes", costs.gradient_bytes},
-                                                        {"optimizer_bytes", costs.optimizer_bytes}};
+  if (Json sharding = sharding_json(plan); !sharding.empty()) json["sharding"] = std::move(sharding);
   json["switches"] = Json::array();
   for (const auto& entry : plan.switches)
     json["switches"].push_back({{"name", entry.name},

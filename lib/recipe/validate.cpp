@@ -1,5 +1,6 @@
 #include "recipe/validate.h"
 
+#include "comm/nccl_environment.h"
 #include "data/device_transforms.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
@@ -170,6 +171,10 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
     problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm; remove this key"});
+  if (parallel.check_replicas_every > 0 && parallel.sharding_strategy == ShardingStrategy::zero3)
+    problems.push_back({"parallel.check_replicas_every",
+                        "zero3 keeps each weight on one rank only, so there are no copies to compare; remove this key "
+                        "or use sharding_strategy none, zero1 or zero2"});
   if (stale && sharded)
     problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
   if (stale && changed.contains("parallel.bucket_cap_mb"))
@@ -180,9 +185,8 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness",
                         "a non-finite step is detected too late to be undone; leave train.on_nonfinite at abort"});
-  const auto& nccl = parallel.nccl;
-  if (nccl.min_ctas && nccl.max_ctas && *nccl.min_ctas > *nccl.max_ctas)
-    problems.push_back({"parallel.nccl.min_ctas", "must not be above max_ctas"});
+  for (const auto& [key, sentence] : nccl_problems(parallel.nccl))
+    problems.push_back({"parallel.nccl." + key, sentence});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")
     for (const auto& key : changed)
       if (key.starts_with("parallel.nccl.")) problems.push_back({key, "only NCCL on GPUs uses this; remove this key"});

@@ -14,44 +14,60 @@
 namespace trainopt {
 namespace {
 
-constexpr std::array<std::pair<const char*, InjectedFault>, 6> kFaults{{{"nan", InjectedFault::nan},
+constexpr std::array<std::pair<const char*, InjectedFault>, 7> kFaults{{{"nan", InjectedFault::nan},
                                                                         {"gradient", InjectedFault::gradient},
                                                                         {"oom", InjectedFault::oom},
                                                                         {"slow", InjectedFault::slow},
                                                                         {"hang", InjectedFault::hang},
+                                                                        {"bit_flip", InjectedFault::bit_flip},
                                                                         {"kill", InjectedFault::kill}}};
+
+/// The highest bit of the mantissa, in the middle of the first weight: the model still trains.
+void flip_bit(ParameterStore& parameters) {
+  constexpr int kMantissaTop = 1 << 22;
+  const at::NoGradGuard no_grad;
+  const NamedTensors copies = parameters.replicated();
+  const at::Tensor weight = (copies.empty() ? parameters.parameters() : copies).front().second.detach();
+  weight.as_strided({weight.numel()}, {1}).view(at::kInt)[weight.numel() / 2].bitwise_xor_(kMantissaTop);
+}
 
 class FaultyRunner : public StepRunner {
  public:
-  FaultyRunner(std::unique_ptr<StepRunner> inner, const ParameterStore& parameters, std::vector<Injection> injections)
-      : inner_(std::move(inner)), parameters_(parameters), waiting_(std::move(injections)) {}
+  FaultyRunner(std::unique_ptr<StepRunner> inner, const BuildContext& context, std::vector<Injection> injections)
+      : inner_(std::move(inner)),
+        parameters_(*context.parameters),
+        steps_done_(*context.steps_done),
+        waiting_(std::move(injections)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
-    if (takes(InjectedFault::kill, micro)) ::raise(SIGKILL);
-    if (takes(InjectedFault::slow, micro)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    if (takes(InjectedFault::hang, micro))
+    if (takes(InjectedFault::kill)) ::raise(SIGKILL);
+    if (takes(InjectedFault::slow)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (takes(InjectedFault::hang))
       while (true) ::pause();  // a signal ends pause(), but not the loop
     Batch fed = micro;
-    if (takes(InjectedFault::nan, micro))
-      fed.input = at::full_like(fed.input, std::numeric_limits<double>::quiet_NaN());
+    if (takes(InjectedFault::nan)) fed.input = at::full_like(fed.input, std::numeric_limits<double>::quiet_NaN());
     const at::Tensor loss = inner_->micro_step(body, fed);
-    if (takes(InjectedFault::gradient, micro)) {
+    if (takes(InjectedFault::gradient)) {
       at::Tensor gradient = parameters_.gradients().front();
       gradient.fill_(std::numeric_limits<double>::infinity());
     }
     // Thrown after the micro-step, when gradients, buffers and random state have all changed.
-    if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
+    if (takes(InjectedFault::oom)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     return loss;
   }
-  at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
+  at::Tensor update_step(const StepBody& body) override {
+    at::Tensor norm = inner_->update_step(body);
+    if (takes(InjectedFault::bit_flip)) flip_bit(parameters_);
+    return norm;
+  }
   bool drop_state(bool permanently) override { return inner_->drop_state(permanently); }
   void report(StepTrace& trace) const override { inner_->report(trace); }
 
  private:
   /// Whether the fault is due now. A one-time fault is then removed.
-  bool takes(InjectedFault fault, const Batch& micro) {
+  bool takes(InjectedFault fault) {
     for (size_t i = 0; i < waiting_.size(); ++i) {
-      if (waiting_[i].fault != fault || waiting_[i].step != micro.step + 1) continue;
+      if (waiting_[i].fault != fault || waiting_[i].step != steps_done_ + 1) continue;
       if (!waiting_[i].every_time) waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
       return true;
     }
@@ -59,40 +75,61 @@ class FaultyRunner : public StepRunner {
   }
 
   std::unique_ptr<StepRunner> inner_;
-  const ParameterStore& parameters_;
+  ParameterStore& parameters_;
+  const int64_t& steps_done_;
   std::vector<Injection> waiting_;
 };
+
+/// Reads a whole number from the end of `text` after `mark`, and removes both. False if that is no number.
+bool take_number(std::string_view& text, char mark, int64_t& number) {
+  const size_t at = text.rfind(mark);
+  const std::string_view digits = at == std::string_view::npos ? "" : text.substr(at + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return false;
+  text.remove_suffix(digits.size() + 1);
+  return true;
+}
 
 }  // namespace
 
 Injection parse_injection(const std::string& text) {
   Injection injection;
-  const size_t at = text.find('@');
-  const std::string name = text.substr(0, at);
-  const auto known =
-      std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return name == fault.first; });
-  bool fits = known != kFaults.end() && at != std::string::npos;
-  if (fits) {
-    std::string_view number = std::string_view(text).substr(at + 1);
-    injection.fault = known->second;
-    injection.every_time = number.ends_with('+');
-    if (injection.every_time) number.remove_suffix(1);
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), injection.step);
-    fits = error == std::errc() && end == number.data() + number.size() && injection.step > 0;
+  std::string_view left = text;
+  bool fits = true;
+  if (left.find(':') != std::string_view::npos) {
+    injection.rank = 0;
+    fits = take_number(left, ':', *injection.rank) && *injection.rank >= 0;
   }
-  if (!fits)
+  injection.every_time = left.ends_with('+');
+  if (injection.every_time) left.remove_suffix(1);
+  fits = fits && take_number(left, '@', injection.step) && injection.step > 0;
+  const auto known =
+      std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return left == fault.first; });
+  if (!fits || known == kFaults.end())
     throw UserError(
-        fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + to repeat it on "
-                    "every retry (nan@12, oom@3+): {}",
+        fmt::format("--inject takes nan, gradient, oom, slow, hang, bit_flip or kill, then @ and a step, then + to "
+                    "repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
+                    "hang@5:1): {}",
                     text));
+  injection.fault = known->second;
   return injection;
 }
 
 void inject(Plan& plan, const std::vector<Injection>& injections) {
   if (injections.empty()) return;
+  std::vector<Injection> mine;
+  const auto& [rank, ranks] = std::pair(plan.position.rank, plan.position.ranks);
+  for (const Injection& each : injections) {
+    if (each.rank && *each.rank >= ranks)
+      throw UserError(
+          fmt::format("--inject names a rank that this job does not have: {}, ranks {}", *each.rank, ranks));
+    const bool one_rank =
+        each.rank || each.fault == InjectedFault::bit_flip;  // a flip on all ranks makes no difference
+    if (!one_rank || each.rank.value_or(ranks - 1) == rank) mine.push_back(each);
+  }
   plan.runner.wrap("--inject", "with injected faults",
-                   [injections](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
-                     return std::make_unique<FaultyRunner>(std::move(inner), *context.parameters, injections);
+                   [mine](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
+                     return std::make_unique<FaultyRunner>(std::move(inner), context, mine);
                    });
   plan.notes.emplace_back("faults are injected (--inject): do not use the numbers of this run for anything else");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,19 +16,22 @@ enum class InjectedFault {
   oom,       ///< memory runs out at the end of a micro-batch's backward
   slow,      ///< the step takes 100 ms longer
   hang,      ///< the step never ends
+  bit_flip,  ///< after the step, one bit of one weight is inverted
   kill       ///< SIGKILL to this process
 };
 
 struct Injection {
   InjectedFault fault = InjectedFault::nan;
   int64_t step = 1;
-  bool every_time = false;  ///< also when the step is retried, like bad data; otherwise once, like a hardware fault
+  bool every_time = false;      ///< also when the step is retried, like bad data; otherwise once, like a hardware fault
+  std::optional<int64_t> rank;  ///< only on this rank; null: on all ranks, a bit_flip on the last one
 };
 
-/// "nan@12": once, in step 12; "oom@12+": each time step 12 is tried. Throws UserError listing the valid forms.
+/// "nan@12": once, in step 12; "oom@12+": each time step 12 is tried; "hang@12:1": only on rank 1. Throws UserError
+/// listing the valid forms.
 Injection parse_injection(const std::string& text);
 
-/// Wraps the plan's runner with the faults and adds a note to the plan.
+/// Wraps the plan's runner with the faults and adds a note to the plan. Throws UserError if the job has no such rank.
 void inject(Plan& plan, const std::vector<Injection>& injections);
 
 }  // namespace trainopt

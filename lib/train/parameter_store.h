@@ -57,6 +57,10 @@ class ParameterStore {
   /// Called after parameters() have changed. With sharding, makes the new values reach the other ranks.
   virtual void updated() {}
 
+  /// The tensors of which every rank has a copy with the same bits, under the model's names: the same list on every
+  /// rank, the model's own memory. Completes exchanges that write to them. Empty if there are no copies.
+  virtual NamedTensors replicated() { return {}; }
+
   /// Whether parameters() are the model's own, in its order, and only the optimizer and load() write to them.
   virtual bool is_local() const { return false; }
 

@@ -26,6 +26,7 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       checkpoints_(persistence.checkpoints),
       communicator_(std::move(communicator)),
       ranks_(*communicator_),
+      replica_check_(*communicator_, plan_.parallel.check_replicas_every),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
       async_reader_(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1) {
   use_device(plan_.device);
@@ -183,16 +184,18 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const int64_t step = outcome_.steps;
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (ranks_.agreed().save || checkpoints_->due(step));
-  if (evaluates || saves)
-    synchronize(plan_.device);  // both would wait for this work anyway; here the time counts as the step's
+  const bool compares = replica_check_.due(step), waits = compares || evaluates || saves;
+  if (waits)
+    synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_.submit(std::move(record));
   boundary_ = Clock::now();
-  // Wait for the first step, because the summary reports when it ended. Also wait before evaluating or saving, because
-  // the state must be known to be finite.
-  deliver(process_steps_ == 1 || evaluates || saves ? async_reader_.flush() : async_reader_.poll());
+  // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
+  // saving, because the state must be known to be finite.
+  deliver(process_steps_ == 1 || waits ? async_reader_.flush() : async_reader_.poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();  // the step was undone
+  if (compares) compare_replicas();            // first, so that no checkpoint with a difference is saved
   if (evaluates) evaluate();
   if (saves) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
@@ -220,6 +223,19 @@ void Trainer::add_memory_and_traffic(PendingRecord& record) {
 
 bool Trainer::evaluation_due() const {
   return plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
+}
+
+void Trainer::compare_replicas() {
+  listener_.at("comparing the weights over the ranks", outcome_.steps);
+  const auto began = Clock::now();
+  NamedTensors copies = parameters_->replicated();
+  if (plan_.parallel.sync_batch_norm)  // otherwise every rank has its own statistics
+    for (const auto& entry : model_->buffers()) copies.push_back(entry);
+  replica_check_.compare(copies, outcome_.steps);
+  ++outcome_.replicas.passed;
+  outcome_.replicas.wall_s += seconds_since(began);
+  ranks_.drop_traffic();
+  boundary_ = Clock::now();
 }
 
 void Trainer::evaluate() {

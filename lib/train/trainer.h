@@ -8,6 +8,7 @@
 #include "metrics/async_reader.h"
 #include "train/plan.h"
 #include "train/rank_agreement.h"
+#include "train/replica_check.h"
 #include "train/run_listener.h"
 #include "train/schedule.h"
 #include "train/step_guard.h"
@@ -30,6 +31,12 @@ struct Persistence {
   bool forks = false;                       ///< `resume` is another run's; this run has no checkpoint yet
 };
 
+/// Comparisons of the weights over the ranks by this process.
+struct ReplicaComparisons {
+  int64_t passed = 0;
+  double wall_s = 0;
+};
+
 struct RunOutcome {
   int64_t steps = 0, samples = 0;       ///< of the whole training, including before a resume
   std::optional<int64_t> resumed_from;  ///< the step of the checkpoint
@@ -38,6 +45,7 @@ struct RunOutcome {
                                                ///< including device work
   int64_t skipped_steps = 0;                   ///< steps skipped because of non-finite values
   int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
+  ReplicaComparisons replicas;
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one
   StepTrace trace;                             ///< of the observed step, and counts over the run
@@ -81,6 +89,7 @@ class Trainer {
   void after_step(PendingRecord record, ObservedStep* observed);
   bool evaluation_due() const;
   void evaluate();
+  void compare_replicas();
   void agree();
   void add_memory_and_traffic(PendingRecord& record);
 
@@ -107,6 +116,7 @@ class Trainer {
   CheckpointWriter* checkpoints_;
   std::shared_ptr<Communicator> communicator_;
   RankAgreement ranks_;
+  ReplicaCheck replica_check_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;

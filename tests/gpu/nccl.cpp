@@ -15,8 +15,7 @@ TEST_CASE("NCCL runs every collective and records how long its stream waited") {
   const c10::Device gpu(at::kCUDA, 0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto data = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
-  data->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
-                   make_nccl(store, 0, 1, {.timeout_s = 60, .min_ctas = 1, .max_ctas = 4}));
+  data->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::NCCL, make_nccl(store, 0, 1, 60));
   data->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
   C10dCommunicator one({.rank = 0, .ranks = 1, .local_rank = 0, .local_ranks = 1}, data,
                        make_gloo(c10::make_intrusive<c10d::PrefixStore>("host", store), 0, 1, "127.0.0.1", 60));

@@ -12,12 +12,10 @@ constexpr double kTimeToExplainS = 60;
 static_assert(NCCL_MAJOR == 2 && NCCL_MINOR >= 27, "nccl.h is older than libtorch's NCCL");
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
-                                            const NcclOptions& options) {
+                                            double timeout_s) {
   auto settings = c10d::ProcessGroupNCCL::Options::create();
   // Longer than the job's own time limit, which explains what happened before NCCL's watchdog gives up.
-  settings->timeout = std::chrono::milliseconds(static_cast<int64_t>((options.timeout_s + kTimeToExplainS) * 1e3));
-  if (options.min_ctas) settings->config.minCTAs = static_cast<int>(*options.min_ctas);
-  if (options.max_ctas) settings->config.maxCTAs = static_cast<int>(*options.max_ctas);
+  settings->timeout = std::chrono::milliseconds(static_cast<int64_t>((timeout_s + kTimeToExplainS) * 1e3));
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, ranks, std::move(settings));
 }
 

@@ -3,7 +3,7 @@
 
 namespace trainopt {
 
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int, const NcclOptions&) {
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int, double) {
   throw UserError("parallel.backend: this build has no NCCL; use gloo");
 }
 

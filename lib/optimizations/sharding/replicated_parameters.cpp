@@ -18,6 +18,7 @@ class ReplicatedParameters : public LocalParameters {
     if (is_last) reducer_.prepare();
     return Scope();
   }
+  NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }
   NamedTensors full_state(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();

@@ -82,6 +82,16 @@ class ShardedParameters : public ParameterStore {
       for (auto& group : groups_) group->unit.gather();
   }
 
+  NamedTensors replicated() override {
+    NamedTensors all;
+    if (strategy_ == ShardingStrategy::zero3) return all;
+    for (auto& group : groups_) {
+      group->unit.use();
+      for (const auto& piece : group->unit.pieces()) all.emplace_back(piece.name, piece.parameter);
+    }
+    return all;
+  }
+
   void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
     int64_t next = 0;  // tensors are distributed over the ranks' files in turn
     each_full(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& full) {

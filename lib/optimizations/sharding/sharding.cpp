@@ -35,7 +35,7 @@ const char* shard_description(ShardingStrategy strategy) {
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
   const int64_t ranks = plan.position.ranks;
-  if (ranks == 1) return Outcome::none("there is only one rank, so there is nothing to shard or exchange");
+  if (ranks == 1) return Outcome::none("there is only one rank, so there is nothing to shard, exchange or compare");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)
     plan.parameters.fill(kBy, "replicated on every rank", [config](const BuildContext& context) {

@@ -25,6 +25,7 @@ class StaleParameters : public LocalParameters {
     }
   }
 
+  NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }
   NamedTensors full_state(const Model& model) const override {
     return communicator_.rank() == 0 ? model.state() : NamedTensors();

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "device/backend_settings.h"
 #include "device/process.h"
 #include "support/catch.h"
@@ -97,6 +98,16 @@ TEST_CASE("process settings set the thread count and keep an existing cuBLAS wor
   unsetenv("CUBLAS_WORKSPACE_CONFIG");
   apply({.num_threads = std::nullopt, .deterministic = true});
   CHECK(std::string(getenv("CUBLAS_WORKSPACE_CONFIG")) == ":4096:8");
+}
+
+TEST_CASE("a variable that is already set to another value is an error, never dropped") {
+  const ProcessSettings settings{.environment = {{"NCCL_ALGO", "Ring"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"}}};
+  CHECK_NOTHROW(require_no_contradiction(settings, {}));
+  CHECK_NOTHROW(require_no_contradiction(settings, {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "LL"}}));
+  CHECK_THROWS_WITH(require_no_contradiction(settings, {{"NCCL_ALGO", "Tree"}}),
+                    Catch::Matchers::Contains("unset the variable, or remove the recipe key behind it if there is one: "
+                                              "NCCL_ALGO=Tree, the run sets Ring"));
+  CHECK_THROWS_AS(require_no_contradiction(settings, {{"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}), UserError);
 }
 
 TEST_CASE("the number of allowed cores follows the affinity mask") {

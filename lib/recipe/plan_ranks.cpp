@@ -1,0 +1,67 @@
+#include "recipe/plan_ranks.h"
+
+#include "base/counted.h"
+#include "base/units.h"
+#include "comm/nccl_environment.h"
+#include "train/sharded_model.h"
+
+namespace trainopt {
+namespace {
+
+/// The cost of each sharding strategy; empty with one rank.
+std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
+  std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
+  const int64_t ranks = plan.position.ranks;
+  if (ranks == 1) return all;
+  for (const auto strategy :
+       {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
+    all.emplace_back(strategy, sharding_costs(strategy, sharded_model(plan, plan.parallel, ranks)));
+  return all;
+}
+
+}  // namespace
+
+std::string sharding_text(const Plan& plan) {
+  std::string text =
+      fmt::format("sharding over {} ranks, predicted for each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
+                  plan.position.ranks, "", "sent per step", "parameters", "gradients", "optimizer state");
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
+    text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
+                        human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
+                        human_bytes(costs.gradient_bytes), human_bytes(costs.optimizer_bytes),
+                        strategy == plan.parallel.sharding_strategy ? "  this recipe" : "");
+  return text;
+}
+
+Json sharding_json(const Plan& plan) {
+  Json json = Json::object();
+  for (const auto& [strategy, costs] : sharding_alternatives(plan))
+    json[std::string(word_of(strategy))] = {{"sent_bytes", costs.sent_bytes},
+                                            {"parameter_bytes", costs.parameter_bytes},
+                                            {"gradient_bytes", costs.gradient_bytes},
+                                            {"optimizer_bytes", costs.optimizer_bytes}};
+  return json;
+}
+
+std::string replicas_text(const Plan& plan) {
+  if (plan.position.ranks == 1) return "not compared: there is only one rank";
+  return fmt::format("weights compared over the ranks every {}, each reads {}",
+                     counted(plan.parallel.check_replicas_every, "step"),
+                     human_bytes(4.0 * static_cast<double>(plan.model.parameters)));
+}
+
+std::optional<std::string> why_no_nccl(const Plan& plan) {
+  if (nccl_variables(plan.parallel.nccl).empty()) return std::nullopt;
+  if (plan.device.is_cpu()) return "this plan runs on the CPU, where ranks communicate over Gloo";
+  if (plan.position.ranks == 1) return "there is only one rank, so nothing is exchanged";
+  return std::nullopt;
+}
+
+std::vector<std::string> nccl_variables_of(const Plan& plan) {
+  std::vector<std::string> all;
+  if (plan.device.is_cpu() || plan.position.ranks == 1) return all;
+  for (const auto& [name, value] : nccl_variables(plan.parallel.nccl)) all.push_back(name + "=" + value);
+  return all;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,83 @@
+// What a plan says about the settings of several ranks, and which are refused.
+#include "recipe/make_plan.h"
+#include "recipe/plan_text.h"
+#include "recipe/validate.h"
+#include "support/catch.h"
+
+using namespace trainopt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Recipe with_nccl() {
+  Recipe recipe;
+  recipe.parallel.nccl = {.algo = "Ring,Tree", .buffer_size_mb = 4};
+  return recipe;
+}
+
+/// The plan of the first rank of a job that `--assume` describes; empty: this process on a CPU.
+Plan plan_for(const Recipe& recipe, const std::string& assumptions) {
+  const Machine machine{.cpu = "test", .cores = 2};
+  if (assumptions.empty()) return make_plan(recipe, machine);
+  const AssumedJob job = assume(machine, assumptions);
+  return make_plan(recipe, job.machine, job.position);
+}
+
+std::vector<std::string> problems_of(const Recipe& recipe) {
+  std::vector<std::string> all;
+  for (const auto& problem : validate(recipe)) all.push_back(problem.key + ": " + problem.message);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a plan for several GPUs shows NCCL's variables") {
+  const Plan plan = plan_for(with_nccl(), "gpus=8,arch=sm_90,memory_gib=80");
+  CHECK_THAT(plan_text(plan), Contains("NCCL_ALGO=Ring,Tree NCCL_BUFFSIZE=4194304"));
+  CHECK(plan_json(plan)["nccl"] == Json({"NCCL_ALGO=Ring,Tree", "NCCL_BUFFSIZE=4194304"}));
+  CHECK(!plan_json(plan_for(Recipe(), "gpus=8,arch=sm_90,memory_gib=80")).contains("nccl"));
+}
+
+TEST_CASE("NCCL settings without NCCL are reported, and refused if strict") {
+  const auto [assumptions, reason] =
+      GENERATE(table<std::string, std::string>({{"ranks=2", "this plan runs on the CPU"},
+                                                {"", "this plan runs on the CPU"},
+                                                {"gpus=1,arch=sm_90,memory_gib=80", "there is only one rank"}}));
+  Recipe recipe = with_nccl();
+  const Plan plan = plan_for(recipe, assumptions);
+  CHECK_THAT(plan_text(plan), Contains("note: parallel.nccl has no effect here: " + reason));
+  CHECK(!plan_json(plan).contains("nccl"));
+  recipe.strict = true;
+  CHECK_THROWS_WITH(plan_for(recipe, assumptions),
+                    Contains("parallel.nccl has no effect here, which strict: true forbids: " + reason));
+}
+
+TEST_CASE("NCCL settings that cannot be right are refused with their key") {
+  Recipe recipe = with_nccl();
+  recipe.parallel.nccl.algo = "Rnig";
+  recipe.parallel.nccl.threads = 96;
+  recipe.parallel.nccl.min_ctas = 8;
+  recipe.parallel.nccl.max_ctas = 4;
+  const auto problems = problems_of(recipe);
+  REQUIRE(problems.size() == 2);
+  CHECK_THAT(problems[0], Contains("parallel.nccl.algo: must be one of Ring, Tree") && Contains("'Rnig'"));
+  CHECK(problems[1] == "parallel.nccl.min_ctas: must not be above max_ctas");
+  Recipe on_cpu = with_nccl();
+  on_cpu.device = "cpu";
+  REQUIRE(problems_of(on_cpu).size() == 2);
+  CHECK(problems_of(on_cpu)[0] == "parallel.nccl.algo: only NCCL on GPUs uses this; remove this key");
+}
+
+TEST_CASE("a comparison of replicas is planned, reported as useless, or refused") {
+  Recipe recipe;
+  recipe.parallel.check_replicas_every = 5;
+  CHECK_THAT(plan_text(plan_for(recipe, "ranks=2")),
+             Contains("weights compared over the ranks every 5 steps, each reads "));
+  CHECK_THAT(plan_text(plan_for(recipe, "")), Contains("not compared: there is only one rank"));
+  recipe.parallel.sharding_strategy = ShardingStrategy::zero3;
+  REQUIRE(problems_of(recipe).size() == 1);
+  CHECK_THAT(problems_of(recipe)[0],
+             Contains("parallel.check_replicas_every: zero3 keeps each weight on one rank only"));
+  recipe.parallel.sharding_strategy = ShardingStrategy::zero2;
+  CHECK(problems_of(recipe).empty());
+}
