@@ -6,6 +6,8 @@ namespace trainopt {
 
 std::map<std::string, std::string> nccl_environment(const ParallelConfig& config) {
   std::map<std::string, std::string> all{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},
+                                         // Otherwise c10d's watchdog ends the process before it can say what happened.
+                                         {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
                                          {"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"},
                                          {"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"}};
   const NcclConfig& nccl = config.nccl;

@@ -14,12 +14,20 @@
 namespace trainopt {
 namespace {
 
-constexpr std::array<std::pair<const char*, InjectedFault>, 6> kFaults{{{"nan", InjectedFault::nan},
+constexpr std::array<std::pair<const char*, InjectedFault>, 8> kFaults{{{"nan", InjectedFault::nan},
                                                                         {"gradient", InjectedFault::gradient},
                                                                         {"oom", InjectedFault::oom},
                                                                         {"slow", InjectedFault::slow},
+                                                                        {"gpu", InjectedFault::gpu},
+                                                                        {"ecc", InjectedFault::ecc},
                                                                         {"hang", InjectedFault::hang},
                                                                         {"kill", InjectedFault::kill}}};
+
+/// As libtorch throws it.
+[[noreturn]] void throw_cuda_error(int code, const std::string& text) {
+  throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, code,
+                              "CUDA error: " + text + "\nCUDA kernel errors might be reported later than they happen.");
+}
 
 class FaultyRunner : public StepRunner {
  public:
@@ -41,6 +49,8 @@ class FaultyRunner : public StepRunner {
     }
     // Thrown after the micro-step, when gradients, buffers and random state have all changed.
     if (takes(InjectedFault::oom, micro)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
+    if (takes(InjectedFault::gpu, micro)) throw_cuda_error(700, "an illegal memory access was encountered");
+    if (takes(InjectedFault::ecc, micro)) throw_cuda_error(214, "uncorrectable ECC error encountered");
     return loss;
   }
   at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
@@ -81,10 +91,10 @@ Injection parse_injection(const std::string& text) {
     fits = error == std::errc() && end == number.data() + number.size() && injection.step > 0;
   }
   if (!fits)
-    throw UserError(
-        fmt::format("--inject takes nan, gradient, oom, slow, hang or kill, then @ and a step, then + to repeat it on "
-                    "every retry (nan@12, oom@3+): {}",
-                    text));
+    throw UserError(fmt::format(
+        "--inject takes nan, gradient, oom, gpu, ecc, slow, hang or kill, then @ and a step, then + to repeat it on "
+        "every retry (nan@12, oom@3+): {}",
+        text));
   return injection;
 }
 

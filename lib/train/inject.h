@@ -14,6 +14,8 @@ enum class InjectedFault {
   gradient,  ///< a gradient is infinite although the loss is not
   oom,       ///< memory runs out at the end of a micro-batch's backward
   slow,      ///< the step takes 100 ms longer
+  gpu,       ///< CUDA reports an illegal memory access
+  ecc,       ///< CUDA reports an uncorrectable error of the GPU's memory
   hang,      ///< the step never ends
   kill       ///< SIGKILL to this process
 };
