@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 namespace trainopt {
@@ -154,7 +155,7 @@ class Questions {
     }
     const double link = speed.value.uiVal / 1e3;  // MB/s in each direction
     json["link_gb_per_s"] = link;
-    json["total_gb_per_s"] = link * links.active;
+    json["total_gb_per_s"] = std::round(link * links.active * 1e3) / 1e3;
     return json;
   }
 

@@ -16,6 +16,9 @@ Machine detect_machine(const std::optional<std::string>& visible_devices) {
   machine.cores = allowed_cores();
   machine.gpus = cuda_count();
   machine.evidence = gpu_evidence(visible_devices);
+  // libtorch keeps the facts of each GPU, so that they can be reported after a fault too.
+  for (int index = 0; index < machine.gpus; ++index)
+    device_facts(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)));
   if (machine.gpus > 0) return with_gpu_of(machine, at::Device(at::kCUDA, 0));
   machine.gpu_trouble = gpu_trouble(machine.evidence);
   return machine;
