@@ -16,6 +16,8 @@ struct StartError {
 };
 /// CUDA's error `code`, seen while CUDA starts.
 StartError start_error(int code);
+/// Why the GPU `label` (gpu_label()) cannot be opened; exit code memory or recipe.
+UserError opening_failed(const StartError& error, const std::string& label);
 /// Makes GPU `index` this thread's current one and creates its context.
 StartError open_gpu(int index);
 

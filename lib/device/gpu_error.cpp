@@ -63,14 +63,17 @@ std::string remedy(GpuProblem problem) {
          "after a driver update";
 }
 
+UserError opening_failed(const StartError& error, const std::string& label) {
+  return UserError(fmt::format("the GPU cannot be used ({}): {}: {}", error.text, remedy(error.problem), label),
+                   error.problem == GpuProblem::out_of_memory ? ExitCode::memory : ExitCode::recipe);
+}
+
 void open_device(c10::Device device) {
   if (device.is_cpu()) return;
   const StartError error = open_gpu(with_index(device).index());
   if (error.problem == GpuProblem::none) return;
   const DeviceFacts facts = device_facts(device);
-  throw UserError(fmt::format("the GPU cannot be used ({}): {}: {}", error.text, remedy(error.problem),
-                              gpu_label(with_index(device), facts.name, facts.uuid)),
-                  error.problem == GpuProblem::out_of_memory ? ExitCode::memory : ExitCode::recipe);
+  throw opening_failed(error, gpu_label(with_index(device), facts.name, facts.uuid));
 }
 
 }  // namespace trainopt

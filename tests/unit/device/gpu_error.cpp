@@ -1,6 +1,7 @@
 #include "device/gpu_error.h"
 
 #include "device/device.h"
+#include "device/facts.h"
 #include "device/memory.h"
 #include "support/catch.h"
 
@@ -92,4 +93,19 @@ TEST_CASE("every problem with a GPU says what to do") {
         GpuProblem::busy, GpuProblem::out_of_memory, GpuProblem::other})
     CHECK(!remedy(problem).empty());
   CHECK(gpu_label(at::Device(at::kCUDA, 1), "NVIDIA H100", "GPU-5b0c") == "cuda:1, NVIDIA H100, GPU-5b0c");
+}
+
+TEST_CASE("a GPU that cannot be opened is named, with the reason and what to do") {
+  if (!has_cuda()) return;
+  const auto failure = [](int code) { return opening_failed(start_error(code), "cuda:1, NVIDIA H100, GPU-5b0c"); };
+  CHECK(start_error(0).problem == GpuProblem::none);
+  const UserError busy = failure(46);
+  CHECK(busy.code() == ExitCode::recipe);
+  CHECK_THAT(busy.what(), ContainsSubstring("busy or unavailable") && ContainsSubstring("device: cuda:N") &&
+                              ContainsSubstring("nvidia-smi -c DEFAULT") && ContainsSubstring("cuda:1, NVIDIA H100"));
+  const UserError full = failure(2);
+  CHECK(full.code() == ExitCode::memory);
+  CHECK_THAT(full.what(), ContainsSubstring("no memory is left for a CUDA context"));
+  CHECK_THAT(failure(214).what(), ContainsSubstring("ECC") && ContainsSubstring("reset the GPU"));  // lost or broken
+  CHECK_THAT(failure(999).what(), ContainsSubstring("reset the GPU"));
 }
