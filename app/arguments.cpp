@@ -31,6 +31,11 @@ Environment read_environment(char** variables) {
   return environment;
 }
 
+std::optional<std::string> visible_devices(const Environment& environment) {
+  const auto found = environment.find("CUDA_VISIBLE_DEVICES");
+  return found == environment.end() ? std::nullopt : std::optional(found->second);
+}
+
 void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
   command.add_option("recipe", words, "Recipes, merged in the order given, and overrides such as data.batch_size=64")
       ->type_name(what);

@@ -20,6 +20,9 @@ using Environment = std::map<std::string, std::string>;
 /// The process's environment. Nothing else reads it.
 Environment read_environment(char** variables);
 
+/// CUDA_VISIBLE_DEVICES, for the message about GPUs that it hides.
+std::optional<std::string> visible_devices(const Environment& environment);
+
 struct OutputOptions {
   bool quiet = false, no_color = false;
   bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file

@@ -1,5 +1,6 @@
 #include "app/explain.h"
 
+#include "device/gpu_error.h"
 #include "device/memory.h"
 
 #include <c10/util/Exception.h>
@@ -23,6 +24,10 @@ std::string amount_tried(const std::string& message) {
 
 Explained explain(const std::exception& error) {
   if (const auto* user = dynamic_cast<const UserError*>(&error)) return {user->what(), user->code()};
+  if (const auto fault = gpu_fault(error)) {
+    const GpuLost lost(*fault, "");
+    return {lost.what(), lost.code()};
+  }
   const bool memory = is_out_of_memory(error);
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
     const std::string message = torch->what_without_backtrace();  // what() includes a C++ stack

@@ -95,6 +95,7 @@ int run(int argc, char** argv, const Environment& environment) {
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
   require_x86_64_v3();
+  require_libtorch(libtorch_version());
   const auto chosen =
       std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());

@@ -33,8 +33,13 @@ void add_process_settings(Plan& plan) {
 
 }  // namespace
 
-Machine machine_of(const JobMember& member) {
-  Machine machine = detect_machine();
+void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine) {
+  if (recipe.device == "auto" && !machine.gpu_trouble.empty())
+    spdlog::warn("this job uses the CPU: {}", machine.gpu_trouble);
+}
+
+Machine machine_of(const JobMember& member, const Environment& environment) {
+  Machine machine = detect_machine(visible_devices(environment));
   if (const auto cores = member.cores()) machine.cores = *cores;
   return machine;
 }
@@ -42,8 +47,7 @@ Machine machine_of(const JobMember& member) {
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment) {
   Plan plan = make_plan(loaded.recipe, machine, member.position());
-  if (plan.device.is_cpu() && loaded.recipe.device == "auto" && !machine.gpu_trouble.empty())
-    spdlog::warn("this job uses the CPU: {}", machine.gpu_trouble);
+  warn_of_unused_gpu(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
   if (!member.is_single() && !plan.device.is_cpu()) add_process_settings(plan);

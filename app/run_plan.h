@@ -10,8 +10,11 @@
 
 namespace trainopt {
 
+/// Warns if `device: auto` means the CPU although NVIDIA's driver is installed.
+void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine);
+
 /// This machine; with several ranks, with only this rank's share of the cores.
-Machine machine_of(const JobMember& member);
+Machine machine_of(const JobMember& member, const Environment& environment);
 
 /// Throws UserError for a recipe that cannot run here, and for an environment that contradicts what the run sets.
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,

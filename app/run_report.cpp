@@ -212,7 +212,9 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   // First, because a full disk may have room for nothing else.
   write_file(run_dir_ / "summary.json", json_text(summary_json(outcome, end), 2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
-  Json environment_json = environment(TRAINOPT_VERSION, not_measured);
+  EnvironmentSources sources;
+  sources.visible_devices = plan_.machine.evidence.visible_devices;
+  Json environment_json = environment(TRAINOPT_VERSION, not_measured, sources);
   environment_json["variables_set"] = plan_.process.environment;
   write_file(run_dir_ / "environment.json", json_text(environment_json, 2) + "\n");
   write_step_times();

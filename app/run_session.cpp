@@ -13,6 +13,7 @@
 #include "compare/ablation_report.h"
 #include "compare/ceilings.h"
 #include "device/device.h"
+#include "device/gpu_error.h"
 #include "device/process.h"
 #include "metrics/watchdog.h"
 #include "recipe/plan_text.h"
@@ -21,6 +22,8 @@
 
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
+
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -58,6 +61,15 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
 }
 
+/// After a GPU fault, destructors that free page-locked memory or wait for the GPU would end the process in their own
+/// way.
+[[noreturn]] void exit_without_destructors(const Explained& end) {
+  std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
+  spdlog::default_logger()->flush();
+  std::fflush(stdout);
+  ::_exit(static_cast<int>(end.code));
+}
+
 class RunSession {
  public:
   RunSession(const LoadedRecipe& loaded, const SessionOptions& options, const Environment& environment,
@@ -65,12 +77,12 @@ class RunSession {
       : recipe_(loaded.recipe),
         options_(options),
         member_(member),
-        machine_(machine_of(member)),
+        machine_(machine_of(member, environment)),
         plan_(plan_run(loaded, machine_, options.injections, member, environment)) {}
 
   int run() {
     apply(plan_.process);
-    use_device(plan_.device);
+    open_device(plan_.device);
     claim();
     if (start().already_finished) return report_already_finished();
     if (member_.is_first()) print_plan(plan_, options_.output);
@@ -175,15 +187,30 @@ class RunSession {
     if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
   }
 
-  /// Returns only if there is a single rank.
+  /// Returns only if there is a single rank and its GPU, if any, still works.
   void report_failure(const std::exception& error) {
     const auto end = member_.end_of(error);
     report_->finish_failed(trainer_ ? &*trainer_ : nullptr, end, before_training_s_);
-    if (member_.is_single()) return;
+    if (member_.is_single()) {
+      if (is_gpu_lost(error)) {
+        finish_earlier_checkpoint();
+        exit_without_destructors(end);
+      }
+      return;
+    }
     watchdog_->finished();
     report_end(end, member_);
     member_.exit_without_other_ranks(
         static_cast<int>(end.code));  // the trainer's exchanges wait for ranks that will not answer
+  }
+
+  /// One that is being written is read from host memory, so it is complete in spite of a GPU fault.
+  void finish_earlier_checkpoint() {
+    try {
+      if (writer_) writer_->finish();
+    } catch (const std::exception& error) {  // named recovery: the run's own failure is still reported
+      spdlog::error("{}", explain(error).message);
+    }
   }
 
   int report() {

@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/run_directory.h"
+#include "app/run_plan.h"
 #include "app/signals.h"
 #include "base/files.h"
 #include "compare/ablation_json.h"
@@ -50,7 +51,9 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
                                 if (!context.output.quiet) spdlog::info("{}", line);
                               },
                           .stop = &stop_signal()};
-  const Ablation result = ablate(request, detect_machine(), observer);
+  const Machine machine = detect_machine(visible_devices(context.environment));
+  warn_of_unused_gpu(recipe, machine);
+  const Ablation result = ablate(request, machine, observer);
   if (arguments.json) {
     print_json(to_json(result));
   } else {

@@ -14,8 +14,8 @@ namespace trainopt {
 namespace {
 
 /// Applies the plan's settings to the whole process, which is why the arm needs its own.
-std::unique_ptr<Arm> arm_of(const ArmSpec& spec, Clock::time_point began) {
-  Plan plan = arm_plan(spec, detect_machine());
+std::unique_ptr<Arm> arm_of(const ArmSpec& spec, Clock::time_point began, const Environment& environment) {
+  Plan plan = arm_plan(spec, detect_machine(visible_devices(environment)));
   apply(plan.process);
   return std::make_unique<LocalArm>(std::move(plan), spec.folder, began, /*exclusive_process=*/true);
 }
@@ -42,7 +42,7 @@ Command add_arm(CLI::App& app) {
   command->add_option("--batch-seed", *batch_seed);
   command->add_flag("--perturbed", *perturbed);
   recipes->add_to(*command);
-  return [=](const CommandContext&) {
+  return [=](const CommandContext& context) {
     const auto began = Clock::now();
     // Signals from the terminal reach the whole process group; the comparison decides what they mean.
     for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
@@ -54,7 +54,7 @@ Command add_arm(CLI::App& app) {
                      .without = ceiling_of(*without),
                      .batch_seed = *batch_seed,
                      .perturbed = *perturbed},
-                    began);
+                    began, context.environment);
     };
     serve_arm(*socket, make, [](const std::exception& error) {
       const auto [sentence, code] = explain(error);

@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/run_directory.h"
+#include "app/run_plan.h"
 #include "app/signals.h"
 #include "base/files.h"
 #include "compare/bundle.h"
@@ -92,12 +93,14 @@ int compare_finished(const std::vector<fs::path>& folders, const CompareArgument
 }
 
 int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
-                    const OutputOptions& output) {
+                    const CommandContext& context) {
+  const OutputOptions& output = context.output;
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   const auto until = arguments.measure.end();
-  const Machine machine = detect_machine();
+  const Machine machine = detect_machine(visible_devices(context.environment));
+  warn_of_unused_gpu(b.recipe, machine);
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
@@ -156,7 +159,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   refuse_several_ranks(context.environment, "trainopt compare");
   handle_signals();
   const auto [a, b] = arms_of(command, arguments, files, overrides);
-  return compare_recipes(a, b, arguments, context.output);
+  return compare_recipes(a, b, arguments, context);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace trainopt {
 namespace {
 
 /// Uses the recipe's own plan although the loader runs on the host: without the GPU switches its buffers would differ.
-Plan loader_plan(const LoadedRecipe& loaded) {
-  Plan plan = make_plan(loaded.recipe, detect_machine());
+Plan loader_plan(const LoadedRecipe& loaded, const Environment& environment) {
+  Plan plan = make_plan(loaded.recipe, detect_machine(visible_devices(environment)));
   if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to measure; choose another data set");
   apply(plan.process);
   for (const auto& note : loaded.notes) spdlog::info("{}", note);
@@ -64,8 +64,8 @@ Command add_data_bench(CLI::App& data) {
       ->check(above_zero)
       ->capture_default_str();
   recipes->add_to(*command);
-  return [=](const CommandContext&) {
-    const Plan plan = loader_plan(recipes->load(*command));
+  return [=](const CommandContext& context) {
+    const Plan plan = loader_plan(recipes->load(*command), context.environment);
     const auto result =
         plan.data.device_dataset
             ? run_resident_bench(*plan.open_batches(plan.data), plan.device, *options)
@@ -92,7 +92,7 @@ Command add_data_export(CLI::App& data) {
   const auto steps = std::make_shared<int64_t>(0);
   command->add_option("--steps", *steps, "Number of steps")->required()->check(above_zero);
   recipes->add_to(*command);
-  return [=](const CommandContext&) {
+  return [=](const CommandContext& context) {
     if (recipes->words.size() < 2)
       throw UserError(
           "name a recipe and a file to write: trainopt data export RECIPE [key=value ...] --steps N OUT.safetensors");
@@ -103,7 +103,7 @@ Command add_data_export(CLI::App& data) {
     if (output.extension() != ".safetensors")
       throw UserError(
           fmt::format("the last argument must be the file to write, ending in .safetensors: {}", output.string()));
-    Plan plan = make_plan(with_output.load(*command).recipe, detect_machine());
+    Plan plan = make_plan(with_output.load(*command).recipe, detect_machine(visible_devices(context.environment)));
     plan.tensor_format.compute_type = at::kFloat;  // the file holds float32, even if autocast would round it
     apply(plan.process);
     const auto batches = plan.open_batches(plan.data, {.end = *steps});

@@ -60,7 +60,9 @@ Command add_env(CLI::App& app) {
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print one JSON object");
   return [=](const CommandContext& context) {
-    Json all = environment(TRAINOPT_VERSION);
+    EnvironmentSources sources;
+    sources.visible_devices = visible_devices(context.environment);
+    Json all = environment(TRAINOPT_VERSION, {}, sources);
     all["launch_variables"] = launch_variables(context.environment);
     if (*json)
       print_json(all);

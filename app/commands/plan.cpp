@@ -21,8 +21,8 @@ Command add_plan(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "trainopt plan");
-    const auto [machine, position] =
-        assumptions->empty() ? AssumedJob{detect_machine(), {}} : assume(detect_machine(), *assumptions);
+    const Machine here = detect_machine(visible_devices(context.environment));
+    const auto [machine, position] = assumptions->empty() ? AssumedJob{here, {}} : assume(here, *assumptions);
     const auto loaded = recipes->load(*command, position.ranks);
     require_weights_file(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);

@@ -21,8 +21,8 @@ Command add_run(CLI::App& app) {
   const auto faults = std::make_shared<std::vector<std::string>>();
   command
       ->add_option("--inject", *faults,
-                   "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, slow@4, hang@5, "
-                   "bit_flip@6, kill@7; with +, at every attempt of that step; with :1, only on rank 1")
+                   "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, gpu@3, ecc@3, slow@4, "
+                   "hang@5, bit_flip@6, kill@7; with +, at every attempt of that step; with :1, only on rank 1")
       ->type_name("FAULT@STEP[+][:RANK]")
       ->allow_extra_args(false)
       ->take_all();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "device/gpu_error.h"
 
 namespace trainopt {
 
@@ -23,7 +24,7 @@ class PeerFailed : public UserError {
   using UserError::UserError;
 };
 
-/// Runs a call into c10d and turns any exception into LostRank.
+/// Runs a call into c10d and turns any exception but a GPU fault into LostRank.
 template <class Call>
 auto or_lost_rank(Call call) {
   try {
@@ -31,6 +32,7 @@ auto or_lost_rank(Call call) {
   } catch (const LostRank&) {
     throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
+    if (gpu_fault(error)) throw;           // of this rank's own GPU
     throw LostRank(error.what());
   }
 }

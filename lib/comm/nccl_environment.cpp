@@ -98,6 +98,8 @@ std::vector<std::pair<std::string, std::string>> nccl_problems(const NcclConfig&
 std::map<std::string, std::string> nccl_environment(const NcclConfig& nccl) {
   std::map<std::string, std::string> all = nccl_variables(nccl);
   all["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2";
+  // Otherwise c10d's watchdog ends the process before it can say what happened.
+  all["TORCH_NCCL_RETHROW_CUDA_ERRORS"] = "0";
   all["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1";
   all["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000";
   return all;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "compare/make_arm.h"
+#include "device/gpu_error.h"
 
 namespace trainopt {
 
@@ -16,28 +17,33 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
   std::optional<Baseline> baseline;
+  std::string gpu_lost;  // why nothing more can be measured in this process
   for (size_t i = 0; i < kCeilings.size(); ++i) {
     Gain gain;
-    try {
-      if (!baseline)
-        baseline = make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options),
-                                 {}, options, until, observer);
-      const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
-      const std::string name(word_of(kCeilings[i]));
-      const Comparison c = compare(
-          *baseline, warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options),
-          options, end, observer);
-      gain = {.ratio = c.ratio,
-              .interval = c.interval,
-              .verdict = c.verdict,
-              .blocks = static_cast<int64_t>(c.blocks.size()),
-              .pairs = {},
-              .standard_error = 0,
-              .reason = {}};
-    } catch (const std::exception& error) {  // named recovery: the run itself succeeded
-      const std::string what = error.what();
-      gain.reason = what.substr(0, what.find('\n'));
-    }
+    gain.reason = gpu_lost;
+    if (gpu_lost.empty()) try {
+        if (!baseline)
+          baseline =
+              make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options), {},
+                            options, until, observer);
+        const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
+        const std::string name(word_of(kCeilings[i]));
+        const Comparison c =
+            compare(*baseline,
+                    warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options),
+                    options, end, observer);
+        gain = {.ratio = c.ratio,
+                .interval = c.interval,
+                .verdict = c.verdict,
+                .blocks = static_cast<int64_t>(c.blocks.size()),
+                .pairs = {},
+                .standard_error = 0,
+                .reason = {}};
+      } catch (const std::exception& error) {  // named recovery: the run itself succeeded
+        const std::string what = error.what();
+        gain.reason = what.substr(0, what.find('\n'));
+        if (is_gpu_lost(error)) gpu_lost = gain.reason;
+      }
     rows.push_back({kCeilings[i], std::move(gain)});
     if (observer.stopped()) break;
   }

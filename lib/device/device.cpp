@@ -32,6 +32,12 @@ bool cuda_available() { return at::globalContext().hasCUDA(); }
 
 int cuda_count() { return cuda_available() ? at::detail::getCUDAHooks().getNumGPUs() : 0; }
 
+std::string why_too_old(const std::string& name, int sm) {
+  return fmt::format(
+      "the GPU is too old; use device: cpu or a newer GPU: {} is sm_{}, kernels exist from sm_{} (Turing)", name, sm,
+      kMinSm);
+}
+
 c10::Device with_index(c10::Device device) {
   if (device.is_cpu() || device.has_index()) return device;
   return {device.type(), c10::impl::VirtualGuardImpl(device.type()).getDevice().index()};

@@ -17,10 +17,26 @@ int cuda_count();
 
 /// The oldest GPU that this program and libtorch have kernels for: sm_75, Turing.
 inline constexpr int kMinSm = 75;
+/// Why a GPU with compute capability `sm` (70 for sm_70) below kMinSm cannot be used, and what to do.
+std::string why_too_old(const std::string& name, int sm);
 
-/// Why no GPU can be used although NVIDIA's driver is installed, and what to do, without a full stop. Empty if there is
-/// no driver at all, if a GPU can be used, and in a build without CUDA.
-std::string gpu_trouble();
+/// The oldest NVIDIA driver for this program: the first for CUDA 13.
+inline constexpr int kMinDriver = 580;
+
+enum class GpuProblem;  // gpu_error.h
+
+/// What CUDA answered when this process first asked it for GPUs. CUDA encodes version 13.0 as 13000.
+struct CudaStart {
+  int program_cuda = 0;       ///< the version that this program was built for; 0 in a build without CUDA
+  int64_t libtorch_cuda = 0;  ///< the version that the libtorch found was built for; 0: it has no CUDA
+  int driver_cuda = 0;        ///< the newest version that the driver supports; 0: no driver is installed
+  int gpus = 0;
+  GpuProblem problem{};  ///< GpuProblem::none if there is a GPU or no driver
+  std::string error;     ///< CUDA's own words
+};
+/// Asks CUDA once; later calls return the first answer, because CUDA does not find new GPUs in a running process, and
+/// after a fault it answers nothing.
+const CudaStart& start_cuda();
 
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H100 80GB HBM3"; the CPU's model name
@@ -28,6 +44,7 @@ struct DeviceFacts {
   int sm_minor = 0;
   int64_t memory_bytes = 0;  ///< of the GPU, or of the machine
   int multiprocessors = 0;   ///< streaming multiprocessors; on the CPU, the cores this process may use
+  std::string uuid;          ///< "GPU-5b0c4d6e-…" as in nvidia-smi -L; empty on the CPU
   std::string
       pci_bus_id;  ///< "00000000:1B:00.0", in NVML's format, independent of CUDA_VISIBLE_DEVICES; empty on the CPU
 };

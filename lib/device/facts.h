@@ -1,12 +1,24 @@
-// The part of device.h that needs CUDA's own headers; implemented, with gpu_trouble(), in cuda/facts.cpp or
-// none/facts.cpp.
+// The part of device.h and gpu_error.h that needs CUDA's own headers; implemented in cuda/ or none/, by a file of the
+// same name as the header that declares it.
 #pragma once
 
 #include "device/device.h"
+#include "device/gpu_error.h"
 
 namespace trainopt {
 
 /// Facts of GPU `index`, which must exist.
 DeviceFacts gpu_facts(int index);
+
+struct StartError {
+  GpuProblem problem = GpuProblem::none;
+  std::string text;  ///< CUDA's own words
+};
+/// CUDA's error `code`, seen while CUDA starts.
+StartError start_error(int code);
+/// Why the GPU `label` (gpu_label()) cannot be opened; exit code memory or recipe.
+UserError opening_failed(const StartError& error, const std::string& label);
+/// Makes GPU `index` this thread's current one and creates its context.
+StartError open_gpu(int index);
 
 }  // namespace trainopt

@@ -1,6 +1,7 @@
 #include "device/memory.h"
 
 #include "device/device.h"
+#include "device/gpu_error.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
@@ -55,7 +56,8 @@ bool is_out_of_memory(const std::exception& error) {
        {"not enough memory", "CUDA error: out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED",
         "CUDNN_STATUS_ALLOC_FAILED", "unable to find an engine to execute this computation",
         "kernel launch failed: out of memory"})
-    if (message.find(text) != std::string::npos) return true;
+    if (message.find(text) != std::string::npos)
+      return !gpu_fault(error);  // cuDNN finds no engine after a fault either
   return false;
 }
 

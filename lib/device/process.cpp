@@ -4,7 +4,9 @@
 #include "device/caching_allocator.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <c10/util/Logging.h>
+#include <torch/version.h>
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -104,12 +106,36 @@ std::vector<int> cpus_of_list(std::string_view text) {
   return cpus;
 }
 
-std::vector<int> cpus_local_to(std::string_view pci_bus_id, const std::filesystem::path& sys) {
+std::filesystem::path pci_folder(std::string_view pci_bus_id, const std::filesystem::path& sys) {
   // NVML writes the domain with eight digits and letters in upper case, the kernel with four and in lower case.
-  if (pci_bus_id.size() < 12) return {};
-  std::string id(pci_bus_id.substr(pci_bus_id.size() - 12));
+  constexpr size_t kKernelDigits = 12;
+  std::string id(pci_bus_id.substr(pci_bus_id.size() > kKernelDigits ? pci_bus_id.size() - kKernelDigits : 0));
   std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return cpus_of_list(first_line(sys / "bus/pci/devices" / id / "local_cpulist"));
+  return sys / "bus/pci/devices" / id;
+}
+
+std::vector<int> cpus_local_to(std::string_view pci_bus_id, const std::filesystem::path& sys) {
+  if (pci_bus_id.empty()) return {};
+  return cpus_of_list(first_line(pci_folder(pci_bus_id, sys) / "local_cpulist"));
+}
+
+std::string libtorch_version_in(std::string_view config) {
+  constexpr std::string_view kName = "TORCH_VERSION=";
+  const size_t at = config.find(kName);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = config.substr(at + kName.size());
+  return std::string(rest.substr(0, rest.find_first_not_of("0123456789.")));
+}
+
+std::string libtorch_version() { return libtorch_version_in(at::show_config()); }
+
+void require_libtorch(const std::string& found) {
+  const auto release = [](const std::string& version) { return version.substr(0, version.rfind('.')); };
+  if (found.empty() || release(found) == release(libtorch_version_in("TORCH_VERSION=" TORCH_VERSION))) return;
+  throw UserError(fmt::format(
+      "the libtorch found is another release than the one this program was built with; install that one, or build the "
+      "program again: found {}, built with {}",
+      found, TORCH_VERSION));
 }
 
 int allowed_cores() {

@@ -35,6 +35,8 @@ void silence_library_warnings();
 std::vector<int> allowed_cpus();
 /// Parses a CPU list in the kernel's format, "0-3,8,10-11"; empty if `text` has another format.
 std::vector<int> cpus_of_list(std::string_view text);
+/// The kernel's folder for the device at a PCI address in NVML's format (DeviceFacts::pci_bus_id).
+std::filesystem::path pci_folder(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
 /// The CPUs local to the GPU (DeviceFacts::pci_bus_id) according to the kernel; empty if it does not know them.
 std::vector<int> cpus_local_to(std::string_view pci_bus_id, const std::filesystem::path& sys = "/sys");
 /// Gives this thread the lowest CPU priority (nice 19), for background work.
@@ -45,6 +47,14 @@ int allowed_cores();
 /// Converts the line in a cgroup's cpu.max, "200000 100000", to cores, rounded up; nullopt if it is "max" or cannot be
 /// parsed.
 std::optional<int> cores_of_quota(std::string_view cpu_max);
+
+/// The version in libtorch's own description of itself (at::show_config()), "2.11.0"; empty if it has none.
+std::string libtorch_version_in(std::string_view config);
+/// Throws UserError if the libtorch that was loaded, `found`, is another release than the one that this program was
+/// built with: its binary interface differs. 2.11.0 and 2.11.1 are one release.
+void require_libtorch(const std::string& found);
+/// Of the libtorch that was loaded.
+std::string libtorch_version();
 
 /// Throws UserError, naming the missing features, on a CPU older than the code is compiled for (Intel Haswell 2013, AMD
 /// Excavator 2015).

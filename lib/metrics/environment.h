@@ -2,14 +2,26 @@
 #pragma once
 
 #include "base/json.h"
-#include "metrics/gpu_probe.h"
+#include "metrics/gpu_trouble.h"
 
 #include <string>
 
 namespace trainopt {
 
-/// Versions, CPU, memory, GPUs, driver, kernel; no host name. `not_measured`: metrics without a value, with the reason.
+/// Where environment() looks; tests pass their own.
+struct EnvironmentSources {
+  std::optional<std::string> visible_devices;  ///< the environment variable CUDA_VISIBLE_DEVICES
+  std::string nvml_library = kNvmlLibrary;
+  std::filesystem::path sys = "/sys";
+};
+
+/// Versions, CPU, memory, GPUs, links, InfiniBand, driver, kernel; no host name. `not_measured`: metrics without a
+/// value, with the reason.
 Json environment(const std::string& trainopt_version, const Reasons& not_measured = {},
-                 const std::string& nvml_library = kNvmlLibrary);
+                 const EnvironmentSources& sources = {});
+
+/// The ports under /sys/class/infiniband, also those of RoCE adapters: device, port, state, rate_gbit_per_s,
+/// link_layer.
+Json infiniband_ports(const std::filesystem::path& sys);
 
 }  // namespace trainopt

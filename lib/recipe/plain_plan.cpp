@@ -29,10 +29,8 @@ ChosenDevice gpu_of(const RankPosition& position, const Machine& machine, std::s
 /// Why this machine's first GPU cannot be used; empty if it can.
 std::string why_no_gpu(const Machine& machine) {
   if (machine.gpus == 0) return machine.gpu_trouble.empty() ? kNoGpu : machine.gpu_trouble;
-  if (machine.sm < kMinSm)
-    return fmt::format("the GPU is too old: {} is sm_{}, kernels exist from sm_{} (Turing)", machine.gpu, machine.sm,
-                       kMinSm);
-  return {};
+  if (machine.sm < kMinSm) return why_too_old(machine.gpu, machine.sm);
+  return machine.gpu_trouble;
 }
 
 ChosenDevice choose_device(const std::string& wanted, const Machine& machine, const RankPosition& position) {
@@ -151,8 +149,9 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.position = position;
   plan.device_reason = reason;
-  if (device.is_cuda() && plan.machine.sm < kMinSm)
-    throw UserError(fmt::format("device: {}; use device: cpu", why_no_gpu(plan.machine)));
+  if (const std::string why_not = why_no_gpu(plan.machine); device.is_cuda() && !why_not.empty())
+    throw UserError(fmt::format("device: {}: {}", device.str(), why_not));
+  if (device.is_cuda() && !plan.machine.gpu_caution.empty()) plan.notes.push_back(plan.machine.gpu_caution);
   if (recipe.device == "auto" && device.is_cpu() && why_no_gpu(machine) != kNoGpu)
     plan.notes.push_back(fmt::format("this job uses the CPU: {}", why_no_gpu(machine)));
   plan.name = recipe.name;

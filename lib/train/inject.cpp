@@ -14,10 +14,12 @@
 namespace trainopt {
 namespace {
 
-constexpr std::array<std::pair<const char*, InjectedFault>, 7> kFaults{{{"nan", InjectedFault::nan},
+constexpr std::array<std::pair<const char*, InjectedFault>, 9> kFaults{{{"nan", InjectedFault::nan},
                                                                         {"gradient", InjectedFault::gradient},
                                                                         {"oom", InjectedFault::oom},
                                                                         {"slow", InjectedFault::slow},
+                                                                        {"gpu", InjectedFault::gpu},
+                                                                        {"ecc", InjectedFault::ecc},
                                                                         {"hang", InjectedFault::hang},
                                                                         {"bit_flip", InjectedFault::bit_flip},
                                                                         {"kill", InjectedFault::kill}}};
@@ -29,6 +31,12 @@ void flip_bit(ParameterStore& parameters) {
   const NamedTensors copies = parameters.replicated();
   const at::Tensor weight = (copies.empty() ? parameters.parameters() : copies).front().second.detach();
   weight.as_strided({weight.numel()}, {1}).view(at::kInt)[weight.numel() / 2].bitwise_xor_(kMantissaTop);
+}
+
+/// As libtorch throws it.
+[[noreturn]] void throw_cuda_error(int code, const std::string& text) {
+  throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, code,
+                              "CUDA error: " + text + "\nCUDA kernel errors might be reported later than they happen.");
 }
 
 class FaultyRunner : public StepRunner {
@@ -53,6 +61,8 @@ class FaultyRunner : public StepRunner {
     }
     // Thrown after the micro-step, when gradients, buffers and random state have all changed.
     if (takes(InjectedFault::oom)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
+    if (takes(InjectedFault::gpu)) throw_cuda_error(700, "an illegal memory access was encountered");
+    if (takes(InjectedFault::ecc)) throw_cuda_error(214, "uncorrectable ECC error encountered");
     return loss;
   }
   at::Tensor update_step(const StepBody& body) override {
@@ -107,8 +117,8 @@ Injection parse_injection(const std::string& text) {
       std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return left == fault.first; });
   if (!fits || known == kFaults.end())
     throw UserError(
-        fmt::format("--inject takes nan, gradient, oom, slow, hang, bit_flip or kill, then @ and a step, then + to "
-                    "repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
+        fmt::format("--inject takes nan, gradient, oom, gpu, ecc, slow, hang, bit_flip or kill, then @ and a step, then "
+                    "+ to repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
                     "hang@5:1): {}",
                     text));
   injection.fault = known->second;

@@ -15,6 +15,8 @@ enum class InjectedFault {
   gradient,  ///< a gradient is infinite although the loss is not
   oom,       ///< memory runs out at the end of a micro-batch's backward
   slow,      ///< the step takes 100 ms longer
+  gpu,       ///< CUDA reports an illegal memory access
+  ecc,       ///< CUDA reports an uncorrectable error of the GPU's memory
   hang,      ///< the step never ends
   bit_flip,  ///< after the step, one bit of one weight is inverted
   kill       ///< SIGKILL to this process

@@ -10,13 +10,17 @@
 
 namespace trainopt {
 
-Machine detect_machine() {
+Machine detect_machine(const std::optional<std::string>& visible_devices) {
   Machine machine;
   machine.cpu = device_facts(at::kCPU).name;
   machine.cores = allowed_cores();
   machine.gpus = cuda_count();
+  machine.evidence = gpu_evidence(visible_devices);
+  // libtorch keeps the facts of each GPU, so that they can be reported after a fault too.
+  for (int index = 0; index < machine.gpus; ++index)
+    device_facts(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)));
   if (machine.gpus > 0) return with_gpu_of(machine, at::Device(at::kCUDA, 0));
-  machine.gpu_trouble = gpu_trouble();
+  machine.gpu_trouble = gpu_trouble(machine.evidence);
   return machine;
 }
 
@@ -25,7 +29,10 @@ Machine with_gpu_of(Machine machine, at::Device device) {
   const auto facts = device_facts(device);
   machine.gpu = facts.name;
   machine.sm = facts.sm_major * 10 + facts.sm_minor;
+  machine.gpu_uuid = facts.uuid;
   machine.gpu_memory_bytes = facts.memory_bytes;
+  machine.gpu_trouble = trouble_with(facts, machine.evidence);
+  machine.gpu_caution = caution_about(facts, machine.evidence);
   return machine;
 }
 
@@ -46,6 +53,8 @@ int64_t at_least_one(const std::string& assumption, std::string_view text) {
 
 AssumedJob assume(Machine machine, const std::string& assumptions) {
   machine.assumed = true;
+  machine.gpu_trouble.clear();  // of this machine's GPUs
+  machine.gpu_caution.clear();
   std::optional<int64_t> ranks;
   std::istringstream parts(assumptions);
   for (std::string part; std::getline(parts, part, ',');) {

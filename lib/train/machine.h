@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/rank_position.h"
+#include "metrics/gpu_trouble.h"
 
 #include <c10/core/Device.h>
 
@@ -18,12 +19,15 @@ struct Machine {
   std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
-  std::string gpu_trouble;  ///< of gpu_trouble() in device.h
+  std::string gpu_uuid;
+  std::string gpu_trouble;  ///< why no GPU, or not the one described here, can be used (metrics/gpu_trouble.h)
+  std::string gpu_caution;  ///< what a user of the GPU described here should know
+  GpuEvidence evidence;     ///< what these sentences come from
   bool assumed = false;     ///< described, not detected; nothing can be allocated on it
 };
 
-/// This machine, with the facts of its first GPU if there is one.
-Machine detect_machine();
+/// This machine, with the facts of its first GPU if there is one. `visible_devices`: CUDA_VISIBLE_DEVICES.
+Machine detect_machine(const std::optional<std::string>& visible_devices = {});
 /// `machine` with the facts of the GPU `device`; unchanged if `device` is the CPU.
 Machine with_gpu_of(Machine machine, c10::Device device);
 

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "device/device.h"
+#include "device/gpu_error.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "train/checkpoint_writer.h"
@@ -29,8 +30,8 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
       replica_check_(*communicator_, plan_.parallel.check_replicas_every),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
       async_reader_(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1) {
-  use_device(plan_.device);
-  listener_.at("building the model", 0);
+  open_device(plan_.device);
+  at("building the model");
   model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
   training_ = {.training = true,
                .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
@@ -56,11 +57,19 @@ Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener
 }
 
 void Trainer::run() {
+  or_gpu_lost([this] { train(); });
+}
+
+void Trainer::step() {
+  or_gpu_lost([this] { take_step(); });
+}
+
+void Trainer::train() {
   started_ = boundary_ = Clock::now();
   agree();
   if (outcome_.resumed_from) begin_resumed();
   do {
-    while (!finished()) step();
+    while (!finished()) take_step();
     deliver(async_reader_.flush());  // may find that the last steps must be repeated
   } while (!finished());
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
@@ -76,29 +85,33 @@ void Trainer::run() {
 }
 
 void Trainer::pause() {
-  batches_->pause();
-  synchronize(plan_.device);
-  deliver(async_reader_.flush());
+  or_gpu_lost([this] {
+    batches_->pause();
+    synchronize(plan_.device);
+    deliver(async_reader_.flush());
+  });
   paused_ = true;
 }
 
-void Trainer::step() {
+void Trainer::take_step() {
   if (std::exchange(paused_, false)) boundary_ = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
   const auto observed = ObservedStep::if_due(outcome_.trace, *parameters_, process_steps_,
                                              plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;
+  in_step_ = true;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
 
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
-  listener_.at("updating the weights", outcome_.steps);
+  at("updating the weights");
   grad_norm_ = runner_->update_step(body_);
 
   results->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
+  in_step_ = false;
   outcome_.samples += results->samples;
   ++process_steps_;
   results->record.set(Metric::learning_rate, learning_rate);
@@ -115,12 +128,12 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
   results.record.add(Metric::device_ms, results.device_time);
   try {
     for (bool last = false; !last;) {
-      listener_.at("waiting for data", outcome_.steps);
+      at("waiting for data");
       const Batch batch = batches_->next();
       if (batch.is_first)
         results.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
-      listener_.at("forward and backward", outcome_.steps);
+      at("forward and backward");
       for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) {
         outcome_.trace.largest_micro_batch = std::max(outcome_.trace.largest_micro_batch, micro.items);
         results.record.add(Metric::loss, runner_->micro_step(body_, micro));
@@ -243,7 +256,7 @@ void Trainer::evaluate() {
   deliver(async_reader_.flush());
   ranks_.broadcast_buffers(*model_);
   const auto stopped = [&] {
-    listener_.at("evaluating", outcome_.steps);
+    at("evaluating");
     agree();
     return ranks_.stopped();
   };

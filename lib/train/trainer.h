@@ -58,10 +58,13 @@ class Trainer {
   /// UserError: checkpoint or data if the state to resume from does not match the plan.
   Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
           Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator());
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Trains to the end of the plan or until stopped. Throws UserError: diverged or hardware, depending on
-  /// train.on_nonfinite; memory if the smallest micro-batch does not fit; and whatever parts throw. outcome() then
-  /// tells how far the run got.
+  /// train.on_nonfinite; memory if the smallest micro-batch does not fit; GpuLost; and whatever parts throw. outcome()
+  /// then tells how far the run got.
   void run();
 
   /// Runs one step, for callers that let trainers take turns.
@@ -83,6 +86,8 @@ class Trainer {
  private:
   // trainer.cpp: the loop
   struct MicroBatchResults;
+  void train();
+  void take_step();
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
   std::optional<MicroBatchResults> run_micro_batches(int64_t step);
@@ -102,6 +107,11 @@ class Trainer {
   void recover_memory(const std::exception& cause);
   std::optional<EvaluationResult> evaluate_within_memory(
       const std::function<std::optional<EvaluationResult>()>& evaluated);
+
+  // trainer_gpu_fault.cpp
+  /// Tells the listener, and remembers for a GPU fault's message, what comes now.
+  void at(const char* stage);
+  void or_gpu_lost(const std::function<void()>& work);
 
   // trainer_state.cpp: saving and resuming
   void open_batches();
@@ -139,6 +149,9 @@ class Trainer {
   int64_t gradient_bytes_ = 0;            ///< at the last update
   int64_t process_steps_ = 0;             ///< taken by this process
   bool paused_ = false;
+  const char* stage_ = "";  ///< "forward and backward"
+  bool in_step_ = false;    ///< a step has begun and is not complete
+  bool gpu_lost_ = false;
   RunOutcome outcome_;
 };
 

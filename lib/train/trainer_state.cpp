@@ -33,7 +33,7 @@ void Trainer::begin_resumed() {
 }
 
 void Trainer::save_checkpoint() {
-  listener_.at("saving a checkpoint", outcome_.steps);
+  at("saving a checkpoint");
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   ArchiveWriter archive(communicator_->position());
   save(archive);

@@ -9,6 +9,7 @@ using namespace trainopt;
 
 TEST_CASE("the facts of a GPU are reported") {
   const DeviceFacts facts = device_facts(at::kCUDA);
+  CHECK_THAT(facts.uuid, Catch::Matchers::StartsWith("GPU-") && Catch::Matchers::Matches(".{40}"));
   CHECK(!facts.name.empty());
   CHECK(facts.sm_major >= 7);
   CHECK(facts.memory_bytes > int64_t{1} << 30);

@@ -1,6 +1,7 @@
 #include "device/facts.h"
 
 #include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <cuda_runtime_api.h>
 
 #include <fmt/format.h>
@@ -8,46 +9,34 @@
 namespace trainopt {
 namespace {
 
-constexpr int kMinDriver = 580;  // the first for CUDA 13
+/// In the form of nvidia-smi -L: "GPU-5b0c4d6e-…" (8-4-4-4-12 hexadecimal digits).
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(uuid.bytes[i]));
+  return text;
+}
 
-/// CUDA encodes 13.0 as 13000.
-std::string cuda_version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
-
-/// What to do about an error of cudaGetDeviceCount(). The codes are those of CUDA's runtime API, section "Error
-/// Handling".
-std::string remedy(cudaError_t error) {
-  switch (error) {
-    case cudaErrorNoDevice:
-      return "check that nvidia-smi lists a GPU, that this user or container may open /dev/nvidia*, and that "
-             "CUDA_VISIBLE_DEVICES hides not all of them";
-    case cudaErrorOperatingSystem:
-      return "check that this user or container may open /dev/nvidia*";
-    case cudaErrorSystemNotReady:
-      return "start NVIDIA's Fabric Manager, which GPUs behind NVSwitch need";
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorCompatNotSupportedOnDevice:
-      return "the driver's library and its kernel module differ in version: restart the machine, or remove "
-             "cuda-compat from the library path";
-    default:
-      return "check that nvidia-smi works, and restart the machine after a driver update";
-  }
+CudaStart ask_cuda() {
+  CudaStart start;
+  start.program_cuda = CUDART_VERSION;
+  if (at::detail::getCUDAHooks().hasCUDART()) start.libtorch_cuda = at::detail::getCUDAHooks().versionCUDART();
+  // Without libcuda.so.1 the version is 0.
+  if (cudaDriverGetVersion(&start.driver_cuda) != cudaSuccess || start.driver_cuda == 0) return start;
+  const cudaError_t error = cudaGetDeviceCount(&start.gpus);
+  cudaGetLastError();  // it is reported here, and must not appear again in the next call
+  const auto [problem, text] = start_error(error == cudaSuccess && start.gpus == 0 ? cudaErrorNoDevice : error);
+  start.problem = problem;
+  start.error = text;
+  return start;
 }
 
 }  // namespace
 
-std::string gpu_trouble() {
-  int driver = 0, count = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return {};  // libcuda.so.1 was not found
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  cudaGetLastError();  // it is reported here, and must not appear again in the next call
-  if (error == cudaSuccess && count > 0) return {};
-  if (error == cudaErrorInsufficientDriver)
-    return fmt::format(
-        "the NVIDIA driver is too old: it supports CUDA {}, this program needs {}; install driver {} or "
-        "newer",
-        cuda_version_text(driver), cuda_version_text(CUDART_VERSION), kMinDriver);
-  const cudaError_t reported = error == cudaSuccess ? cudaErrorNoDevice : error;
-  return fmt::format("the NVIDIA driver offers no GPU ({}): {}", cudaGetErrorString(reported), remedy(reported));
+const CudaStart& start_cuda() {
+  static const CudaStart start = ask_cuda();
+  return start;
 }
 
 DeviceFacts gpu_facts(int index) {
@@ -57,6 +46,7 @@ DeviceFacts gpu_facts(int index) {
           .sm_minor = properties.minor,
           .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
           .multiprocessors = properties.multiProcessorCount,
+          .uuid = uuid_text(properties.uuid),
           // NVML's format. CUDA omits the function number, which is 0 for every GPU.
           .pci_bus_id = fmt::format("{:08X}:{:02X}:{:02X}.0", properties.pciDomainID, properties.pciBusID,
                                     properties.pciDeviceID)};

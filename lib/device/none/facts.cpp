@@ -8,6 +8,9 @@ DeviceFacts gpu_facts(int index) {
   throw UserError(fmt::format("this build has no GPU support, so cuda:{} cannot be used", index));
 }
 
-std::string gpu_trouble() { return {}; }
+const CudaStart& start_cuda() {
+  static const CudaStart start;
+  return start;
+}
 
 }  // namespace trainopt

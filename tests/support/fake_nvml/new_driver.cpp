@@ -1,4 +1,5 @@
-// The functions that later drivers added: memory with its reserved part apart, clock reasons under their new name, GPM.
+// The functions that later drivers added: memory with its reserved part apart, clock reasons under their new name, GPM,
+// MIG, processes, the speed and the far end of NVLinks.
 #include "script.h"
 
 using namespace fake_nvml;
@@ -61,4 +62,43 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* request) {
     request->metrics[i].value = number(key(request->sample2->of, sm ? "sm_util" : "tensor_util"));
   }
   return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* now, unsigned* pending) {
+  const auto result = call("nvmlDeviceGetMigMode", device);
+  if (text(key(device, "mig")).empty()) return NVML_ERROR_NOT_SUPPORTED;
+  *now = *pending = static_cast<unsigned>(number(key(device, "mig")));
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned* count) {
+  *count = 7;
+  return call("nvmlDeviceGetMaxMigDeviceCount", device);
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t* instance) {
+  if (const auto error = call("nvmlDeviceGetMigDeviceHandleByIndex", device)) return error;
+  *instance = device;
+  return index < number(key(device, "mig_instances")) ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_t* found) {
+  const auto process = static_cast<unsigned>(number(key(device, "process")));
+  *count = process ? 1 : 0;
+  found[0].pid = process;
+  return call("nvmlDeviceGetComputeRunningProcesses_v3", device);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned, nvmlIntNvLinkDeviceType_t* type) {
+  *type = text(key(device, "nvlink_to")) == "switch" ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU;
+  return call("nvmlDeviceGetNvLinkRemoteDeviceType", device);
+}
+
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
+  for (int i = 0; i < count; ++i) {
+    const bool known = values[i].fieldId == NVML_FI_DEV_NVLINK_GET_SPEED;
+    values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    values[i].value.uiVal = static_cast<unsigned>(number(key(device, "nvlink_mb_per_s")));
+  }
+  return call("nvmlDeviceGetFieldValues", device);
 }

@@ -1,4 +1,6 @@
 // Ranks that join, differ, fail and fall silent. Here ranks are threads; in tests/cli they are processes.
+#include "comm/lost_rank.h"
+#include "device/device.h"
 #include "support/catch.h"
 #include "support/ranks.h"
 
@@ -148,4 +150,12 @@ TEST_CASE("a collective with a rank that is gone throws LostRank in time") {
                       },
                       15.0),
                   LostRank);
+}
+
+TEST_CASE("a fault of this rank's own GPU is not taken for a lost rank") {
+  const auto collective = [](const std::string& message) { or_lost_rank([&] { throw std::runtime_error(message); }); };
+  CHECK_THROWS_AS(collective("Connection closed by peer"), LostRank);
+  if (start_cuda().program_cuda == 0) return;
+  CHECK_THROWS_WITH(collective("ncclUnhandledCudaError: Cuda failure 700 'an illegal memory access was encountered'"),
+                    ContainsSubstring("Cuda failure 700"));
 }

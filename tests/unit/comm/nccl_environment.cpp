@@ -23,6 +23,7 @@ TEST_CASE("without settings only c10d's variables are set") {
   CHECK(nccl_variables({}).empty());
   CHECK(nccl_environment({}) == Variables{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},
                                           {"TORCH_NCCL_DUMP_ON_TIMEOUT", "1"},
+                                          {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
                                           {"TORCH_NCCL_TRACE_BUFFER_SIZE", "2000"}});
 }
 

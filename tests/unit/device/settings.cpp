@@ -138,3 +138,16 @@ TEST_CASE("a cgroup's CPU quota is converted to cores") {
 }
 
 TEST_CASE("the x86-64-v3 check passes on the CPU that runs this test") { CHECK_NOTHROW(require_x86_64_v3()); }
+
+TEST_CASE("another release of libtorch than the one built with is refused with both versions") {
+  CHECK(libtorch_version_in("Build settings: A=1, TORCH_VERSION=2.11.0, USE_CUDA=ON") == "2.11.0");
+  CHECK(libtorch_version_in("TORCH_VERSION=2.11.0+cu130") == "2.11.0");
+  CHECK(libtorch_version_in("PyTorch built with:") == "");
+  const std::string loaded = libtorch_version();
+  CHECK_THAT(loaded, Catch::Matchers::StartsWith("2."));
+  CHECK_NOTHROW(require_libtorch(loaded));
+  CHECK_NOTHROW(require_libtorch(loaded.substr(0, loaded.rfind('.')) + ".99"));
+  CHECK_NOTHROW(require_libtorch(""));  // it does not tell
+  CHECK_THROWS_WITH(require_libtorch("1.13.1"),
+                    ContainsSubstring("found 1.13.1, built with 2.") && ContainsSubstring("install"));
+}

@@ -4,11 +4,12 @@
 #include "metrics/telemetry.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
-#include "support/temporary_folder.h"
+#include "support/fake_machine.h"
 
 #include <cstdlib>
 
 using namespace trainopt;
+using trainopt::test::FakeMachine;
 
 namespace {
 
@@ -18,29 +19,6 @@ const std::string kBusyGpu =
     "driver 580.82.07\ngpu0.bus 00000000:41:00.0\ngpu0.utilization 97\ngpu0.used_mib 2048\ngpu0.reserved_mib "
     "512\ngpu0.power_mw 412500\n"
     "gpu0.sm_mhz 1830\ngpu0.clock_reasons 0\ngpu0.gpm 1\ngpu0.sm_util 61.5\ngpu0.tensor_util 33.25\n";
-
-/// A machine whose fake NVML plays a script, which can change at any time.
-class FakeMachine {
- public:
-  explicit FakeMachine(const std::string& script) {
-    play(script);
-    ::setenv("FAKE_NVML_SCRIPT", (folder_ / "script").c_str(), 1);
-  }
-  ~FakeMachine() { ::unsetenv("FAKE_NVML_SCRIPT"); }
-  void play(const std::string& script) const {
-    std::ofstream(folder_ / "next") << script;
-    std::filesystem::rename(folder_ / "next", folder_ / "script");
-  }
-  int64_t calls(const std::string& function = "") const {
-    std::istringstream lines(folder_.text("script.calls"));
-    int64_t count = 0;
-    for (std::string line; std::getline(lines, line);) count += function.empty() || line == function;
-    return count;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
 
 void sleep_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 

@@ -1,0 +1,118 @@
+#include "device/gpu_error.h"
+
+#include "device/facts.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+
+// The codes are those of CUDA's runtime API, section "Error Handling"; the driver API uses the same numbers.
+namespace trainopt {
+namespace {
+
+/// Of these the documentation says that any further CUDA work of the process fails. The first four report the program's
+/// mistake, as far as CUDA knows.
+constexpr std::array kProgramFaults{
+    cudaErrorIllegalAddress,     cudaErrorMisalignedAddress,  cudaErrorAssert,
+    cudaErrorLaunchFailure,      cudaErrorInvalidPc,          cudaErrorInvalidAddressSpace,
+    cudaErrorIllegalInstruction, cudaErrorHardwareStackError, cudaErrorLaunchTimeout,
+    cudaErrorTensorMemoryLeak,   cudaErrorContextIsDestroyed, cudaErrorMpsClientTerminated};
+constexpr std::array kHardwareFaults{cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContained,
+                                     cudaErrorExternalDevice};
+/// In a process that has used the GPU these mean that it is gone, for example that it has fallen off the bus.
+constexpr std::array kGpuGone{cudaErrorDevicesUnavailable, cudaErrorNoDevice, cudaErrorUnknown};
+
+template <size_t kCount>
+bool contains(const std::array<cudaError, kCount>& codes, int code) {
+  return std::find(codes.begin(), codes.end(), static_cast<cudaError>(code)) != codes.end();
+}
+
+std::optional<GpuFault> fault_of(int code) {
+  const bool hardware = contains(kHardwareFaults, code) || contains(kGpuGone, code);
+  if (!hardware && !contains(kProgramFaults, code)) return std::nullopt;
+  return GpuFault{.code = code, .text = cudaGetErrorString(static_cast<cudaError_t>(code)), .hardware = hardware};
+}
+
+/// NCCL, the driver's wrappers and this project's kernels put CUDA's words in theirs.
+std::optional<GpuFault> fault_in(const std::string& message) {
+  const auto search = [&](const auto& codes) -> std::optional<GpuFault> {
+    for (const cudaError code : codes)
+      if (message.find(cudaGetErrorString(code)) != std::string::npos) return fault_of(code);
+    return std::nullopt;
+  };
+  if (const auto fault = search(kHardwareFaults)) return fault;
+  return search(kProgramFaults);
+}
+
+/// The fault that earlier work of this thread's GPU left behind. Creates no context.
+std::optional<GpuFault> fault_left_behind() {
+  if (c10::cuda::device_count() == 0 || !c10::cuda::hasPrimaryContext(c10::cuda::current_device())) return std::nullopt;
+  size_t free = 0, total = 0;
+  const cudaError_t error = cudaMemGetInfo(&free, &total);  // waits for nothing, and is allowed during a recording
+  cudaGetLastError();
+  return fault_of(error);
+}
+
+}  // namespace
+
+std::optional<GpuFault> gpu_fault(const std::exception& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error)) return std::nullopt;
+  if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    if (auto fault = fault_of(accelerator->get_error_code())) return fault;
+  }
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  if (auto fault = fault_in(torch ? torch->what_without_backtrace() : error.what())) return fault;
+  return dynamic_cast<const UserError*>(&error) ? std::nullopt : fault_left_behind();
+}
+
+StartError start_error(int code) {
+  const auto problem = [&] {
+    switch (static_cast<cudaError_t>(code)) {
+      case cudaSuccess:
+        return GpuProblem::none;
+      case cudaErrorInsufficientDriver:
+        return GpuProblem::old_driver;
+      case cudaErrorNoDevice:
+        return GpuProblem::no_gpu;
+      case cudaErrorOperatingSystem:
+      case cudaErrorNotPermitted:
+        return GpuProblem::no_permission;
+      case cudaErrorSystemNotReady:
+        return GpuProblem::not_ready;
+      case cudaErrorSystemDriverMismatch:
+      case cudaErrorCompatNotSupportedOnDevice:
+        return GpuProblem::version_mismatch;
+      case cudaErrorStubLibrary:
+        return GpuProblem::stub_library;
+      case cudaErrorMpsConnectionFailed:
+      case cudaErrorMpsRpcFailure:
+      case cudaErrorMpsServerNotReady:
+      case cudaErrorMpsMaxClientsReached:
+      case cudaErrorMpsMaxConnectionsReached:
+        return GpuProblem::mps;
+      case cudaErrorDeviceNotLicensed:
+        return GpuProblem::unlicensed;
+      case cudaErrorDevicesUnavailable:
+      case cudaErrorDeviceAlreadyInUse:
+        return GpuProblem::busy;
+      case cudaErrorMemoryAllocation:
+        return GpuProblem::out_of_memory;
+      default:
+        return GpuProblem::other;
+    }
+  }();
+  return {problem, cudaGetErrorString(static_cast<cudaError_t>(code))};
+}
+
+StartError open_gpu(int index) {
+  // libtorch may skip cudaSetDevice() for GPU 0, which every thread starts with, and so create no context.
+  cudaError_t error = cudaSetDevice(index);
+  if (error == cudaSuccess) error = cudaFree(nullptr);
+  cudaGetLastError();  // it is reported here, and must not appear again in the next call
+  return start_error(error);
+}
+
+}  // namespace trainopt

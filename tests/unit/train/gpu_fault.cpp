@@ -1,0 +1,116 @@
+// Errors of CUDA after which nothing works any more, in a step: one message, nothing retried, nothing freed.
+#include "device/gpu_error.h"
+#include "support/captured_log.h"
+#include "support/catch.h"
+#include "support/resuming.h"
+#include "support/temporary_folder.h"
+#include "train/inject.h"
+
+using namespace trainopt;
+using namespace trainopt::test;
+
+namespace {
+
+bool has_cuda() { return start_cuda().program_cuda > 0; }
+
+Plan plan_with(const std::string& fault) {
+  Plan plan = small_plan(6);
+  plan.machine.gpu = "NVIDIA H100";
+  plan.machine.gpu_uuid = "GPU-5b0c";
+  inject(plan, {parse_injection(fault)});
+  return plan;
+}
+
+/// What the trainer throws; it must not end in another way.
+GpuLost thrown_by(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const GpuLost& lost) {
+    return lost;
+  }
+  FAIL("no GpuLost was thrown");
+  std::abort();
+}
+
+/// Counts how often it is destroyed.
+class CountingRunner : public StepRunner {
+ public:
+  CountingRunner(std::unique_ptr<StepRunner> inner, int& destroyed) : inner_(std::move(inner)), destroyed_(destroyed) {}
+  ~CountingRunner() override { ++destroyed_; }
+  at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
+  at::Tensor update_step(const StepBody& body) override { return inner_->update_step(body); }
+  bool drop_state(bool permanently) override { return inner_->drop_state(permanently); }
+
+ private:
+  std::unique_ptr<StepRunner> inner_;
+  int& destroyed_;
+};
+
+Plan counting(Plan plan, int& destroyed) {
+  plan.runner.wrap("counted", "counts", [&](const BuildContext&, std::unique_ptr<StepRunner> inner) {
+    return std::make_unique<CountingRunner>(std::move(inner), destroyed);
+  });
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU fault ends the run at once with one message that names step, phase and GPU") {
+  if (!has_cuda()) return;
+  for (const auto& [fault, words, code] :
+       {std::tuple("gpu@3+", "an illegal memory access", ExitCode::bug), {"ecc@3+", "ECC error", ExitCode::hardware}}) {
+    const CapturedLog log;
+    Rows rows;
+    Trainer trainer(plan_with(fault), {}, rows, never_stopped());
+    const GpuLost lost = thrown_by([&] { trainer.run(); });
+    CHECK(lost.code() == code);
+    CHECK_THAT(lost.what(), ContainsSubstring(words) && ContainsSubstring("context is lost") &&
+                                ContainsSubstring("in step 3, forward and backward") &&
+                                ContainsSubstring("NVIDIA H100, GPU-5b0c"));
+    CHECK(trainer.outcome().steps == 2);
+    CHECK(trainer.outcome().micro_split == 1);  // not taken for a lack of memory
+    CHECK(log.text() == "");
+  }
+}
+
+TEST_CASE("a trainer that takes turns reports a GPU fault in the same way") {
+  if (!has_cuda()) return;
+  Rows rows;
+  Trainer trainer(plan_with("gpu@2"), {}, rows, never_stopped());
+  trainer.step();
+  const GpuLost lost = thrown_by([&] { trainer.step(); });
+  CHECK_THAT(lost.what(), ContainsSubstring("in step 2"));
+}
+
+TEST_CASE("after a GPU fault the trainer's parts are not destroyed, because that would make CUDA calls") {
+  if (!has_cuda()) return;
+  static int after_fault = 0, after_success = 0;
+  Rows rows;
+  {
+    Trainer trainer(counting(plan_with("gpu@2"), after_fault), {}, rows, never_stopped());
+    thrown_by([&] { trainer.run(); });
+  }
+  CHECK(after_fault == 0);
+  { Trainer(counting(small_plan(2), after_success), {}, rows, never_stopped()).run(); }
+  CHECK(after_success == 1);
+}
+
+TEST_CASE("no checkpoint is saved after a GPU fault, and the earlier one resumes to the same end") {
+  if (!has_cuda()) return;
+  const TemporaryFolder folder;
+  {
+    CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 2});
+    Plan plan = plan_with("gpu@4");
+    StopAfter rows(3);  // a stop request is waiting too, which would save
+    Trainer trainer(plan, {}, rows, rows.stop, {.checkpoints = &writer});
+    thrown_by([&] {
+      trainer.step();
+      trainer.step();
+      trainer.step();
+      trainer.step();
+    });
+    writer.finish();
+    CHECK(writer.saved_step() == 2);
+  }
+  CHECK(std::filesystem::exists(folder / "checkpoints/step-00000002"));
+}
