@@ -1,6 +1,7 @@
 #include "app/run_report.h"
 
 #include "app/not_measured.h"
+#include "app/version.h"
 #include "base/counted.h"
 #include "base/file_calls.h"
 #include "base/files.h"
@@ -207,7 +208,8 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   // First, because a full disk may have room for nothing else.
   write_file(run_dir_ / "summary.json", json_text(summary_json(outcome, end), 2) + "\n");
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
-  write_file(run_dir_ / "environment.json", json_text(environment(TRAINOPT_VERSION, not_measured), 2) + "\n");
+  write_file(run_dir_ / "environment.json",
+             json_text(environment({kBuild.version, kBuild.commit}, not_measured), 2) + "\n");
   write_step_times();
   write_bad_samples(bad_samples);
   const int64_t dropped =

@@ -1,5 +1,6 @@
 // trainopt env: describes this machine.
 #include "app/commands.h"
+#include "app/version.h"
 #include "metrics/environment.h"
 
 #include <CLI/CLI.hpp>
@@ -60,7 +61,9 @@ Command add_env(CLI::App& app) {
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print one JSON object");
   return [=](const CommandContext& context) {
-    Json all = environment(TRAINOPT_VERSION);
+    Json all = environment({kBuild.version, kBuild.commit});
+    const auto recipes = carried_recipes();
+    all["recipes"] = recipes ? Json(recipes->string()) : Json(nullptr);
     all["launch_variables"] = launch_variables(context.environment);
     if (*json)
       print_json(all);

@@ -59,12 +59,13 @@ Json gpus() {
 
 }  // namespace
 
-Json environment(const std::string& trainopt_version, const Reasons& not_measured, const std::string& nvml_library) {
+Json environment(const ProgramVersion& program, const Reasons& not_measured, const std::string& nvml_library) {
   const DeviceFacts cpu = device_facts(c10::Device(c10::kCPU));
   const auto driver = GpuProbe::driver_version(nvml_library);
   Json json;
   json["schema_version"] = 1;
-  json["trainopt"] = trainopt_version;
+  json["trainopt"] = program.number;
+  json["commit"] = program.commit;
   json["libtorch"] = TORCH_VERSION;
   json["cuda"] = cuda_version();
   json["cudnn"] = cudnn_version();

@@ -7,9 +7,11 @@
 using namespace trainopt;
 
 TEST_CASE("the environment has versions, hardware and reasons for missing metrics, but no host name") {
-  const Json json = environment("1.2.3", {{"gpu_util_pct", "the run uses no GPU"}}, "libno-such-library.so.1");
+  const Json json = environment({"1.2.3", "0123456789ab+dirty"}, {{"gpu_util_pct", "the run uses no GPU"}},
+                                "libno-such-library.so.1");
   CHECK(json.at("schema_version") == 1);
   CHECK(json.at("trainopt") == "1.2.3");
+  CHECK(json.at("commit") == "0123456789ab+dirty");
   CHECK_THAT(json.at("libtorch").get<std::string>(), Catch::Matchers::StartsWith("2."));
   CHECK(json.at("cpu").at("cores_allowed") == allowed_cores());
   CHECK(json.at("cpu").at("cores_online").get<int>() >= allowed_cores());
