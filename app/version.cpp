@@ -1,16 +1,19 @@
 #include "app/version.h"
 
+#include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/version.h>
 
 namespace trainopt {
 namespace {
 
-/// Of the library that was loaded, which may differ from the headers': a byte each for major, minor and patch.
+/// Of the library that was loaded, which may differ from the headers': from its list of build settings "NAME=VALUE, ".
 std::string loaded_libtorch() {
-  const uint64_t version = aoti_torch_abi_version();
-  return fmt::format("{}.{}.{}", version >> 56, version >> 48 & 0xff, version >> 40 & 0xff);
+  const std::string settings = at::show_config(), name = "TORCH_VERSION=";
+  const size_t at = settings.find(name);
+  if (at == std::string::npos) return "unknown";
+  const size_t begin = at + name.size();
+  return settings.substr(begin, settings.find_first_of(", \n", begin) - begin);
 }
 
 }  // namespace

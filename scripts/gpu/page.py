@@ -1,7 +1,7 @@
 """check.md: one page that can be sent as it is. What passed, the measurements, and what to report."""
 
+import re
 import shlex
-from pathlib import Path
 
 from peers.turns import fastest
 
@@ -95,7 +95,7 @@ def kernels(part: dict) -> list[str]:
         cell = percent(row["of_copy"])
         passes.setdefault(row["pass"], {"pass": row["pass"]})[row["type"]] = f"**{cell}**" if slow else cell
     copies = [row["copy_gb_per_s"] for row in rows]
-    said = f"Share of a copy's bandwidth, which was {min(copies):,.0f} to {max(copies):,.0f} GB/s. In [brackets]: PyTorch's."
+    said = f"Share of a copy's bandwidth ({min(copies):,.0f} to {max(copies):,.0f} GB/s). In [brackets]: PyTorch's."
     return ["", "## Kernels", said, *table(list(passes.values()), ["pass", *types])]
 
 
@@ -105,7 +105,7 @@ def ladder(part: dict) -> list[str]:
 
 def flat(value) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {flat(inner)}" for key, inner in value.items() if inner not in (None, {}, []))
+        return ", ".join(f"{key} {flat(inner)}" for key, inner in value.items() if inner not in (None, "", {}, []))
     if isinstance(value, list):
         return "; ".join(map(flat, value)) or "none"
     return "–" if value is None else str(value)
@@ -113,22 +113,16 @@ def flat(value) -> str:
 
 def environment(facts: dict) -> list[str]:
     left_out = ("schema_version", "not_measured", "recipes")
-    rows = [{"": key, "value": flat(value)} for key, value in facts.items() if key not in left_out and value != {}]
+    rows = [{"": key, "value": flat(value)} for key, value in facts.items() if key not in left_out and flat(value)]
     return ["", "## Environment", *table(rows, ["", "value"])]
 
 
 def idle_switches(results: dict) -> list[str]:
-    """One line for a switch and its reason, with the runs in which it had no effect."""
-    runs: dict[tuple, list[str]] = {}
-    for name, part in results["parts"].items():
-        if name.startswith("peers"):
-            for switch, why in part.get("trainopt", {}).get("idle", {}).items():
-                runs.setdefault((switch, why), []).append(name)
-        elif name == "ladder":
-            for row in part.get("rows", []):
-                for switch, why in row.get("idle", {}).items():
-                    runs.setdefault((switch, why), []).append(row["run"])
-    return [f"{switch} had no effect in {', '.join(names)}: {why}" for (switch, why), names in runs.items()]
+    """From the ladder, whose last rung is the job that is measured against PyTorch, but with real batches."""
+    rows = results["parts"].get("ladder", {}).get("rows", [])
+    return [
+        f"{switch} had no effect in {row['run']}: {why}" for row in rows for switch, why in row.get("idle", {}).items()
+    ]
 
 
 def findings(results: dict) -> list[tuple[str, str]]:
@@ -166,21 +160,18 @@ def to_report(results: dict) -> list[str]:
     lines = ["", "## What to report"]
     found = findings(results)
     if not found:
-        return [*lines, "Nothing: every part passed, every target was reached, every switch had its effect."]
+        return [*lines, "Nothing: no part failed, no target was missed, every switch had its effect."]
     lines += [f"- {shown(sentence)}" for _, sentence in found]
     repeat = list(dict.fromkeys(part for part, _ in found if part))
     if repeat:
         check = [results["gpu_check"], "run", results["folder"]]
         again = [*check, "--only", ",".join(repeat), *([] if results["on_gpu"] else ["--cpu"])]
         again += [word for override in results.get("set") or [] for word in ("--set", override)]
-        lines += ["", "To repeat these parts, and one of the tests by its name:", "", "```", shlex.join(map(str, again))]
-        lines += [shlex.join([str(Path(results["test_gpu"])), test["test"]]) for test in first_failed(results)]
-        lines += ["```"]
+        tests = results["parts"].get("tests", {}).get("failed_tests", [])
+        commands = [again, *([results["test_gpu"], re.sub(r"([\\,\[])", r"\\\1", test["test"])] for test in tests)]
+        lines += ["", f"To repeat {'this' if len(commands) == 1 else 'these parts, and the failed tests one by one'}:"]
+        lines += ["", "```", *map(shlex.join, commands), "```"]
     return lines
-
-
-def first_failed(results: dict) -> list[dict]:
-    return results["parts"].get("tests", {}).get("failed_tests", [])[:1]
 
 
 def markdown(results: dict) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peers.arms import Sides
 from peers.curves import CurveCase, loss_curves
-from peers.turns import Case, Pace, compare_with_ways, idle_switches
+from peers.turns import Case, Pace, compare_with_ways
 
 from .place import TOP, Place
 
@@ -96,7 +96,9 @@ def failed_tests(text: str) -> list[dict]:
     pieces = HEADING.split(text)
     for name, body in zip(pieces[1::2], pieces[2::2]):
         if failure := FAILURE.search(body):
-            test, *sections = [line.strip() for line in name.splitlines()]
+            lines = name.splitlines()
+            test = " ".join(line for line in lines if not line.startswith(" "))
+            sections = [line.strip() for line in lines if line.startswith(" ")]
             message = " ".join([f"{failure['where']}:", *failure["what"].split()])
             found.setdefault(test, " / ".join([*sections, message]))
     return [{"test": test, "message": message} for test, message in found.items()]
@@ -177,7 +179,8 @@ def ladder(check: Check, _: dict) -> dict:
         }
         row |= {key: compared.get(key) for key in ("ratio", "interval", "verdict")}
         row["numbers_agree"] = (compared.get("numerics") or {}).get("agree")
-        idle = idle_switches(summary.get("receipts") or {})
+        receipts = summary.get("receipts") or {}
+        idle = {switch: own["reason"] or own["observed"] for switch, own in receipts.items() if not own["effective"]}
         row["idle"] = {switch: why for switch, why in idle.items() if switch not in known}
         known |= idle
         rows.append(row)

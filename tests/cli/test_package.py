@@ -1,5 +1,4 @@
-"""scripts/package: the wheel, the starter that it installs, and both on a machine that has nothing of the one that built
-them."""
+"""scripts/package: the wheel, the starter that it installs, and both where nothing of the build machine can be seen."""
 
 import os
 import re
@@ -37,7 +36,7 @@ def called(*command, cwd=None, **environment):
 
 
 def stand_in(folder):
-    """A build folder with this build's programs. kernel_bandwidth is built only on request; any program can stand in."""
+    """A build folder with this build's programs. kernel_bandwidth is built only on request; any can stand in."""
     shutil.copy(BUILD / "CMakeCache.txt", folder)
     kernels = BUILD / "scripts/bench/kernel_bandwidth"
     for name, program in (

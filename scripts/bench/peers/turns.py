@@ -133,13 +133,8 @@ def compare_with_ways(
         "fastest": best and best["PyTorch"],
         "failed": failed,
         "left_out": left_out,
-        "trainopt": {**said, "effective": switches, "idle": idle_switches(facts["receipts"])},
+        "trainopt": {**said, "effective": switches},
     }
-
-
-def idle_switches(receipts: dict) -> dict:
-    """The switches that had no effect: {name: why}."""
-    return {name: own["reason"] or own["observed"] for name, own in receipts.items() if not own["effective"]}
 
 
 def fastest(rows: list[dict], beginning: str = "") -> dict | None:
