@@ -148,11 +148,13 @@ exec "$@"
 
 
 def hidden(folder, *command, cwd, **environment):
-    """Runs a command where the cache of the build, its compiler and its Debian libraries are not to be seen."""
+    """Runs a command where the cache of the build, its compiler and its Debian libraries are not to be seen, nor
+    libraries that only the loader's cache names, such as a CUDA toolkit's."""
     names = ("yaml-cpp", "spdlog", "fmt", "jpeg", "png16", "xxhash")
     libraries = {path for name in names for path in Path("/usr/lib/x86_64-linux-gnu").glob(f"lib{name}.so.*")}
     compilers = {Path(path) for name in ("g++", "gcc", "cc") if (path := shutil.which(name))}
-    hide = " ".join(str(path) for path in sorted({path.resolve() for path in libraries | compilers}))
+    loader = {Path("/etc/ld.so.cache")}
+    hide = " ".join(str(path) for path in sorted({path.resolve() for path in libraries | compilers | loader}))
     cache = SITE.parents[3]
     words = ["unshare", "--map-root-user", "--mount", "sh", "-c", HIDE, folder, SITE, cache, hide, *command]
     return called(*words, cwd=cwd, **environment)
