@@ -19,6 +19,16 @@ bool is_override(std::string_view word) {
              std::string_view::npos;
 }
 
+/// A recipe configs/... that is not in the current folder is one of those installed with the program.
+std::filesystem::path recipe_file(const std::string& word) {
+  const std::filesystem::path path(word);
+  const auto carried = carried_recipes();
+  std::error_code error;
+  if (!carried || !word.starts_with("configs/") || std::filesystem::exists(path, error)) return path;
+  const auto installed = carried->parent_path() / path;
+  return std::filesystem::exists(installed, error) ? installed : path;
+}
+
 }  // namespace
 
 Environment read_environment(char** variables) {
@@ -70,7 +80,7 @@ Sources RecipeArguments::split(const CLI::App& command) const {
     if (word.starts_with("--") || is_override(word))
       sources.overrides.push_back(word);
     else
-      sources.files.emplace_back(word);
+      sources.files.push_back(recipe_file(word));
   }
   return sources;
 }
@@ -80,6 +90,13 @@ LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_
   if (sources.files.empty())
     throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
   return load_recipe(sources, ranks);
+}
+
+std::optional<std::filesystem::path> carried_recipes() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto folder = program.parent_path().parent_path() / "configs";
+  return std::filesystem::is_directory(folder, error) ? std::optional(folder) : std::nullopt;
 }
 
 void refuse_several_ranks(const Environment& environment, const std::string& command) {

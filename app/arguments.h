@@ -4,6 +4,7 @@
 #include "recipe/recipe.h"
 #include "recipe/recipe_io.h"
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -47,6 +48,9 @@ struct RecipeArguments {
 /// For commands that run as one process: throws UserError if a launcher started several ranks. A launcher is never
 /// ignored.
 void refuse_several_ranks(const Environment& environment, const std::string& command);
+
+/// The folder of the recipes that pip installed with this program; null if it was not installed so.
+std::optional<std::filesystem::path> carried_recipes();
 
 /// Whether standard output is a terminal on which a person may see colours and a progress line.
 bool colored_output(const OutputOptions& output);

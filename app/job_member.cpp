@@ -1,5 +1,6 @@
 #include "app/job_member.h"
 
+#include "app/version.h"
 #include "base/host_name.h"
 #include "device/process.h"
 
@@ -74,12 +75,12 @@ JobMember::JobMember(const Launch& launch, const Recipe& recipe)
     : position_(launch.position), communicator_(make_single_communicator()) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
   if (position_.ranks == 1) return;
-  job_ =
-      std::make_unique<Job>(rendezvous_options(launch, recipe.parallel.timeout.seconds),
-                            RankFacts{.recipe = recipe_yaml(recipe),
-                                      .build = "trainopt " TRAINOPT_VERSION " libtorch " TORCH_VERSION " " + build_id(),
-                                      .host = machine_id(),
-                                      .cpus = allowed_cpus()});
+  job_ = std::make_unique<Job>(
+      rendezvous_options(launch, recipe.parallel.timeout.seconds),
+      RankFacts{.recipe = recipe_yaml(recipe),
+                .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION, build_id()),
+                .host = machine_id(),
+                .cpus = allowed_cpus()});
 }
 
 std::optional<int> JobMember::cores() const {

@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/explain.h"
 #include "app/signals.h"
+#include "app/version.h"
 #include "base/log.h"
 #include "device/process.h"
 
@@ -75,7 +76,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
 
 int run(int argc, char** argv, const Environment& environment) {
   CLI::App app("Which training optimization pays, on my hardware, for my job?", "trainopt");
-  app.set_version_flag("--version", "trainopt " TRAINOPT_VERSION);
+  app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   app.fallthrough();
   OutputOptions output;

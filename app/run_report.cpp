@@ -1,6 +1,7 @@
 #include "app/run_report.h"
 
 #include "app/not_measured.h"
+#include "app/version.h"
 #include "base/counted.h"
 #include "base/file_calls.h"
 #include "base/files.h"
@@ -214,7 +215,7 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
   EnvironmentSources sources;
   sources.visible_devices = plan_.machine.evidence.visible_devices;
-  Json environment_json = environment(TRAINOPT_VERSION, not_measured, sources);
+  Json environment_json = environment({kBuild.version, kBuild.commit}, not_measured, sources);
   environment_json["variables_set"] = plan_.process.environment;
   write_file(run_dir_ / "environment.json", json_text(environment_json, 2) + "\n");
   write_step_times();

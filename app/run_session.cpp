@@ -5,6 +5,7 @@
 #include "app/run_report.h"
 #include "app/run_start.h"
 #include "app/signals.h"
+#include "app/version.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -145,7 +146,7 @@ class RunSession {
     options.background = recipe_.checkpoint.background;
     if (so_far_ && claimed_->state) options.keep.push_back(so_far_->step);
     options.recipe = recipe_yaml(recipe_);
-    options.versions = {{"trainopt", TRAINOPT_VERSION}, {"libtorch", TORCH_VERSION}};
+    options.versions = {{"trainopt", kBuild.version}, {"libtorch", TORCH_VERSION}};
     options.before_commit = [run_dir = run_dir()] { RunReport::sync_records(run_dir); };
     options.requested = &save_request();
     options.position = member_.position();

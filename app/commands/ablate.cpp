@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "app/version.h"
 #include "base/files.h"
 #include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
@@ -28,7 +29,7 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
   write_file(folder / "result.json", json_text(to_json(result), 1) + "\n");
   write_file(folder / "report.md", ablation_markdown(result));
   write_file(folder / "switches.csv", ablation_csv(result));
-  write_file(folder / "environment.json", json_text(measured_environment(TRAINOPT_VERSION), 2) + "\n");
+  write_file(folder / "environment.json", json_text(measured_environment({kBuild.version, kBuild.commit}), 2) + "\n");
 }
 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {

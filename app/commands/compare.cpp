@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "app/version.h"
 #include "base/files.h"
 #include "compare/bundle.h"
 #include "compare/compare_arms.h"
@@ -133,7 +134,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Comparison& result = *measured;
   result.seconds = seconds_since(began);
   print(result, arguments, colored_output(output));  // first, because the disk may be full
-  write_bundle(folder, result, TRAINOPT_VERSION);
+  write_bundle(folder, result, {kBuild.version, kBuild.commit});
   if (!arguments.json && !arguments.markdown)
     std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
   if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);

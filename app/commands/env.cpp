@@ -1,5 +1,6 @@
 // trainopt env: describes this machine.
 #include "app/commands.h"
+#include "app/version.h"
 #include "metrics/environment.h"
 
 #include <CLI/CLI.hpp>
@@ -62,7 +63,9 @@ Command add_env(CLI::App& app) {
   return [=](const CommandContext& context) {
     EnvironmentSources sources;
     sources.visible_devices = visible_devices(context.environment);
-    Json all = environment(TRAINOPT_VERSION, {}, sources);
+    Json all = environment({kBuild.version, kBuild.commit}, {}, sources);
+    const auto recipes = carried_recipes();
+    all["recipes"] = recipes ? Json(recipes->string()) : Json(nullptr);
     all["launch_variables"] = launch_variables(context.environment);
     if (*json)
       print_json(all);

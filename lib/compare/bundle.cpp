@@ -27,20 +27,19 @@ Json result_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Json measured_environment(const std::string& trainopt_version) {
-  Json json = environment(trainopt_version);
+Json measured_environment(const ProgramVersion& version) {
+  Json json = environment(version);
   const std::string program = read_file(this_program(), ExitCode::bug);
   const XXH128_hash_t hash = XXH3_128bits(program.data(), program.size());
   json["program_xxh3"] = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
   return json;
 }
 
-void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
-                  const std::string& trainopt_version) {
+void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const ProgramVersion& version) {
   write_file(folder / "result.json", json_text(to_json(comparison, true), 1) + "\n");
   write_file(folder / "report.md", comparison_markdown(comparison));
   write_file(folder / "turns.csv", comparison_csv(comparison));
-  write_file(folder / "environment.json", json_text(measured_environment(trainopt_version), 2) + "\n");
+  write_file(folder / "environment.json", json_text(measured_environment(version), 2) + "\n");
 }
 
 bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compare/comparison.h"
+#include "metrics/environment.h"
 
 #include <filesystem>
 #include <string>
@@ -10,8 +11,7 @@ namespace trainopt {
 
 /// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have already written a/
 /// and b/ with recipe.yaml and records. environment.json includes the hash (XXH3, 128 bits) of the program.
-void write_bundle(const std::filesystem::path& folder, const Comparison& comparison,
-                  const std::string& trainopt_version);
+void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const ProgramVersion& version);
 
 /// Reads it back; the verdict is recomputed from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
@@ -20,6 +20,6 @@ Comparison read_bundle(const std::filesystem::path& folder);
 bool is_ablation(const std::filesystem::path& folder);
 
 /// environment() and, as program_xxh3, the XXH3-128 of this program's file in hexadecimal.
-Json measured_environment(const std::string& trainopt_version);
+Json measured_environment(const ProgramVersion& version);
 
 }  // namespace trainopt

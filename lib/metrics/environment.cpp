@@ -145,14 +145,15 @@ Json infiniband_ports(const std::filesystem::path& sys) {
   return list;
 }
 
-Json environment(const std::string& trainopt_version, const Reasons& not_measured, const EnvironmentSources& sources) {
+Json environment(const ProgramVersion& program, const Reasons& not_measured, const EnvironmentSources& sources) {
   const DeviceFacts cpu = device_facts(c10::Device(c10::kCPU));
   const NvmlLibrary nvml(sources.nvml_library);
   const auto driver = GpuProbe::driver_version(sources.nvml_library);
   const GpuEvidence evidence = gpu_evidence(sources.visible_devices, sources.nvml_library);
   Json json;
   json["schema_version"] = 1;
-  json["trainopt"] = trainopt_version;
+  json["trainopt"] = program.number;
+  json["commit"] = program.commit;
   json["libtorch"] = libtorch_version();
   json["cuda"] = cuda_version();
   json["cudnn"] = cudnn_version();

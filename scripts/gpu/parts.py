@@ -85,6 +85,25 @@ def ended(code: int | None, what: str) -> dict:
     return {"status": "ok"} if code == 0 else {"status": "failed", "reason": f"{what} failed with exit code {code}"}
 
 
+# Catch2's console output: a line of hyphens, the test's name, its indented sections, another such line, the failures.
+HEADING = re.compile(r"^-{70,}\n(?P<name>.+?)\n-{70,}\n", re.MULTILINE | re.DOTALL)
+FAILURE = re.compile(r"^(?P<where>\S+:\d+): FAILED:\n(?P<what>.*?)(?=^\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def failed_tests(text: str) -> list[dict]:
+    """Each failed test case of Catch2's output with its first message."""
+    found = {}
+    pieces = HEADING.split(text)
+    for name, body in zip(pieces[1::2], pieces[2::2]):
+        if failure := FAILURE.search(body):
+            lines = name.splitlines()
+            test = " ".join(line for line in lines if not line.startswith(" "))
+            sections = [line.strip() for line in lines if line.startswith(" ")]
+            message = " ".join([f"{failure['where']}:", *failure["what"].split()])
+            found.setdefault(test, " / ".join([*sections, message]))
+    return [{"test": test, "message": message} for test, message in found.items()]
+
+
 def gpu_tests(check: Check, _: dict) -> dict:
     log = check.results / "gpu.txt"
     code = check.run([check.place.test_gpu, "--durations", "yes"], log)
@@ -92,7 +111,7 @@ def gpu_tests(check: Check, _: dict) -> dict:
         return {"status": check.without(), "reason": "test_gpu found no usable GPU"}
     text = log.read_text()
     summary = re.findall(r"^(?:All tests passed|test cases:|assertions:).*$", text, re.MULTILINE)
-    return {**ended(code, "test_gpu"), "summary": summary}
+    return {**ended(code, "test_gpu"), "summary": summary, "failed_tests": failed_tests(text)}
 
 
 def kernels(check: Check, _: dict) -> dict:
@@ -147,7 +166,7 @@ def ladder(check: Check, _: dict) -> dict:
         if tried
         else ""
     )
-    rows, wrong = [], []
+    rows, wrong, known = [], [], {}
     for rung in rungs:
         summary, compared = (
             json.loads(file.read_text()) if file.exists() else {}
@@ -158,7 +177,13 @@ def ladder(check: Check, _: dict) -> dict:
             "status": summary.get("status", "missing"),
             **{key: summary.get(key) for key in ("samples_per_s", "step_ms", "peak_memory_mib", "reason")},
         }
-        rows.append(row | {key: compared.get(key) for key in ("ratio", "interval", "verdict")})
+        row |= {key: compared.get(key) for key in ("ratio", "interval", "verdict")}
+        row["numbers_agree"] = (compared.get("numerics") or {}).get("agree")
+        receipts = summary.get("receipts") or {}
+        idle = {switch: own["reason"] or own["observed"] for switch, own in receipts.items() if not own["effective"]}
+        row["idle"] = {switch: why for switch, why in idle.items() if switch not in known}
+        known |= idle
+        rows.append(row)
         if row["status"] != "done":
             wrong.append(f"{rung.stem}: {row['status']}")
         elif check.on_gpu and rung != rungs[0] and not compared:

@@ -1,5 +1,4 @@
-"""Where gpu_check runs: in a built checkout, or in a folder created by `gather`, which has bin/ and lib/ and needs no
-compiler."""
+"""Where gpu_check runs: in a built checkout, or in a package, which needs no compiler."""
 
 import importlib.util
 import json
@@ -11,6 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
+# Where a build folder has the programs. A package has them in bin/.
+PROGRAMS = {
+    "trainopt": Path("app/trainopt"),
+    "test_gpu": Path("tests/gpu/test_gpu"),
+    "kernel_bandwidth": Path("scripts/bench/kernel_bandwidth"),
+}
 
 
 class Refused(Exception):
@@ -24,9 +29,9 @@ class Place:
     kernel_bandwidth: Path
     python: str  # of an environment that has torch
     environment: dict  # variables for trainopt's programs
-    built_from: str
 
     def facts(self) -> dict:
+        """What `trainopt env` says of the program and the machine."""
         done = subprocess.run(
             [self.trainopt, "env", "--json"],
             env=self.environment,
@@ -35,7 +40,7 @@ class Place:
             text=True,
         )
         if done.returncode != 0:
-            raise Refused(f"{self.trainopt} env failed: {done.stderr.strip()[-500:]}")
+            raise Refused(done.stderr.strip()[-2000:].removeprefix("trainopt: ") or f"{self.trainopt} env failed")
         return json.loads(done.stdout)
 
 
@@ -52,11 +57,15 @@ def cached(build: Path, name: str) -> str:
     return found[1] if found else ""
 
 
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "-C", TOP, "describe", "--always", "--dirty=+changes", "--abbrev=12"], capture_output=True, text=True
-    )
-    return done.stdout.strip() or "unknown"
+def test_python() -> str:
+    """The interpreter of the checkout's test environment (PyTorch, torchvision), which is created if missing."""
+    command = [TOP / "scripts/python", "test", "-c", "import sys; print(sys.executable)"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def built(build: Path) -> Place:
+    cached(build, "TRAINOPT_SITE_PACKAGES")  # raises if this is not a build folder
+    return Place(*(build / path for path in PROGRAMS.values()), test_python(), dict(os.environ))
 
 
 def python_of(torch: Path) -> str:
@@ -64,56 +73,23 @@ def python_of(torch: Path) -> str:
     found = importlib.util.find_spec("torch")
     if found and Path(found.origin).parent.resolve() == torch.resolve():
         return sys.executable
-    own = torch.parents[3] / "bin/python3"
+    own = torch.absolute().parents[3] / "bin/python3"
     return str(own) if own.exists() else sys.executable
 
 
-def test_python() -> str:
-    """The interpreter of the checkout's test environment (PyTorch, torchvision), which is created if missing."""
-    command = [TOP / "scripts/python", "test", "-c", "import sys; print(sys.executable)"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def build_here(*targets: str) -> Path:
-    subprocess.run([TOP / "scripts/build", *targets], check=True)
-    return TOP / "build"
-
-
-def built(build: Path) -> Place:
-    cached(build, "TRAINOPT_SITE_PACKAGES")  # raises if this is not a build folder
-    return Place(
-        build / "app/trainopt",
-        build / "tests/gpu/test_gpu",
-        build / "scripts/bench/kernel_bandwidth",
-        test_python(),
-        dict(os.environ),
-        commit(),
-    )
-
-
-def carried() -> Place:
-    named = os.environ.get("TRAINOPT_TORCH")
-    if not named and (found := importlib.util.find_spec("torch")):
-        named = found.submodule_search_locations[0]
-    if not named or not (torch := Path(named) / "version.py").exists():
-        raise Refused(f"torch was not found; set TRAINOPT_TORCH to its folder: '{named or ''}'")
-    here, needed = version_of_torch(torch.parent), (TOP / "torch_version").read_text().strip()
-    if here != needed:
-        raise Refused(f"built for another torch; install the version that is needed: here {here}, needed {needed}")
-    libraries = [str(TOP / "lib"), str(torch.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]
-    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
-    programs = TOP / "bin"
-    return Place(
-        programs / "trainopt",
-        programs / "test_gpu",
-        programs / "kernel_bandwidth",
-        python_of(torch.parent),
-        environment,
-        (TOP / "commit").read_text().strip(),
-    )
+def packaged() -> Place:
+    """The programs in bin/ find torch themselves; this Python's is preferred, so that both sides use the same."""
+    environment, python = dict(os.environ), sys.executable
+    if named := environment.get("TRAINOPT_TORCH"):
+        python = python_of(Path(named))
+    elif found := importlib.util.find_spec("torch"):
+        environment["TRAINOPT_TORCH"] = found.submodule_search_locations[0]
+    return Place(*(TOP / "bin" / name for name in PROGRAMS), python, environment)
 
 
 def find(build: Path | None) -> Place:
-    if (TOP / "bin/trainopt").exists():
-        return carried()
-    return built(build or build_here("trainopt", "test_gpu", "kernel_bandwidth"))
+    if (TOP / "libexec").exists():
+        return packaged()
+    if not build:
+        subprocess.run([TOP / "scripts/build", *PROGRAMS], check=True)
+    return built(build or TOP / "build")

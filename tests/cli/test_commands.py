@@ -11,7 +11,15 @@ from conftest import CHECKOUT, PROGRAM, TINY
 
 def test_version_and_help(trainopt):
     version = trainopt("--version")
-    assert version.code == 0 and re.search(r"\d+\.\d+\.\d+", version.out), version
+    number = re.search(r"^project\(trainopt VERSION (\S+)", (CHECKOUT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    lines = version.out.splitlines()
+    assert version.code == 0 and lines[0] == f"trainopt {number}" and len(lines) == 4, version
+    commit = lines[1].split()[-1]
+    assert re.fullmatch(r"commit +([0-9a-f]{12}(\+dirty)?|unknown)", lines[1]), version
+    assert re.fullmatch(r"libtorch +(2\.11\.\d+), compiled for \1", lines[2]), version
+    assert re.fullmatch(r"GPU architectures +(none|\d+\.\d+\S*( \d+\.\d+\S*)*)", lines[3]), version
+    facts = trainopt("env", "--json").json()
+    assert facts["trainopt"] == number and facts["commit"] == commit and facts["recipes"] is None, facts
     shown = trainopt("--help")
     assert shown.code == 0, shown
     for command in ("run", "plan", "check", "options", "data", "env"):

@@ -25,7 +25,7 @@ Json gpus_of(const std::string& driver, const std::filesystem::path& sys) {
   EnvironmentSources sources;
   sources.nvml_library = driver;
   sources.sys = sys;
-  return environment("1.2.3", {}, sources).at("other_gpus");
+  return environment({"1.2.3", "unknown"}, {}, sources).at("other_gpus");
 }
 
 void write(const std::filesystem::path& file, const std::string& text) {
@@ -99,7 +99,7 @@ TEST_CASE("a lost GPU is in the environment and its trouble") {
   const FakeMachine machine("gpu0.bus 00000000:1B:00.0\ngpu1.bus 00000000:1C:00.0\ngpu1.error 15\n");
   EnvironmentSources sources;
   sources.nvml_library = NEW_DRIVER;
-  const Json json = environment("1.2.3", {}, sources);
+  const Json json = environment({"1.2.3", "unknown"}, {}, sources);
   REQUIRE(json.at("other_gpus").size() == 2);
   CHECK(json.at("other_gpus")[1].at("nvidia_smi_index") == 1);
   CHECK_THAT(json.at("gpu_trouble").get<std::string>(), ContainsSubstring("lost a GPU") && ContainsSubstring("-i 1"));
@@ -127,9 +127,10 @@ TEST_CASE("InfiniBand ports are read from the kernel's tree") {
 TEST_CASE("the environment has versions, hardware and reasons for missing metrics, but no host name") {
   EnvironmentSources sources;
   sources.nvml_library = "libno-such-library.so.1";
-  const Json json = environment("1.2.3", {{"gpu_util_pct", "the run uses no GPU"}}, sources);
+  const Json json = environment({"1.2.3", "0123456789ab+dirty"}, {{"gpu_util_pct", "the run uses no GPU"}}, sources);
   CHECK(json.at("schema_version") == 1);
   CHECK(json.at("trainopt") == "1.2.3");
+  CHECK(json.at("commit") == "0123456789ab+dirty");
   CHECK_THAT(json.at("libtorch").get<std::string>(), Catch::Matchers::StartsWith("2."));
   CHECK(json.at("cpu").at("cores_allowed") == allowed_cores());
   CHECK(json.at("cpu").at("cores_online").get<int>() >= allowed_cores());
