@@ -116,11 +116,11 @@ Injection parse_injection(const std::string& text) {
   const auto known =
       std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return left == fault.first; });
   if (!fits || known == kFaults.end())
-    throw UserError(
-        fmt::format("--inject takes nan, gradient, oom, gpu, ecc, slow, hang, bit_flip or kill, then @ and a step, then "
-                    "+ to repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
-                    "hang@5:1): {}",
-                    text));
+    throw UserError(fmt::format(
+        "--inject takes nan, gradient, oom, gpu, ecc, slow, hang, bit_flip or kill, then @ and a step, "
+        "then + to repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
+        "hang@5:1): {}",
+        text));
   injection.fault = known->second;
   return injection;
 }
