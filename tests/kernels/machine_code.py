@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "lib/kernels/machine_code.md"
-ARCHITECTURES = ("sm_80", "sm_90")
+ARCHITECTURES = ("sm_80", "sm_90")  # of the table
+ALSO_WITHOUT_LOCAL_MEMORY = ("sm_120",)  # the build checks sm_75
 ACCESS = re.compile(r"^(?:LDG|STG|LD|ST)[.\s]")
 LOCAL = re.compile(r"^(?:LDL|STL)[.\s]")
 COLUMNS = ["kernel", "loops", "bytes", "narrow", *ARCHITECTURES, "N"]
@@ -117,9 +118,10 @@ def all_kernels(build: Path) -> dict[str, dict[str, Kernel]]:
     commands = [shlex.split(each["command"]) for each in entries if each["file"].endswith("/cuda.cu")]
     if not commands:
         raise SystemExit(f"machine_code: this build has no GPU kernels: {build}")
-    found = {architecture: {} for architecture in ARCHITECTURES}
+    architectures = (*ARCHITECTURES, *ALSO_WITHOUT_LOCAL_MEMORY)
+    found = {architecture: {} for architecture in architectures}
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = [(command, architecture) for command in commands for architecture in ARCHITECTURES]
+        work = [(command, architecture) for command in commands for architecture in architectures]
         for (_, architecture), part in zip(work, pool.map(lambda each: compiled(*each, Path(scratch)), work)):
             found[architecture].update(part)
     return found
@@ -170,7 +172,7 @@ def main() -> int:
     bad = [f"no such kernel, but a row of the page: {name}" for name in rows if name not in found["sm_90"]]
     for architecture, kernels in found.items():
         for name, kernel in kernels.items():
-            bad += [f"{architecture}: {name} {problem}" for problem in problems(name, kernel, rows.get(name))]
+            bad += [f"{architecture}: {name} {problem}" for problem in problems(name, kernel, rows.get(name) if architecture in ARCHITECTURES else None)]
             if name not in rows and re.search(r"(BFloat16|Float16|float|short|int), [48]\b", name):
                 bad.append(f"{architecture}: {name} takes 16 bytes at a time and has no row in the page")
     print("\n".join(bad or [f"{sum(map(len, found.values()))} kernels, {len(rows)} rows: all as in the page"]))
