@@ -38,7 +38,7 @@ BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
     for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
-STARTS, MACHINES, _, RESUMES = BLOCKS
+STARTS, MACHINES, _, _, RESUMES = BLOCKS
 
 
 @pytest.fixture
