@@ -52,21 +52,23 @@ struct RowPosition {
 template <int kAhead, class Load, class Use>
 __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_row,
                              const Use& use) {
-  const int at_once = tiling.rows_at_once();
-  for (int64_t i = position.stripe; i < tiling.chunks; i += tiling.stripes) {
-    const int64_t begin = (down ? tiling.chunks - 1 - i : i) * at_once * kRowsPerThread + position.row;
-    const auto row_position = [&](int turn) {
-      const int64_t row = begin + turn * at_once,
-                    inside = row < tiling.rows ? row : tiling.rows - 1;  // past the end: read but not used
+  // There are less than 2³¹ rows.
+  const auto at_once = static_cast<uint32_t>(tiling.rows_at_once()), rows = static_cast<uint32_t>(tiling.rows),
+             chunks = static_cast<uint32_t>(tiling.chunks);
+  for (auto i = static_cast<uint32_t>(position.stripe); i < chunks; i += static_cast<uint32_t>(tiling.stripes)) {
+    const uint32_t begin = (down ? chunks - 1 - i : i) * at_once * kRowsPerThread + static_cast<uint32_t>(position.row);
+    const auto row_position = [&](uint32_t turn) {
+      const uint32_t row = begin + turn * at_once,
+                     inside = row < rows ? row : rows - 1;  // past the end: read, not used
       return RowPosition{inside, position.channel, inside * tiling.channels + position.channel};
     };
-    for (int turn = 0; turn < kRowsPerThread; turn += kAhead) {
+    for (uint32_t turn = 0; turn < kRowsPerThread; turn += kAhead) {
       decltype(load_row(RowPosition())) ahead[kAhead];
       TRAINOPT_UNROLL
-      for (int k = 0; k < kAhead; ++k) ahead[k] = load_row(row_position(turn + k));
+      for (uint32_t k = 0; k < kAhead; ++k) ahead[k] = load_row(row_position(turn + k));
       TRAINOPT_UNROLL
-      for (int k = 0; k < kAhead; ++k)
-        if (begin + (turn + k) * at_once < tiling.rows) use(row_position(turn + k), ahead[k]);
+      for (uint32_t k = 0; k < kAhead; ++k)
+        if (begin + (turn + k) * at_once < rows) use(row_position(turn + k), ahead[k]);
     }
   }
 }

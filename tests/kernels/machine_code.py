@@ -2,13 +2,14 @@
 """Checks the machine code of the GPU kernels against the table in lib/kernels/machine_code.md.
 
   machine_code.py BUILD            compiles each kernel as in BUILD, for the architectures of the page, and checks it
-  machine_code.py BUILD --table    prints the page's table with the counts of today
+  machine_code.py BUILD --table    prints the page's table with the counts of today and N from them
 
 Needs nvdisasm, which is in the test environment, and no GPU.
 """
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -21,7 +22,14 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "lib/kernels/machine_code.md"
 ARCHITECTURES = ("sm_80", "sm_90")  # of the table
+MOST = 102  # issue slots per 16 bytes; derived in the page
 ALSO_WITHOUT_LOCAL_MEMORY = ("sm_120",)  # the build checks sm_75
+# Pipes that take half as many instructions per clock as a multiprocessor issues, and one that takes an eighth.
+ALU = re.compile(
+    r"^(?:FSETP|FSEL|SEL|FMNMX|VIMNMX|IMNMX|ISETP|IADD3|VIADD|LOP3|PLOP3|SHF|PRMT|LEA|F2FP|MOV|P2R|R2P|SGXT|BMSK)\b"
+)
+INTEGER_MULTIPLY = re.compile(r"^IMAD\b")
+SPECIAL = re.compile(r"^(?:MUFU|F2F|F2I|I2F|FRND|POPC|FLO)\b")
 ACCESS = re.compile(r"^(?:LDG|STG|LD|ST)[.\s]")
 LOCAL = re.compile(r"^(?:LDL|STL)[.\s]")
 COLUMNS = ["kernel", "loops", "bytes", "narrow", *ARCHITECTURES, "N"]
@@ -39,8 +47,13 @@ def nvdisasm() -> Path:
 class Loop:
     """`accesses`: the bytes of each access to global memory."""
 
-    instructions: int
+    body: list[str]
     accesses: list[int]
+
+    def cost(self) -> int:
+        """Instructions, in issue slots of the busiest pipe."""
+        pipes = ((ALU, 2), (INTEGER_MULTIPLY, 2), (SPECIAL, 8))
+        return max(len(self.body), *(slots * sum(map(bool, map(pipe.match, self.body))) for pipe, slots in pipes))
 
     def bytes(self) -> int:
         return sum(self.accesses)
@@ -55,17 +68,17 @@ class Kernel:
         return any(LOCAL.match(text) for _, text in self.code)
 
     def loops(self) -> list[Loop]:
-        """Every stretch of code that ends with a jump to its beginning; the whole kernel if there is none."""
+        """Every stretch of code that ends with a jump to its beginning."""
         ends = []
         for address, text in self.code:
-            target = re.search(r"^BRA .*\((\.L_\w+)\)", text)
+            target = re.search(r"^BRA[.\w]* .*\((\.L_\w+)\)", text)
             if target and (begin := self.labels.get(target[1], address)) < address:
                 ends.append((begin, address))
-        return [self.loop(*each) for each in ends or [(0, self.code[-1][0])]]
+        return [self.loop(*each) for each in ends]
 
     def loop(self, begin: int, end: int) -> Loop:
         body = [text for address, text in self.code if begin <= address <= end]
-        return Loop(len(body), [width(text) for text in body if ACCESS.match(text)])
+        return Loop(body, [width(text) for text in body if ACCESS.match(text)])
 
 
 def width(access: str) -> int:
@@ -134,13 +147,13 @@ def contract() -> dict[str, dict[str, str]]:
 
 
 def chosen(kernel: Kernel, row: dict[str, str]) -> list[Loop]:
-    by_size = sorted(kernel.loops(), key=lambda loop: (-loop.bytes(), loop.instructions))
+    by_size = sorted(kernel.loops(), key=lambda loop: (-loop.bytes(), len(loop.body)))
     return by_size[: int(row["loops"])]
 
 
 def per_16_bytes(loops: list[Loop], row: dict[str, str]) -> float:
     accessed = sum(loop.bytes() for loop in loops)
-    return sum(loop.instructions for loop in loops) * 16 / (accessed if row["bytes"] == "all" else int(row["bytes"]))
+    return sum(loop.cost() for loop in loops) * 16 / (accessed if row["bytes"] == "all" else int(row["bytes"]))
 
 
 def problems(name: str, kernel: Kernel, row: dict[str, str] | None) -> list[str]:
@@ -148,11 +161,15 @@ def problems(name: str, kernel: Kernel, row: dict[str, str] | None) -> list[str]
     if row is None:
         return found
     loops = chosen(kernel, row)
+    if len(loops) < int(row["loops"]):
+        return [*found, f"has {len(loops)} loops, and the page counts {row['loops']}"]
     narrow = sum(size != 16 for loop in loops for size in loop.accesses)
     if narrow > int(row["narrow"]):
         found.append(f"has {narrow} accesses of less than 128 bits in its loop, and the page allows {row['narrow']}")
     if (count := per_16_bytes(loops, row)) > float(row["N"]):
-        found.append(f"takes {count:.1f} instructions per 16 bytes, and the page allows {row['N']}")
+        found.append(f"takes {count:.1f} issue slots per 16 bytes, and the page allows {row['N']}")
+    if float(row["N"]) > MOST:
+        found.append(f"is allowed {row['N']} issue slots per 16 bytes, and no kernel may have more than {MOST}")
     return found
 
 
@@ -165,14 +182,16 @@ def main() -> int:
     if arguments.table:
         print("| " + " | ".join(COLUMNS) + " |\n|---" + "|--:" * (len(COLUMNS) - 1) + "|")
         for name, row in rows.items():
-            for architecture in ARCHITECTURES:
-                row[architecture] = f"{per_16_bytes(chosen(found[architecture][name], row), row):.0f}"
+            counts = [per_16_bytes(chosen(found[architecture][name], row), row) for architecture in ARCHITECTURES]
+            row |= {architecture: f"{count:.0f}" for architecture, count in zip(ARCHITECTURES, counts)}
+            row["N"] = str(min(MOST, math.ceil(1.1 * max(counts))))
             print("| " + " | ".join([f"`{name}`", *(row[column] for column in COLUMNS[1:])]) + " |")
         return 0
     bad = [f"no such kernel, but a row of the page: {name}" for name in rows if name not in found["sm_90"]]
     for architecture, kernels in found.items():
         for name, kernel in kernels.items():
-            bad += [f"{architecture}: {name} {problem}" for problem in problems(name, kernel, rows.get(name) if architecture in ARCHITECTURES else None)]
+            row = rows.get(name) if architecture in ARCHITECTURES else None
+            bad += [f"{architecture}: {name} {problem}" for problem in problems(name, kernel, row)]
             if name not in rows and re.search(r"(BFloat16|Float16|float|short|int), [48]\b", name):
                 bad.append(f"{architecture}: {name} takes 16 bytes at a time and has no row in the page")
     print("\n".join(bad or [f"{sum(map(len, found.values()))} kernels, {len(rows)} rows: all as in the page"]))

@@ -15,13 +15,14 @@ struct Shape {
   constexpr int64_t pixels() const { return images * height * width; }
 };
 
-/// Results of a forward pass, and what it takes besides x. Everything is per channel, save `batches`.
+/// Results of a forward pass, and what it takes besides x. Arrays have one value per channel, `batches` has one in all.
 struct StatisticsOperands {
   const float *weight, *bias;
   float *running_mean, *running_var;
   int64_t* batches;  ///< incremented by one
   float *mean, *inverse, *scale, *shift;
-  float momentum, epsilon, unbiased;  ///< unbiased: n ÷ (n − 1), for the running variance
+  /// unbiased: n ÷ (n − 1), for the running variance. With n = 1 that variance becomes NaN, as in libtorch.
+  float momentum, epsilon, unbiased;
 };
 /// Results of a backward pass, and what it takes besides the gradient and x.
 struct CoefficientOperands {

@@ -10,7 +10,10 @@ class Call : public LaunchCall<device::NormOperands> {
   using LaunchCall::LaunchCall;
 
   /// A per-channel tensor that the pass changes.
-  float* changed(const at::Tensor& values) const { return const_cast<float*>(by_channel(values)); }
+  float* changed(at::Tensor values) const {
+    by_channel(values);
+    return values.mutable_data_ptr<float>();
+  }
 
   Coefficients coefficients(const device::NormLaunches& launches, Gate gate, const Statistics& by) {
     return make_coefficients(launches, by, shape().pixels(), [&](const device::CoefficientOperands& results) {
@@ -32,7 +35,7 @@ Statistics LaunchedNormKernels::statistics(const at::Tensor& x, const NormParame
                         .bias = call.by_channel(norm.bias),
                         .running_mean = call.changed(norm.running_mean),
                         .running_var = call.changed(norm.running_var),
-                        .batches = static_cast<int64_t*>(norm.batches.data_ptr()),
+                        .batches = at::Tensor(norm.batches).mutable_data_ptr<int64_t>(),
                         .mean = made.mean.mutable_data_ptr<float>(),
                         .inverse = made.inverse.mutable_data_ptr<float>(),
                         .scale = made.scale.mutable_data_ptr<float>(),

@@ -9,8 +9,8 @@
 namespace trainopt::kernels::device {
 namespace {
 
-/// Max-pool 3×3, stride 2, padding 1. Pixels outside an image are clamped to its edge and so read a pixel that the
-/// window has anyway, but they never win.
+/// Max-pool 3×3, stride 2, padding 1. Pixels outside an image are clamped to its edge, which is the window's middle
+/// line or column: a window there reads some of its pixels twice.
 struct Windows {
   int32_t height, width, pooled_height, pooled_width;
   int64_t channels;
@@ -34,10 +34,8 @@ __device__ inline int32_t clamped(int32_t number, int32_t size) {
 
 inline constexpr int kSide = 3, kNoPosition = kSide * kSide;
 
-/// Per channel. `ordered`: z = scale · x + shift has the order of x or its reverse, and is NaN only where x is.
-template <int kWidth>
+/// Whether scale · x + shift has the order of x or its reverse, and is NaN only where x is, in a thread's channels.
 struct PoolConstants {
-  ScaleShift<kWidth> by;
   bool ordered;
 };
 
@@ -56,13 +54,14 @@ struct Pool {
   uint8_t* positions;
   T* chosen;
 
-  __device__ PoolConstants<kWidth> constants(int64_t channel) const {
-    PoolConstants<kWidth> constants{scale_shift.at<kWidth>(channel), true};
+  __device__ PoolConstants constants(int64_t channel) const {
+    const auto by = scale_shift.at<kWidth>(channel);
+    bool ordered = true;
     for (int i = 0; i < kWidth; ++i) {
-      const float scale = fabsf(constants.by.scale.values[i]), shift = fabsf(constants.by.shift.values[i]);
-      constants.ordered = constants.ordered && scale > 0 && scale <= FLT_MAX && shift <= FLT_MAX;
+      const float scale = fabsf(by.scale.values[i]), shift = fabsf(by.shift.values[i]);
+      ordered = ordered && scale > 0 && scale <= FLT_MAX && shift <= FLT_MAX;
     }
-    return constants;
+    return {ordered};
   }
 
   /// `h`: of a pair of pooled lines.
@@ -88,53 +87,62 @@ struct Pool {
   }
 
   struct Best {
-    float key;  ///< x, or −x where the scale is negative
+    float key;  ///< x, or −x where the scale is negative; finite
     int position;
+    __device__ Best lower(int positions) const { return {key, position + positions}; }
   };
-  /// The first of equal keys. NaN wins. A side that is not `there` loses, unless it is NaN and `second`: then the
-  /// window has that NaN elsewhere too.
-  __device__ static Best better(const Best& first, bool first_there, const Best& second, bool second_there) {
-    const bool wins = (second.key > first.key && second_there) || !first_there || second.key != second.key;
+  /// The first of equal keys.
+  __device__ static Best better(const Best& first, const Best& second) {
+    const bool wins = second.key > first.key;
     return {wins ? second.key : first.key, wins ? second.position : first.position};
   }
 
-  __device__ void use(const PoolConstants<kWidth>& constants, const RowPosition& pos, const Ahead& ahead) const {
+  __device__ void use(const PoolConstants& constants, const RowPosition& pos, const Ahead& ahead) const {
     const Place pair = pair_of(pos);
-    const bool has_left = pair.w > 0, has_right = pair.w * 2 + 1 < windows.width, has_top = pair.h > 0,
-               has_bottom = pair.h * 4 + 1 < windows.height, has_second = pair.h * 2 + 1 < windows.pooled_height,
-               has_end = pair.h * 4 + 3 < windows.height;
+    // Positions of the first column and line: at the left and upper edge they are copies of the middle ones.
+    const int left = clamped(pair.w * 2 - 1, windows.width) - (pair.w * 2 - 1),
+              above = (clamped(pair.h * 4 - 1, windows.height) - (pair.h * 4 - 1)) * kSide;
+    const bool has_second = pair.h * 2 + 1 < windows.pooled_height;
     Floats<kWidth> values[2], picked[2], pixels[kLines][kSide];
     for (int line = 0; line < kLines; ++line)
       for (int column = 0; column < kSide; ++column) pixels[line][column] = widened(ahead.pixels[line][column]);
     Pack<uint8_t, kWidth> found[2];
+    // From the cache for each row: there are no registers to keep them in.
+    const auto by = scale_shift.at<kWidth>(pos.channel);
+    float zero = 0;  // becomes NaN if any pixel is infinite or NaN
     for (int i = 0; i < kWidth; ++i) {
-      const float scale = constants.by.scale.values[i];
-      Best lines[kLines];
-      for (int line = 0; line < kLines; ++line) {
-        const auto pixel = [&](int column) {
-          return Best{with_sign_of(scale, pixels[line][column].values[i]), column};
+      const float sign = with_sign_of(by.scale.values[i], 1);
+      float zero_here = 0;
+      const auto best_of = [&](int line) {
+        const auto pixel = [&](int column, int position) {
+          const float key = sign * pixels[line][column].values[i];
+          zero_here = fmaf(key, 0.0f, zero_here);
+          return Best{key, position};
         };
-        lines[line] = better(better(pixel(0), has_left, pixel(1), true), true, pixel(2), has_right);
-      }
+        return better(better(pixel(0, left), pixel(1, 1)), pixel(2, 2));
+      };
+      Best top = best_of(0).lower(above);
       for (int window = 0; window < 2; ++window) {
-        Best middle = lines[2 * window + 1], bottom = lines[2 * window + 2];
-        middle.position += kSide, bottom.position += 2 * kSide;
-        const Best best = better(better(lines[2 * window], window == 1 || has_top, middle, true), true, bottom,
-                                 window == 0 ? has_bottom : has_end);
-        const float from = with_sign_of(scale, best.key), z = constants.by.of(from, i);
-        values[window].values[i] = z <= 0 ? 0 : z;  // NaN stays NaN
+        const Best middle = best_of(2 * window + 1), bottom = best_of(2 * window + 2),
+                   best = better(better(top, middle.lower(kSide)), bottom.lower(2 * kSide));
+        const float from = sign * best.key, z = by.of(from, i);
+        values[window].values[i] = z <= 0 ? 0 : z;
         found[window].values[i] = static_cast<uint8_t>(z > 0 ? best.position : kNoPosition);
         picked[window].values[i] = from;
+        top = bottom;
       }
+      zero += zero_here;
     }
-    for (int window = 0; window < 2; ++window) {
-      if (window == 1 && !has_second) break;
-      const int64_t to = out_at(pair, window, pos);
-      store(out + to, values[window]);
-      write(positions + to, found[window]);
-      store(chosen + to, picked[window]);
+    const int64_t to = out_at(pair, 0, pos), line = windows.pooled_width * windows.channels;
+    store(out + to, values[0]);
+    write(positions + to, found[0]);
+    store(chosen + to, picked[0]);
+    if (has_second) {
+      store(out + to + line, values[1]);
+      write(positions + to + line, found[1]);
+      store(chosen + to + line, picked[1]);
     }
-    if (!constants.ordered) compare_results(pair, has_second ? 2 : 1, pos);
+    if (!constants.ordered || zero != 0) compare_results(pair, has_second ? 2 : 1, pos);
   }
 
   __device__ int64_t out_at(const Place& pair, int window, const RowPosition& pos) const {
