@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 
 from peers.turns import fastest
 
@@ -58,7 +59,12 @@ def in_short(name: str, part: dict) -> str:
 
 def parts_table(results: dict) -> list[str]:
     rows = [
-        {"part": name, "result": part["status"], "seconds": part.get("seconds"), "in short": in_short(name, part)}
+        {
+            "part": name,
+            "result": "**failed**" if part["status"] == "failed" else part["status"],
+            "seconds": part.get("seconds"),
+            "in short": in_short(name, part),
+        }
         for name, part in results["parts"].items()
     ]
     return table(rows, ["part", "result", "seconds", "in short"])
@@ -149,7 +155,11 @@ def findings(results: dict) -> list[tuple[str, str]]:
                 if row.get("numbers_agree") is False
             ]
     found += [
-        (target["part"], f"target missed: {target['what']}: {shown(target['measured'])}, at least {target['at_least']}")
+        (
+            target["part"],
+            f"target missed: {target['what']}: {shown(target['measured'])}, at least {target['at_least']}"
+            + target["reached"].removeprefix("no").replace(": ", "; "),
+        )
         for target in results["targets"]
         if target["reached"] and not target["reached"].startswith("yes") and "share" not in target["what"]
     ]
@@ -161,7 +171,7 @@ def to_report(results: dict) -> list[str]:
     found = findings(results)
     if not found:
         return [*lines, "Nothing: no part failed, no target was missed, every switch had its effect."]
-    lines += [f"- {shown(sentence)}" for _, sentence in found]
+    lines += [f"- {textwrap.shorten(shown(sentence), 400, placeholder=' …')}" for _, sentence in found]
     repeat = list(dict.fromkeys(part for part, _ in found if part))
     if repeat:
         check = [results["gpu_check"], "run", results["folder"]]
