@@ -2,9 +2,12 @@
 #include "device/gpu_error.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
+#include "support/ranks.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
 #include "train/inject.h"
+
+#include <mutex>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -50,6 +53,13 @@ class CountingRunner : public StepRunner {
  private:
   std::unique_ptr<StepRunner> inner_;
   int& destroyed_;
+};
+
+/// Fails where the trainer asks for the tensors to compare over the ranks.
+class FailingParameters : public LocalParameters {
+ public:
+  using LocalParameters::LocalParameters;
+  NamedTensors replicated() override { throw_illegal_access(); }
 };
 
 Plan counting(Plan plan, int& destroyed) {
@@ -137,6 +147,35 @@ TEST_CASE("a GPU fault in a caller's use of the tensors names the phase, and des
     CHECK_THAT(lost.what(), ContainsSubstring("after step 1, writing the weights, cpu, NVIDIA H100, GPU-5b0c"));
   }
   CHECK(destroyed == 0);
+}
+
+TEST_CASE("a GPU fault while the ranks' weights are compared names that phase") {
+  if (!has_cuda()) return;
+  Plan plan = plan_with("gpu@9");
+  plan.parallel.check_replicas_every = 1;
+  plan.parameters.fill("test", "fails", [](const BuildContext& context) {
+    return std::make_unique<FailingParameters>(*context.model, context.plan.clear_gradients);
+  });
+  const BackendGuard settings(plan.backend);  // once for both threads
+  std::mutex mutex;
+  std::vector<std::string> said;
+  as_ranks(2, [&](Job&, Communicator& communicator) {
+    Rows rows;
+    auto trainer = std::make_unique<Trainer>(plan, std::filesystem::path(), rows, never_stopped(), Persistence{},
+                                             std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+    std::string message;
+    try {
+      trainer->step();
+    } catch (const GpuLost& lost) {
+      message = lost.what();
+    }
+    const std::scoped_lock lock(mutex);
+    said.push_back(message);
+    trainer.reset();  // a process has one trainer that fails, so what it keeps is not locked
+  });
+  REQUIRE(said.size() == 2);
+  for (const auto& message : said)
+    CHECK_THAT(message, ContainsSubstring("after step 1, comparing the weights over the ranks, cpu, NVIDIA H100"));
 }
 
 TEST_CASE("no checkpoint is saved after a GPU fault, and the earlier one resumes to the same end") {
