@@ -181,11 +181,14 @@ class RunSession {
   }
 
   void save_weights() {
-    const NamedTensors weights = trainer_->weights();
-    if (const auto bad = first_not_finite(weights))
-      throw UserError(fmt::format("the weights are non-finite after the last step, so they were not written: {}", *bad),
-                      ExitCode::diverged);
-    if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
+    trainer_->during("writing the weights", [this] {
+      const NamedTensors weights = trainer_->weights();
+      if (const auto bad = first_not_finite(weights))
+        throw UserError(
+            fmt::format("the weights are non-finite after the last step, so they were not written: {}", *bad),
+            ExitCode::diverged);
+      if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
+    });
   }
 
   /// Returns only if there is a single rank and its GPU, if any, still works.

@@ -6,11 +6,11 @@
 namespace trainopt {
 namespace {
 
-std::string fault_sentence(const GpuFault& fault, const std::string& where) {
+std::string fault_sentence(const GpuFault& fault, const std::string& where, std::optional<int64_t> saved_step) {
   return fmt::format(
-      "{} this process's CUDA context is lost, so nothing was retried or saved; resume from the newest checkpoint, and "
-      "{}: {} (CUDA error {}){}",
+      "{} this process's CUDA context is lost, so nothing was retried or saved; {}{}: {} (CUDA error {}){}",
       fault.hardware ? "the GPU or its driver failed:" : "an operation on the GPU failed:",
+      saved_step ? fmt::format("resume from the checkpoint of step {}, and ", *saved_step) : "",
       fault.hardware ? "look for Xid messages in dmesg; if it happens again, use another GPU or reset this one"
                      : "if it happens again, set CUDA_LAUNCH_BLOCKING=1 to see which operation it is",
       fault.text, fault.code, where.empty() ? "" : ", " + where);
@@ -18,13 +18,13 @@ std::string fault_sentence(const GpuFault& fault, const std::string& where) {
 
 }  // namespace
 
-GpuLost::GpuLost(const GpuFault& fault, const std::string& where)
-    : UserError(fault_sentence(fault, where), fault.hardware ? ExitCode::hardware : ExitCode::bug) {}
+GpuLost::GpuLost(const GpuFault& fault, const std::string& where, std::optional<int64_t> saved_step)
+    : UserError(fault_sentence(fault, where, saved_step), fault.hardware ? ExitCode::hardware : ExitCode::bug) {}
 
 bool is_gpu_lost(const std::exception& error) { return dynamic_cast<const GpuLost*>(&error) || gpu_fault(error); }
 
 std::string gpu_label(c10::Device device, const std::string& name, const std::string& uuid) {
-  return fmt::format("{}, {}{}", device.str(), name, uuid.empty() ? "" : ", " + uuid);
+  return fmt::format("{}{}{}", device.str(), name.empty() ? "" : ", " + name, uuid.empty() ? "" : ", " + uuid);
 }
 
 std::string remedy(GpuProblem problem) {
@@ -53,9 +53,8 @@ std::string remedy(GpuProblem problem) {
       return "end the process that uses it (nvidia-smi lists processes), allow several with nvidia-smi -c DEFAULT, or "
              "choose another GPU with device: cuda:N; if no process uses it, reset it or restart the machine";
     case GpuProblem::out_of_memory:
-      return "no memory is left for a CUDA context: end other processes on it (nvidia-smi lists them), or choose "
-             "another "
-             "GPU with device: cuda:N";
+      return "no memory is left for a CUDA context: end other processes on it (nvidia-smi lists them), or "
+             "choose another GPU with device: cuda:N";
     case GpuProblem::other:
       break;
   }

@@ -39,7 +39,8 @@ struct GpuFault {
 };
 
 /// The fault, if `error` reports one or if one happened before it: libraries such as cuDNN report a fault as an error
-/// of their own. Makes one CUDA call if the error's own words do not tell; nullopt in a build without CUDA.
+/// of their own. Asks CUDA if the error's own words do not tell, except after errors of c10d; nullopt in a build
+/// without CUDA.
 std::optional<GpuFault> gpu_fault(const std::exception& error);
 
 /// A GPU fault. Nothing on the GPU can be read, saved or tried again in this process; even freeing its memory may fail.
@@ -47,13 +48,14 @@ std::optional<GpuFault> gpu_fault(const std::exception& error);
 class GpuLost : public UserError {
  public:
   /// `where`: what is known of the operation and the GPU, "in step 3, forward and backward, on cuda:0, …".
-  GpuLost(const GpuFault& fault, const std::string& where);
+  /// `saved_step`: of the newest checkpoint, if there is one.
+  GpuLost(const GpuFault& fault, const std::string& where, std::optional<int64_t> saved_step = std::nullopt);
 };
 
 /// Whether `error` is GpuLost or reports a fault.
 bool is_gpu_lost(const std::exception& error);
 
-/// "cuda:1, NVIDIA H100 80GB HBM3, GPU-5b0c…". Makes no CUDA call.
+/// "cuda:1, NVIDIA H100 80GB HBM3, GPU-5b0c…"; an empty name or UUID is left out. Makes no CUDA call.
 std::string gpu_label(c10::Device device, const std::string& name, const std::string& uuid);
 
 /// Makes `device` this thread's current one and creates CUDA's context on it. Does nothing on the CPU. Throws UserError

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 namespace trainopt {
@@ -34,13 +35,37 @@ bool all_of(const std::vector<SeenGpu>& gpus, bool (*matches)(const SeenGpu&)) {
   return !gpus.empty() && std::all_of(gpus.begin(), gpus.end(), matches);
 }
 
-bool hides_all(const std::string& visible_devices) {
-  return visible_devices.empty() || visible_devices == "NoDevFiles" || visible_devices.starts_with("-1");
+/// Whether CUDA_VISIBLE_DEVICES names no GPU. CUDA ignores the first entry that names none and all entries after it. An
+/// entry may be an index or the beginning of a UUID. Instances of a GPU in MIG mode are not judged.
+bool hides_all(const std::string& visible_devices, const std::vector<SeenGpu>& gpus) {
+  const std::string entry = visible_devices.substr(0, visible_devices.find(','));
+  if (entry.empty() || entry == "NoDevFiles" || entry.starts_with('-')) return true;
+  if (gpus.empty()) return false;
+  if (entry.starts_with("GPU-"))
+    return std::none_of(gpus.begin(), gpus.end(),
+                        [&](const SeenGpu& gpu) { return gpu.uuid.empty() || gpu.uuid.starts_with(entry); });
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  return error == std::errc() && end == entry.data() + entry.size() && index >= gpus.size();
+}
+
+/// "nvidia0": the file of one GPU, as opposed to those that every process with a GPU opens.
+bool is_gpu_file(const std::filesystem::path& file) {
+  const std::string name = file.filename();
+  return name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos;
+}
+
+/// Without one of the common files no GPU can be used. Of the GPUs' files a batch system may allow a job only some.
+bool forbids_all(const GpuEvidence& evidence) {
+  const auto& forbidden = evidence.forbidden_files;
+  const auto gpu_files = std::count_if(evidence.device_files.begin(), evidence.device_files.end(), is_gpu_file);
+  const auto forbidden_gpus = std::count_if(forbidden.begin(), forbidden.end(), is_gpu_file);
+  return std::ssize(forbidden) > forbidden_gpus || (gpu_files > 0 && forbidden_gpus == gpu_files);
 }
 
 /// CUDA found no GPU: whether it is forbidden, lost, in MIG mode without instances, or hidden.
 std::string why_none_found(const GpuEvidence& evidence) {
-  if (!evidence.forbidden_files.empty())
+  if (forbids_all(evidence))
     return fmt::format(
         "this process may not open the NVIDIA driver's files; give this user the permission (ls -l /dev/nvidia*), or "
         "start the container with GPUs (docker run --gpus all): {}",
@@ -55,7 +80,8 @@ std::string why_none_found(const GpuEvidence& evidence) {
         "-C), or leave MIG mode (nvidia-smi -i {0} -mig 0): {1}",
         evidence.gpus.front().index, label(evidence.gpus.front()));
   const auto& visible = evidence.visible_devices;
-  if (visible && (hides_all(*visible) || !evidence.gpus.empty()))
+  const bool found_none = evidence.cuda.problem == GpuProblem::no_gpu && !evidence.gpus.empty();
+  if (visible && (found_none || hides_all(*visible, evidence.gpus)))
     return fmt::format(
         "CUDA_VISIBLE_DEVICES hides all GPUs; unset it, or set it to GPUs that nvidia-smi -L lists: "
         "CUDA_VISIBLE_DEVICES={}",
@@ -63,14 +89,14 @@ std::string why_none_found(const GpuEvidence& evidence) {
   return {};
 }
 
+/// The program starts with such a libtorch only where its own CUDA runtime is installed apart from PyTorch. One without
+/// CUDA ends it before main(), because the program is linked to libtorch_cuda.so.
 std::string why_libtorch_does_not_fit(const CudaStart& cuda) {
   if (cuda.libtorch_cuda / 1000 == cuda.program_cuda / 1000) return {};
   return fmt::format(
-      "the libtorch found {}, this program was built for CUDA {}; install the PyTorch build for that CUDA, or build "
-      "the "
-      "program again with this one",
-      cuda.libtorch_cuda == 0 ? "has no CUDA" : "was built for CUDA " + cuda_version_text(cuda.libtorch_cuda),
-      cuda_version_text(cuda.program_cuda));
+      "the libtorch found was built for CUDA {}, this program for CUDA {}; install the PyTorch build for that CUDA, or "
+      "build the program again with this one",
+      cuda_version_text(cuda.libtorch_cuda), cuda_version_text(cuda.program_cuda));
 }
 
 /// NVML's view of a GPU that CUDA offers; null without one.
@@ -80,17 +106,19 @@ const SeenGpu* seen_as(const DeviceFacts& facts, const GpuEvidence& evidence) {
   return found == evidence.gpus.end() ? nullptr : &*found;
 }
 
+/// Does not open a GPU's file, which may initialise that GPU for a second. The common files are opened, because a
+/// device cgroup forbids more than the permissions show.
 bool is_forbidden(const std::filesystem::path& file) {
+  if (::faccessat(AT_FDCWD, file.c_str(), R_OK | W_OK, AT_EACCESS) != 0) return errno == EACCES || errno == EPERM;
+  if (is_gpu_file(file)) return false;
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
   const int error = errno;
   if (descriptor >= 0) ::close(descriptor);
   return descriptor < 0 && (error == EACCES || error == EPERM);
 }
 
-bool is_device_file(const std::string& name) {
-  return name == "nvidiactl" || name == "nvidia-uvm" ||
-         (name.starts_with("nvidia") && name.size() > 6 &&
-          name.find_first_not_of("0123456789", 6) == std::string::npos);
+bool is_device_file(const std::filesystem::path& file) {
+  return file.filename() == "nvidiactl" || file.filename() == "nvidia-uvm" || is_gpu_file(file);
 }
 
 }  // namespace
@@ -104,7 +132,7 @@ GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices, cons
   evidence.visible_devices = visible_devices;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dev, error))
-    if (is_device_file(entry.path().filename())) evidence.device_files.push_back(entry.path());
+    if (is_device_file(entry.path())) evidence.device_files.push_back(entry.path());
   std::sort(evidence.device_files.begin(), evidence.device_files.end());
   if (evidence.cuda.gpus == 0)
     std::copy_if(evidence.device_files.begin(), evidence.device_files.end(),
@@ -119,9 +147,8 @@ std::string gpu_trouble(const GpuEvidence& evidence) {
   if (cuda.driver_cuda == 0) {
     if (evidence.device_files.empty()) return {};
     return fmt::format(
-        "the NVIDIA driver's library libcuda.so.1 is missing although its kernel module is loaded; install the "
-        "driver's "
-        "libraries, or start the container with GPUs (docker run --gpus all): {} exists",
+        "the NVIDIA driver's library libcuda.so.1 is missing although its kernel module is loaded; "
+        "install the driver's libraries, or start the container with GPUs (docker run --gpus all): {} exists",
         evidence.device_files.front());
   }
   if (auto sentence = why_libtorch_does_not_fit(cuda); !sentence.empty()) return sentence;
@@ -158,16 +185,14 @@ std::string caution_about(const DeviceFacts& facts, const GpuEvidence& evidence)
   if (!seen) return {};
   if (seen->exclusive && !seen->processes.empty())
     return fmt::format(
-        "the GPU is in exclusive mode and in use, so a run can start only through the Multi-Process Service or when "
-        "the "
-        "process has ended; {}: {}, process {}",
+        "the GPU is in exclusive mode and in use, so a run can start only through the Multi-Process Service or "
+        "when the process has ended; {}: {}, process {}",
         fmt::format("nvidia-smi -i {} -c DEFAULT allows several", seen->index), label(*seen),
         fmt::join(seen->processes, ", "));
   if (seen->mig.value_or(false))
     return fmt::format(
-        "the GPU is a MIG instance: one rank can use it; several ranks on instances of one GPU, and measurements of "
-        "its "
-        "load, are not supported: {}",
+        "the GPU is a MIG instance: one rank can use it; several ranks on instances of one GPU, and measurements "
+        "of its load, are not supported: {}",
         label(*seen));
   return {};
 }

@@ -20,7 +20,7 @@ struct GpuEvidence {
   CudaStart cuda;
   std::optional<std::string> visible_devices;  ///< the environment variable CUDA_VISIBLE_DEVICES
   std::vector<std::string> device_files;       ///< the driver's files, /dev/nvidia0 and others
-  std::vector<std::string> forbidden_files;    ///< those that this process may not open
+  std::vector<std::string> forbidden_files;    ///< those of `device_files` that this process may not open
   std::vector<SeenGpu> gpus;
 };
 GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices,

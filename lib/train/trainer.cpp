@@ -2,7 +2,6 @@
 
 #include "base/units.h"
 #include "device/device.h"
-#include "device/gpu_error.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "train/checkpoint_writer.h"
@@ -19,43 +18,6 @@ struct Trainer::MicroBatchResults {
   int64_t samples = 0;
 };
 
-Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
-                 Persistence persistence, std::shared_ptr<Communicator> communicator)
-    : plan_(std::move(plan)),
-      listener_(listener),
-      stop_signal_(stop_signal),
-      checkpoints_(persistence.checkpoints),
-      communicator_(std::move(communicator)),
-      ranks_(*communicator_),
-      replica_check_(*communicator_, plan_.parallel.check_replicas_every),
-      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps),
-      async_reader_(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1) {
-  open_device(plan_.device);
-  at("building the model");
-  model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
-  training_ = {.training = true,
-               .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
-  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,
-                                       plan_.train.on_nonfinite != OnNonfinite::abort);
-  BuildContext context{plan_,        plan_.device, std::move(run_dir), communicator_.get(),
-                       model_.get(), nullptr,      &outcome_.steps,    training_.generator};
-  model_->set_operations(plan_.build_operations(context));
-  parameters_ = plan_.parameters.build(context);
-  context.parameters = parameters_.get();
-  task_ = plan_.task.build(context);
-  precision_ = plan_.precision.build(context);
-  optimizer_ = plan_.optimizer.build(context);
-  parameters_->set_form(optimizer_->make_gradients());
-  runner_ = plan_.runner.build(context);
-  average_ = plan_.average.build(context);
-  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
-           .update_step = [this] { return update_step(); }};
-  if (persistence.resume) load(*persistence.resume);
-  if (persistence.resume && !persistence.forks) saved_at_ = outcome_.steps;
-  open_batches();
-  started_ = boundary_ = Clock::now();
-}
-
 void Trainer::run() {
   or_gpu_lost([this] { train(); });
 }
@@ -70,7 +32,7 @@ void Trainer::train() {
   if (outcome_.resumed_from) begin_resumed();
   do {
     while (!finished()) take_step();
-    deliver(async_reader_.flush());  // may find that the last steps must be repeated
+    deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
@@ -88,7 +50,7 @@ void Trainer::pause() {
   or_gpu_lost([this] {
     batches_->pause();
     synchronize(plan_.device);
-    deliver(async_reader_.flush());
+    deliver(async_reader_->flush());
   });
   paused_ = true;
 }
@@ -201,11 +163,11 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   if (waits)
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
-  async_reader_.submit(std::move(record));
+  async_reader_->submit(std::move(record));
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
   // saving, because the state must be known to be finite.
-  deliver(process_steps_ == 1 || waits ? async_reader_.flush() : async_reader_.poll());
+  deliver(process_steps_ == 1 || waits ? async_reader_->flush() : async_reader_->poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();  // the step was undone
   if (compares) compare_replicas();            // first, so that no checkpoint with a difference is saved
@@ -239,7 +201,7 @@ bool Trainer::evaluation_due() const {
 }
 
 void Trainer::compare_replicas() {
-  listener_.at("comparing the weights over the ranks", outcome_.steps);
+  at("comparing the weights over the ranks");
   const auto began = Clock::now();
   NamedTensors copies = parameters_->replicated();
   if (plan_.parallel.sync_batch_norm)  // otherwise every rank has its own statistics
@@ -253,7 +215,7 @@ void Trainer::compare_replicas() {
 
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
-  deliver(async_reader_.flush());
+  deliver(async_reader_->flush());
   ranks_.broadcast_buffers(*model_);
   const auto stopped = [&] {
     at("evaluating");

@@ -55,7 +55,7 @@ class Trainer {
  public:
   /// `run_dir`: where parts may write; empty for none. `stop_signal`: checked after each step and between the batches
   /// of an evaluation; if non-zero on any rank, all ranks end the run there and discard the evaluation. Throws
-  /// UserError: checkpoint or data if the state to resume from does not match the plan.
+  /// UserError: checkpoint or data if the state to resume from does not match the plan; GpuLost.
   Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
           Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator());
   ~Trainer();
@@ -71,11 +71,15 @@ class Trainer {
   void step();
   /// Ends a turn: waits for the device, delivers outstanding records, and pauses the loader until the next step().
   void pause();
+  /// Runs `work`, for callers that use the model's tensors. The listener hears of `stage`. Throws GpuLost, and whatever
+  /// `work` throws.
+  void during(const char* stage, const std::function<void()>& work);
   bool finished() const;
 
   /// Saves the state of every part, from which another run can resume. Model entries have torchvision's names.
   void save(ArchiveWriter& archive) const;
-  /// The model's complete parameters and buffers on rank 0. Every rank must call it.
+  /// The model's complete parameters and buffers on rank 0. Every rank must call it, and inside during() if a GPU fault
+  /// is to be reported as such.
   NamedTensors weights() const;
   /// Bad samples of the training data: those that were substituted, and the one that ended the run.
   std::vector<RefusedSample> bad_samples() const;
@@ -84,6 +88,11 @@ class Trainer {
   const RunOutcome& outcome() const { return outcome_; }
 
  private:
+  // trainer_build.cpp
+  Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_signal, CheckpointWriter* checkpoints,
+          std::shared_ptr<Communicator> communicator);
+  void build(const std::filesystem::path& run_dir, const Persistence& persistence);
+
   // trainer.cpp: the loop
   struct MicroBatchResults;
   void train();
@@ -112,6 +121,7 @@ class Trainer {
   /// Tells the listener, and remembers for a GPU fault's message, what comes now.
   void at(const char* stage);
   void or_gpu_lost(const std::function<void()>& work);
+  std::string position() const;
 
   // trainer_state.cpp: saving and resuming
   void open_batches();
@@ -138,8 +148,8 @@ class Trainer {
   std::unique_ptr<BatchSource> batches_;
   std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources
   Schedule schedule_;
-  AsyncReader async_reader_;
-  ForwardContext training_;  ///< includes the generator for the model's random numbers (dropout)
+  std::optional<AsyncReader> async_reader_;  ///< set by build(), because it holds page-locked memory
+  ForwardContext training_;                  ///< includes the generator for the model's random numbers (dropout)
   StepBody body_;
   at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;  ///< the non-finite step that is being repeated

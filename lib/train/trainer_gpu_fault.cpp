@@ -28,11 +28,21 @@ void Trainer::or_gpu_lost(const std::function<void()>& work) {
     const auto fault = gpu_fault(error);
     gpu_lost_ = gpu_lost_ || fault;
     if (!fault || dynamic_cast<const GpuLost*>(&error)) throw;
-    throw GpuLost(*fault, fmt::format("{}, {}, {}",
-                                      in_step_ ? fmt::format("in step {}", outcome_.steps + 1)
-                                               : fmt::format("after step {}", outcome_.steps),
-                                      stage_, gpu_label(plan_.device, plan_.machine.gpu, plan_.machine.gpu_uuid)));
+    throw GpuLost(*fault,
+                  fmt::format("{}, {}, {}", position(), stage_,
+                              gpu_label(plan_.device, plan_.machine.gpu, plan_.machine.gpu_uuid)),
+                  saved_at_);
   }
+}
+
+void Trainer::during(const char* stage, const std::function<void()>& work) {
+  at(stage);
+  or_gpu_lost(work);
+}
+
+std::string Trainer::position() const {
+  if (in_step_) return fmt::format("in step {}", outcome_.steps + 1);
+  return outcome_.steps == 0 ? "before the first step" : fmt::format("after step {}", outcome_.steps);
 }
 
 /// After a GPU fault freeing GPU memory, events or page-locked memory throws, which libtorch's destructors must not.

@@ -93,7 +93,7 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
 
 /// The device already has the state after `step`; this resets the host's state to match.
 void Trainer::rewind_to(int64_t step) {
-  async_reader_.flush();  // discards records of steps that will be repeated
+  async_reader_->flush();  // discards records of steps that will be repeated
   if (const StepStart* next = guard_->start_of(step + 1)) outcome_.samples = next->samples;
   guard_->rewind_to(step + 1);
   outcome_.steps = step;

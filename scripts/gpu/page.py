@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 
 from peers.turns import fastest
 
@@ -58,7 +59,12 @@ def in_short(name: str, part: dict) -> str:
 
 def parts_table(results: dict) -> list[str]:
     rows = [
-        {"part": name, "result": part["status"], "seconds": part.get("seconds"), "in short": in_short(name, part)}
+        {
+            "part": name,
+            "result": "**failed**" if part["status"] == "failed" else part["status"],
+            "seconds": part.get("seconds"),
+            "in short": in_short(name, part),
+        }
         for name, part in results["parts"].items()
     ]
     return table(rows, ["part", "result", "seconds", "in short"])
@@ -149,19 +155,43 @@ def findings(results: dict) -> list[tuple[str, str]]:
                 if row.get("numbers_agree") is False
             ]
     found += [
-        (target["part"], f"target missed: {target['what']}: {shown(target['measured'])}, at least {target['at_least']}")
+        (
+            target["part"],
+            f"target missed: {target['what']}: {shown(target['measured'])}, at least {target['at_least']}"
+            + target["reached"].removeprefix("no").replace(": ", "; "),
+        )
         for target in results["targets"]
         if target["reached"] and not target["reached"].startswith("yes") and "share" not in target["what"]
     ]
     return found + [("", line) for line in idle_switches(results)]
 
 
+def nothing(results: dict) -> str:
+    """What was judged, if nothing was found."""
+    targets = results["targets"]
+    judged = sum(bool(target["reached"]) for target in targets)
+    about_targets = f"{judged} of {len(targets)} targets were judged and none was missed"
+    if judged in (0, len(targets)):
+        about_targets = "no target was missed" if judged else "no target was judged"
+    observed = results["parts"].get("ladder", {}).get("rows")
+    about_switches = "every switch had its effect" if observed else "no switch was observed"
+    return f"Nothing: no part failed, {about_targets}, {about_switches}."
+
+
+def skipped(results: dict) -> list[str]:
+    """Parts that cannot run here. Those for which there was no time are findings."""
+    parts = [(name, part) for name, part in results["parts"].items() if part["status"] == "skipped"]
+    names = "; ".join(f"{name} ({part['reason']})" if part.get("reason") else name for name, part in parts)
+    return ["", f"Not run: {shown(names)}."] if names else []
+
+
 def to_report(results: dict) -> list[str]:
     lines = ["", "## What to report"]
     found = findings(results)
     if not found:
-        return [*lines, "Nothing: no part failed, no target was missed, every switch had its effect."]
-    lines += [f"- {shown(sentence)}" for _, sentence in found]
+        return [*lines, nothing(results), *skipped(results)]
+    lines += [f"- {textwrap.shorten(shown(sentence), 400, placeholder=' …')}" for _, sentence in found]
+    lines += skipped(results)
     repeat = list(dict.fromkeys(part for part, _ in found if part))
     if repeat:
         check = [results["gpu_check"], "run", results["folder"]]

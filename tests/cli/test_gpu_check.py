@@ -41,7 +41,7 @@ def build(tmp_path):
     (folder / "app/trainopt").symlink_to(PROGRAM)
     shutil.copy(BUILD / "CMakeCache.txt", folder)
     executable(folder / "tests/gpu/test_gpu", "#!/bin/sh\necho 'skipped: no GPU'\nexit 77\n")
-    row = {"pass": "moments", "type": "Float", "mib": 98.0, "of_copy": 0.8, "copy_gb_per_s": 30.0}
+    row = {"pass": "statistics", "type": "Float", "mib": 98.0, "of_copy": 0.8, "copy_gb_per_s": 30.0}
     executable(
         folder / "scripts/bench/kernel_bandwidth",
         f"#!/bin/sh\n[ \"$*\" = '3 2 cpu' ] || exit 3\necho '{json.dumps(row)}'\n",
@@ -97,7 +97,7 @@ def test_every_part_on_a_cpu(build, tmp_path):
     assert all(target["measured"] is None for target in found["targets"])  # a CPU's speeds say nothing about them
     text = (results / "check.md").read_text()
     assert "## Targets" not in text and "× PyTorch's fastest, eager" in text and "too few pairs for an interval" in text
-    assert "pin_memory had no effect in peers-resnet18-4" in text and "10-all" in text
+    assert "\n- tf32 had no effect in 9a-tf32: TF32 needs an NVIDIA GPU" in text, text
 
 
 def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
@@ -288,6 +288,18 @@ def test_parts_that_cannot_run_fail_on_a_gpu(build, tmp_path, monkeypatch):
         and found["reason"].count("not compared") == len(found["rows"]) - 1
         and "0-baseline" not in found["reason"]
     ), found
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU, and its driver is loaded")
+def test_a_gpu_that_cannot_be_used_is_not_a_machine_without_one(build, tmp_path):
+    if "TRAINOPT_CUDA:BOOL=ON" not in (build / "CMakeCache.txt").read_text():
+        pytest.skip("a build without CUDA looks for no driver")
+    command = ("run", tmp_path / "results", "--build", build)
+    done = script(OURS, *command)
+    assert done.returncode == 77 and "this machine has no GPU" in done.stderr, done
+    done = script(OURS, *command, LD_LIBRARY_PATH=str(BUILD / "tests/support/fake_cuda"), FAKE_CUDA_VERSION="12080")
+    assert done.returncode == 2 and "driver is too old" in done.stderr, done
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "results").exists(), done
 
 
 def test_usage_errors_are_one_sentence(build, tmp_path):

@@ -119,6 +119,17 @@ def test_a_gpu_that_cuda_does_not_offer(trainopt, played, script, expected):
 
 
 @pytest.mark.parametrize("code, expected", [
+    ("999", "nvidia-smi works"), ("304", "/dev/nvidia*"), ("46", "nvidia-smi -c DEFAULT"), ("800", "/dev/nvidia*"),
+])
+def test_a_visible_gpu_is_not_called_hidden(trainopt, code, expected):
+    """Batch systems and containers set CUDA_VISIBLE_DEVICES for every job."""
+    played = {"FAKE_CUDA_INIT": code, "CUDA_VISIBLE_DEVICES": "0"}
+    result = with_gpu(trainopt, played, GPU, "plan", "job.yaml", "device=cuda")
+    assert result.code == 2 and len(result.err.strip().splitlines()) == 1, result
+    assert expected in result.err and "CUDA_VISIBLE_DEVICES" not in result.err, result
+
+
+@pytest.mark.parametrize("code, expected", [
     ("34", "stub"), ("46", "nvidia-smi -c DEFAULT"), ("101", "nvidia-smi works"), ("102", "licence"),
     ("800", "/dev/nvidia*"), ("802", "Fabric Manager"), ("804", "cuda-compat"), ("805", "Multi-Process Service"),
 ])

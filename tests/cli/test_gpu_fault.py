@@ -29,14 +29,22 @@ def test_a_gpu_fault_ends_the_run(tiny, fault, code, words):
     assert result.code == code, result
     # One message: no warning, no second error, no C++ stack.
     (line,) = [line for line in result.err.splitlines() if line]
-    for expected in (words, "context is lost", "resume from the newest checkpoint", "in step 5, forward and backward"):
+    for expected in (words, "context is lost", "resume from the checkpoint of step 4, and ",
+                     "in step 5, forward and backward, "):
         assert expected in line, line
+    assert not line.rstrip().endswith(","), line
     found = summary(tiny.folder / "out")
     assert (found["status"], found["exit_code"], found["steps"]) == ("failed", code, 4), found
     assert words in found["reason"] and found["micro_split"] == 1, found
     assert [record["step"] for record in records(tiny.folder / "out")] == [1, 2, 3, 4]
     assert saved_steps(tiny.folder / "out") == [2, 4]
     assert tiny("checkpoint", "verify", "out/checkpoints/step-00000004").code == 0
+
+
+def test_a_gpu_fault_before_the_first_checkpoint(tiny):
+    result = tiny("run", "tiny.yaml", "--run-dir", "out", "--quiet", *SAVES, "device=cpu", "--inject", "gpu@1")
+    assert result.code == 1 and "resume from" not in result.err, result
+    assert "in step 1, forward and backward, cpu" in result.err and not result.err.rstrip().endswith(","), result
 
 
 def test_a_run_resumes_after_a_gpu_fault(tiny):

@@ -77,7 +77,7 @@ def made_up(gpu):
     """Everything as it should be."""
     page, _, targets = gpu
     every = {"compile": 1.3, "compile max-autotune": 1.28, "graph": 1.2, "eager": 2.0}
-    shares = {("moments", "Half"): 0.9, ("moments", "Float"): 0.85, ("[torch]", "Half"): 0.3}
+    shares = {("statistics", "Half"): 0.9, ("statistics", "Float"): 0.85, ("[torch]", "Half"): 0.3}
     rung = {"status": "done", "numbers_agree": True, "idle": {}}
     results = {
         "date": "2026-11-23 12:00 UTC",
@@ -122,12 +122,35 @@ def made_up(gpu):
 def test_a_page_without_anything_to_report(gpu):
     text = gpu[0].markdown(made_up(gpu))
     assert text.startswith("# gpu_check: 7 ok\n") and "commit 0123456789ab · NVIDIA H100" in text
-    assert text.split("## What to report\n")[1].startswith("Nothing: no part failed, no target was missed, every")
-    assert "| ok | – | 2 of 2 passes reach 75 % of a copy's bandwidth; slowest: moments, Float, 85 % |" in text
+    said = text.split("## What to report\n")[1]
+    assert said == "Nothing: no part failed, no target was missed, every switch had its effect.\n"
+    assert "| ok | – | 2 of 2 passes reach 75 % of a copy's bandwidth; slowest: statistics, Float, 85 % |" in text
     assert "1.2 × PyTorch's fastest, graph channels-last bf16 (1.18 to 1.22)" in text
-    assert "| moments | 90 % | 85 % |" in text and "| gpus | index 0, name NVIDIA H100, memory_mib 80000 |" in text
+    assert "| statistics | 90 % | 85 % |" in text and "| gpus | index 0, name NVIDIA H100, memory_mib 80000 |" in text
     assert "launch_variables" not in text and "resnet50 batch 256 | eager channels-last bf16 | 2 " in text
     assert len(text.splitlines()) < 75
+
+
+def test_a_page_claims_only_what_was_judged(gpu):
+    page, _, targets = gpu
+    results = made_up(gpu)
+    results["parts"]["peers-resnet50-256"] = {"status": "skipped", "reason": "too little memory"}
+    results["targets"] = targets.judged(results)
+    said = page.markdown(results).split("## What to report\n")[1]
+    count = len(results["targets"])
+    assert said == (
+        f"Nothing: no part failed, {count - 1} of {count} targets were judged and none was missed, every switch had "
+        "its effect.\n\nNot run: peers-resnet50-256 (too little memory).\n"
+    )
+    results["on_gpu"] = False
+    results["parts"]["ladder"] = {"status": "skipped"}
+    results["targets"] = targets.judged(results)
+    said = page.markdown(results).split("## What to report\n")[1]
+    assert said.startswith("Nothing: no part failed, no target was judged, no switch was observed.\n"), said
+    assert said.endswith("\n\nNot run: peers-resnet50-256 (too little memory); ladder.\n"), said
+    results["parts"]["curves"] = {"status": "left out", "reason": "not requested"}
+    said = page.markdown(results).split("## What to report\n")[1]
+    assert said.startswith("- curves is not complete: not requested\n\nNot run: peers-resnet50-256"), said
 
 
 def test_a_page_ends_with_what_to_report(gpu):
@@ -139,25 +162,28 @@ def test_a_page_ends_with_what_to_report(gpu):
     of["kernels"]["rows"][1]["of_copy"] = 0.5
     of["peers-resnet18-1024"]["rows"] = ways(20000.0, compile=1.1)
     of["peers-resnet18-1024"] |= {"status": "left out", "left_out": ["compile max-autotune channels-last bf16"]}
-    of["curves"] = {"status": "failed", "reason": "KeyError: 'a|b'\nin two lines"}
+    of["curves"] = {"status": "failed", "reason": "KeyError: 'a|b'\nin two lines " + 100 * "on and on "}
     of["ladder"]["rows"][1] |= {"numbers_agree": False, "idle": {"cuda_graph": "one rank only"}}
     results["targets"] = targets.judged(results)
     text = page.markdown(results)
     assert text.startswith("# gpu_check: 2 failed, 4 ok, 1 left out\n"), text
-    assert "| moments | 90 % | **50 %** |" in text
+    assert "| statistics | 90 % | **50 %** |" in text
     listed, commands = text.split("## What to report\n")[1].split("\nTo repeat")
-    assert listed.splitlines() == [
+    lines = listed.splitlines()
+    long = lines.pop(4)
+    assert long.startswith("- curves failed: KeyError: 'a\\|b' in two lines on and on") and long.endswith("on …"), long
+    assert 380 < len(long) < 410
+    assert lines == [
         "- test failed: losses of [all] models, with and without a schedule, agree with the CPU's: with amp / "
         "tests/gpu/training.cpp:44: CHECK( apart <= 0.01 ) with expansion: 0.5 <= 0.01",
         "- test failed: a stream waits: tests/gpu/stream.cpp:12: due to unexpected exception with message: CUDA error: "
         "an illegal memory access was encountered",
-        "- kernel moments, Float: 50 % of a copy's bandwidth",
+        "- kernel statistics, Float: 50 % of a copy's bandwidth",
         "- peers-resnet18-1024 is not complete: compile max-autotune channels-last bf16",
-        "- curves failed: KeyError: 'a\\|b' in two lines",
         "- the numbers of 10-all differ from those of the rung before it",
         "- target missed: ResNet-18, batch 1024, amp: img/s: 20000, at least 24000",
         "- target missed: ResNet-18, batch 1024, amp: ratio against the best compile: 1.1 (1.08 to 1.12), at least "
-        "1.25",
+        "1.25; compile max-autotune channels-last bf16 is missing",
         "- cuda_graph had no effect in 10-all: one rank only",
     ]
     assert commands.splitlines() == [

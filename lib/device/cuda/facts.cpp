@@ -21,7 +21,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 CudaStart ask_cuda() {
   CudaStart start;
   start.program_cuda = CUDART_VERSION;
-  if (at::detail::getCUDAHooks().hasCUDART()) start.libtorch_cuda = at::detail::getCUDAHooks().versionCUDART();
+  start.libtorch_cuda = at::detail::getCUDAHooks().versionCUDART();
   // Without libcuda.so.1 the version is 0.
   if (cudaDriverGetVersion(&start.driver_cuda) != cudaSuccess || start.driver_cuda == 0) return start;
   const cudaError_t error = cudaGetDeviceCount(&start.gpus);

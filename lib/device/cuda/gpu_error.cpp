@@ -13,8 +13,9 @@
 namespace trainopt {
 namespace {
 
-/// Of these the documentation says that any further CUDA work of the process fails. The first four report the program's
-/// mistake, as far as CUDA knows.
+/// Of these the documentation says that any further CUDA work of the process fails. Most report a mistake in a kernel;
+/// a launch that took too long, a Multi-Process Service that ended this client, a hardware stack error and a destroyed
+/// context need not. None shows that the hardware is broken.
 constexpr std::array kProgramFaults{
     cudaErrorIllegalAddress,     cudaErrorMisalignedAddress,  cudaErrorAssert,
     cudaErrorLaunchFailure,      cudaErrorInvalidPc,          cudaErrorInvalidAddressSpace,
@@ -50,8 +51,15 @@ std::optional<GpuFault> fault_in(const std::string& message) {
 /// The fault that earlier work of this thread's GPU left behind. Creates no context.
 std::optional<GpuFault> fault_left_behind() {
   if (c10::cuda::device_count() == 0 || !c10::cuda::hasPrimaryContext(c10::cuda::current_device())) return std::nullopt;
+  // The call reads the context and changes nothing. cudaPeekAtLastError() would not do: cuDNN and cuBLAS may have a
+  // CUDA runtime of their own, and the last error of this one may be of another kind. The relaxed mode permits any call
+  // during a recording (CUDA's documentation of cudaThreadExchangeStreamCaptureMode). Whether the call may wait for the
+  // device is not documented.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  const bool relaxed = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
   size_t free = 0, total = 0;
-  const cudaError_t error = cudaMemGetInfo(&free, &total);  // waits for nothing, and is allowed during a recording
+  const cudaError_t error = cudaMemGetInfo(&free, &total);
+  if (relaxed) cudaThreadExchangeStreamCaptureMode(&mode);
   cudaGetLastError();
   return fault_of(error);
 }
@@ -65,7 +73,9 @@ std::optional<GpuFault> gpu_fault(const std::exception& error) {
   }
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   if (auto fault = fault_in(torch ? torch->what_without_backtrace() : error.what())) return fault;
-  return dynamic_cast<const UserError*>(&error) ? std::nullopt : fault_left_behind();
+  // NCCL's errors have CUDA's words. Without them it was a time-out or a lost rank, and this GPU may still be waiting.
+  if (dynamic_cast<const UserError*>(&error) || dynamic_cast<const c10::DistError*>(&error)) return std::nullopt;
+  return fault_left_behind();
 }
 
 StartError start_error(int code) {

@@ -93,6 +93,7 @@ TEST_CASE("every problem with a GPU says what to do") {
         GpuProblem::busy, GpuProblem::out_of_memory, GpuProblem::other})
     CHECK(!remedy(problem).empty());
   CHECK(gpu_label(at::Device(at::kCUDA, 1), "NVIDIA H100", "GPU-5b0c") == "cuda:1, NVIDIA H100, GPU-5b0c");
+  CHECK(gpu_label(at::kCPU, "", "") == "cpu");
 }
 
 TEST_CASE("a GPU that cannot be opened is named, with the reason and what to do") {

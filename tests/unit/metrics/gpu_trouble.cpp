@@ -5,7 +5,7 @@
 #include "support/catch.h"
 #include "support/fake_machine.h"
 
-#include <sys/fsuid.h>
+#include <unistd.h>
 
 using namespace trainopt;
 using trainopt::test::FakeMachine;
@@ -74,8 +74,6 @@ TEST_CASE("an old driver and a libtorch for another CUDA are named with both ver
   evidence.cuda.libtorch_cuda = 12060;
   check_sentence(gpu_trouble(evidence), {"libtorch found was built for CUDA 12.6", "for CUDA 13.0", "install"});
   check_sentence(trouble_with(h100(), evidence), {"built for CUDA 12.6"});
-  evidence.cuda.libtorch_cuda = 0;
-  check_sentence(gpu_trouble(evidence), {"libtorch found has no CUDA", "for CUDA 13.0"});
   evidence.cuda = evidence_of(GpuProblem::none).cuda;
   evidence.cuda.libtorch_cuda = 13010;  // releases with one first number fit each other
   CHECK(gpu_trouble(evidence) == "");
@@ -88,10 +86,28 @@ TEST_CASE("CUDA_VISIBLE_DEVICES that hides all GPUs is shown with its value") {
     check_sentence(gpu_trouble(evidence),
                    {"hides all GPUs; unset it", *value ? std::string("CUDA_VISIBLE_DEVICES=") + value : "=\"\""});
   }
+  for (const char* value : {"", "-1", "1", "1,0", "GPU-ffff"}) {  // whatever CUDA's error
+    GpuEvidence evidence = evidence_of(GpuProblem::other);
+    evidence.visible_devices = value;
+    check_sentence(gpu_trouble(evidence), {"hides all GPUs"});
+  }
   GpuEvidence empty = evidence_of(GpuProblem::no_gpu);
   empty.gpus.clear();
   empty.visible_devices = "0";  // there is nothing to hide
   check_sentence(gpu_trouble(empty), {"offers no GPU"});
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES that names a GPU is not blamed for CUDA's own error") {
+  for (const char* value : {"0", "0,1", "0,-1", "GPU-5b0c", "GPU-5b", "MIG-5b0c"}) {
+    for (const auto& [problem, words] : {std::pair(GpuProblem::no_permission, "/dev/nvidia*"),
+                                         {GpuProblem::busy, "end the process that uses it"},
+                                         {GpuProblem::other, "nvidia-smi works"}}) {
+      GpuEvidence evidence = evidence_of(problem);
+      evidence.visible_devices = value;
+      check_sentence(gpu_trouble(evidence), {"offers no GPU (CUDA's words)", words});
+      CHECK(gpu_trouble(evidence).find("CUDA_VISIBLE_DEVICES") == std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("missing permission, MIG without instances, a lost GPU and a forbidding mode are told apart") {
@@ -108,6 +124,19 @@ TEST_CASE("missing permission, MIG without instances, a lost GPU and a forbiddin
   CHECK(lost_gpus(evidence).size() == 1);
   evidence.forbidden_files = {"/dev/nvidia0"};
   check_sentence(gpu_trouble(evidence), {"may not open", "permission", "docker run --gpus all", "/dev/nvidia0"});
+}
+
+TEST_CASE("a job that may open only some GPUs is not without permission") {
+  GpuEvidence evidence = evidence_of(GpuProblem::other);
+  evidence.device_files = {"/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"};
+  evidence.forbidden_files = {"/dev/nvidia1"};
+  check_sentence(gpu_trouble(evidence), {"offers no GPU (CUDA's words)", "nvidia-smi works"});
+  evidence.forbidden_files = {"/dev/nvidia0", "/dev/nvidia1"};
+  check_sentence(gpu_trouble(evidence), {"may not open", "/dev/nvidia0, /dev/nvidia1"});
+  for (const char* common : {"/dev/nvidia-uvm", "/dev/nvidiactl"}) {
+    evidence.forbidden_files = {common};
+    check_sentence(gpu_trouble(evidence), {"may not open", common});
+  }
 }
 
 TEST_CASE("a driver without its library is not the same as no driver") {
@@ -158,14 +187,19 @@ TEST_CASE("NVML's view of the GPUs is gathered") {
 
 TEST_CASE("the driver's files that this process may not open are found") {
   const TemporaryFolder dev;
-  for (const char* name : {"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidiax", "null"})
+  for (const char* name : {"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidiax", "null"}) {
     std::ofstream(dev / name) << "";
+    std::filesystem::permissions(dev / name, std::filesystem::perms::all);
+  }
   std::filesystem::permissions(dev / "nvidia0", std::filesystem::perms::none);
+  std::filesystem::permissions(dev / "nvidiactl", std::filesystem::perms::others_read);  // not enough
   std::filesystem::permissions(dev.path(), std::filesystem::perms::all);
-  const int user = ::setfsuid(65534);  // root may open every file
+  const uid_t user = ::geteuid();
+  const bool changed = ::seteuid(65534) == 0;  // root may open every file
   const auto evidence = gpu_evidence({}, "libno-such-library.so.1", dev.path());
-  ::setfsuid(static_cast<uid_t>(user));
-  CHECK(evidence.device_files == std::vector<std::string>{dev / "nvidia-uvm", dev / "nvidia0", dev / "nvidiactl"});
+  if (changed) REQUIRE(::seteuid(user) == 0);
+  CHECK(evidence.device_files ==
+        std::vector<std::string>{dev / "nvidia-uvm", dev / "nvidia0", dev / "nvidia1", dev / "nvidiactl"});
   if (evidence.cuda.gpus == 0)
-    CHECK_THAT(evidence.forbidden_files, Catch::Matchers::VectorContains<std::string>(dev / "nvidia0"));
+    CHECK(evidence.forbidden_files == std::vector<std::string>{dev / "nvidia0", dev / "nvidiactl"});
 }
