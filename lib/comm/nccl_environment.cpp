@@ -53,10 +53,8 @@ bool is_list_of(std::string_view text, std::span<const std::string_view> known) 
 }
 
 std::string list_problem(const std::string& text, std::span<const std::string_view> known) {
-  return fmt::format(
-      "must be one of {} or several with commas between them, all others after ^, or per collective as in "
-      "allreduce:{}: '{}'",
-      fmt::join(known, ", "), known.front(), text);
+  return fmt::format("must be a list such as {0},{1}, ^{1} (all but {1}) or allreduce:{0}, of the words {2}: '{3}'",
+                     known[0], known[1], fmt::join(known, ", "), text);
 }
 
 bool is_printable(const std::string& text) {

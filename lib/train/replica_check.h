@@ -1,6 +1,6 @@
 // Finds silent data corruption: weights of which every rank has a copy must have the same bits on all ranks. Each rank
-// computes a checksum per tensor on its device, and the ranks compare 8 bytes. Only if these differ do they compare
-// tensor by tensor, to name the rank and the first tensor that differ.
+// computes a checksum per tensor on its device, and the ranks exchange one of 64 bits over all of them. Only if these
+// differ do they compare tensor by tensor, to name the rank and the first tensor that differ.
 #pragma once
 
 #include "comm/communicator.h"
@@ -26,7 +26,8 @@ class ReplicaCheck {
   ReplicaCheck(Communicator& communicator, int64_t every_n_steps)
       : communicator_(communicator), every_n_steps_(every_n_steps) {}
 
-  bool due(int64_t step) const { return every_n_steps_ > 0 && communicator_.ranks() > 1 && step % every_n_steps_ == 0; }
+  bool enabled() const { return every_n_steps_ > 0 && communicator_.ranks() > 1; }
+  bool due(int64_t step) const { return enabled() && step % every_n_steps_ == 0; }
   /// Compares the tensors, the same list on every rank, after `step`. Waits for the device; every rank must call it.
   /// Throws UserError on all ranks if any differ: hardware with the rank (with two ranks, both) and the first tensor
   /// that differ, or diverged if that tensor is non-finite on every rank, since the bits of a NaN are arbitrary.

@@ -34,6 +34,7 @@ void Trainer::train() {
     while (!finished()) take_step();
     deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
+  if (outcome_.steps > 0) compare_replicas();
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
     save_checkpoint();
@@ -170,7 +171,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   deliver(process_steps_ == 1 || waits ? async_reader_->flush() : async_reader_->poll());
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();  // the step was undone
-  if (compares) compare_replicas();            // first, so that no checkpoint with a difference is saved
+  if (compares) compare_replicas();
   if (evaluates) evaluate();
   if (saves) save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
@@ -200,13 +201,16 @@ bool Trainer::evaluation_due() const {
   return plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
 }
 
+/// Unless this step's weights have been compared.
 void Trainer::compare_replicas() {
+  if (!replica_check_.enabled() || compared_at_ == outcome_.steps) return;
   at("comparing the weights over the ranks");
   const auto began = Clock::now();
   NamedTensors copies = parameters_->replicated();
   if (plan_.parallel.sync_batch_norm)  // otherwise every rank has its own statistics
     for (const auto& entry : model_->buffers()) copies.push_back(entry);
   replica_check_.compare(copies, outcome_.steps);
+  compared_at_ = outcome_.steps;
   ++outcome_.replicas.passed;
   outcome_.replicas.wall_s += seconds_since(began);
   ranks_.drop_traffic();

@@ -153,7 +153,7 @@ class Trainer {
   StepBody body_;
   at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;  ///< the non-finite step that is being repeated
-  std::optional<int64_t> evaluated_at_, saved_at_;
+  std::optional<int64_t> evaluated_at_, saved_at_, compared_at_;
   Clock::time_point started_, boundary_;  ///< start of training; start of the next step
   double wall_s_before_ = 0;              ///< training time before a resume
   int64_t gradient_bytes_ = 0;            ///< at the last update

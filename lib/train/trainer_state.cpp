@@ -33,6 +33,7 @@ void Trainer::begin_resumed() {
 }
 
 void Trainer::save_checkpoint() {
+  compare_replicas();  // so that no checkpoint has a difference
   at("saving a checkpoint");
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   ArchiveWriter archive(communicator_->position());

@@ -32,13 +32,16 @@ class Place:
 
     def facts(self) -> dict:
         """What `trainopt env` says of the program and the machine."""
-        done = subprocess.run(
-            [self.trainopt, "env", "--json"],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        try:
+            done = subprocess.run(
+                [self.trainopt, "env", "--json"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
+        except OSError as error:
+            raise Refused(f"cannot start the program ({error.strerror}): {self.trainopt}") from error
         if done.returncode != 0:
             raise Refused(done.stderr.strip()[-2000:].removeprefix("trainopt: ") or f"{self.trainopt} env failed")
         return json.loads(done.stdout)

@@ -310,3 +310,19 @@ def test_usage_errors_are_one_sentence(build, tmp_path):
         "not a build folder": script(OURS, "run", tmp_path / "results", "--build", tmp_path / "none"),
     }.items():
         assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1, (says, done)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]"])
+def test_results_that_cannot_be_read_are_refused(build, tmp_path, content):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/check.json").write_text(content)
+    done = script(OURS, "run", tmp_path / "results", "--cpu", "--build", build, "--only", "tests")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+    assert "the earlier results cannot be read" in done.stderr, done
+
+
+def test_a_folder_for_results_that_cannot_be_made_is_refused(build, tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file/in"):
+        done = script(OURS, "run", folder, "--cpu", "--build", build, "--only", "tests")
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and str(folder) in done.stderr, done

@@ -337,7 +337,7 @@ def test_the_starter_prefers_a_torch_that_fits(tmp_path):
         ({"version": "2.110.0"}, "works with torch 2.11 only"),
         ({"version": "2.11.0+cpu", "cuda": "None", "with_cuda": False}, "the installed torch is without CUDA"),
         ({"cuda": "None"}, "the installed torch is without CUDA"),
-        ({"with_cuda": False}, "the installed torch is without CUDA"),
+        ({"with_cuda": False}, "the installed torch is incomplete: it has no lib/libtorch_cuda.so"),
         ({"version": "2.11.0+cu128", "cuda": "'12.8'"}, "for CUDA 13 only, and the installed one is for CUDA 12.8"),
     ],
 )

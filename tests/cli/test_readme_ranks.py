@@ -38,7 +38,7 @@ BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
     for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
-STARTS, MACHINES, _, _, RESUMES = BLOCKS
+STARTS, MACHINES, _, _, (REHEARSAL,), RESUMES = BLOCKS
 
 
 @pytest.fixture
@@ -111,6 +111,11 @@ def test_several_machines(trainopt, shell, alone):
         shell(job, [here if word == "first-machine:29500" else word for word in words])
     assert [result.code for result in job.ended()] == [0, 0], job.ended()
     assert close(only_run(trainopt), alone)
+
+
+def test_rehearsing_silent_data_corruption(trainopt, shell):
+    (result,) = shell(Ranks(trainopt), REHEARSAL).ended()
+    assert result.code == 9 and "the weights of rank 2 differ from those of the other 2" in result.err, result
 
 
 def test_resuming_with_other_numbers_of_ranks(trainopt, shell, alone):

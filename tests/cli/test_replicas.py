@@ -58,6 +58,21 @@ def test_two_ranks_are_both_shown_and_no_checkpoint_has_the_difference(trainopt)
     assert got["steps"] == 4 and saved_steps(trainopt.folder / "out") == [2]
 
 
+@pytest.mark.parametrize(
+    "keys, step, saved",
+    [
+        (["parallel.check_replicas_every=100", "checkpoint={every_n_steps: 2, background: false}"], 4, [2]),
+        (["parallel.check_replicas_every=2", "train.max_steps=3"], 3, []),
+    ],
+    ids=["before a checkpoint", "at the end"],
+)
+def test_checkpoints_and_the_last_step_are_always_compared(trainopt, keys, step, saved):
+    message, _ = fault_of(trainopt, 2, *keys, "--inject", "bit_flip@3")
+    assert f"the weights of 2 ranks differ after step {step}" in message
+    folder = trainopt.folder / "out"
+    assert (saved_steps(folder) if (folder / "checkpoints").exists() else []) == saved
+
+
 def test_only_the_comparison_finds_it(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
     result = launch(trainopt, 2, "--run-dir", "out", "--inject", "bit_flip@3")
@@ -95,7 +110,7 @@ def test_resuming_and_evaluating_is_no_false_alarm(trainopt):
     assert launch(trainopt, 2, *keys).code == 0
     assert launch(trainopt, 2, *keys, "train.max_steps=12", "checkpoint.resume=auto").code == 0
     got = summary(trainopt.folder / "out")
-    assert got["resumed_from"] == 6 and got["replica_checks"]["passed"] == 2, got
+    assert got["resumed_from"] == 6 and got["replica_checks"]["passed"] == 4, got  # 8, 9, 10, 12
 
 
 def test_a_comparison_that_cannot_find_anything_is_refused_or_reported(trainopt):

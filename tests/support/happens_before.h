@@ -1,6 +1,7 @@
 // Finds accesses to the same memory that nothing puts in order: a happens-before analysis with one vector clock per
-// queue (Lamport 1978; Mattern 1989). The host counts as one queue, because locks between its threads are
-// ThreadSanitizer's subject. What a queue does is ordered after all that the host knew when it was queued.
+// queue (Lamport 1978; Mattern 1989). The host counts as one queue: a wait in one of its threads orders what the others
+// queue later, too, so a missing wait can hide behind another thread's. Locks between threads are ThreadSanitizer's
+// subject. What a queue does is ordered after all that the host knew when it was queued.
 #pragma once
 
 #include <cstdint>
