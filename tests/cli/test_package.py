@@ -247,6 +247,10 @@ def test_a_wheel_that_cannot_be_made_is_refused_in_one_sentence(tmp_path):
         done = called(CHECKOUT / "scripts/package", tmp_path / "out", "--build", folder)
         assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1, (says, done)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file/in"):
+        done = called(CHECKOUT / "scripts/package", out)  # says so before it builds
+        assert done.returncode == 2 and done.stderr == f"package: cannot write into the folder for the wheel: {out}\n"
 
 
 # ---- the starter, in made-up environments with a program that says what it was given ----
