@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +43,7 @@ Torch find_torch(const fs::path& prefix, const fs::path& beside) {
   if (const char* named = std::getenv("TRAINOPT_TORCH"); named && *named) return named_torch(fs::absolute(named));
   std::string problem, looked_in;
   std::vector<fs::path> folders = usable_package_folders(prefix);
+  folders.erase(std::remove(folders.begin(), folders.end(), beside), folders.end());
   folders.insert(folders.begin(), beside);
   for (const auto& folder : folders) {
     looked_in += (looked_in.empty() ? "" : ", ") + folder.string();
