@@ -151,7 +151,8 @@ struct Pool {
            pos.channel;
   }
 
-  /// The windows again, by z instead of x, for scales and shifts that are zero, infinite or NaN.
+  /// The windows again, by z instead of x: for a scale or shift that is zero, infinite or NaN, and for pixels that are
+  /// infinite or NaN.
   __device__ void compare_results(const Place& pair, int count, const RowPosition& pos) const {
     const T* image = image_of(pair, pos);
     TRAINOPT_NO_UNROLL
