@@ -52,7 +52,7 @@ struct RowPosition {
 template <int kAhead, class Load, class Use>
 __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& position, bool down, const Load& load_row,
                              const Use& use) {
-  // There are less than 2³¹ rows.
+  // There are fewer than 2³¹ rows, which the callers check.
   const auto at_once = static_cast<uint32_t>(tiling.rows_at_once()), rows = static_cast<uint32_t>(tiling.rows),
              chunks = static_cast<uint32_t>(tiling.chunks);
   for (auto i = static_cast<uint32_t>(position.stripe); i < chunks; i += static_cast<uint32_t>(tiling.stripes)) {

@@ -186,9 +186,8 @@ std::string caution_about(const DeviceFacts& facts, const GpuEvidence& evidence)
   if (seen->exclusive && !seen->processes.empty())
     return fmt::format(
         "the GPU is in exclusive mode and in use, so a run can start only through the Multi-Process Service or "
-        "when the process has ended; {}: {}, process {}",
-        fmt::format("nvidia-smi -i {} -c DEFAULT allows several", seen->index), label(*seen),
-        fmt::join(seen->processes, ", "));
+        "when the process has ended; nvidia-smi -i {} -c DEFAULT allows several: {}, process {}",
+        seen->index, label(*seen), fmt::join(seen->processes, ", "));
   if (seen->mig.value_or(false))
     return fmt::format(
         "the GPU is a MIG instance: one rank can use it; several ranks on instances of one GPU, and measurements "

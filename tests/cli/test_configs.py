@@ -46,6 +46,12 @@ def test_recipe_checks_and_plans(digits, recipe):
     assert planned.json()["recipe"]["name"] == yaml.safe_load(recipe.read_text())["name"]
 
 
+def test_the_recipe_for_two_ranks_needs_no_gpus(digits):
+    """A machine with one GPU must run it too."""
+    planned = Program(digits)("plan", CHECKOUT / "configs/two_ranks.yaml", "--assume", "gpus=1,arch=sm_90")
+    assert planned.code == 0 and "  device             cpu" in planned.out, planned
+
+
 def flat(value, prefix=""):
     if isinstance(value, dict):
         return {k: v for key, inner in value.items() for k, v in flat(inner, f"{prefix}{key}.").items()}

@@ -23,7 +23,8 @@ void check_pixels(int64_t images, int64_t pixels) {
 }  // namespace
 
 void LaunchedHeadKernels::check_rows(const at::Tensor& rows) const {
-  TRAINOPT_CHECK(rows.dim() == 2 && rows.device().type() == device_ && rows.is_contiguous() && rows.numel() > 0);
+  TRAINOPT_CHECK(rows.dim() == 2 && rows.size(0) <= std::numeric_limits<int32_t>::max() &&
+                 rows.device().type() == device_ && rows.is_contiguous() && rows.numel() > 0);
 }
 
 at::Tensor LaunchedHeadKernels::mean(const at::Tensor& x) const {
