@@ -54,7 +54,8 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
                           .stop = &stop_signal()};
   const Machine machine = detect_machine(visible_devices(context.environment));
   warn_of_unused_gpu(recipe, machine);
-  const Ablation result = ablate(request, machine, observer);
+  LocalArms factory(machine);
+  const Ablation result = ablate(request, factory, observer);
   if (arguments.json) {
     print_json(to_json(result));
   } else {

@@ -107,8 +107,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
-  const Plan plan_a = arm_plan(in_a, machine),
-             plan_b = arm_plan(in_b, machine);  // throws for an invalid arm before anything is created
+  LocalArms factory(machine);
+  const Plan plan_a = factory.plan(in_a),
+             plan_b = factory.plan(in_b);  // throws for an invalid arm before anything is created
   const bool settings_conflict = !plan_a.device.is_cpu() && !can_share_process(plan_a.backend, plan_b.backend);
   const ArmHost host = arguments.own_processes || settings_conflict || plan_a.process != plan_b.process
                            ? ArmHost::own_process
@@ -125,7 +126,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
 
   std::optional<Comparison> measured = compare_arms(
       {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
-      options, until, machine, observer);
+      options, until, factory, observer);
   remove_first_steps(folder);
   if (!measured) {
     spdlog::warn("stopped before A and B were compared");

@@ -97,9 +97,9 @@ double dependence(const SwitchRow& row) {
 /// Measures the cells of one ablation into its rows.
 class AblationCells {
  public:
-  AblationCells(const AblationRequest& request, const SwitchSet& all, const Machine& machine, const Observer& observer,
+  AblationCells(const AblationRequest& request, const SwitchSet& all, ArmFactory& factory, const Observer& observer,
                 Ablation& result)
-      : result_(result), all_(all), bench_(request, all, machine, observer) {
+      : result_(result), all_(all), bench_(request, all, factory, observer) {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
     const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
@@ -205,9 +205,9 @@ class AblationCells {
 };
 
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
-SwitchSet add_rows(const Recipe& recipe, const Machine& machine, Ablation& result) {
+SwitchSet add_rows(const Recipe& recipe, ArmFactory& factory, Ablation& result) {
   SwitchSet all;
-  for (const auto& planned : make_plan(recipe, machine).switches) {
+  for (const auto& planned : factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}}).switches) {
     SwitchRow row;
     row.name = planned.name;
     row.requested = planned.requested;
@@ -261,19 +261,19 @@ void judge_gains(Ablation& ablation) {
   attribute(ablation, judged.reach);
 }
 
-Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer) {
+Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Observer& observer) {
   const auto began = Clock::now();
   const Recipe recipe = load_recipe(request.sources).recipe;
   Ablation result;
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  const SwitchSet all = add_rows(recipe, machine, result);
+  const SwitchSet all = add_rows(recipe, factory, result);
   // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)
     if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");
-  AblationCells cells(effective, all, machine, observer, result);
+  AblationCells cells(effective, all, factory, observer, result);
   cells.measure_total();
   cells.measure_alone();
   cells.measure_in_stack();

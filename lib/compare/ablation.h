@@ -2,8 +2,8 @@
 // interacts most.
 #pragma once
 
-#include "compare/arm_plan.h"
 #include "compare/comparison.h"
+#include "compare/make_arm.h"
 #include "config/load.h"
 #include "statistics/cells.h"
 
@@ -99,6 +99,6 @@ void judge_gains(Ablation& ablation);
 /// Measures the most informative cells first: the total, each switch alone, each left out, the ceilings, then pairs
 /// that seem to interact. Every cell has at least two pairs of processes, and all cells are judged together. A cell
 /// that fails becomes a row with its reason. Throws only if the recipe itself cannot be measured.
-Ablation ablate(const AblationRequest& request, const Machine& machine, const Observer& observer);
+Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Observer& observer);
 
 }  // namespace trainopt

@@ -13,9 +13,9 @@
 
 namespace trainopt {
 
-AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine,
+AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, ArmFactory& factory,
                              const Observer& observer)
-    : request_(request), all_(std::move(all)), machine_(machine), observer_(observer) {
+    : request_(request), all_(std::move(all)), factory_(factory), observer_(observer) {
   quiet_.stop = observer.stop;
 }
 
@@ -28,7 +28,7 @@ Recipe AblationBench::recipe(const SwitchSet& on) const {
 
 bool AblationBench::possible(const SwitchSet& on) const {
   try {
-    arm_plan({.recipe = recipe(on), .folder = {}, .without = {}, .batch_seed = {}}, machine_);
+    factory_.plan({.recipe = recipe(on), .folder = {}, .without = {}, .batch_seed = {}});
     return true;
   } catch (const UserError&) {  // named recovery: the caller searches for a possible set
     return false;
@@ -51,7 +51,7 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 
 const Baseline& AblationBench::twin_of_plain(const ArmSpec& plain, Yardstick kind) {
   Baseline& of_twin = twins_[kind];
-  if (of_twin.twin_folder.empty()) of_twin = make_twin_baseline(plain, kind, machine_, request_.options);
+  if (of_twin.twin_folder.empty()) of_twin = make_twin_baseline(plain, kind, factory_, request_.options);
   return of_twin;
 }
 
@@ -62,8 +62,8 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
   std::optional<Numerics> numerics;
-  PairOptions pairs{.make_a = fresh_arms(name_a, a, machine_, options),
-                    .make_b = fresh_arms(name_b, b, machine_, options),
+  PairOptions pairs{.make_a = fresh_arms(name_a, a, factory_, options),
+                    .make_b = fresh_arms(name_b, b, factory_, options),
                     .first_pair = {},
                     .min_pairs = 2,
                     .may_decide = false};

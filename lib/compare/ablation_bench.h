@@ -19,7 +19,7 @@ struct Cell {
 class AblationBench {
  public:
   /// `all`: every switch that the recipe turns on and that does something here.
-  AblationBench(const AblationRequest& request, SwitchSet all, const Machine& machine, const Observer& observer);
+  AblationBench(const AblationRequest& request, SwitchSet all, ArmFactory& factory, const Observer& observer);
 
   /// The recipe with only these switches on. Throws RecipeErrors for a contradictory set.
   Recipe recipe(const SwitchSet& on) const;
@@ -41,7 +41,7 @@ class AblationBench {
 
   const AblationRequest& request_;
   SwitchSet all_;
-  Machine machine_;
+  ArmFactory& factory_;
   const Observer& observer_;
   Observer quiet_;  ///< for the comparison within a cell: stops together with observer_, reports nothing
   std::map<Yardstick, Baseline> twins_;  ///< without A; every cell with the plain job uses their first steps

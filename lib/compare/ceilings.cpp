@@ -8,7 +8,7 @@ namespace trainopt {
 
 std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
                                          const CompareOptions& base_options, Clock::time_point until,
-                                         const Machine& machine, const Observer& observer) {
+                                         ArmFactory& factory, const Observer& observer) {
   std::vector<CeilingRow> rows;
   CompareOptions options = base_options;
   options.level =
@@ -23,15 +23,13 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
     gain.reason = gpu_lost;
     if (gpu_lost.empty()) try {
         if (!baseline)
-          baseline =
-              make_baseline(warm_up("the job", make_arm(spec("job", {}), machine, ArmHost::this_process), options), {},
-                            options, until, observer);
+          baseline = make_baseline(warm_up("the job", factory.make(spec("job", {}), ArmHost::this_process), options),
+                                   {}, options, until, observer);
         const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
         const std::string name(word_of(kCeilings[i]));
-        const Comparison c =
-            compare(*baseline,
-                    warm_up(name, make_arm(spec(name.c_str(), kCeilings[i]), machine, ArmHost::this_process), options),
-                    options, end, observer);
+        const Comparison c = compare(
+            *baseline, warm_up(name, factory.make(spec(name.c_str(), kCeilings[i]), ArmHost::this_process), options),
+            options, end, observer);
         gain = {.ratio = c.ratio,
                 .interval = c.interval,
                 .verdict = c.verdict,

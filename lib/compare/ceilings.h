@@ -12,7 +12,7 @@ inline constexpr std::array kCeilings{Ceiling::data, Ceiling::optimizer, Ceiling
 /// The ceilings of one recipe, with the arms in this process. All intervals hold simultaneously (Bonferroni). A ceiling
 /// that fails becomes a row with its reason.
 std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
-                                         const CompareOptions& options, Clock::time_point until, const Machine& machine,
+                                         const CompareOptions& options, Clock::time_point until, ArmFactory& factory,
                                          const Observer& observer);
 
 }  // namespace trainopt

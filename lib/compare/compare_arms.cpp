@@ -6,30 +6,28 @@ namespace trainopt {
 namespace {
 
 std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, const CompareOptions& options,
-                                             Clock::time_point until, const Machine& machine,
-                                             const Observer& observer) {
+                                             Clock::time_point until, ArmFactory& factory, const Observer& observer) {
   const Yardstick kind = yardstick(arms.a.recipe, arms.b.recipe);
   std::function<std::shared_ptr<Arm>()> make_twin;
-  if (arms.with_numbers) make_twin = [&] { return make_arm(twin_of(arms.a, kind), machine, arms.host); };
+  if (arms.with_numbers) make_twin = [&] { return factory.make(twin_of(arms.a, kind), arms.host); };
   const auto quarter = Clock::now() + (until - Clock::now()) / 4;
-  const Baseline baseline = make_baseline(warm_up(arms.name_a, make_arm(arms.a, machine, arms.host), options),
-                                          make_twin, options, quarter, observer, kind);
+  const Baseline baseline = make_baseline(warm_up(arms.name_a, factory.make(arms.a, arms.host), options), make_twin,
+                                          options, quarter, observer, kind);
   if (observer.stopped()) return std::nullopt;
-  return compare(baseline, warm_up(arms.name_b, make_arm(arms.b, machine, arms.host), options), options, until,
-                 observer);
+  return compare(baseline, warm_up(arms.name_b, factory.make(arms.b, arms.host), options), options, until, observer);
 }
 
 /// The twin takes its first steps before the pairs begin, so that at most two arms exist at a time.
 std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const CompareOptions& options,
-                                                Clock::time_point until, const Machine& machine,
+                                                Clock::time_point until, ArmFactory& factory,
                                                 const Observer& observer) {
   Baseline twin;
   std::optional<Numerics> numerics;
-  PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, machine, options),
-                    .make_b = fresh_arms(arms.name_b, arms.b, machine, options),
+  PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, factory, options),
+                    .make_b = fresh_arms(arms.name_b, arms.b, factory, options),
                     .first_pair = {}};
   if (arms.with_numbers) {
-    twin = make_twin_baseline(arms.a, yardstick(arms.a.recipe, arms.b.recipe), machine, options);
+    twin = make_twin_baseline(arms.a, yardstick(arms.a.recipe, arms.b.recipe), factory, options);
     pairs.first_pair = compare_first_steps(twin, numerics);
   }
   if (observer.stopped()) return std::nullopt;
@@ -41,8 +39,8 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const
 }  // namespace
 
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
-                                       Clock::time_point until, const Machine& machine, const Observer& observer) {
-  return (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(arms, options, until, machine,
+                                       Clock::time_point until, ArmFactory& factory, const Observer& observer) {
+  return (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(arms, options, until, factory,
                                                                                           observer);
 }
 

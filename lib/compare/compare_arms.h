@@ -15,6 +15,6 @@ struct ArmsToCompare {
 
 /// nullopt: the observer stopped it before the first block of A and B. Throws what the arms throw.
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
-                                       Clock::time_point until, const Machine& machine, const Observer& observer);
+                                       Clock::time_point until, ArmFactory& factory, const Observer& observer);
 
 }  // namespace trainopt

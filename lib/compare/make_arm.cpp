@@ -7,12 +7,12 @@
 
 namespace trainopt {
 
-std::shared_ptr<Arm> make_arm(const ArmSpec& spec, const Machine& machine, ArmHost host) {
+std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   create_folders(spec.folder);
   write_file(spec.folder / "recipe.yaml", recipe_yaml(spec.recipe));
   if (host == ArmHost::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
   const auto began = Clock::now();
-  return std::make_shared<LocalArm>(arm_plan(spec, machine), spec.folder, began);
+  return std::make_shared<LocalArm>(plan(spec), spec.folder, began);
 }
 
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {

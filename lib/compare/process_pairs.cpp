@@ -104,18 +104,18 @@ class PairSampling {
 
 }  // namespace
 
-MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const CompareOptions& options) {
-  return [=](int64_t pair) {
+MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const CompareOptions& options) {
+  return [=, &factory](int64_t pair) {
     ArmSpec of_pair = spec;
     if (pair > 0) of_pair.folder += fmt::format("-{}", pair + 1);
-    WarmArm arm = warm_up(name, make_arm(of_pair, machine, ArmHost::own_process), options);
+    WarmArm arm = warm_up(name, factory.make(of_pair, ArmHost::own_process), options);
     if (pair > 0) remove_first_steps(of_pair.folder);
     return arm;
   };
 }
 
-Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options) {
-  const WarmArm twin = warm_up("twin", make_arm(twin_of(a, kind), machine, ArmHost::own_process), options);
+Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options) {
+  const WarmArm twin = warm_up("twin", factory.make(twin_of(a, kind), ArmHost::own_process), options);
   Baseline baseline;
   baseline.twin_folder = twin.arm->folder();
   baseline.yardstick = kind;

@@ -3,23 +3,23 @@
 // further processes can distinguish that from an effect.
 #pragma once
 
-#include "compare/arm_plan.h"
 #include "compare/comparison.h"
+#include "compare/make_arm.h"
 
 namespace trainopt {
 
-/// Creates one arm of a pair and warms it up. `pair`: 0, 1, …, for its folder. Throws what make_arm() throws.
+/// Creates one arm of a pair and warms it up. `pair`: 0, 1, …, for its folder. Throws what ArmFactory::make() throws.
 using MakeArm = std::function<WarmArm(int64_t pair)>;
 
 /// Creates arms from `spec` in the folders spec.folder, spec.folder-2, …. Only the first keeps the tensors of its first
 /// steps.
-MakeArm fresh_arms(std::string name, ArmSpec spec, const Machine& machine, const CompareOptions& options);
+MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const CompareOptions& options);
 
 /// Called with the two arms of a pair while both are running.
 using PairCallback = std::function<void(const WarmArm& a, const WarmArm& b)>;
 
 /// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
-Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, const Machine& machine, const CompareOptions& options);
+Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options);
 /// Returns a function that compares the first pair's numbers, with tolerances from such a twin, into `numerics`. Both
 /// arguments must outlive it.
 PairCallback compare_first_steps(const Baseline& twin, std::optional<Numerics>& numerics);

@@ -103,7 +103,8 @@ TEST_CASE("sets of switches become recipes, and a contradictory set is not possi
   request.sources.files.push_back(folder / "recipe.yaml");
   const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
   const Observer observer;
-  const AblationBench bench(request, all, detect_machine(), observer);
+  LocalArms factory(detect_machine());
+  const AblationBench bench(request, all, factory, observer);
   const Recipe plain = bench.recipe({});
   CHECK_FALSE(plain.optimizations.amp.on);
   CHECK(plain.data.num_workers == 0);
