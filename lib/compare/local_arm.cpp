@@ -1,6 +1,7 @@
 #include "compare/local_arm.h"
 
 #include "base/files.h"
+#include "base/units.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "metrics/other_load.h"
@@ -102,6 +103,10 @@ ArmFacts LocalArm::facts() {
   if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
+  if (const StepTrace& seen = outcome.trace; seen.step != 0)
+    facts.ranks.push_back({.peak_memory_mib = facts.peak_memory_mib,
+                           .state_mib = mib(seen.parameter_bytes + seen.gradient_bytes + seen.optimizer_bytes),
+                           .sent_mib = seen.sent_bytes / 0x1p20});
   return facts;
 }
 

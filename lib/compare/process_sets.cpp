@@ -20,6 +20,8 @@ void add_to_mean(ArmFacts& before, const ArmFacts& facts, int64_t sets) {
   const auto add = [&](double& mean, double value) { mean += (value - mean) / static_cast<double>(sets + 1); };
   add(before.time_to_first_step_s, facts.time_to_first_step_s);
   if (before.peak_memory_mib) add(*before.peak_memory_mib, facts.peak_memory_mib.value_or(0));
+  for (size_t rank = 0; rank < std::min(before.ranks.size(), facts.ranks.size()); ++rank)
+    if (auto& memory = before.ranks[rank].peak_memory_mib) add(*memory, facts.ranks[rank].peak_memory_mib.value_or(0));
 }
 
 class SetSampling {
