@@ -13,7 +13,7 @@ constexpr double kRounding = 1e-9;
 }  // namespace
 
 bool make_consistent(std::vector<std::optional<Interval>>& ratios, size_t arms) {
-  const std::vector<ArmPair> pairs = pairs_of(arms);
+  const std::vector<PairOfArms> pairs = pairs_of(arms);
   TRAINOPT_CHECK(ratios.size() == pairs.size());
   // bound[i][j]: the most by which log throughput j exceeds i. Shortest paths (Floyd and Warshall) give the tightest
   // bounds; a cycle with a negative sum is a contradiction.

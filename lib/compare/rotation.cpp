@@ -20,7 +20,7 @@ CompareOptions options_of(const Rotation& r) {
 }
 
 /// The differences of carry_over() for two arms.
-std::vector<double> middle_turns(const std::vector<Round>& rounds, ArmPair pair) {
+std::vector<double> middle_changes(const std::vector<Round>& rounds, PairOfArms pair) {
   std::vector<double> differences;
   for (const Round& round : rounds) {
     const size_t last = round.order.back(), after = round.arms();
@@ -32,7 +32,7 @@ std::vector<double> middle_turns(const std::vector<Round>& rounds, ArmPair pair)
 }
 
 /// With turns, which judge() removes when all is computed from them.
-Comparison comparison_of(const Rotation& r, ArmPair pair, const SequentialVerdict& verdict) {
+Comparison comparison_in(const Rotation& r, PairOfArms pair, const SequentialVerdict& verdict) {
   CompareOptions options = options_of(r);
   options.level = pair_level(r.level, r.arms.size());
   Comparison c = empty_comparison(options);
@@ -42,7 +42,7 @@ Comparison comparison_of(const Rotation& r, ArmPair pair, const SequentialVerdic
   c.ended = r.sampling.ended;
   c.blocks = blocks_of(r.sampling.rounds, pair.a, pair.b);
   conclude(c, verdict);
-  c.carry_over = carry_over(middle_turns(r.sampling.rounds, pair), r.arms.size(), c.level, c.seed);
+  c.carry_over = carry_over(middle_changes(r.sampling.rounds, pair), r.arms.size(), c.level, c.seed);
   return c;
 }
 
@@ -95,13 +95,13 @@ Fastest fastest_of(const Rotation& r) {
   return fastest;
 }
 
-std::vector<std::string> warnings_of(const Rotation& r, bool consistent) {
+std::vector<std::string> rotation_warnings(const Rotation& r, bool consistent) {
   std::vector<std::string> all = conditions_of(r.sampling.rounds);
   add_noise_warning(r.noise, r.min_effect, all);
   if (!consistent)
     all.push_back(
         "the intervals of the pairs contradict each other, so at least one is wrong and nothing is concluded");
-  const std::vector<ArmPair> pairs = pairs_of(r.arms.size());
+  const std::vector<PairOfArms> pairs = pairs_of(r.arms.size());
   std::optional<int64_t> needed;
   bool all_decided = true;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -140,11 +140,11 @@ void judge(Rotation& r, const PairVerdicts& verdicts) {
   r.arms.clear();
   r.pairs.clear();
   for (size_t arm = 0; arm < r.sampling.names.size(); ++arm) r.arms.push_back(result_of(r.sampling, arm));
-  const std::vector<ArmPair>& pairs = verdicts.pairs();
-  for (size_t i = 0; i < pairs.size(); ++i) r.pairs.push_back(comparison_of(r, pairs[i], verdicts.of(i)));
+  const std::vector<PairOfArms>& pairs = verdicts.pairs();
+  for (size_t i = 0; i < pairs.size(); ++i) r.pairs.push_back(comparison_in(r, pairs[i], verdicts.of(i)));
   const bool consistent = agree_on_intervals(r);
   r.fastest = fastest_of(r);
-  r.warnings = warnings_of(r, consistent);
+  r.warnings = rotation_warnings(r, consistent);
   for (Comparison& pair : r.pairs) pair.blocks = {};
 }
 

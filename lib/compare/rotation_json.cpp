@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRotationSchema = 1;
 
-Json pair_json(const Rotation& r, ArmPair arms) {
+Json pair_json(const Rotation& r, PairOfArms arms) {
   const Comparison& pair = r.pair(arms.a, arms.b);
   return {{"a", r.arms[arms.a].name},
           {"b", r.arms[arms.b].name},
@@ -31,7 +31,7 @@ Json fastest_json(const Rotation& r) {
   return {{"arms", names}, {"alike", r.fastest.alike}, {"ahead", or_null(r.fastest.ahead)}, {"text", headline(r)}};
 }
 
-Rotation read(const Json& json) {
+Rotation read_rotation(const Json& json) {
   Rotation r;
   r.job = json.at("job");
   r.key = json.at("each").at("key");
@@ -56,7 +56,7 @@ Rotation read(const Json& json) {
     throw UserError("it has no rounds, too few or too many arms, or an invalid level or min_effect", ExitCode::data);
   for (const Json& round : json.at("samples")) s.rounds.push_back(round_from(round, s.names.size()));
   judge(r);
-  const std::vector<ArmPair> pairs = pairs_of(r.arms.size());
+  const std::vector<PairOfArms> pairs = pairs_of(r.arms.size());
   for (size_t i = 0; i < pairs.size(); ++i) {
     const Json& recorded = json.at("pairs").at(i);
     const Comparison& now = r.pairs[i];
@@ -98,7 +98,7 @@ Json to_json(const Rotation& r, bool with_samples) {
     json["arms"].back()["numerics"] = r.numerics[arm] ? to_json(*r.numerics[arm]) : Json();
   }
   json["pairs"] = Json::array();
-  for (const ArmPair& pair : pairs_of(r.arms.size())) json["pairs"].push_back(pair_json(r, pair));
+  for (const PairOfArms& pair : pairs_of(r.arms.size())) json["pairs"].push_back(pair_json(r, pair));
   if (!with_samples) return json;
   json["samples"] = Json::array();
   for (const Round& round : s.rounds) json["samples"].push_back(to_json(round));
@@ -113,7 +113,7 @@ Rotation rotation_from(const Json& json) {
       throw UserError(fmt::format("it has schema_version {}, this build reads {}", json_text(json.at("schema_version")),
                                   kRotationSchema),
                       ExitCode::data);
-    return read(json);
+    return read_rotation(json);
   } catch (const Json::exception& error) {
     throw UserError(fmt::format("it is not the result.json of --each: {}", error.what()), ExitCode::data);
   }

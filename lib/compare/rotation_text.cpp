@@ -54,11 +54,11 @@ std::string fastest_text(const Rotation& r) {
   return fmt::format("{} are the fastest; {}; {} is {}", listed(r, fastest.arms), among, first, ahead);
 }
 
-Table::Cell gain_cell(const Comparison& pair) {
+Table::Cell verdict_cell(const Comparison& pair) {
   return {with_range(pair.ratio, pair.interval) + " " + std::string(text(pair.verdict)), color_of(pair.verdict)};
 }
 
-Table::Cell numbers_cell(const std::optional<Numerics>& numerics) {
+Table::Cell agreement_cell(const std::optional<Numerics>& numerics) {
   if (!numerics) return {"–"};
   if (!numerics->not_comparable.empty()) return {"not compared", kDim};
   return numerics->agree() ? Table::Cell{"agree"} : Table::Cell{"DIFFER", kRed};
@@ -71,13 +71,13 @@ struct Column {
 
 /// The columns that have something to show.
 std::vector<Column> columns_of(const Rotation& r) {
-  const auto mib = [](double mib) { return Table::Cell{human_bytes(mib * 0x1p20)}; };
+  const auto mebibytes = [](double mib) { return Table::Cell{human_bytes(mib * 0x1p20)}; };
   const auto facts = [&](size_t arm) -> const ArmFacts& { return r.arms[arm].facts; };
   std::vector<Column> all{
       {r.key, [&](size_t arm) { return Table::Cell{r.arms[arm].name}; }},
       {"samples/s", [&](size_t arm) { return Table::Cell{human_rate(r.arms[arm].samples_per_s)}; }},
       {"against " + r.arms.front().name,
-       [&](size_t arm) { return arm == 0 ? Table::Cell{"–"} : gain_cell(r.pair(0, arm)); }},
+       [&](size_t arm) { return arm == 0 ? Table::Cell{"–"} : verdict_cell(r.pair(0, arm)); }},
       {"step p50",
        [&](size_t arm) {
          return Table::Cell{r.arms[arm].step_ms_p50 ? human_milliseconds(*r.arms[arm].step_ms_p50) : "–"};
@@ -87,20 +87,20 @@ std::vector<Column> columns_of(const Rotation& r) {
   const auto any = [&](auto has) { return std::any_of(r.arms.begin(), r.arms.end(), has); };
   if (any([](const ArmResult& arm) { return arm.facts.peak_memory_mib.has_value(); }))
     all.push_back({"memory", [=](size_t arm) {
-                     return facts(arm).peak_memory_mib ? mib(*facts(arm).peak_memory_mib) : Table::Cell{"–"};
+                     return facts(arm).peak_memory_mib ? mebibytes(*facts(arm).peak_memory_mib) : Table::Cell{"–"};
                    }});
   if (any([](const ArmResult& arm) { return !arm.facts.ranks.empty(); }))
-    all.push_back({"state", [=](size_t arm) { return mib(largest(facts(arm).ranks).state_mib); }});
+    all.push_back({"state", [=](size_t arm) { return mebibytes(largest(facts(arm).ranks).state_mib); }});
   if (any([](const ArmResult& arm) { return arm.facts.ranks.size() > 1; }))
-    all.push_back({"sent per step", [=](size_t arm) { return mib(largest(facts(arm).ranks).sent_mib); }});
+    all.push_back({"sent per step", [=](size_t arm) { return mebibytes(largest(facts(arm).ranks).sent_mib); }});
   if (std::any_of(r.numerics.begin(), r.numerics.end(), [](const auto& numerics) { return numerics.has_value(); }))
-    all.push_back({"numbers", [&](size_t arm) { return numbers_cell(r.numerics[arm]); }});
+    all.push_back({"numbers", [&](size_t arm) { return agreement_cell(r.numerics[arm]); }});
   all.push_back(
       {"first step after", [=](size_t arm) { return Table::Cell{human_seconds(facts(arm).time_to_first_step_s)}; }});
   return all;
 }
 
-Table table_of(const Rotation& r) {
+Table arms_table(const Rotation& r) {
   const std::vector<Column> columns = columns_of(r);
   std::vector<std::string> heads;
   for (const Column& column : columns) heads.push_back(column.head);
@@ -120,14 +120,14 @@ struct PairLine {
 /// The pairs without the first arm.
 std::vector<PairLine> other_pairs(const Rotation& r) {
   std::vector<PairLine> lines;
-  for (const ArmPair& pair : pairs_of(r.arms.size()))
+  for (const PairOfArms& pair : pairs_of(r.arms.size()))
     if (pair.a != 0)
       lines.push_back({fmt::format("{} against {}", r.arms[pair.b].name, r.arms[pair.a].name),
-                       gain_cell(r.pair(pair.a, pair.b)).text});
+                       verdict_cell(r.pair(pair.a, pair.b)).text});
   return lines;
 }
 
-std::string measured_text(const Rotation& r) {
+std::string rounds_text(const Rotation& r) {
   const Round& first = r.sampling.rounds.front();
   std::vector<int64_t> steps(r.arms.size());
   for (size_t i = 0; i < first.turns.size(); ++i) steps[first.arm_of(i)] = first.turns[i].steps;
@@ -142,7 +142,7 @@ std::string measured_text(const Rotation& r) {
 }
 
 /// Limits of the comparison of speed and of numbers.
-std::string not_seen_text(const Rotation& r) {
+std::string unseen_text(const Rotation& r) {
   double seconds = 0;
   int64_t turns = 0;
   for (const Round& round : r.sampling.rounds)
@@ -163,14 +163,14 @@ struct Remark {
 /// What is below the tables.
 std::vector<Remark> remarks_of(const Rotation& r) {
   const std::string& first = r.arms.front().name;
-  std::vector<Remark> all{{"measured", measured_text(r)}};
+  std::vector<Remark> all{{"measured", rounds_text(r)}};
   if (r.noise) all.push_back({"noise floor", fmt::format("{} is A: {}", first, noise_text(*r.noise))});
   for (size_t arm = 1; arm < r.arms.size(); ++arm)
     if (r.numerics[arm] && (disagrees(r.numerics[arm]) || !r.numerics[arm]->not_comparable.empty()))
       all.push_back({"numbers",
                      fmt::format("{} (B) beside {} (A): {}", r.arms[arm].name, first, numbers_text(*r.numerics[arm])),
                      disagrees(r.numerics[arm]) ? kRed : std::string_view{}});
-  all.push_back({"not seen", not_seen_text(r)});
+  all.push_back({"not seen", unseen_text(r)});
   std::vector<ArmReceipts> receipts;
   for (const ArmResult& arm : r.arms) receipts.push_back({arm.name, &arm.facts.receipts});
   for (auto& line : switch_lines(receipts)) all.push_back({"switch", std::move(line)});
@@ -178,7 +178,7 @@ std::vector<Remark> remarks_of(const Rotation& r) {
   return all;
 }
 
-std::string title(const Rotation& r) { return fmt::format("{}, {} values of {}", r.job, r.arms.size(), r.key); }
+std::string title_of(const Rotation& r) { return fmt::format("{}, {} values of {}", r.job, r.arms.size(), r.key); }
 
 /// In CSV, with quotes if necessary.
 std::string csv_field(const std::string& text) {
@@ -201,8 +201,8 @@ std::string rotation_text(const Rotation& r, bool color) {
   const std::string_view paint = disagrees(r.numerics[r.fastest.arms.front()]) ? kRed
                                  : r.fastest.ahead                             ? kGreen
                                                                                : kBold;
-  std::string text = fmt::format("{}\n\n{}\n{}\n", title(r), color ? colored(headline(r), paint) : headline(r),
-                                 table_of(r).text(color));
+  std::string text = fmt::format("{}\n\n{}\n{}\n", title_of(r), color ? colored(headline(r), paint) : headline(r),
+                                 arms_table(r).text(color));
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("  {:<13} {}\n", name, value);
   };
@@ -213,7 +213,7 @@ std::string rotation_text(const Rotation& r, bool color) {
 }
 
 std::string rotation_markdown(const Rotation& r) {
-  std::string text = fmt::format("**{}**\n\n{}\n\n{}\n", headline(r), title(r), table_of(r).markdown());
+  std::string text = fmt::format("**{}**\n\n{}\n\n{}\n", headline(r), title_of(r), arms_table(r).markdown());
   if (const auto pairs = other_pairs(r); !pairs.empty()) {
     Table table({"pair", "result"}, 1);
     for (const auto& [arms, result] : pairs) table.add({{arms}, {result}});

@@ -8,8 +8,8 @@
 
 namespace trainopt {
 
-std::vector<ArmPair> pairs_of(size_t arms) {
-  std::vector<ArmPair> pairs;
+std::vector<PairOfArms> pairs_of(size_t arms) {
+  std::vector<PairOfArms> pairs;
   for (size_t a = 0; a < arms; ++a)
     for (size_t b = a + 1; b < arms; ++b) pairs.push_back({a, b});
   return pairs;

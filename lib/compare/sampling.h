@@ -13,11 +13,11 @@
 namespace trainopt {
 
 /// Two arms, by their indices; `a` < `b`.
-struct ArmPair {
+struct PairOfArms {
   size_t a = 0, b = 1;
 };
 /// All pairs of `arms` arms: 0 1, 0 2, … 1 2, …
-std::vector<ArmPair> pairs_of(size_t arms);
+std::vector<PairOfArms> pairs_of(size_t arms);
 /// The level of each pair such that all pairs together have `level` (Bonferroni).
 double pair_level(double level, size_t arms);
 
@@ -37,11 +37,11 @@ class PairVerdicts {
   size_t decided_pairs() const;
   int64_t measurements() const { return verdicts_.front().measurements(); }
   int looks() const { return verdicts_.front().looks(); }
-  const std::vector<ArmPair>& pairs() const { return pairs_; }
+  const std::vector<PairOfArms>& pairs() const { return pairs_; }
   const SequentialVerdict& of(size_t pair) const { return verdicts_[pair]; }
 
  private:
-  std::vector<ArmPair> pairs_;
+  std::vector<PairOfArms> pairs_;
   std::vector<SequentialVerdict> verdicts_;
 };
 
