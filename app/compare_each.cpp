@@ -99,6 +99,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
                  const Environment& environment, const OutputOptions& console) {
   const EachValues each = each_values(arguments.each);
   CompareOptions options = measure.options();
+  options.warmup_steps = 0;
   require_possible_level(options.level, each.values.size());
   const Launch launch = read_launch(environment);
   const std::vector<Recipe> recipes = recipes_of(arguments, each, launch.position.ranks);
@@ -108,7 +109,6 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
     options.warmup_steps = std::max(options.warmup_steps, recipe.bench.warmup_steps);
   }
   return run_measurement(launch, job, environment, [&](ArmFactory& factory, const Explain& explain) {
-    const auto began = Clock::now();
     const auto until = measure.end();
     warn_of_unused_gpu(recipes.front(), detect_machine(visible_devices(environment)));
     ArmsToRotate arms = arms_of_each(arguments, each, recipes, factory);
@@ -124,7 +124,6 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
       spdlog::warn("stopped before the arms were compared");
       return 128 + stop_signal();
     }
-    result->sampling.seconds = seconds_since(began);
     print_rotation(*result, output, colored_output(console));  // first, because the disk may be full
     write(*result);
     return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code);

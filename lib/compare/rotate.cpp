@@ -47,6 +47,7 @@ class Rotating {
     return [this](const Sampling& sampling, const PairVerdicts& verdicts) {
       Rotation so_far = result;
       so_far.sampling = sampling;
+      so_far.sampling.seconds = seconds_since(began_);
       if (sampling.ended.empty()) so_far.sampling.ended = "unfinished";
       judge(so_far, verdicts);
       report_rounds(so_far, verdicts, observer_);
@@ -56,6 +57,7 @@ class Rotating {
 
   Rotation finish(Sampling sampling) {
     result.sampling = std::move(sampling);
+    result.sampling.seconds = seconds_since(began_);
     judge(result);
     return std::move(result);
   }
@@ -63,6 +65,7 @@ class Rotating {
   Rotation result;
 
  private:
+  Clock::time_point began_ = Clock::now();
   const Observer& observer_;
   const KeepRotation& keep_;
 };

@@ -44,14 +44,19 @@ std::string nothing_shown(const Rotation& r) {
 
 std::string fastest_text(const Rotation& r) {
   const Fastest& fastest = r.fastest;
-  const std::string& first = r.arms[fastest.arms.front()].name;
   if (!fastest.ahead) return nothing_shown(r);
-  const std::string ahead = fmt::format("at least {:.1f} % faster than each other arm", 100 * (*fastest.ahead - 1));
+  const std::string& first = r.arms[fastest.arms.front()].name;
+  std::vector<size_t> slower;
+  for (size_t arm = 0; arm < r.arms.size(); ++arm)
+    if (std::find(fastest.arms.begin(), fastest.arms.end(), arm) == fastest.arms.end()) slower.push_back(arm);
+  const std::string ahead =
+      fmt::format("at least {:.1f} % faster than {}", 100 * (*fastest.ahead - 1),
+                  fastest.arms.size() == 1 && slower.size() > 1 ? "each other arm" : listed(r, slower));
   if (fastest.arms.size() == 1) return fmt::format("{} is the fastest: {}", first, ahead);
   const std::string among = fastest.alike ? fmt::format("they are within ±{} of each other", percent_text(r.min_effect))
                             : fastest.arms.size() == 2 ? "their difference is undecided"
                                                        : "their differences are not all decided";
-  return fmt::format("{} are the fastest; {}; {} is {}", listed(r, fastest.arms), among, first, ahead);
+  return fmt::format("{} are the fastest: {}; {} is {}", listed(r, fastest.arms), among, first, ahead);
 }
 
 Table::Cell verdict_cell(const Comparison& pair) {
