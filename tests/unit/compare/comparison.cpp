@@ -252,12 +252,39 @@ TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
   CHECK(all.find("takes about") != std::string::npos);
 }
 
-TEST_CASE("an exception from an arm ends the comparison") {
+TEST_CASE("an arm that fails before the first block ends the comparison; later, the blocks before are kept") {
   const auto machine = std::make_shared<SimulatedMachine>(1);
-  const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
-  b->fails_after = 3;
+  const auto compared = [&](int64_t fails_after) {
+    const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
+    b->fails_after = fails_after;
+    const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+    return compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {});
+  };
+  CHECK_THROWS_AS(compared(2), UserError);
+  const Comparison c = compared(6);  // the warm-up and two blocks take five turns
+  CHECK(c.blocks.size() == 2);
+  CHECK(c.ended == "failed");
+  CHECK(c.failure == "out of memory; lower data.batch_size");
+  CHECK(c.failure_code == ExitCode::memory);
+  CHECK(c.verdict == Verdict::inconclusive);
+  CHECK(comparison_from(Json::parse(to_json(c, true).dump())).failure == c.failure);
+}
+
+TEST_CASE("the result so far is kept at every look") {
+  const auto machine = std::make_shared<SimulatedMachine>(1);
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
-  CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
+  std::vector<size_t> kept;
+  Observer observer;
+  observer.keep = [&](const Comparison& c) {
+    CHECK(c.ended == "unfinished");
+    CHECK(comparison_from(Json::parse(to_json(c, true).dump())).ratio == c.ratio);
+    kept.push_back(c.blocks.size());
+  };
+  CompareOptions options;
+  options.repeats = 20;
+  compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options),
+          options, kNever, observer);
+  CHECK(kept == std::vector<size_t>{8, 12, 18});
 }
 
 TEST_CASE("a result reads back and is judged again, and a modified one is refused") {
