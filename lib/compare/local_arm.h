@@ -11,9 +11,10 @@ namespace trainopt {
 class LocalArm : public Arm, public RunListener {
  public:
   /// `plan` has no last step. `began`: start of the time to the first step. `exclusive_process`: nothing else trains in
-  /// this process.
+  /// this process. With several ranks, every rank creates its arm, with the same folder and its own communicator, and
+  /// every rank takes the same turns; only rank 0 writes to the folder.
   LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(),
-           bool exclusive_process = false);
+           bool exclusive_process = false, std::shared_ptr<Communicator> communicator = make_single_communicator());
   ~LocalArm() override;
 
   Turn turn(int64_t steps) override;
@@ -28,13 +29,14 @@ class LocalArm : public Arm, public RunListener {
   void evaluated(int64_t, const EvaluationResult&) override {}
 
  private:
-  NamedTensors copy_of_state() const;
-  NamedTensors update_since(NamedTensors before) const;
+  /// On rank 0, complete; nothing on other ranks, which must call it too.
+  NamedTensors copy_of_state();
+  NamedTensors update_since(NamedTensors before);
 
   std::filesystem::path folder_;
   bool exclusive_process_;
   double before_training_s_;
-  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing
+  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing, and on other ranks than 0
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<Trainer> trainer_;
   Turn turn_;  ///< the current turn
