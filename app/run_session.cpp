@@ -56,8 +56,8 @@ void show_ceilings(const Recipe& recipe, const Machine& machine, const std::file
   if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
   LocalArms factory(machine);
-  const auto ceilings =
-      measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), factory, {.stop = &stop_signal()});
+  const auto ceilings = measure_ceilings(recipe, /*ranks=*/1, run_dir / "ceilings", options, measure.end(), factory,
+                                         {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json",
              json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);

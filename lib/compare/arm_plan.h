@@ -11,12 +11,12 @@
 namespace trainopt {
 
 /// A cost removed from a job, to measure what the job would gain if that cost were zero.
-enum class Ceiling { data, optimizer, logging };
+enum class Ceiling { data, optimizer, logging, communication };
 template <>
 struct Choices<Ceiling> {
-  static constexpr std::array all = {Choice<Ceiling>{"data", Ceiling::data},
-                                     Choice<Ceiling>{"optimizer", Ceiling::optimizer},
-                                     Choice<Ceiling>{"logging", Ceiling::logging}};
+  static constexpr std::array all = {
+      Choice<Ceiling>{"data", Ceiling::data}, Choice<Ceiling>{"optimizer", Ceiling::optimizer},
+      Choice<Ceiling>{"logging", Ceiling::logging}, Choice<Ceiling>{"communication", Ceiling::communication}};
 };
 /// For example "the first step's batches stay on the device and are reused in every step".
 std::string_view meaning(Ceiling ceiling);
@@ -29,7 +29,8 @@ struct ArmSpec {
   bool perturbed = false;             ///< the same batches from slightly perturbed weights (perturbed_weights.h)
 };
 
-/// The recipe's plan without a last step, evaluation or checkpoints. Throws UserError as make_plan() does.
+/// The recipe's plan without a last step, evaluation or checkpoints. Without the cost of communication the plan is the
+/// same; the arm's communicator then comes from make_free_communicator(). Throws UserError as make_plan() does.
 Plan arm_plan(const ArmSpec& spec, const Machine& machine);
 
 }  // namespace trainopt
