@@ -111,6 +111,27 @@ TEST_CASE("a switch that had no effect in one arm only is shown") {
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
 
+TEST_CASE("each rank's memory, state and traffic are shown and read back, and may be absent") {
+  Comparison c = contest(1, 1.0);
+  CHECK(comparison_text(c, false).find("state") == std::string::npos);
+  c.a.facts.ranks = {{.peak_memory_mib = {}, .state_mib = 171, .sent_mib = 0}};
+  CHECK_THAT(comparison_text(c, false), ContainsSubstring(", state 171.0 MiB, first step after"));
+  c.a.facts.ranks = {{.peak_memory_mib = 800, .state_mib = 171, .sent_mib = 85.4},
+                     {.peak_memory_mib = 812, .state_mib = 170, .sent_mib = 85.4}};
+  c.a.facts.peak_memory_mib = 812;
+  const std::string words = "memory 812.0 MiB a rank, state 171.0 MiB, sends 85.4 MiB a step";
+  CHECK_THAT(comparison_text(c, false), ContainsSubstring(words));
+  CHECK_THAT(comparison_markdown(c), ContainsSubstring(words));
+
+  Json json = Json::parse(to_json(c, true).dump());
+  CHECK(json.at("arms").at("a").at("ranks") ==
+        Json::parse(R"([{"peak_memory_mib": 800.0, "state_mib": 171.0, "sent_mib": 85.4},
+                        {"peak_memory_mib": 812.0, "state_mib": 170.0, "sent_mib": 85.4}])"));
+  CHECK(comparison_text(comparison_from(json), false) == comparison_text(c, false));
+  json.at("arms").at("a").erase("ranks");  // as written by earlier versions
+  CHECK(comparison_from(json).a.facts.ranks.empty());
+}
+
 TEST_CASE("the ratio is that of total times, and the headline gives the lower end of the interval first") {
   const Comparison c = contest(3, 1.04);
   double of_a = 0, of_b = 0;
