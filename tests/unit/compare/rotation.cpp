@@ -140,7 +140,7 @@ TEST_CASE("equal arms: some pair is called different in at most 5 % of rotations
 
 TEST_CASE("the pair with an effect is found, and the other pairs have none") {
   int held = 0;
-  for (uint64_t seed = 0; seed < 10; ++seed) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
     const Rotation r = rotated(seed, {1, 1, 1.05, 1});
     REQUIRE(r.sampling.ended == "decided");
     for (const auto& [a, b] : pairs_of(4)) {
@@ -154,7 +154,7 @@ TEST_CASE("the pair with an effect is found, and the other pairs have none") {
                                 100 * (*r.fastest.ahead - 1))) != std::string::npos);
     CHECK(text.find("pair          four against three: -") != std::string::npos);
   }
-  CHECK(held >= 58);
+  CHECK(held >= 28);
 }
 
 TEST_CASE("the headline names all arms that are not shown to be slower") {
