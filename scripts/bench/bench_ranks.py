@@ -154,8 +154,8 @@ class Trainopt(Arm):
         job = recipe(self.chosen.batch) | {"train": {"max_steps": steps}}
         file = common.write_recipe(self.folder, job, "recipe")
         launch = [] if self.alone else ["launch", "-n", str(RANKS), "--"]
-        run = ["run", str(file), "--run-dir", str(steps_file.parent), "--quiet", *overrides(self.setting), *self.chosen.override]
-        return [str(common.trainopt_binary()), *launch, *run]
+        run = ["run", str(file), "--run-dir", str(steps_file.parent), "--quiet"]
+        return [str(common.trainopt_binary()), *launch, *run, *overrides(self.setting), *self.chosen.override]
 
 
 @dataclass

@@ -23,7 +23,7 @@ BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
     for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
-STARTS, MACHINES, _, _, (REHEARSAL,), RESUMES = BLOCKS
+STARTS, MACHINES, MEASURES, _, _, _, (REHEARSAL,), RESUMES = BLOCKS
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ def test_the_readme_has_all_commands():
     assert (
         [words[0] for words in STARTS] == ["trainopt", "mpirun", "torchrun", "srun"]
         and len(MACHINES) == 2
+        and [words[5] for words in MEASURES] == ["compare", "compare", "ablate", "run"]
         and len(RESUMES) == 3
     )
 
@@ -83,6 +84,17 @@ def test_several_machines(trainopt, shell, alone):
         shell(job, [here if word == "first-machine:29500" else word for word in words])
     assert [result.code for result in job.ended()] == [0, 0], job.ended()
     assert close(only_run(trainopt), alone)
+
+
+@pytest.mark.parametrize("words", MEASURES, ids=lambda words: " ".join(words[5:9]))
+def test_measuring(trainopt, shell, words):
+    """With few turns, of a small job."""
+    recipe = (CHECKOUT / "configs/two_ranks.yaml").read_text()
+    trainopt.write("job.yaml", recipe + "optimizations: {set_to_none: true}\nnum_threads: 1\n")
+    (result,) = shell(Ranks(trainopt), [*words, "--repeats", "2", "--turn", "5ms"]).ended()
+    assert result.code == 0 and "trainopt: " not in result.err, result
+    shows = {"--each": "zero3", "--with": "overlap_comm=false", "--ceilings": "communication"}
+    assert next((shown for word, shown in shows.items() if word in words), "set_to_none") in result.out, result
 
 
 def test_rehearsing_silent_data_corruption(trainopt, shell):
