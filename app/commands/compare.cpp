@@ -1,6 +1,7 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
 #include "app/commands.h"
 #include "app/measure_options.h"
+#include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
@@ -11,6 +12,7 @@
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
+#include "train/inject.h"
 
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
@@ -24,7 +26,7 @@ namespace {
 struct CompareArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
-  std::vector<std::string> with, without;
+  std::vector<std::string> with, without, faults;
   std::string show, run_dir;
   bool json = false, markdown = false, own_processes = false, no_numbers = false;
 };
@@ -35,20 +37,20 @@ struct NamedRecipe {
   Recipe recipe;
 };
 
-NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words) {
-  return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command).recipe};
+NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words, int64_t ranks) {
+  return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command, ranks).recipe};
 }
 
 /// Two recipes; or one recipe without (A) and with (B) the switches that --without names; or one recipe as given (A)
 /// and with the overrides of --with (B).
 std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments,
                                             const std::vector<fs::path>& files,
-                                            const std::vector<std::string>& overrides) {
+                                            const std::vector<std::string>& overrides, int64_t ranks) {
   const auto with = [&](const fs::path& file, const std::vector<std::string>& more) {
     std::vector<std::string> words{file.string()};
     words.insert(words.end(), overrides.begin(), overrides.end());
     words.insert(words.end(), more.begin(), more.end());
-    return load_named(command, words);
+    return load_named(command, words, ranks);
   };
   if (files.size() == 2 && arguments.with.empty() && arguments.without.empty())
     return {with(files[0], {}), with(files[1], {})};
@@ -93,36 +95,37 @@ int compare_finished(const std::vector<fs::path>& folders, const CompareArgument
   return 0;
 }
 
+/// On rank 0. Throws the failure that ended the comparison, after what was measured is printed and written.
 int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
-                    const CommandContext& context) {
+                    const CommandContext& context, ArmFactory& factory, const Explain& explain) {
   const OutputOptions& output = context.output;
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   const auto until = arguments.measure.end();
-  const Machine machine = detect_machine(visible_devices(context.environment));
-  warn_of_unused_gpu(b.recipe, machine);
+  warn_of_unused_gpu(b.recipe, detect_machine(visible_devices(context.environment)));
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
-      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
-  LocalArms factory(machine);
+      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}, .faults = arguments.faults};
   const Plan plan_a = factory.plan(in_a),
              plan_b = factory.plan(in_b);  // throws for an invalid arm before anything is created
   const bool settings_conflict = !plan_a.device.is_cpu() && !can_share_process(plan_a.backend, plan_b.backend);
   const ArmHost host = arguments.own_processes || settings_conflict || plan_a.process != plan_b.process
                            ? ArmHost::own_process
                            : ArmHost::this_process;
-  if (host == ArmHost::this_process) apply(plan_a.process);
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
+  const auto write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
   const Observer observer{.report =
                               [&](const std::string& line) {
                                 if (!output.quiet) spdlog::info("{}", line);
                               },
-                          .stop = &stop_signal()};
+                          .stop = &stop_signal(),
+                          .keep = write,
+                          .explain = explain};
 
   std::optional<Comparison> measured = compare_arms(
       {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
@@ -135,9 +138,10 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Comparison& result = *measured;
   result.seconds = seconds_since(began);
   print(result, arguments, colored_output(output));  // first, because the disk may be full
-  write_bundle(folder, result, {kBuild.version, kBuild.commit});
+  write(result);
   if (!arguments.json && !arguments.markdown)
     std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
+  std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
   if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
@@ -147,6 +151,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
         !arguments.run_dir.empty())
       throw UserError("--show reads a finished comparison; remove the other arguments");
+    refuse_several_ranks(context.environment, "trainopt compare --show");
     show(arguments.show, arguments, colored_output(context.output));
     return 0;
   }
@@ -156,12 +161,18 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
         !arguments.without.empty())
       throw UserError(
           "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
+    refuse_several_ranks(context.environment, "trainopt compare with finished runs");
     return compare_finished(files, arguments);
   }
-  refuse_several_ranks(context.environment, "trainopt compare");
+  const Launch launch = read_launch(context.environment);
   handle_signals();
-  const auto [a, b] = arms_of(command, arguments, files, overrides);
-  return compare_recipes(a, b, arguments, context);
+  for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
+  const auto [a, b] = arms_of(command, arguments, files, overrides, launch.position.ranks);
+  const MeasureJob job{.timeout_s = a.recipe.parallel.timeout.seconds,
+                       .recipes = recipe_yaml(a.recipe) + recipe_yaml(b.recipe)};
+  return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain& explain) {
+    return compare_recipes(a, b, arguments, context, factory, explain);
+  });
 }
 
 }  // namespace
@@ -183,6 +194,10 @@ Command add_compare(CLI::App& app) {
       "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
                                         "Do not run a second copy of A: no noise floor and no numerical comparison"));
+  command->add_option("--inject", arguments->faults, "Inject a fault into B, as trainopt run does")
+      ->type_name("FAULT@STEP[+][:RANK]")
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,

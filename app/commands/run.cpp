@@ -45,7 +45,6 @@ Command add_run(CLI::App& app) {
     if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     return run_session(
         launch, loaded,

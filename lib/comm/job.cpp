@@ -73,7 +73,8 @@ std::string explanation(const Findings& found, const LostRank& lost, const Rende
 
 }  // namespace
 
-Job::Job(RendezvousOptions options, RankFacts mine) : options_(std::move(options)), store_(join_rendezvous(options_)) {
+Job::Job(RendezvousOptions options, RankFacts mine)
+    : options_(std::move(options)), rendezvous_(join_rendezvous(options_)), store_(rendezvous_.store) {
   const RankPosition& position = options_.position;
   if (store_->add(rank_key("claimed", position.rank), 1) > 1)
     throw UserError(
@@ -100,6 +101,15 @@ Job::~Job() {
   } catch (const std::exception& error) {  // no rank is left to notify
     spdlog::debug("leaving the job: {}", error.what());
   }
+}
+
+RendezvousOptions Job::rendezvous_of(const std::string& name) const {
+  RendezvousOptions options = options_;
+  options.address = rendezvous_.address;
+  options.port = rendezvous_.port;
+  options.external_store = true;
+  options.job += "/" + name;
+  return options;
 }
 
 bool Job::report_failure(ExitCode code, const std::string& message) {

@@ -21,8 +21,15 @@ struct RendezvousOptions {
   double timeout_s = 600;
 };
 
+/// The store, and where other processes of the job can join it.
+struct Rendezvous {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::string address;
+  int port = 0;
+};
+
 /// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear
 /// in time.
-c10::intrusive_ptr<c10d::Store> join_rendezvous(const RendezvousOptions& options);
+Rendezvous join_rendezvous(const RendezvousOptions& options);
 
 }  // namespace trainopt

@@ -263,7 +263,7 @@ void judge_gains(Ablation& ablation) {
 
 Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Observer& observer) {
   const auto began = Clock::now();
-  const Recipe recipe = load_recipe(request.sources).recipe;
+  const Recipe recipe = load_recipe(request.sources, request.ranks).recipe;
   Ablation result;
   result.name = recipe.name;
   result.level = request.options.level;

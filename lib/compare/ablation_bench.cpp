@@ -23,7 +23,7 @@ Recipe AblationBench::recipe(const SwitchSet& on) const {
   Sources sources = request_.sources;
   for (const auto& name : all_)
     if (!on.contains(name)) sources.overrides.push_back(key_of_switch(name) + "=null");
-  return load_recipe(sources).recipe;
+  return load_recipe(sources, request_.ranks).recipe;
 }
 
 bool AblationBench::possible(const SwitchSet& on) const {

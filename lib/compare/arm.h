@@ -32,8 +32,6 @@ class Arm {
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;
   virtual int64_t steps_taken() const = 0;
-  /// Whether the arm has a process of its own.
-  virtual bool has_own_process() const = 0;
   virtual const std::filesystem::path& folder() const = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "compare/arm.h"
+#include "compare/arm_service.h"
 #include "compare/numerics.h"
 #include "statistics/interval.h"
 
@@ -25,9 +26,14 @@ struct CompareOptions {
   uint64_t seed = 0;                ///< of the coin tosses
 };
 
+struct Comparison;
+
 struct Observer {
   std::function<void(const std::string&)> report = [](const std::string&) {};  ///< a line of progress
   const std::atomic<int>* stop = nullptr;                                      ///< nonzero: stop and keep the results
+  /// The result so far, from time to time: what is left if the process is killed.
+  std::function<void(const Comparison&)> keep = [](const Comparison&) {};
+  Explain explain = explain_plainly;  ///< of a failure after the first block
 
   bool stopped() const { return stop && *stop != 0; }
 };

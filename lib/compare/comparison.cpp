@@ -95,6 +95,14 @@ ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& 
   return result;
 }
 
+std::string keep_failure(Comparison& c, const std::exception& error, const Observer& observer) {
+  if (observer.stopped()) return "stopped";
+  const Failure failure = observer.explain(error);
+  c.failure = failure.message;
+  c.failure_code = failure.code;
+  return "failed";
+}
+
 void report_progress(const Comparison& c, const SequentialVerdict& verdict, const Observer& observer) {
   observer.report(fmt::format("{}: {}, {}", counted(verdict.measurements(), c.own_processes ? "pair" : "block"),
                               percent_faster(verdict.ratio(), verdict.interval()),
@@ -114,21 +122,37 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   result.longest_stall = longest_stall(turn_seconds(a, b, steps));
   TurnTaker turns(*a.arm, *b.arm, steps, options.seed);
   SequentialVerdict verdict = sequential_verdict(result, options.precision);
+  ArmFacts of_a = a.arm->facts(), of_b = b.arm->facts();
+  const auto conclude = [&](std::string ended) {
+    result.ended = std::move(ended);
+    result.a = result_of(a.name, of_a, result.blocks, true);
+    result.b = result_of(b.name, of_b, result.blocks, false);
+    judge_blocks(result);
+    result.seconds = seconds_since(comparison_began);
+    result.warnings = warnings_of(result);
+  };
   double block_s = 0;  // the longest so far: a block that would not end in time is not started
-  for (int looks = 0; result.ended.empty();) {
+  std::string reason;
+  for (int looks = 0; reason.empty();) {
     const auto began = Clock::now();
-    result.blocks.push_back(turns.next());
-    verdict.add(measurement_of(std::span(result.blocks).last(1)));
-    block_s = std::max(block_s, seconds_since(began));
-    result.ended = stop_reason(verdict, options, after(block_s), until, observer);
-    if (verdict.looks() > looks) report_progress(result, verdict, observer);
+    try {
+      result.blocks.push_back(turns.next());
+      verdict.add(measurement_of(std::span(result.blocks).last(1)));
+      block_s = std::max(block_s, seconds_since(began));
+      reason = stop_reason(verdict, options, after(block_s), until, observer);
+      if (!reason.empty()) of_a = a.arm->facts(), of_b = b.arm->facts();
+    } catch (const std::exception& error) {  // named recovery: the blocks measured before it are kept
+      if (result.blocks.empty()) throw;
+      reason = keep_failure(result, error, observer);
+    }
+    if (verdict.looks() == looks) continue;
     looks = verdict.looks();
+    report_progress(result, verdict, observer);
+    if (!reason.empty()) break;
+    conclude("unfinished");
+    observer.keep(result);
   }
-  result.a = result_of(a.name, a.arm->facts(), result.blocks, true);
-  result.b = result_of(b.name, b.arm->facts(), result.blocks, false);
-  judge_blocks(result);
-  result.seconds = seconds_since(comparison_began);
-  result.warnings = warnings_of(result);
+  conclude(reason);
   return result;
 }
 

@@ -40,8 +40,9 @@ struct Comparison {
   ArmResult a, b;
   bool own_processes = false;  ///< if true, a measurement is a pair of processes, not a block
   double seconds = 0;          ///< of the whole comparison
-  std::string ended;           ///< why sampling ended: decided, precision, budget, repeats, stopped, failed
-  std::string failure;         ///< the arm's message, if sampling ended because an arm failed
+  std::string
+      ended;  ///< why sampling ended: decided, precision, budget, repeats, stopped, failed; unfinished: it has not
+  std::string failure;  ///< the arm's message, if sampling ended because an arm failed
   ExitCode failure_code = ExitCode::done;
   std::vector<std::string> warnings;
 
@@ -67,6 +68,8 @@ std::string stop_reason(const SequentialVerdict& verdict, const CompareOptions& 
                         Clock::time_point until, const Observer& observer);
 /// The result of one arm, from its facts and the blocks.
 ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& blocks, bool of_a);
+/// Records why an arm failed, unless the user stopped it; returns why sampling ended.
+std::string keep_failure(Comparison& comparison, const std::exception& error, const Observer& observer);
 void report_progress(const Comparison& comparison, const SequentialVerdict& verdict, const Observer& observer);
 
 /// Computes verdict, ratio, intervals and carry-over from the blocks, by the rule that applied during sampling.

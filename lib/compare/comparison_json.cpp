@@ -37,6 +37,7 @@ Comparison read(const Json& json) {
   c.level = json.at("level");
   c.min_effect = json.at("min_effect");
   c.ended = json.at("ended");
+  if (const Json failure = json.value("failure", Json()); failure.is_string()) c.failure = failure;
   c.seconds = json.at("seconds");
   c.own_processes = json.at("own_processes");
   c.warnings = json.at("warnings").get<std::vector<std::string>>();
@@ -99,6 +100,7 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"unseen", unseen_stalls(c)},
                {"paired", true},
                {"ended", c.ended},
+               {"failure", c.failure.empty() ? Json() : Json(c.failure)},
                {"seconds", c.seconds},
                {"seed", c.seed},
                {"own_processes", c.own_processes},

@@ -44,6 +44,7 @@ std::string headline(const Comparison& c) {
 std::string_view ending(const std::string& ended) {
   if (ended == "decided") return "until it was decided";
   if (ended == "precision") return "until the interval was as narrow as --precision requires";
+  if (ended == "unfinished") return "before it was cut off";
   if (ended == "failed") return "until an arm failed";
   if (ended == "budget") return "until the time budget was spent";
   if (ended == "repeats") return "as many as --repeats requested";

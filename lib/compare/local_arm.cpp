@@ -37,18 +37,18 @@ std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
   return arm_folder / "dump" / "step-00000001.safetensors";
 }
 
-LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool exclusive_process)
-    : folder_(std::move(folder)), exclusive_process_(exclusive_process) {
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
   create_folders(folder_);
-  if (!plan.logging.sinks.empty()) {
+  if (!plan.logging.sinks.empty() && plan.position.is_first()) {
     sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
     telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{
         .device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
   }
   plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
   add_dump(plan);
-  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never());
-  before_training_s_ = seconds_since(began);
+  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never(), Persistence{}, options_.communicator);
+  before_training_s_ = seconds_since(options_.began);
 }
 
 LocalArm::~LocalArm() = default;
@@ -99,7 +99,7 @@ ArmFacts LocalArm::facts() {
   ArmFacts facts;
   facts.step_samples = plan.data.schedule().step_samples();
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
-  if (exclusive_process_) facts.peak_memory_mib = peak_memory_mib(plan.device);
+  if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
   return facts;

@@ -83,6 +83,13 @@ class PairSampling {
   const SequentialVerdict& verdict() const { return verdict_; }
   Comparison& result() { return result_; }
 
+  Comparison so_far(double seconds) const {
+    PairSampling copy = *this;
+    copy.result_.ended = "unfinished";
+    copy.result_.seconds = seconds;
+    return copy.finish();
+  }
+
   Comparison finish() {
     result_.a = result_of(name_a_, facts_a_.mean(), result_.blocks, true);
     result_.b = result_of(name_b_, facts_b_.mean(), result_.blocks, false);
@@ -143,9 +150,7 @@ Comparison compare_processes(const PairOptions& pairs, const CompareOptions& opt
       sampling.take_pair(number);
     } catch (const UserError& error) {  // named recovery: the pairs measured before it are kept
       if (number == 0) throw;
-      result.failure = observer.stopped() ? "" : error.what();
-      result.failure_code = error.code();
-      result.ended = observer.stopped() ? "stopped" : "failed";
+      result.ended = keep_failure(result, error, observer);
       break;
     }
     pair_s = std::max(pair_s, seconds_since(began));
@@ -153,6 +158,7 @@ Comparison compare_processes(const PairOptions& pairs, const CompareOptions& opt
     if (!pairs.may_decide && result.ended == "decided") result.ended = after(pair_s) > until ? "budget" : "";
     if (result.ended == "budget" && number + 1 < pairs.min_pairs) result.ended.clear();
     report_progress(result, sampling.verdict(), observer);
+    if (result.ended.empty()) observer.keep(sampling.so_far(seconds_since(comparison_began)));
   }
   result.seconds = seconds_since(comparison_began);
   return sampling.finish();

@@ -49,7 +49,7 @@ Block TurnTaker::next() {
   for (size_t i = 0; i < block.turns.size(); ++i) {
     Arm& arm = block.is_a(i) ? a_ : b_;
     block.turns[i] = arm.turn(block.is_a(i) ? steps_.a : steps_.b);
-    if (arm.has_own_process()) of_arms_processes += block.turns[i].cpu_s;
+    of_arms_processes += block.turns[i].cpu_outside_s;
   }
   const double ours = process_cpu_seconds() - own_before + of_arms_processes,
                cpu_seconds = seconds_since(began) * static_cast<double>(cpus_.size());

@@ -103,7 +103,7 @@ TEST_CASE("sets of switches become recipes, and a contradictory set is not possi
   request.sources.files.push_back(folder / "recipe.yaml");
   const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
   const Observer observer;
-  LocalArms factory(detect_machine());
+  LocalArms factory({.machine = detect_machine()});
   const AblationBench bench(request, all, factory, observer);
   const Recipe plain = bench.recipe({});
   CHECK_FALSE(plain.optimizations.amp.on);
