@@ -11,9 +11,9 @@ import pytest
 from conftest import PROGRAM, Program
 from ranks import (
     Ranks,
+    free_port,
     kill_leftover_ranks,  # noqa: F401
     launch,
-    launched,
     one_message,
     process_of,
     start_with,
@@ -24,7 +24,7 @@ FEW = ("--turn", "5ms", "bench.warmup_steps=3")
 QUICK = ("--repeats", "4", *FEW)
 # One step a turn, so that the number of a step says in which block it is.
 STEP_BY_STEP = ("--repeats", "1000000", "--turn", "0.001ms", "bench.warmup_steps=3", "--no-numbers")
-LATER = 30  # a step of B some blocks after the first
+CEILINGS = ["data", "optimizer", "logging", "communication"]
 TENSORS = 4  # weights and biases of two linear layers
 
 JOB = """\
@@ -196,16 +196,25 @@ def test_each_strategy_in_one_rotation(job):
     assert sent[1:3] == pytest.approx([sent[0]] * 2, rel=0.05) and sent[3] == pytest.approx(1.5 * sent[0], rel=0.05)
 
 
-def test_ablate(job):
-    keys = ("optimizations.set_to_none=true", "--repeats", "2", *FEW, "--json", "--quiet", "--run-dir", "out")
-    result = launch(job, 2, *keys, recipe="job.yaml", command="ablate")
+def test_ablate_has_a_row_for_the_strategy(job):
+    keys = ("data.batch_size=32", "optimizations.set_to_none=false", "parallel.sharding_strategy=zero2")
+    how = ("--repeats", "2", *FEW, "--json", "--quiet", "--run-dir", "out")
+    result = launch(job, 2, *keys, *how, recipe="job.yaml", command="ablate")
     assert result.code == 0, result
     answer = json.loads(without_rank(result.out))
     assert answer["total"]["ratio"] > 0 and answer["total"]["pairs"] == 2
-    assert [row["name"] for row in answer["switches"]] == ["set_to_none"]
-    assert [row["without"] for row in answer["ceilings"]] == ["data", "optimizer", "logging", "communication"]
-    assert all(row["ratio"] for row in answer["ceilings"])
+    (row,) = answer["switches"]
+    assert row["name"] == "parallel.sharding_strategy" and row["numbers_agree"] is True and row["memory_mib"], row
+    assert [ceiling["without"] for ceiling in answer["ceilings"]] == CEILINGS
+    assert all(ceiling["ratio"] for ceiling in answer["ceilings"])
     assert "free communication" in (job.folder / "out/report.md").read_text()
+
+
+def test_ablate_leaves_out_how_gradients_are_exchanged_by_default(job):
+    """Every job with several ranks has an entry for it in its plan."""
+    keys = ("data.batch_size=32", "optimizations.set_to_none=false", "--budget", "5s")
+    result = launch(job, 2, *keys, recipe="job.yaml", command="ablate")
+    assert result.code == 2 and "nothing to ablate" in one_message(result), result
 
 
 def test_ceilings_include_communication(job):
@@ -213,22 +222,19 @@ def test_ceilings_include_communication(job):
     result = launch(job, 2, *keys, recipe="job.yaml")
     assert result.code == 0 and result.out.count("free communication") == 1, result
     ceilings = json.loads((job.folder / "out/ceilings.json").read_text())["ceilings"]
-    assert [row["without"] for row in ceilings] == ["data", "optimizer", "logging", "communication"]
+    assert [row["without"] for row in ceilings] == CEILINGS
     assert all(row["ratio"] for row in ceilings)
 
 
 # Signals and failures
 
 
+# The job against itself with another name, until something ends it.
+ENDLESS = ["job.yaml", "--with", "name=other", *STEP_BY_STEP, "--run-dir", "out", "--quiet"]
+
+
 def endless(job, *words):
-    """Starts a comparison of the job with itself, the second time with another name."""
-    return launched(
-        job,
-        2,
-        *("--with", "name=other", *STEP_BY_STEP, "--run-dir", "out", *words),
-        recipe="job.yaml",
-        command="compare",
-    )
+    return Ranks(job).start([PROGRAM, "launch", "-n", "2", "--", "compare", *ENDLESS, *words])
 
 
 def blocks_so_far(job):
@@ -249,25 +255,31 @@ def test_a_signal_keeps_what_was_measured(job, apart):
     assert stored(job)["ended"] == "stopped" and shown(job)["blocks"] == stored(job)["blocks"] >= 1
 
 
-@pytest.mark.parametrize(
-    "fault, timeout, says",
-    [
-        (f"kill@{LATER}:1", "60s", "rank 1 is gone"),
-        (f"oom@{LATER}+:1", "60s", "memory"),
-        (f"hang@{LATER}:1", "12s", "rank 1 is alive but did not enter a collective within 12 s"),
-    ],
-    ids=["kill", "oom", "hang"],
-)
-def test_a_failing_rank_leaves_what_was_measured(job, fault, timeout, says):
-    """With the exit code and the message of a run that fails in the same way."""
-    keys = ("--inject", fault, f"parallel.timeout={timeout}")
-    (result,) = endless(job, *keys).ended()
-    run = launch(job, 2, "train.max_steps=1000", "--run-dir", "run", *keys, "--quiet", recipe="job.yaml")
-    assert result.code == run.code and result.code in (5, 7), (result, run)
-    assert says in one_message(run) and says in one_message(result), (result, run)
+def failed_with(job, results, code, says):
+    """All ranks end with the code and the one message of a run that fails in this way, and what was measured is kept."""
+    assert {result.code for result in results} == {code} and says in one_message(*results), results
     answer = shown(job)
-    assert (answer["ended"], answer["blocks"]) == ("failed", stored(job)["blocks"]) and answer["blocks"] >= 1
-    assert "until it failed" in result.out or says in result.out, result
+    assert answer["ended"] == "failed" and answer["blocks"] == stored(job)["blocks"] >= 1, answer
+    assert says.removeprefix("rank 1: ") in stored(job)["failure"]
+    assert results[0].out.count("until an arm failed") == results[0].out.count("results are in") == 1, results
+
+
+@pytest.mark.parametrize(
+    "fault, code, says", [("kill@30:1", 7, "rank 1 is gone"), ("oom@30+:1", 5, "rank 1: out of memory")]
+)
+def test_a_failing_rank_leaves_what_was_measured(job, fault, code, says):
+    failed_with(job, endless(job, "--inject", fault).ended(), code, says)
+
+
+def test_a_rank_that_hangs_leaves_what_was_measured(job):
+    """Started one by one, so that the other rank's end does not end it."""
+    ranks, port = Ranks(job), free_port()
+    for rank in (0, 1):
+        ranks.rank(rank, 2, "compare", *ENDLESS, "--inject", "hang@30:1", "parallel.timeout=12s", port=port)
+    ranks.processes[0].wait(180)
+    ranks.processes[1].kill()
+    first, _ = ranks.ended()
+    failed_with(job, [first], 7, "rank 1 is alive but did not enter a collective within 12 s")
 
 
 def test_a_killed_rank_0_leaves_what_the_last_look_wrote(job):
@@ -279,11 +291,30 @@ def test_a_killed_rank_0_leaves_what_the_last_look_wrote(job):
     assert shown(job)["blocks"] >= 1
 
 
-def test_a_mistake_is_found_before_anything_is_created(job):
-    result = compare(job, "--with", "parallel.sharding_strategy=zero3", "--with", "sead=1", code=2)
-    assert "sead" in one_message(result) and not (job.folder / "out").exists()
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--with", "sead=1"], "did you mean 'seed'"),
+        (["--with", "parallel.sharding_strategy=zero4"], "zero3"),
+        (["--with", "optimizations.set_to_none=true"], "has these values already"),
+        (["--with", "optimizer.lr=1", "--inject", "kill@3:2"], "rank"),
+        (["--with", "data.size=8"], "8 samples, 16 a step"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_mistake_is_found_before_anything_is_created(job, words, says):
+    """Each rank says so at most once, as in a run."""
+    result = compare(job, *words, code=2)
+    messages = [line for line in result.err.splitlines() if line.startswith("[")]
+    assert 1 <= len(messages) <= 2 and all(says in message for message in messages), result
+    assert result.out == "" and not (job.folder / "out").exists()
+
+
+def test_finished_results_are_read_by_one_rank(job):
+    result = launch(job, 2, "--show", "out", recipe="--quiet", command="compare")
+    assert result.code == 2 and "--show" in result.err and result.out == "", result
 
 
 def test_only_jobs_are_launched(job):
-    job.refused("launch", "-n", "2", "--", "plan", "job.yaml", says=["plan"])
-    assert PROGRAM and not (job.folder / "out").exists()
+    refusal = job.refused("launch", "-n", "2", "--", "plan", "job.yaml", says=["plan", "trainopt run"])
+    assert len(refusal.err.splitlines()) == 1
