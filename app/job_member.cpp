@@ -34,6 +34,11 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
           .timeout_s = timeout_s};
 }
 
+RendezvousOptions for_measurement(RendezvousOptions options) {
+  options.kept = "what was measured before is kept";
+  return options;
+}
+
 /// The same for processes that share 127.0.0.1: host names alone are not unique, and a container may have its own
 /// network.
 std::string machine_id() {
@@ -72,10 +77,12 @@ std::string build_id() {
 }  // namespace
 
 JobMember::JobMember(const Launch& launch, const Recipe& recipe)
-    : JobMember(launch, recipe.parallel.timeout.seconds, recipe_yaml(recipe)) {}
+    : JobMember(rendezvous_options(launch, recipe.parallel.timeout.seconds), recipe_yaml(recipe)) {
+  if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
+}
 
 JobMember::JobMember(const Launch& launch, double timeout_s, std::string recipes)
-    : JobMember(rendezvous_options(launch, timeout_s), std::move(recipes)) {
+    : JobMember(for_measurement(rendezvous_options(launch, timeout_s)), std::move(recipes)) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
 }
 

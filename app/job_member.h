@@ -16,7 +16,7 @@ class JobMember {
  public:
   /// Connects to the other ranks, if there are any, which must have the same recipe. Throws UserError.
   JobMember(const Launch& launch, const Recipe& recipe);
-  /// The same for ranks that agree on several recipes: `recipes` is their text.
+  /// The same for ranks that measure, and agree on several recipes: `recipes` is their text.
   JobMember(const Launch& launch, double timeout_s, std::string recipes);
   /// Connects this process of an arm to its counterparts.
   JobMember(RendezvousOptions rendezvous, std::string recipes);
@@ -49,6 +49,8 @@ class JobMember {
   /// What a failure means for the user. The first call reports it to the other ranks or, if the failure is a lost rank,
   /// finds out why that rank was lost.
   const End& end_of(const std::exception& error);
+  /// Whether end_of() has been asked: a rank has failed, and not only what it was asked to do.
+  bool has_failed() const { return end_.has_value(); }
   /// Waits for all ranks: a launcher kills those still running when one exits with a code other than 0.
   void finish_with_other_ranks();
   /// Ends the process without an orderly exit, which would wait for exchanges that are never answered.

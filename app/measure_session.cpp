@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include <csignal>
+#include <cstdio>
 
 namespace trainopt {
 namespace {
@@ -81,8 +82,12 @@ int run_measurement(const Launch& launch, const MeasureJob& job, const Environme
   try {
     return measure_with(*member, machine_of(*member, environment), environment, measure);
   } catch (const std::exception& error) {  // named recovery: all ranks of a job end together
+    const bool of_rank = member->has_failed() || !member->is_first() || dynamic_cast<const LostRank*>(&error);
     const auto end = member->end_of(error);
-    report_end(end, *member);
+    if (of_rank)
+      report_end(end, *member);
+    else  // of the measurement, which rank 0 conducts
+      std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
     member->exit_without_other_ranks(static_cast<int>(end.code));
   }
 }

@@ -64,7 +64,8 @@ class ArmHostProcess {
                                                          .external_store = true,
                                                          .job = arguments_.rendezvous.job,
                                                          .port_folder = {},
-                                                         .timeout_s = recipe.parallel.timeout.seconds},
+                                                         .timeout_s = recipe.parallel.timeout.seconds,
+                                                         .kept = "what was measured before is kept"},
                                        recipe_yaml(recipe));
   }
 

@@ -19,6 +19,7 @@ struct RendezvousOptions {
   std::string job;                    ///< identifies the job on this machine and in this store
   std::filesystem::path port_folder;  ///< where rank 0 publishes its port
   double timeout_s = 600;
+  std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
 };
 
 /// The store, and where other processes of the job can join it.
