@@ -161,6 +161,18 @@ TEST_CASE("the reducer leaves the sum over all ranks in every gradient") {
   });
 }
 
+TEST_CASE("texts of any length and bytes are gathered from every rank") {
+  const std::vector<std::string> texts{std::string(), std::string(3, '\0'), std::string(1000, '\xff')};
+  for (const size_t shift : {0u, 1u, 2u})
+    as_ranks(3, [&](Job&, Communicator& communicator) {
+      const auto of = [&](int64_t rank) { return texts[(static_cast<size_t>(rank) + shift) % 3]; };
+      const auto all = gather_texts(communicator, of(communicator.rank()));
+      require(all.size() == 3, "one text from each rank");
+      for (int64_t rank = 0; rank < 3; ++rank) require(all[static_cast<size_t>(rank)] == of(rank), "the rank's text");
+      require(gather_texts(communicator, "") == std::vector<std::string>(3), "no text at all");
+    });
+}
+
 TEST_CASE("exchanging gradients as bfloat16 rounds them and halves the bytes") {
   as_ranks(2, [](Job&, Communicator& communicator) {
     const Layers layers(communicator.rank());
