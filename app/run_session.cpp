@@ -42,14 +42,14 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
 }
 
 /// Measures what the job would gain if one of its costs were zero.
-int show_ceilings(const Recipe& recipe, ArmFactory& arms, const std::filesystem::path& run_dir,
+int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const std::filesystem::path& run_dir,
                   const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
   options.warmup_steps = recipe.bench.warmup_steps;
   if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
   const auto ceilings =
-      measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
+      measure_ceilings(recipe, ranks, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json",
              json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
@@ -221,7 +221,7 @@ class RunSession {
     trainer_.reset();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
     return measure_with(member_, machine_, environment_, [this](ArmFactory& arms, const Explain&) {
-      return show_ceilings(recipe_, arms, run_dir(), *options_.ceilings, options_.output);
+      return show_ceilings(recipe_, member_.position().ranks, arms, run_dir(), *options_.ceilings, options_.output);
     });
   }
 

@@ -3,6 +3,7 @@
 #include "app/commands.h"
 #include "app/explain.h"
 #include "app/run_plan.h"
+#include "comm/free_communicator.h"
 #include "compare/arm_service.h"
 #include "compare/local_arm.h"
 #include "compare/make_arm.h"
@@ -51,7 +52,8 @@ class ArmHostProcess {
     apply(plan.process);
     open_device(plan.device);
     require_same_data(plan, *member_);
-    options.communicator = member_->connect(plan.device);
+    options.communicator = spec.without == Ceiling::communication ? make_free_communicator(member_->position())
+                                                                  : member_->connect(plan.device);
     options.progress = [this](const char* stage, int64_t steps) { member_->at(stage, steps); };
     return std::make_unique<LocalArm>(std::move(plan), spec.folder, std::move(options));
   }

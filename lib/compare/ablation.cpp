@@ -98,12 +98,12 @@ double dependence(const SwitchRow& row) {
 class AblationCells {
  public:
   AblationCells(const AblationRequest& request, const SwitchSet& all, ArmFactory& factory, const Observer& observer,
-                Ablation& result)
-      : result_(result), all_(all), bench_(request, all, factory, observer) {
+                std::vector<Ceiling> ceilings, Ablation& result)
+      : result_(result), all_(all), ceilings_(std::move(ceilings)), bench_(request, all, factory, observer) {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
     const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
-    cells_left_ = 1 + 2 * rows_.size() + kCeilings.size() + std::min(pairs, kPairCells);
+    cells_left_ = 1 + 2 * rows_.size() + ceilings_.size() + std::min(pairs, kPairCells);
   }
 
   void measure_total() {
@@ -151,7 +151,7 @@ class AblationCells {
   }
 
   void measure_ceilings() {
-    for (const Ceiling ceiling : kCeilings)
+    for (const Ceiling ceiling : ceilings_)
       result_.ceilings.push_back(
           {ceiling, bench_.measure(all_, all_, ceiling, next_share(bench_, cells_left_--)).gain});
   }
@@ -197,6 +197,7 @@ class AblationCells {
 
   Ablation& result_;
   const SwitchSet& all_;
+  std::vector<Ceiling> ceilings_;
   AblationBench bench_;
   std::vector<SwitchRow*> rows_;  ///< of switches that have an effect here
   size_t cells_left_ = 0;
@@ -216,9 +217,9 @@ bool is_default(const AblationRequest& request, const Recipe& recipe, const std:
 }
 
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
-SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, ArmFactory& factory, Ablation& result) {
+SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const Plan& plan, Ablation& result) {
   SwitchSet all;
-  for (const auto& planned : factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}}).switches) {
+  for (const auto& planned : plan.switches) {
     if (is_default(request, recipe, planned.name)) continue;
     SwitchRow row;
     row.name = planned.name;
@@ -280,12 +281,13 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  const SwitchSet all = add_rows(request, recipe, factory, result);
+  const Plan plan = factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});
+  const SwitchSet all = add_rows(request, recipe, plan, result);
   // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)
     if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");
-  AblationCells cells(effective, all, factory, observer, result);
+  AblationCells cells(effective, all, factory, observer, ceilings_of(plan.position.ranks), result);
   cells.measure_total();
   cells.measure_alone();
   cells.measure_in_stack();

@@ -93,11 +93,13 @@ Table table_of(const Ablation& a) {
 std::string_view ceiling_words(Ceiling ceiling) {
   switch (ceiling) {
     case Ceiling::data:
-      return "even a perfect loader";
+      return "even free loading";
     case Ceiling::optimizer:
-      return "even an optimizer that takes no time";
+      return "even free updates";
     case Ceiling::logging:
-      return "even no logging at all";
+      return "even free logging";
+    case Ceiling::communication:
+      return "even free communication";
   }
   return "";
 }

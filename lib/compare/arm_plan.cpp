@@ -15,6 +15,8 @@ std::string_view meaning(Ceiling ceiling) {
       return "gradients are computed and discarded";
     case Ceiling::logging:
       return "no records are written and no telemetry runs";
+    case Ceiling::communication:
+      return "exchanges return at once, without sending or waiting";
   }
   return "";
 }

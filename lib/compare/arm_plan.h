@@ -13,12 +13,12 @@
 namespace trainopt {
 
 /// A cost removed from a job, to measure what the job would gain if that cost were zero.
-enum class Ceiling { data, optimizer, logging };
+enum class Ceiling { data, optimizer, logging, communication };
 template <>
 struct Choices<Ceiling> {
-  static constexpr std::array all = {Choice<Ceiling>{"data", Ceiling::data},
-                                     Choice<Ceiling>{"optimizer", Ceiling::optimizer},
-                                     Choice<Ceiling>{"logging", Ceiling::logging}};
+  static constexpr std::array all = {
+      Choice<Ceiling>{"data", Ceiling::data}, Choice<Ceiling>{"optimizer", Ceiling::optimizer},
+      Choice<Ceiling>{"logging", Ceiling::logging}, Choice<Ceiling>{"communication", Ceiling::communication}};
 };
 /// For example "the first step's batches stay on the device and are reused in every step".
 std::string_view meaning(Ceiling ceiling);
@@ -42,8 +42,9 @@ struct ArmSpec {
   std::optional<ArmRendezvous> rendezvous = {};  ///< of an arm with processes of its own on several ranks
 };
 
-/// The recipe's plan for one rank, without a last step, evaluation or checkpoints. Throws UserError as make_plan()
-/// does.
+/// The recipe's plan for one rank, without a last step, evaluation or checkpoints. Without the cost of communication
+/// the plan is the same; the arm's communicator then comes from make_free_communicator(). Throws UserError as
+/// make_plan() does.
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position = {});
 
 }  // namespace trainopt

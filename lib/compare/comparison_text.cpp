@@ -103,11 +103,26 @@ std::string not_seen_text(const Comparison& c) {
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
+std::string mib_text(double mib) { return human_bytes(mib * 0x1p20); }
+
+/// What is known of "memory 812.0 MiB a rank, state 171.0 MiB, sends 85.4 MiB a step": the largest over the ranks.
+std::vector<std::string> memory_texts(const ArmFacts& facts) {
+  const RankShare most = largest(facts.ranks);
+  const bool several = facts.ranks.size() > 1;
+  std::vector<std::string> texts;
+  if (facts.peak_memory_mib) texts.push_back("memory " + mib_text(*facts.peak_memory_mib));
+  if (!facts.ranks.empty()) texts.push_back("state " + mib_text(most.state_mib));
+  if (!several) return texts;
+  texts.front() += " a rank";
+  texts.push_back(fmt::format("sends {} a step", mib_text(most.sent_mib)));
+  return texts;
+}
+
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
   text += fmt::format(", waiting for data {:.1f} %", arm.data_wait_pct);
-  if (arm.facts.peak_memory_mib) text += fmt::format(", {}", human_bytes(*arm.facts.peak_memory_mib * 0x1p20));
+  for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
 }
 
@@ -171,15 +186,18 @@ std::string comparison_text(const Comparison& c, bool color) {
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory", "first step after"}, 2);
-  for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)})
+  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory and traffic", "first step after"},
+              2);
+  for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)}) {
+    const std::vector<std::string> memory = memory_texts(arm->facts);
     table.add({{letter},
                {arm->name},
                {human_rate(arm->samples_per_s)},
                {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
                {fmt::format("{:.1f} %", arm->data_wait_pct)},
-               {arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–"},
+               {memory.empty() ? "–" : fmt::format("{}", fmt::join(memory, ", "))},
                {human_seconds(arm->facts.time_to_first_step_s)}});
+  }
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (const std::string typical = typical_text(c); !typical.empty())

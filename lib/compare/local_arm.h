@@ -17,7 +17,8 @@ struct LocalArmOptions {
 
 class LocalArm : public Arm, public RunListener {
  public:
-  /// `plan` has no last step. Of several ranks, only the first writes records.
+  /// `plan` has no last step. With several ranks, every rank creates its arm and takes the same turns; only rank 0
+  /// writes to the folder.
   LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options = {});
   ~LocalArm() override;
 
@@ -33,13 +34,14 @@ class LocalArm : public Arm, public RunListener {
   void at(const char* stage, int64_t steps) override { options_.progress(stage, steps); }
 
  private:
-  NamedTensors copy_of_state() const;
-  NamedTensors update_since(NamedTensors before) const;
+  /// On rank 0, complete; nothing on other ranks, which must call it too.
+  NamedTensors copy_of_state();
+  NamedTensors update_since(NamedTensors before);
 
   std::filesystem::path folder_;
   LocalArmOptions options_;
   double before_training_s_;
-  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing
+  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing, and on other ranks than 0
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<Trainer> trainer_;
   Turn turn_;  ///< the current turn

@@ -1,6 +1,7 @@
 #include "compare/make_arm.h"
 
 #include "base/files.h"
+#include "comm/free_communicator.h"
 #include "compare/arm_process.h"
 #include "compare/local_arm.h"
 #include "recipe/recipe_io.h"
@@ -14,7 +15,10 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   LocalArmOptions options;
   const Plan of_arm = plan(spec);
   if (site_.prepare) site_.prepare(of_arm);
-  if (site_.connect) options.communicator = site_.connect(of_arm.device);
+  if (spec.without == Ceiling::communication)
+    options.communicator = make_free_communicator(site_.position);
+  else if (site_.connect)
+    options.communicator = site_.connect(of_arm.device);
   if (site_.progress) options.progress = site_.progress;
   return std::make_shared<LocalArm>(of_arm, spec.folder, std::move(options));
 }

@@ -17,11 +17,17 @@ class Facts {
     if (count_++ == 0) all_ = facts;
     start_s_ += facts.time_to_first_step_s;
     memory_mib_ += facts.peak_memory_mib.value_or(0);
+    rank_memory_mib_.resize(all_.ranks.size());
+    for (size_t rank = 0; rank < std::min(rank_memory_mib_.size(), facts.ranks.size()); ++rank)
+      rank_memory_mib_[rank] += facts.ranks[rank].peak_memory_mib.value_or(0);
   }
   ArmFacts mean() const {
     ArmFacts result = all_;
-    result.time_to_first_step_s = start_s_ / static_cast<double>(count_);
-    if (result.peak_memory_mib) result.peak_memory_mib = memory_mib_ / static_cast<double>(count_);
+    const auto pairs = static_cast<double>(count_);
+    result.time_to_first_step_s = start_s_ / pairs;
+    if (result.peak_memory_mib) result.peak_memory_mib = memory_mib_ / pairs;
+    for (size_t rank = 0; rank < result.ranks.size(); ++rank)
+      if (auto& memory = result.ranks[rank].peak_memory_mib) memory = rank_memory_mib_[rank] / pairs;
     return result;
   }
 
@@ -29,6 +35,7 @@ class Facts {
   ArmFacts all_;
   int64_t count_ = 0;
   double start_s_ = 0, memory_mib_ = 0;
+  std::vector<double> rank_memory_mib_;
 };
 
 struct Pair {

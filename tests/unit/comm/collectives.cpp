@@ -1,8 +1,12 @@
 // All values are whole numbers, so results are compared exactly. Ranks are threads.
+#include "comm/free_communicator.h"
 #include "comm/gradient_reducer.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 #include "support/ranks.h"
+
+#include <array>
+#include <cmath>
 
 using namespace trainopt;
 
@@ -64,6 +68,25 @@ TEST_CASE("collectives return the correct values on every rank") {
       require(gathered[static_cast<size_t>(2 * other + 1)] == 0.1, "gathered double");
     }
   });
+}
+
+TEST_CASE("free exchanges need no other rank and leave no value undefined") {
+  const int64_t rank = GENERATE(0, 1, 2);
+  const auto communicator = make_free_communicator({.rank = rank, .ranks = 3});
+  CHECK(communicator->rank() == rank);
+  CHECK(communicator->ranks() == 3);
+  const at::Tensor data = numbers(rank, 6), mine = at::full({2}, std::nan("")), all = at::full({6}, std::nan(""));
+  communicator->all_reduce(data)->wait();
+  communicator->broadcast(data, 1)->wait();
+  CHECK(at::equal(data, numbers(rank, 6)));
+  communicator->reduce_scatter(mine, data)->wait();
+  CHECK(at::equal(mine, data.narrow(0, 2 * rank, 2)));
+  communicator->all_gather(all, mine)->wait();
+  CHECK(at::equal(all, mine.repeat({3})));
+  communicator->all_gather(data, data.narrow(0, 2 * rank, 2))->wait();  // in place: the others' parts are defined
+  CHECK(at::equal(data, numbers(rank, 6)));
+  CHECK(communicator->gather(std::array{1.5, 2.5}) == std::vector{1.5, 2.5, 1.5, 2.5, 1.5, 2.5});
+  CHECK(communicator->take_traffic().bytes == Traffic().bytes);
 }
 
 TEST_CASE("several exchanges can be in flight at once") {
