@@ -1,5 +1,6 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
 #include "app/commands.h"
+#include "app/compare_each.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
 #include "app/run_directory.h"
@@ -26,9 +27,11 @@ namespace {
 struct CompareArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
-  std::vector<std::string> with, without, faults;
+  std::vector<std::string> with, without, each, faults;
   std::string show, run_dir;
   bool json = false, markdown = false, own_processes = false, no_numbers = false;
+
+  CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir}; }
 };
 
 /// An arm as the user named it.
@@ -80,6 +83,7 @@ void print(const Comparison& comparison, const CompareArguments& arguments, bool
 
 /// Prints the result of a comparison, or the stored report of an ablation.
 void show(const fs::path& folder, const CompareArguments& arguments, bool color) {
+  if (is_rotation(folder)) return show_rotation(folder, arguments.output(), color);
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
   std::fputs(read_file(file, ExitCode::data).c_str(), stdout);
@@ -109,23 +113,14 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
       in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}, .faults = arguments.faults};
-  const Plan plan_a = factory.plan(in_a),
-             plan_b = factory.plan(in_b);  // throws for an invalid arm before anything is created
-  const bool settings_conflict = !plan_a.device.is_cpu() && !can_share_process(plan_a.backend, plan_b.backend);
-  const ArmHost host = arguments.own_processes || settings_conflict || plan_a.process != plan_b.process
-                           ? ArmHost::own_process
-                           : ArmHost::this_process;
+  const std::vector<Plan> plans{factory.plan(in_a), factory.plan(in_b)};  // throws before anything is created
+  const ArmHost host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
   const auto write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
-  const Observer observer{.report =
-                              [&](const std::string& line) {
-                                if (!output.quiet) spdlog::info("{}", line);
-                              },
-                          .stop = &stop_signal(),
-                          .keep = write,
-                          .explain = explain};
+  Observer observer = observer_of(output, explain);
+  observer.keep = write;
 
   std::optional<Comparison> measured = compare_arms(
       {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
@@ -139,23 +134,40 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   result.seconds = seconds_since(began);
   print(result, arguments, colored_output(output));  // first, because the disk may be full
   write(result);
-  if (!arguments.json && !arguments.markdown)
-    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
-  std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
-  if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);
-  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+  return end_comparison(folder, arguments.output(), result.failure, result.failure_code);
+}
+
+/// Whether --each is given. Throws UserError if it cannot be combined with the other arguments.
+bool wants_each(const CompareArguments& arguments, const std::vector<fs::path>& files) {
+  if (arguments.each.empty()) return false;
+  if (arguments.each.size() > 1) throw UserError("--each can be given once: all arms differ in one key");
+  if (!arguments.with.empty() || !arguments.without.empty())
+    throw UserError("--each names all arms itself; remove --with and --without");
+  if (files.size() != 1 || is_run(files.front()))
+    throw UserError("--each takes one recipe: trainopt compare RECIPE --each KEY=a,b,c");
+  return true;
 }
 
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
-        !arguments.run_dir.empty())
+        !arguments.each.empty() || !arguments.run_dir.empty())
       throw UserError("--show reads a finished comparison; remove the other arguments");
     refuse_several_ranks(context.environment, "trainopt compare --show");
     show(arguments.show, arguments, colored_output(context.output));
     return 0;
   }
   const auto [files, overrides] = arguments.recipes.split(command);
+  if (wants_each(arguments, files)) {
+    handle_signals();
+    for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
+    return compare_each({.sources = {files, overrides},
+                         .each = arguments.each.front(),
+                         .faults = arguments.faults,
+                         .own_processes = arguments.own_processes,
+                         .with_numbers = !arguments.no_numbers},
+                        arguments.measure, arguments.output(), context.environment, context.output);
+  }
   if (std::any_of(files.begin(), files.end(), is_run)) {
     if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
         !arguments.without.empty())
@@ -187,6 +199,11 @@ Command add_compare(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--with", arguments->with, "Compare one recipe as given (A) and with this override (B)")
       ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--each", arguments->each,
+                   "Compare one recipe with each of these values of a key, all in one rotation")
+      ->type_name("KEY=A,B,C")
       ->allow_extra_args(false);
   std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");
   measuring.push_back(command->add_flag(

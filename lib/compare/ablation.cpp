@@ -113,7 +113,7 @@ class AblationCells {
     const Comparison& c = *total.comparison;
     result_.plain_samples_per_s = c.a.samples_per_s;
     result_.full_samples_per_s = c.b.samples_per_s;
-    result_.warnings = conditions_of(c);
+    result_.warnings = conditions_of(c.blocks);
     add_numbers(result_, c);
     for (auto& row : result_.switches)
       if (c.b.facts.receipts.contains(row.name)) row.receipt = c.b.facts.receipts.at(row.name);

@@ -23,12 +23,12 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const
                                                 const Observer& observer) {
   Baseline twin;
   std::optional<Numerics> numerics;
-  PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, factory, options),
-                    .make_b = fresh_arms(arms.name_b, arms.b, factory, options),
-                    .first_pair = {}};
+  SetOptions pairs{
+      .make = {fresh_arms(arms.name_a, arms.a, factory, options), fresh_arms(arms.name_b, arms.b, factory, options)},
+      .first_set = {}};
   if (arms.with_numbers) {
     twin = make_twin_baseline(arms.a, yardstick(arms.a.recipe, arms.b.recipe), factory, options);
-    pairs.first_pair = compare_first_steps(twin, numerics);
+    pairs.first_set = [&](std::span<const WarmArm> pair) { numerics = numbers_of_pair(twin, pair[0], pair[1]); };
   }
   if (observer.stopped()) return std::nullopt;
   Comparison comparison = compare_processes(pairs, options, until, observer);

@@ -29,6 +29,14 @@ Plan LocalArms::plan(const ArmSpec& spec) const {
   return plan;
 }
 
+ArmHost host_of(std::span<const Plan> plans) {
+  for (const Plan& a : plans)
+    for (const Plan& b : plans)
+      if (a.process != b.process || (!a.device.is_cpu() && !can_share_process(a.backend, b.backend)))
+        return ArmHost::own_process;
+  return ArmHost::this_process;
+}
+
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {
   ArmSpec twin = spec;
   if (yardstick == Yardstick::reseeded)

@@ -5,6 +5,8 @@
 #include "compare/arm_plan.h"
 #include "compare/numerics_yardstick.h"
 
+#include <span>
+
 #include <functional>
 #include <memory>
 
@@ -42,6 +44,10 @@ class LocalArms : public ArmFactory {
  private:
   ArmSite site_;
 };
+
+/// Where arms with these plans run: in this process unless their process settings or, on a GPU, their backend settings
+/// exclude each other.
+ArmHost host_of(std::span<const Plan> plans);
 
 /// The spec of the twin that serves as the yardstick, with a folder next to `spec.folder`.
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick);

@@ -491,17 +491,3 @@ def test_sparse_records_keep_every_step_time_of_several_ranks(job):
     (job.folder / "sparse/step_times.csv").write_text("samples,seconds\n" + steady)
     low, high = job("compare", "sparse", "sparse", "--json").json()["interval"]
     assert low <= 1 <= high
-
-
-def test_a_step_of_several_ranks_ends_with_the_last_rank(job):
-    assert launch(job, 2, "train.max_steps=40", "bench.warmup_steps=5", "--run-dir", "out").code == 0
-    clocks, ends = [0, 0], [0]
-    for row in records(job.folder / "out"):
-        spread = row["ranks"]["step_ms"]
-        clocks[spread["min_rank"]] += spread["min"]
-        clocks[1 - spread["min_rank"]] += spread["max"]
-        ends.append(max(clocks))
-    lines = (job.folder / "out/step_times.csv").read_text().splitlines()[1:]
-    assert len(lines) == 35
-    for line, begin, end in zip(lines, ends[5:], ends[6:]):
-        assert float(line.split(",")[1]) == pytest.approx((end - begin) / 1e3, abs=1e-7), line
