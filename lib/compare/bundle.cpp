@@ -9,23 +9,19 @@
 #include <xxhash.h>
 
 namespace trainopt {
-namespace {
 
-Json result_of(const std::filesystem::path& folder) {
-  const auto path = folder / "result.json";
+Json read_result(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error)
-    throw UserError(
-        fmt::format("{} has no result.json: it is not a folder written by trainopt compare or ablate", folder.string()),
-        ExitCode::data);
+    throw UserError(fmt::format("{} has no {}: it is not a folder written by trainopt compare or ablate",
+                                folder_of(path).string(), path.filename().string()),
+                    ExitCode::data);
   try {
     return parse_json(read_file(path, ExitCode::data));
   } catch (const Json::exception& exception) {
     throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), exception.what()), ExitCode::data);
   }
 }
-
-}  // namespace
 
 Json measured_environment(const ProgramVersion& version) {
   Json json = environment(version);
@@ -42,11 +38,13 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
   write_file(folder / "environment.json", json_text(measured_environment(version), 2) + "\n");
 }
 
-bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
+bool is_ablation(const std::filesystem::path& folder) {
+  return read_result(folder / "result.json").contains("switches");
+}
 
 Comparison read_bundle(const std::filesystem::path& folder) {
   try {
-    return comparison_from(result_of(folder));
+    return comparison_from(read_result(folder / "result.json"));
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", folder.string(), error.what()), ExitCode::data);
   }

@@ -16,6 +16,9 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
 /// Reads it back; the verdict is recomputed from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
 
+/// The JSON in a result.json. Throws UserError(data) naming the file.
+Json read_result(const std::filesystem::path& path);
+
 /// Whether the folder is an ablation's. Throws UserError(data) if it has no readable result.json.
 bool is_ablation(const std::filesystem::path& folder);
 

@@ -67,7 +67,8 @@ std::string stop_reason(const SequentialVerdict& verdict, const CompareOptions& 
                         Clock::time_point until, const Observer& observer) {
   if (observer.stopped()) return "stopped";
   if (options.repeats) return verdict.measurements() >= *options.repeats ? "repeats" : "";
-  if (verdict.decided()) return options.precision ? "precision" : "decided";
+  if (verdict.decided() && (!options.boundary || verdict.settles(*options.boundary)))
+    return options.precision ? "precision" : "decided";
   return one_more > until ? "budget" : "";
 }
 

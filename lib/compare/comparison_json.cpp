@@ -18,7 +18,8 @@ Json arm_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
                {"samples_per_s", arm.samples_per_s},
                {"step_ms_p50", or_null(arm.step_ms_p50)},
-               {"data_wait_pct", arm.data_wait_pct}};
+               {"data_wait_pct", arm.data_wait_pct},
+               {"recipe", arm.recipe}};
   json.update(to_json(arm.facts));
   return json;
 }
@@ -26,6 +27,7 @@ Json arm_json(const ArmResult& arm) {
 ArmResult arm_from(const Json& json) {
   return {.name = json.at("name"),
           .facts = facts_from(json),
+          .recipe = json.value("recipe", Json()),
           .samples_per_s = json.at("samples_per_s"),
           .data_wait_pct = json.at("data_wait_pct"),
           .step_ms_p50 = optional_at<double>(json, "step_ms_p50")};
@@ -77,6 +79,9 @@ Comparison read(const Json& json) {
 }
 
 }  // namespace
+
+Json to_json(const ArmResult& arm) { return arm_json(arm); }
+ArmResult arm_result_from(const Json& json) { return arm_from(json); }
 
 Json to_json(const NoiseFloor& noise) {
   return {{"ratio", noise.ratio},

@@ -6,6 +6,9 @@
 
 namespace trainopt {
 
+Json to_json(const ArmResult& arm);
+/// Throws Json::exception.
+ArmResult arm_result_from(const Json& json);
 Json to_json(const NoiseFloor& noise);
 /// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: includes every turn under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);

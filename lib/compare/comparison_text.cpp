@@ -28,8 +28,8 @@ std::string inconclusive_text(const Comparison& c) {
                      percent_faster(*c.interval));
 }
 
-/// Gives the end of the interval that has been shown before the measured ratio: a comparison that stops as soon as it
-/// is decided tends to stop at a lucky moment.
+}  // namespace
+
 std::string headline(const Comparison& c) {
   if (c.verdict == Verdict::inconclusive || !c.interval) return inconclusive_text(c);
   const std::string measured = fmt::format("measured {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
@@ -40,6 +40,8 @@ std::string headline(const Comparison& c) {
              ? fmt::format("pays: B is at least {:.1f} % faster; {}", 100 * (c.interval->low - 1), measured)
              : fmt::format("costs: B is at least {:.1f} % slower; {}", 100 * (1 - c.interval->high), measured);
 }
+
+namespace {
 
 std::string_view ending(const std::string& ended) {
   if (ended == "decided") return "until it was decided";
@@ -102,6 +104,8 @@ std::string not_seen_text(const Comparison& c) {
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
+}  // namespace
+
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
@@ -109,6 +113,8 @@ std::string arm_text(const ArmResult& arm) {
   if (arm.facts.peak_memory_mib) text += fmt::format(", {}", human_bytes(*arm.facts.peak_memory_mib * 0x1p20));
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
 }
+
+namespace {
 
 /// Receipts on which the arms differ: switches that were on, or had an effect, in one arm only.
 std::vector<std::string> switch_lines(const Comparison& c) {

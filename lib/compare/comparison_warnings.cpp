@@ -52,6 +52,25 @@ std::string long_time(double seconds) {
   return seconds < 365 * kDay ? fmt::format("{:.0f} days", seconds / kDay) : "more than a year";
 }
 
+struct Needed {
+  int64_t measurements, had;
+  double seconds;
+};
+
+/// nullopt: too few measurements to tell, or there were as many.
+std::optional<Needed> needed_for(const Comparison& c, double effect) {
+  std::vector<double> differences;
+  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
+    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
+  if (differences.size() < 2) return std::nullopt;
+  const auto had = static_cast<int64_t>(differences.size());
+  const int64_t needed =
+      measurements_needed(standard_deviation(differences),
+                          {.level = c.level, .min_effect = effect, .longest_stall = c.longest_stall}, c.turns() / had);
+  if (needed <= had) return std::nullopt;
+  return Needed{needed, had, c.seconds * static_cast<double>(needed) / static_cast<double>(had)};
+}
+
 void add_too_few(const Comparison& c, std::vector<std::string>& all) {
   if (c.verdict != Verdict::inconclusive) {
     if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
@@ -59,22 +78,18 @@ void add_too_few(const Comparison& c, std::vector<std::string>& all) {
           fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
     return;
   }
-  std::vector<double> differences;
-  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
-    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
-  if (differences.size() < 2) return;
-  const auto needed = measurements_needed(
-      standard_deviation(differences), {.level = c.level, .min_effect = c.min_effect, .longest_stall = c.longest_stall},
-      c.turns() / static_cast<int64_t>(differences.size()));
-  const auto had = static_cast<int64_t>(differences.size());
-  if (needed <= had) return;
-  const double seconds = c.seconds * static_cast<double>(needed) / static_cast<double>(had);
-  all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
-                            100 * c.min_effect, counted(needed, c.own_processes ? "pair" : "block"), long_time(seconds),
-                            had));
+  if (const auto needed = needed_for(c, c.min_effect))
+    all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
+                              100 * c.min_effect, counted(needed->measurements, c.own_processes ? "pair" : "block"),
+                              long_time(needed->seconds), needed->had));
 }
 
 }  // namespace
+
+std::string time_to_decide(const Comparison& c, double effect) {
+  const auto needed = needed_for(c, effect);
+  return needed ? long_time(needed->seconds) : "";
+}
 
 double long_turn_share(const Comparison& c, bool of_a) {
   std::vector<double> times;
@@ -99,8 +114,16 @@ std::string unseen_stalls(const Comparison& c) {
                      human_seconds(every * turn_s));
 }
 
-std::vector<std::string> conditions_of(const Comparison& c) {
+std::vector<std::string> conditions(double other_load_pct, int64_t throttle) {
   std::vector<std::string> all;
+  if (other_load_pct > kBusyPct)
+    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", other_load_pct));
+  if (throttle != 0)
+    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
+  return all;
+}
+
+std::vector<std::string> conditions_of(const Comparison& c) {
   double busy = 0, known = 0;
   int64_t throttle = 0;
   for (const Block& block : c.blocks) {
@@ -108,11 +131,7 @@ std::vector<std::string> conditions_of(const Comparison& c) {
     if (block.other_load_pct) busy += *block.other_load_pct * seconds, known += seconds;
     for (const Turn& turn : block.turns) throttle |= turn.throttle.value_or(0);
   }
-  if (busy > kBusyPct * known)
-    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
-  if (throttle != 0)
-    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
-  return all;
+  return conditions(known > 0 ? busy / known : 0, throttle);
 }
 
 std::vector<std::string> warnings_of(const Comparison& comparison) {
