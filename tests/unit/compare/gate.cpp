@@ -28,7 +28,7 @@ const GateEvidence kCosts = evidence(Verdict::costs, Interval{0.91, 0.958}),
 
 /// B is `ratio` times as fast as A; sampling goes on until the rule is decided.
 Comparison measured(double ratio, const std::string& list, uint64_t seed, std::optional<int64_t> repeats = {}) {
-  const auto machine = std::make_shared<SimulatedMachine>(seed, 0.01);
+  const auto machine = std::make_shared<SimulatedMachine>(seed, 0.03);
   CompareOptions options;
   options.turn_s = 1e-9;
   options.seed = seed;
