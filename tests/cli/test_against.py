@@ -1,5 +1,5 @@
-"""`compare --against`: a fresh measurement against a stored one. Stored times are a million times those of this machine,
-or a millionth, so that no verdict depends on its speed."""
+"""`compare --against`: a fresh measurement against a stored one. Stored times are about a million times those of this
+machine, or a millionth, so that no verdict depends on its speed."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
-"""`compare --fail-on`: exit code 10, the line that says why, JSON and Markdown. Verdicts are those of results with known
-times."""
+"""`compare --fail-on`: exit code 10, the line that says why, JSON and Markdown. Verdicts are those of results with
+known times."""
 
 import json
 import re
@@ -15,7 +15,8 @@ def real(tmp_path_factory):
     """The folder of one real comparison."""
     program = Program(tmp_path_factory.mktemp("real"))
     program.write("job.yaml", RECIPE)
-    done = program("compare", "job.yaml", "--with", "optimizer.momentum=0.5", "--repeats", "2", *QUICK, "--run-dir", "out")
+    words = ("--with", "optimizer.momentum=0.5", "--repeats", "2", *QUICK)
+    done = program("compare", "job.yaml", *words, "--run-dir", "out")
     assert done.code == 0, done
     return program.folder / "out"
 
