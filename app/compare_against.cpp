@@ -1,30 +1,20 @@
 #include "app/compare_against.h"
 
+#include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
-#include "app/signals.h"
 #include "app/version.h"
-#include "compare/against.h"
 #include "compare/bundle.h"
-
-#include <spdlog/spdlog.h>
-
-#include <cstdio>
 
 namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
-int print_against(const Against& result, bool json, bool markdown, const Gate& gate, bool color) {
-  const GateResult judged = gate.judge([&](const GateRule& rule) { return evidence_of(result, rule); });
-  if (json)
-    print_json(judged.in(to_json(result, false)));
-  else
-    std::fputs(
-        (markdown ? against_markdown(result) + judged.markdown() : against_text(result, color) + judged.text(color))
-            .c_str(),
-        stdout);
-  return judged.exit_code();
+int print_against(const Against& result, const CompareOutput& output, bool color) {
+  const GateResult gate =
+      output.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(result, rule)); });
+  return gate.print(to_json(result, false), against_markdown(result), against_text(result, color), output.form(),
+                    color);
 }
 
 void refuse_numbers(const Gate& gate) {
@@ -32,53 +22,46 @@ void refuse_numbers(const Gate& gate) {
     throw UserError("--against compares speed alone: remove numbers from --fail-on");
 }
 
-}  // namespace
-
-int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const Gate& gate,
-                    const CommandContext& context) {
-  refuse_numbers(gate);
-  CompareOptions options = measure.options();
-  options.warmup_steps = arguments.recipe.bench.warmup_steps;
-  const auto until = measure.end();
+/// On rank 0.
+int measure_and_print(const AgainstArguments& arguments, const CompareOptions& options, Clock::time_point until,
+                      const CompareOutput& output, ArmFactory& factory, const Observer& observer, bool color) {
+  const ProgramVersion version{kBuild.version, kBuild.commit};
   StoredArm stored = read_stored_arm(arguments.stored, recipe_json(arguments.recipe));
-  const Machine machine = detect_machine(visible_devices(context.environment));
-  warn_of_unused_gpu(arguments.recipe, machine);
-  LocalArms factory(machine);
-  Recipe named = arguments.recipe;
-  named.name = "against-" + arguments.recipe.name;
-  named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec spec{.recipe = arguments.recipe, .folder = {}, .without = {}, .batch_seed = {}};
-  require_same_ranks(stored, factory.plan(spec));  // throws for an invalid recipe before anything is created
+  require_same_ranks(stored, factory.plan(spec).position.ranks);  // throws before anything is created
+  Recipe named = arguments.recipe;
+  named.name = "against-" + named.name;
+  named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
   const fs::path folder = fs::absolute(make_run_directory(named));
   spec.folder = folder / "b";
-  const Observer observer{.report =
-                              [&](const std::string& line) {
-                                if (!context.output.quiet) spdlog::info("{}", line);
-                              },
-                          .stop = &stop_signal()};
-  const Json environment = measured_environment({kBuild.version, kBuild.commit});
-  const Against result =
-      measure_against(std::move(stored), arguments.name, spec, environment, options, until, factory, observer);
+  const Against result = measure_against(std::move(stored), arguments.name, spec, measured_environment(version),
+                                         options, until, factory, observer);
   remove_first_steps(folder);
-  const int code = print_against(result, arguments.json, arguments.markdown, gate, colored_output(context.output));
-  write_against(folder, result, environment);
-  if (!arguments.json && !arguments.markdown)
-    std::printf("\nresults are in %s; a later --against can name it in turn\n", folder.c_str());
-  if (!result.now.failure.empty()) throw UserError(result.now.failure, result.now.failure_code);
-  return stop_signal() != 0 ? 128 + stop_signal() : code;
+  const int code = print_against(result, output, color);  // first, because the disk may be full
+  write_bundle(folder, result, version);
+  return end_comparison(folder, output, result.sampling.failure, result.sampling.failure_code, code);
 }
 
-bool is_against_folder(const fs::path& folder) { return is_against(read_result(folder / "result.json")); }
+}  // namespace
 
-int show_against(const fs::path& folder, bool json, bool markdown, const Gate& gate, bool color) {
-  refuse_numbers(gate);
-  Against result;
-  try {
-    result = against_from(read_result(folder / "result.json"));
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", folder.string(), error.what()), ExitCode::data);
-  }
-  return print_against(result, json, markdown, gate, color);
+int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                    const Environment& environment, const OutputOptions& console) {
+  refuse_numbers(output.gate);
+  CompareOptions options = measure.options();
+  options.warmup_steps = arguments.recipe.bench.warmup_steps;
+  const MeasureJob job{.timeout_s = arguments.recipe.parallel.timeout.seconds,
+                       .recipes = recipe_yaml(arguments.recipe)};
+  return run_measurement(read_launch(environment), job, environment, [&](ArmFactory& factory, const Explain& explain) {
+    const auto until = measure.end();
+    warn_of_unused_gpu(arguments.recipe, detect_machine(visible_devices(environment)));
+    return measure_and_print(arguments, options, until, output, factory, observer_of(console, explain),
+                             colored_output(console));
+  });
+}
+
+int show_against(const fs::path& folder, const CompareOutput& output, bool color) {
+  refuse_numbers(output.gate);
+  return print_against(read_against(folder), output, color);
 }
 
 }  // namespace trainopt

@@ -1,9 +1,7 @@
-// `compare RECIPE --against FILE`: a fresh measurement against a stored one.
+// trainopt compare RECIPE --against FILE: a fresh measurement against a stored one.
 #pragma once
 
-#include "app/commands.h"
-#include "app/gate.h"
-#include "app/measure_options.h"
+#include "app/compare_each.h"
 
 #include <filesystem>
 #include <string>
@@ -14,17 +12,14 @@ struct AgainstArguments {
   std::filesystem::path stored;
   std::string name;  ///< of the recipe
   Recipe recipe;
-  std::string run_dir;  ///< empty: chosen
-  bool json = false, markdown = false;
 };
 
-/// Measures the recipe, prints and writes the result. Returns the exit code. Throws UserError.
-int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const Gate& gate,
-                    const CommandContext& context);
+/// Measures the recipe, prints and writes the result. Returns the exit code. Throws UserError for a mistake in the
+/// arguments before anything is created, and the failure of an arm after its results are printed and written.
+int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                    const Environment& environment, const OutputOptions& console);
 
-/// Whether the folder holds a result of --against.
-bool is_against_folder(const std::filesystem::path& folder);
-/// Prints it, judged again. Returns the exit code. Throws UserError(data).
-int show_against(const std::filesystem::path& folder, bool json, bool markdown, const Gate& gate, bool color);
+/// Prints a stored result of compare_against(), judged again. Returns the exit code.
+int show_against(const std::filesystem::path& folder, const CompareOutput& output, bool color);
 
 }  // namespace trainopt

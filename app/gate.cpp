@@ -1,27 +1,29 @@
 #include "app/gate.h"
 
+#include "app/arguments.h"
 #include "base/error.h"
 #include "compare/table.h"
 
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
+
 namespace trainopt {
 
-Json GateResult::in(Json result) const {
-  if (decision_) result["gate"] = to_json(rule_, *decision_);
-  return result;
-}
-
-std::string GateResult::markdown() const { return decision_ ? fmt::format("\n**{}**\n", gate_text(*decision_)) : ""; }
-
-std::string GateResult::text(bool color) const {
-  if (!decision_) return {};
-  const std::string line = gate_text(*decision_);
-  return (color ? colored(line, decision_->failed ? kRed : kGreen) : line) + "\n";
-}
-
-int GateResult::exit_code() const {
-  return static_cast<int>(decision_ && decision_->failed ? ExitCode::gate : ExitCode::done);
+int GateResult::print(Json json, const std::string& markdown, const std::string& text, ResultForm form,
+                      bool color) const {
+  const bool failed = decision_ && decision_->failed;
+  const std::string line = decision_ ? gate_text(*decision_) : "";
+  if (form == ResultForm::json) {
+    if (decision_) json["gate"] = to_json(rule_, *decision_);
+    print_json(json);
+  } else {
+    std::fputs((form == ResultForm::markdown ? markdown : text).c_str(), stdout);
+    if (decision_ && form == ResultForm::markdown) std::printf("\n**%s**\n", line.c_str());
+    if (decision_ && form == ResultForm::text)
+      std::printf("%s\n", (color ? colored(line, failed ? kRed : kGreen) : line).c_str());
+  }
+  return static_cast<int>(failed ? ExitCode::gate : ExitCode::done);
 }
 
 void Gate::add_to(CLI::App& command) {
@@ -38,9 +40,9 @@ void Gate::add_to(CLI::App& command) {
 
 std::optional<GateRule> Gate::rule() const { return list.empty() ? std::nullopt : std::optional(parse_gate(list)); }
 
-GateResult Gate::judge(const std::function<GateEvidence(const GateRule&)>& evidence) const {
+GateResult Gate::judge(const std::function<GateDecision(const GateRule&)>& decision) const {
   const auto asked = rule();
-  return asked ? GateResult(*asked, decide(*asked, evidence(*asked))) : GateResult();
+  return asked ? GateResult(*asked, decision(*asked)) : GateResult();
 }
 
 void Gate::refuse(const std::string& why) const {

@@ -13,18 +13,16 @@ class App;
 
 namespace trainopt {
 
+enum class ResultForm { text, markdown, json };
+
 /// What --fail-on makes of a result; without the option nothing, and the exit code is 0.
 class GateResult {
  public:
   GateResult() = default;
   GateResult(GateRule rule, GateDecision decision) : rule_(std::move(rule)), decision_(std::move(decision)) {}
 
-  /// With the key "gate".
-  Json in(Json result) const;
-  /// A line after the result, or empty.
-  std::string markdown() const;
-  std::string text(bool color) const;
-  int exit_code() const;
+  /// Prints the result in this form, then the decision. Returns the exit code.
+  int print(Json json, const std::string& markdown, const std::string& text, ResultForm form, bool color) const;
 
  private:
   GateRule rule_;
@@ -38,7 +36,7 @@ struct Gate {
   void add_to(CLI::App& command);
   /// nullopt: not given. Throws UserError for a list that is no rule.
   std::optional<GateRule> rule() const;
-  GateResult judge(const std::function<GateEvidence(const GateRule&)>& evidence) const;
+  GateResult judge(const std::function<GateDecision(const GateRule&)>& decision) const;
   /// Throws UserError if the option is given: `why` there is nothing to judge.
   void refuse(const std::string& why) const;
 };

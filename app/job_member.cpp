@@ -34,6 +34,11 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
           .timeout_s = timeout_s};
 }
 
+RendezvousOptions for_measurement(RendezvousOptions options) {
+  options.kept = "what was measured before is kept";
+  return options;
+}
+
 /// The same for processes that share 127.0.0.1: host names alone are not unique, and a container may have its own
 /// network.
 std::string machine_id() {
@@ -72,12 +77,21 @@ std::string build_id() {
 }  // namespace
 
 JobMember::JobMember(const Launch& launch, const Recipe& recipe)
-    : position_(launch.position), communicator_(make_single_communicator()) {
+    : JobMember(rendezvous_options(launch, recipe.parallel.timeout.seconds), recipe_yaml(recipe)) {
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
+}
+
+JobMember::JobMember(const Launch& launch, double timeout_s, std::string recipes)
+    : JobMember(for_measurement(rendezvous_options(launch, timeout_s)), std::move(recipes)) {
+  if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
+}
+
+JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
+    : position_(rendezvous.position), communicator_(make_single_communicator()) {
   if (position_.ranks == 1) return;
   job_ = std::make_unique<Job>(
-      rendezvous_options(launch, recipe.parallel.timeout.seconds),
-      RankFacts{.recipe = recipe_yaml(recipe),
+      std::move(rendezvous),
+      RankFacts{.recipe = std::move(recipes),
                 .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION, build_id()),
                 .host = machine_id(),
                 .cpus = allowed_cpus()});
@@ -88,7 +102,11 @@ std::optional<int> JobMember::cores() const {
 }
 
 void JobMember::open_communicator(at::Device device) {
-  if (job_) communicator_ = job_->make_communicator(device);
+  if (job_) communicator_ = connect(device);
+}
+
+std::shared_ptr<Communicator> JobMember::connect(at::Device device) {
+  return job_ ? job_->make_communicator(device) : make_single_communicator();
 }
 
 void JobMember::at(const char* stage, int64_t steps) noexcept {
@@ -97,9 +115,10 @@ void JobMember::at(const char* stage, int64_t steps) noexcept {
 
 Json JobMember::from_rank_0(const std::string& what, const std::function<Json()>& make) {
   if (!job_) return make();
-  if (!is_first()) return parse_json(job_->get(what));
+  const std::string key = fmt::format("{}#{}", what, texts_++);  // the same on every rank
+  if (!is_first()) return parse_json(job_->get(key));
   const Json made = make();
-  job_->put(what, json_text(made));
+  job_->put(key, json_text(made));
   return made;
 }
 
@@ -154,6 +173,13 @@ void JobMember::exit_without_other_ranks(int code) {
   spdlog::default_logger()->flush();
   std::fflush(stdout);
   ::_exit(code);
+}
+
+void report_end(const JobMember::End& end, const JobMember& member) {
+  if (end.reported_by_other_rank)
+    spdlog::debug("{}", end.message);
+  else
+    std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
 }
 
 }  // namespace trainopt

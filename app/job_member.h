@@ -14,8 +14,12 @@ namespace trainopt {
 
 class JobMember {
  public:
-  /// Connects to the other ranks, if there are any. Throws UserError.
+  /// Connects to the other ranks, if there are any, which must have the same recipe. Throws UserError.
   JobMember(const Launch& launch, const Recipe& recipe);
+  /// The same for ranks that measure, and agree on several recipes: `recipes` is their text.
+  JobMember(const Launch& launch, double timeout_s, std::string recipes);
+  /// Connects this process of an arm to its counterparts.
+  JobMember(RendezvousOptions rendezvous, std::string recipes);
 
   const RankPosition& position() const { return position_; }
   bool is_first() const { return position_.is_first(); }
@@ -25,9 +29,14 @@ class JobMember {
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
   /// Called once the device is known; from then on, tensors can be exchanged.
   void open_communicator(at::Device device);
+  /// One more communicator, independent of the others. Every rank must call it.
+  std::shared_ptr<Communicator> connect(at::Device device);
+  /// With which another process of this rank joins its counterparts (Job::rendezvous_of); only with several ranks.
+  RendezvousOptions rendezvous_of(const std::string& name) const { return job_->rendezvous_of(name); }
 
   void at(const char* stage, int64_t steps) noexcept;
-  /// Runs `make` on rank 0 and returns its result on every rank. `what` is its key in the job's store.
+  /// Runs `make` on rank 0 and returns its result on every rank. Every rank must call it. `what`: for the log and the
+  /// timeout's message.
   Json from_rank_0(const std::string& what, const std::function<Json()>& make);
   /// On rank 0, the lists of all ranks merged, each item once; empty on the other ranks.
   Json gathered_on_rank_0(const std::string& what, const Json& mine);
@@ -40,6 +49,8 @@ class JobMember {
   /// What a failure means for the user. The first call reports it to the other ranks or, if the failure is a lost rank,
   /// finds out why that rank was lost.
   const End& end_of(const std::exception& error);
+  /// Whether end_of() has been asked: a rank has failed, and not only what it was asked to do.
+  bool has_failed() const { return end_.has_value(); }
   /// Waits for all ranks: a launcher kills those still running when one exits with a code other than 0.
   void finish_with_other_ranks();
   /// Ends the process without an orderly exit, which would wait for exchanges that are never answered.
@@ -50,6 +61,11 @@ class JobMember {
   std::unique_ptr<Job> job_;
   std::shared_ptr<Communicator> communicator_;
   std::optional<End> end_;
+  int64_t texts_ = 0;  ///< from rank 0
 };
+
+/// Of several ranks, one reports on standard error why the job ended: the one that failed, or the first to notice that
+/// another is gone.
+void report_end(const JobMember::End& end, const JobMember& member);
 
 }  // namespace trainopt

@@ -22,15 +22,6 @@ std::vector<int> allowed_cpus_local_to(at::Device device) {
   return both.size() == allowed.size() ? std::vector<int>() : both;
 }
 
-/// Adds the settings of a process that drives one of several GPUs.
-void add_process_settings(Plan& plan) {
-  plan.process.environment = nccl_environment(plan.parallel.nccl);
-  plan.process.cpus = allowed_cpus_local_to(plan.device);
-  if (!plan.process.cpus.empty())
-    plan.notes.push_back(
-        fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
-}
-
 }  // namespace
 
 void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine) {
@@ -44,14 +35,24 @@ Machine machine_of(const JobMember& member, const Environment& environment) {
   return machine;
 }
 
+void add_process_settings(Plan& plan, const Environment& environment) {
+  if (plan.position.ranks > 1 && !plan.device.is_cpu()) {  // one of several GPUs
+    plan.process.environment = nccl_environment(plan.parallel.nccl);
+    plan.process.cpus = allowed_cpus_local_to(plan.device);
+    if (!plan.process.cpus.empty())
+      plan.notes.push_back(
+          fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
+  }
+  require_no_contradiction(plan.process, environment);
+}
+
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment) {
   Plan plan = make_plan(loaded.recipe, machine, member.position());
   warn_of_unused_gpu(loaded.recipe, machine);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
-  if (!member.is_single() && !plan.device.is_cpu()) add_process_settings(plan);
-  require_no_contradiction(plan.process, environment);
+  add_process_settings(plan, environment);
   return plan;
 }
 

@@ -16,6 +16,9 @@ void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine);
 /// This machine; with several ranks, with only this rank's share of the cores.
 Machine machine_of(const JobMember& member, const Environment& environment);
 
+/// Adds the settings of this rank's process. Throws UserError for an environment that contradicts them.
+void add_process_settings(Plan& plan, const Environment& environment);
+
 /// Throws UserError for a recipe that cannot run here, and for an environment that contradicts what the run sets.
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment);

@@ -1,6 +1,7 @@
 #include "app/run_session.h"
 
 #include "app/job_member.h"
+#include "app/measure_session.h"
 #include "app/run_plan.h"
 #include "app/run_report.h"
 #include "app/run_start.h"
@@ -40,27 +41,19 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
       if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
 }
 
-/// Of several ranks, one reports why the job ended: the one that failed, or the first to notice that another is gone.
-void report_end(const JobMember::End& end, const JobMember& member) {
-  if (end.reported_by_other_rank)
-    spdlog::debug("{}", end.message);
-  else
-    std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
-}
-
 /// Measures what the job would gain if one of its costs were zero.
-void show_ceilings(const Recipe& recipe, const Machine& machine, const std::filesystem::path& run_dir,
-                   const MeasureOptions& measure, const OutputOptions& output) {
+int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const std::filesystem::path& run_dir,
+                  const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
   options.warmup_steps = recipe.bench.warmup_steps;
   if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
   std::fflush(stdout);
-  LocalArms factory(machine);
   const auto ceilings =
-      measure_ceilings(recipe, run_dir / "ceilings", options, measure.end(), factory, {.stop = &stop_signal()});
+      measure_ceilings(recipe, ranks, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json",
              json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
   std::fputs(ceilings_text(ceilings).c_str(), stdout);
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
 /// After a GPU fault, destructors that free page-locked memory or wait for the GPU would end the process in their own
@@ -78,6 +71,7 @@ class RunSession {
              JobMember& member)
       : recipe_(loaded.recipe),
         options_(options),
+        environment_(environment),
         member_(member),
         machine_(machine_of(member, environment)),
         plan_(plan_run(loaded, machine_, options.injections, member, environment)) {}
@@ -226,13 +220,15 @@ class RunSession {
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
-    show_ceilings(recipe_, machine_, run_dir(), *options_.ceilings, options_.output);
-    return stop_signal() != 0 ? 128 + stop_signal() : 0;
+    return measure_with(member_, machine_, environment_, [this](ArmFactory& arms, const Explain&) {
+      return show_ceilings(recipe_, member_.position().ranks, arms, run_dir(), *options_.ceilings, options_.output);
+    });
   }
 
   const Clock::time_point began_ = Clock::now();
   const Recipe& recipe_;
   const SessionOptions& options_;
+  const Environment& environment_;
   JobMember& member_;
   const Machine machine_;
   Plan plan_;

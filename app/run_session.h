@@ -13,7 +13,7 @@ namespace trainopt {
 
 struct SessionOptions {
   std::vector<Injection> injections;
-  std::optional<MeasureOptions> ceilings;  ///< to measure after the training; only with one rank
+  std::optional<MeasureOptions> ceilings;  ///< to measure after the training
   OutputOptions output;
 };
 

@@ -1,6 +1,7 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
 #include "app/commands.h"
 #include "app/measure_options.h"
+#include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
@@ -32,40 +33,49 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
   write_file(folder / "environment.json", json_text(measured_environment({kBuild.version, kBuild.commit}), 2) + "\n");
 }
 
-int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
-  refuse_several_ranks(context.environment, "trainopt ablate");
-  handle_signals();
-  if (arguments.measure.precision || arguments.measure.repeats == 1)
-    throw UserError(
-        "ablate does not support --precision, and --repeats must be at least 2: one pair of processes decides nothing");
-  Recipe recipe = arguments.recipes.load(command).recipe;
-  AblationRequest request{.sources = arguments.recipes.split(command),
-                          .folder = {},
-                          .options = arguments.measure.options(),
-                          .until = arguments.measure.end()};
-  request.options.warmup_steps = recipe.bench.warmup_steps;
+/// On rank 0.
+int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments& arguments, const OutputOptions& output,
+                  ArmFactory& factory) {
+  request.until = arguments.measure.end();
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
   const Observer observer{.report =
                               [&](const std::string& line) {
-                                if (!context.output.quiet) spdlog::info("{}", line);
+                                if (!output.quiet) spdlog::info("{}", line);
                               },
                           .stop = &stop_signal()};
-  const Machine machine = detect_machine(visible_devices(context.environment));
-  warn_of_unused_gpu(recipe, machine);
-  LocalArms factory(machine);
   const Ablation result = ablate(request, factory, observer);
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(context.output)))
-                   .c_str(),
+    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(output))).c_str(),
                stdout);
     if (!arguments.markdown) std::printf("\nresults are in %s\n", request.folder.c_str());
   }
+  std::fflush(stdout);                    // a launcher may end this process soon after another rank has failed
   write_results(request.folder, result);  // last, because the disk may be full
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
+int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
+  const Launch launch = read_launch(context.environment);
+  handle_signals();
+  if (arguments.measure.precision || arguments.measure.repeats == 1)
+    throw UserError(
+        "ablate does not support --precision, and --repeats must be at least 2: one pair of processes decides nothing");
+  const Recipe recipe = arguments.recipes.load(command, launch.position.ranks).recipe;
+  AblationRequest request{.sources = arguments.recipes.split(command),
+                          .ranks = launch.position.ranks,
+                          .folder = {},
+                          .options = arguments.measure.options(),
+                          .until = {}};
+  request.options.warmup_steps = recipe.bench.warmup_steps;
+  const MeasureJob job{.timeout_s = recipe.parallel.timeout.seconds, .recipes = recipe_yaml(recipe)};
+  return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain&) {
+    warn_of_unused_gpu(recipe, detect_machine(visible_devices(context.environment)));
+    return ablate_recipe(recipe, request, arguments, context.output, factory);
+  });
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
 #include "app/commands.h"
 #include "app/compare_against.h"
+#include "app/compare_each.h"
 #include "app/measure_options.h"
+#include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
@@ -12,6 +14,7 @@
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
+#include "train/inject.h"
 
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
@@ -25,10 +28,12 @@ namespace {
 struct CompareArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
-  std::vector<std::string> with, without;
+  std::vector<std::string> with, without, each, faults;
   std::string show, run_dir, against;
   Gate gate;
   bool json = false, markdown = false, own_processes = false, no_numbers = false;
+
+  CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
 };
 
 /// An arm as the user named it.
@@ -37,20 +42,20 @@ struct NamedRecipe {
   Recipe recipe;
 };
 
-NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words) {
-  return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command).recipe};
+NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words, int64_t ranks) {
+  return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command, ranks).recipe};
 }
 
 /// Two recipes; or one recipe without (A) and with (B) the switches that --without names; or one recipe as given (A)
 /// and with the overrides of --with (B).
 std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const CompareArguments& arguments,
                                             const std::vector<fs::path>& files,
-                                            const std::vector<std::string>& overrides) {
+                                            const std::vector<std::string>& overrides, int64_t ranks) {
   const auto with = [&](const fs::path& file, const std::vector<std::string>& more) {
     std::vector<std::string> words{file.string()};
     words.insert(words.end(), overrides.begin(), overrides.end());
     words.insert(words.end(), more.begin(), more.end());
-    return load_named(command, words);
+    return load_named(command, words, ranks);
   };
   if (files.size() == 2 && arguments.with.empty() && arguments.without.empty())
     return {with(files[0], {}), with(files[1], {})};
@@ -74,20 +79,16 @@ bool is_run(const fs::path& path) {
 
 /// Returns the exit code that --fail-on gives the result.
 int print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
-  const GateResult gate = arguments.gate.judge([&](const GateRule& rule) { return evidence_of(comparison, rule); });
-  if (arguments.json)
-    print_json(gate.in(to_json(comparison, false)));
-  else
-    std::fputs((arguments.markdown ? comparison_markdown(comparison) + gate.markdown()
-                                   : comparison_text(comparison, color) + gate.text(color))
-                   .c_str(),
-               stdout);
-  return gate.exit_code();
+  const GateResult gate =
+      arguments.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(comparison, rule)); });
+  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
+                    arguments.output().form(), color);
 }
 
 /// Prints the result of a comparison, or the stored report of an ablation. Returns the exit code.
 int show(const fs::path& folder, const CompareArguments& arguments, bool color) {
-  if (is_against_folder(folder)) return show_against(folder, arguments.json, arguments.markdown, arguments.gate, color);
+  if (is_rotation(folder)) return show_rotation(folder, arguments.output(), color);
+  if (is_against(folder)) return show_against(folder, arguments.output(), color);
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
   arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
@@ -106,37 +107,29 @@ int compare_finished(const std::vector<fs::path>& folders, const CompareArgument
   return 0;
 }
 
+/// On rank 0. Throws the failure that ended the comparison, after what was measured is printed and written.
 int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
-                    const CommandContext& context) {
+                    const CommandContext& context, ArmFactory& factory, const Explain& explain) {
   const OutputOptions& output = context.output;
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   if (const auto rule = arguments.gate.rule()) options.boundary = rule->boundary();
   const auto until = arguments.measure.end();
-  const Machine machine = detect_machine(visible_devices(context.environment));
-  warn_of_unused_gpu(b.recipe, machine);
+  warn_of_unused_gpu(b.recipe, detect_machine(visible_devices(context.environment)));
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
-      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}};
-  LocalArms factory(machine);
-  const Plan plan_a = factory.plan(in_a),
-             plan_b = factory.plan(in_b);  // throws for an invalid arm before anything is created
-  const bool settings_conflict = !plan_a.device.is_cpu() && !can_share_process(plan_a.backend, plan_b.backend);
-  const ArmHost host = arguments.own_processes || settings_conflict || plan_a.process != plan_b.process
-                           ? ArmHost::own_process
-                           : ArmHost::this_process;
-  if (host == ArmHost::this_process) apply(plan_a.process);
+      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}, .faults = arguments.faults};
+  const std::vector<Plan> plans{factory.plan(in_a), factory.plan(in_b)};  // throws before anything is created
+  const ArmHost host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
-  const Observer observer{.report =
-                              [&](const std::string& line) {
-                                if (!output.quiet) spdlog::info("{}", line);
-                              },
-                          .stop = &stop_signal()};
+  const auto write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
+  Observer observer = observer_of(output, explain);
+  observer.keep = write;
 
   std::optional<Comparison> measured = compare_arms(
       {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
@@ -149,30 +142,35 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Comparison& result = *measured;
   result.seconds = seconds_since(began);
   const int code = print(result, arguments, colored_output(output));  // first, because the disk may be full
-  write_bundle(folder, result, {kBuild.version, kBuild.commit});
-  if (!arguments.json && !arguments.markdown)
-    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
-  if (!result.failure.empty()) throw UserError(result.failure, result.failure_code);
-  return stop_signal() != 0 ? 128 + stop_signal() : code;
+  write(result);
+  return end_comparison(folder, arguments.output(), result.failure, result.failure_code, code);
+}
+
+/// Whether --each is given. Throws UserError if it cannot be combined with the other arguments.
+bool wants_each(const CompareArguments& arguments, const std::vector<fs::path>& files) {
+  if (arguments.each.empty()) return false;
+  if (arguments.each.size() > 1) throw UserError("--each can be given once: all arms differ in one key");
+  if (!arguments.with.empty() || !arguments.without.empty())
+    throw UserError("--each names all arms itself; remove --with and --without");
+  if (files.size() != 1 || is_run(files.front()))
+    throw UserError("--each takes one recipe: trainopt compare RECIPE --each KEY=a,b,c");
+  return true;
 }
 
 /// Measures one recipe alone, against a stored result.
 int hold_against(const CLI::App& command, const CompareArguments& arguments, const std::vector<fs::path>& files,
                  const std::vector<std::string>& overrides, const CommandContext& context) {
-  if (files.size() != 1 || is_run(files[0]) || !arguments.with.empty() || !arguments.without.empty())
+  if (files.size() != 1 || is_run(files[0]) || !arguments.with.empty() || !arguments.without.empty() ||
+      !arguments.each.empty())
     throw UserError("--against measures one recipe: trainopt compare RECIPE [key=value ...] --against FILE");
-  refuse_several_ranks(context.environment, "trainopt compare");
   handle_signals();
   std::vector<std::string> words{files[0].string()};
   words.insert(words.end(), overrides.begin(), overrides.end());
-  NamedRecipe named = load_named(command, std::move(words));
-  return compare_against({.stored = arguments.against,
-                          .name = std::move(named.name),
-                          .recipe = std::move(named.recipe),
-                          .run_dir = arguments.run_dir,
-                          .json = arguments.json,
-                          .markdown = arguments.markdown},
-                         arguments.measure, arguments.gate, context);
+  const int64_t ranks = read_launch(context.environment).position.ranks;
+  NamedRecipe named = load_named(command, std::move(words), ranks);
+  return compare_against(
+      {.stored = arguments.against, .name = std::move(named.name), .recipe = std::move(named.recipe)},
+      arguments.measure, arguments.output(), context.environment, context.output);
 }
 
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
@@ -180,23 +178,40 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
     throw UserError("--fail-on numbers needs the numbers: remove --no-numbers");
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
-        !arguments.run_dir.empty() || !arguments.against.empty())
+        !arguments.each.empty() || !arguments.run_dir.empty() || !arguments.against.empty())
       throw UserError("--show reads a finished comparison; remove the other arguments");
+    refuse_several_ranks(context.environment, "trainopt compare --show");
     return show(arguments.show, arguments, colored_output(context.output));
   }
   const auto [files, overrides] = arguments.recipes.split(command);
   if (!arguments.against.empty()) return hold_against(command, arguments, files, overrides, context);
+  if (wants_each(arguments, files)) {
+    handle_signals();
+    for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
+    return compare_each({.sources = {files, overrides},
+                         .each = arguments.each.front(),
+                         .faults = arguments.faults,
+                         .own_processes = arguments.own_processes,
+                         .with_numbers = !arguments.no_numbers},
+                        arguments.measure, arguments.output(), context.environment, context.output);
+  }
   if (std::any_of(files.begin(), files.end(), is_run)) {
     if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
         !arguments.without.empty())
       throw UserError(
           "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
+    refuse_several_ranks(context.environment, "trainopt compare with finished runs");
     return compare_finished(files, arguments);
   }
-  refuse_several_ranks(context.environment, "trainopt compare");
+  const Launch launch = read_launch(context.environment);
   handle_signals();
-  const auto [a, b] = arms_of(command, arguments, files, overrides);
-  return compare_recipes(a, b, arguments, context);
+  for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
+  const auto [a, b] = arms_of(command, arguments, files, overrides, launch.position.ranks);
+  const MeasureJob job{.timeout_s = a.recipe.parallel.timeout.seconds,
+                       .recipes = recipe_yaml(a.recipe) + recipe_yaml(b.recipe)};
+  return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain& explain) {
+    return compare_recipes(a, b, arguments, context, factory, explain);
+  });
 }
 
 }  // namespace
@@ -212,12 +227,21 @@ Command add_compare(CLI::App& app) {
   command->add_option("--with", arguments->with, "Compare one recipe as given (A) and with this override (B)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command
+      ->add_option("--each", arguments->each,
+                   "Compare one recipe with each of these values of a key, all in one rotation")
+      ->type_name("KEY=A,B,C")
+      ->allow_extra_args(false);
   std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");
   measuring.push_back(command->add_flag(
       "--own-processes", arguments->own_processes,
       "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
                                         "Do not run a second copy of A: no noise floor and no numerical comparison"));
+  command->add_option("--inject", arguments->faults, "Inject a fault into B, as trainopt run does")
+      ->type_name("FAULT@STEP[+][:RANK]")
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,
@@ -229,7 +253,7 @@ Command add_compare(CLI::App& app) {
                                           "Measure one recipe alone, in several processes, and hold it against this "
                                           "stored result; shows less than a comparison, which takes turns")
                              ->type_name("FILE");
-  for (const char* paired : {"--own-processes", "--no-numbers", "--precision", "--coins"})
+  for (const char* paired : {"--own-processes", "--no-numbers", "--precision", "--coins", "--inject"})
     against->excludes(command->get_option(paired));
   arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");

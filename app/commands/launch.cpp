@@ -7,6 +7,8 @@
 #include "device/device.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 namespace trainopt {
@@ -59,9 +61,10 @@ LocalRanks read_options(const LaunchOptions& options) {
         "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port on it");
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
   if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
-  if (options.words.front() != "run")
-    throw UserError(
-        fmt::format("launch can only start trainopt run; put run first after --: {}", options.words.front()));
+  constexpr std::array kForRanks{"run", "compare", "ablate"};
+  if (std::find(kForRanks.begin(), kForRanks.end(), options.words.front()) == kForRanks.end())
+    throw UserError(fmt::format("launch can start trainopt {}; put one of them first after --: {}",
+                                fmt::join(kForRanks, ", "), options.words.front()));
   spec.count = count_of(options);
   return spec;
 }
@@ -72,9 +75,8 @@ void refuse_inside_launcher(const Launch& launch, const LocalRanks& spec) {
   if (launch.launcher == "srun" && launch.position.local_ranks == 1 && launch.position.ranks == spec.nodes &&
       launch.position.rank == spec.node_rank)
     return;
-  throw UserError(fmt::format(
-      "{} started this process as one of {} ranks; use it to start trainopt run, without trainopt launch: {}",
-      launch.launcher, launch.position.ranks, fmt::join(launch.variables, " ")));
+  throw UserError(fmt::format("{} started this process as one of {} ranks; use it without trainopt launch: {}",
+                              launch.launcher, launch.position.ranks, fmt::join(launch.variables, " ")));
 }
 
 std::vector<std::string> command_line(const LaunchOptions& options, const OutputOptions& output) {

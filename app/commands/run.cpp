@@ -20,16 +20,18 @@ Command add_run(CLI::App& app) {
   const auto ceilings = std::make_shared<bool>(false);
   const auto faults = std::make_shared<std::vector<std::string>>();
   command
-      ->add_option("--inject", *faults,
-                   "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, gpu@3, ecc@3, slow@4, "
-                   "hang@5, bit_flip@6, kill@7; with +, at every attempt of that step; with :1, only on rank 1")
+      ->add_option(
+          "--inject", *faults,
+          "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, gpu@3, ecc@3, slow@4, "
+          "hang@5, bit_flip@6, kill@7, straggle@20; with +, at every attempt of that step; with :1, only on rank 1")
       ->type_name("FAULT@STEP[+][:RANK]")
       ->allow_extra_args(false)
       ->take_all();
   const auto measure = std::make_shared<MeasureOptions>();
   command->add_flag(
       "--ceilings", *ceilings,
-      "After training, measure what the job would gain if loading, the optimizer or logging cost nothing");
+      "After training, measure what the job would gain if loading, updates, logging or, with several ranks, "
+      "communication cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
@@ -45,7 +47,6 @@ Command add_run(CLI::App& app) {
     if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));
-    if (*ceilings && launch.position.ranks > 1) throw UserError("--ceilings supports only one rank; remove it");
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     return run_session(
         launch, loaded,

@@ -101,15 +101,15 @@ Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
-    throw_rank_0_lost(error);
+    throw_rank_0_lost(error, options);
   }
 }
 
 }  // namespace
 
-void throw_rank_0_lost(const std::exception& error) {
+void throw_rank_0_lost(const std::exception& error, const RendezvousOptions& options) {
   spdlog::debug("{}", error.what());
-  throw UserError("rank 0 is gone, and with it the job's store; the newest checkpoint is unaffected", ExitCode::peer);
+  throw UserError(fmt::format("rank 0 is gone, and with it the job's store; {}", options.kept), ExitCode::peer);
 }
 
 std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine) {

@@ -19,7 +19,7 @@ struct RankFacts {
 };
 
 /// Call when rank 0, which served the store, is gone. Throws UserError(peer); `error` goes to the debug log.
-[[noreturn]] void throw_rank_0_lost(const std::exception& error);
+[[noreturn]] void throw_rank_0_lost(const std::exception& error, const RendezvousOptions& options);
 
 /// Waits until all ranks have joined and returns their facts, indexed by rank. On failure it throws UserError on rank 0
 /// and PeerFailed with the same message on the others: `peer` naming the ranks that are missing after the timeout, or

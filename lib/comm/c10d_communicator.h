@@ -9,7 +9,13 @@
 
 namespace trainopt {
 
-class C10dCommunicator : public Communicator {
+/// A communicator that c10d's Reducer can use.
+class ProcessGroupCommunicator : public Communicator {
+ public:
+  virtual const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const = 0;
+};
+
+class C10dCommunicator : public ProcessGroupCommunicator {
  public:
   /// `data` carries tensors, `host` (Gloo) the values of gather(). Both must contain the same ranks in the same order.
   C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
@@ -24,7 +30,7 @@ class C10dCommunicator : public Communicator {
   std::vector<double> gather(std::span<const double> mine) override;
   Traffic take_traffic() override { return std::exchange(traffic_, {}); }
 
-  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return data_; }
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const override { return data_; }
 
  private:
   class PendingExchange;

@@ -3,6 +3,9 @@
 #include "base/error.h"
 #include "device/tensor.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace trainopt {
 namespace {
 
@@ -55,6 +58,21 @@ double Traffic::wire_bytes(int64_t ranks) const {
   for (size_t i = 0; i < kCollectiveCount; ++i)
     sum += trainopt::wire_bytes(static_cast<Collective>(i), bytes[i], ranks);
   return sum;
+}
+
+std::vector<std::string> gather_texts(Communicator& communicator, std::string_view mine) {
+  const std::vector<double> lengths = communicator.gather(std::array{static_cast<double>(mine.size())});
+  const auto longest = static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  // The communicator copies bits, so its numbers can carry eight characters each.
+  const size_t words = (longest + sizeof(double) - 1) / sizeof(double);
+  std::vector<std::string> texts;
+  if (words == 0) return std::vector<std::string>(lengths.size());
+  std::vector<double> packed(words);
+  std::memcpy(packed.data(), mine.data(), mine.size());
+  const std::vector<double> all = communicator.gather(packed);
+  for (size_t rank = 0; rank < lengths.size(); ++rank)
+    texts.emplace_back(reinterpret_cast<const char*>(all.data() + rank * words), static_cast<size_t>(lengths[rank]));
+  return texts;
 }
 
 std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }

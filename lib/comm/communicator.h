@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -71,6 +72,9 @@ class Communicator {
 
   virtual Traffic take_traffic() = 0;
 };
+
+/// One text from every rank, in rank order, on every rank. Every rank must call it. Throws LostRank.
+std::vector<std::string> gather_texts(Communicator& communicator, std::string_view mine);
 
 std::unique_ptr<Communicator> make_single_communicator();
 

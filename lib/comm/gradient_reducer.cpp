@@ -66,7 +66,7 @@ struct GradientReducer::State {
 GradientReducer::GradientReducer(Communicator& communicator, std::vector<at::Tensor> parameters,
                                  const GradientReducerOptions& options)
     : state_(std::make_unique<State>()) {
-  const auto* several = dynamic_cast<C10dCommunicator*>(&communicator);
+  const auto* several = dynamic_cast<ProcessGroupCommunicator*>(&communicator);
   TRAINOPT_CHECK(several != nullptr);
   const auto first = std::min(kFirstBucketBytes, options.bucket_bytes);
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(

@@ -60,20 +60,19 @@ std::string explanation(const Findings& found, const LostRank& lost, const Rende
   }
   const std::string all = fmt::format("{}", fmt::join(positions, "; "));
   if (!silent.empty())
-    return fmt::format("{} {} gone or stopped; the newest checkpoint is unaffected: {}", ranks_text(silent),
-                       silent.size() == 1 ? "is" : "are", all);
+    return fmt::format("{} {} gone or stopped; {}: {}", ranks_text(silent), silent.size() == 1 ? "is" : "are",
+                       options.kept, all);
   if (hanging.empty())
     return fmt::format("communication between the ranks failed: {} (parallel.timeout is {:g} s): {}",
                        first_line(lost.cause()), options.timeout_s, all);
-  return fmt::format(
-      "{} {} alive but did not enter a collective within {:g} s (parallel.timeout); the newest checkpoint is "
-      "unaffected: {}",
-      ranks_text(hanging), hanging.size() == 1 ? "is" : "are", options.timeout_s, all);
+  return fmt::format("{} {} alive but did not enter a collective within {:g} s (parallel.timeout); {}: {}",
+                     ranks_text(hanging), hanging.size() == 1 ? "is" : "are", options.timeout_s, options.kept, all);
 }
 
 }  // namespace
 
-Job::Job(RendezvousOptions options, RankFacts mine) : options_(std::move(options)), store_(join_rendezvous(options_)) {
+Job::Job(RendezvousOptions options, RankFacts mine)
+    : options_(std::move(options)), rendezvous_(join_rendezvous(options_)), store_(rendezvous_.store) {
   const RankPosition& position = options_.position;
   if (store_->add(rank_key("claimed", position.rank), 1) > 1)
     throw UserError(
@@ -102,6 +101,15 @@ Job::~Job() {
   }
 }
 
+RendezvousOptions Job::rendezvous_of(const std::string& name) const {
+  RendezvousOptions options = options_;
+  options.address = rendezvous_.address;
+  options.port = rendezvous_.port;
+  options.external_store = true;
+  options.job += "/" + name;
+  return options;
+}
+
 bool Job::report_failure(ExitCode code, const std::string& message) {
   const std::string report =
       json_text(Json{{"rank", options_.position.rank}, {"code", static_cast<int>(code)}, {"message", message}});
@@ -125,7 +133,7 @@ void Job::explain(const LostRank& lost) {
       return explain_failure(*store, position);
     });
   } catch (const std::exception& error) {  // the store is gone, and so is rank 0, which served it
-    throw_rank_0_lost(error);
+    throw_rank_0_lost(error, options_);
   }
   if (found.failure) {
     const Json json = parse_json(*found.failure);

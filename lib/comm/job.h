@@ -26,6 +26,9 @@ class Job {
 
   /// For tensors on `device`: NCCL on a GPU, otherwise Gloo. Every rank must call it. Throws LostRank.
   std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU);
+  /// With which another process of this rank joins its counterparts on the other ranks, as a job of its own. It uses
+  /// this job's store, so this job must outlive it. `name`: the same on every rank, not used before.
+  RendezvousOptions rendezvous_of(const std::string& name) const;
   /// Cores for this rank: its own if the launcher has divided the machine's cores, otherwise its share of the cores
   /// that several ranks may use.
   int64_t cores() const { return cores_; }
@@ -48,6 +51,7 @@ class Job {
   bool has(const std::string& key);
 
   RendezvousOptions options_;
+  Rendezvous rendezvous_;
   c10::intrusive_ptr<c10d::Store> store_, beat_store_,
       explain_store_;  ///< separate connections: a hanging call blocks all others on its connection
   std::string address_;

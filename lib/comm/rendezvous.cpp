@@ -81,15 +81,17 @@ c10::intrusive_ptr<c10d::TCPStore> join_by_port_file(const RendezvousOptions& op
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> join_rendezvous(const RendezvousOptions& options) {
-  c10::intrusive_ptr<c10d::Store> store;
+Rendezvous join_rendezvous(const RendezvousOptions& options) {
+  c10::intrusive_ptr<c10d::TCPStore> store;
   if (!options.address)
     store = join_by_port_file(options);
   else if (options.position.is_first() && !options.external_store)
     store = serve(*options.address, options.port, options.timeout_s);
   else
     store = join(*options.address, options.port, options.timeout_s);
-  return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + options.job, store);
+  return {.store = c10::make_intrusive<c10d::PrefixStore>("trainopt/" + options.job, store),
+          .address = options.address.value_or(kLocalAddress),
+          .port = store->getPort()};
 }
 
 }  // namespace trainopt

@@ -19,10 +19,18 @@ struct RendezvousOptions {
   std::string job;                    ///< identifies the job on this machine and in this store
   std::filesystem::path port_folder;  ///< where rank 0 publishes its port
   double timeout_s = 600;
+  std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
+};
+
+/// The store, and where other processes of the job can join it.
+struct Rendezvous {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::string address;
+  int port = 0;
 };
 
 /// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear
 /// in time.
-c10::intrusive_ptr<c10d::Store> join_rendezvous(const RendezvousOptions& options);
+Rendezvous join_rendezvous(const RendezvousOptions& options);
 
 }  // namespace trainopt

@@ -98,12 +98,12 @@ double dependence(const SwitchRow& row) {
 class AblationCells {
  public:
   AblationCells(const AblationRequest& request, const SwitchSet& all, ArmFactory& factory, const Observer& observer,
-                Ablation& result)
-      : result_(result), all_(all), bench_(request, all, factory, observer) {
+                std::vector<Ceiling> ceilings, Ablation& result)
+      : result_(result), all_(all), ceilings_(std::move(ceilings)), bench_(request, all, factory, observer) {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
     const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
-    cells_left_ = 1 + 2 * rows_.size() + kCeilings.size() + std::min(pairs, kPairCells);
+    cells_left_ = 1 + 2 * rows_.size() + ceilings_.size() + std::min(pairs, kPairCells);
   }
 
   void measure_total() {
@@ -113,7 +113,7 @@ class AblationCells {
     const Comparison& c = *total.comparison;
     result_.plain_samples_per_s = c.a.samples_per_s;
     result_.full_samples_per_s = c.b.samples_per_s;
-    result_.warnings = conditions_of(c);
+    result_.warnings = conditions_of(c.blocks);
     add_numbers(result_, c);
     for (auto& row : result_.switches)
       if (c.b.facts.receipts.contains(row.name)) row.receipt = c.b.facts.receipts.at(row.name);
@@ -151,7 +151,7 @@ class AblationCells {
   }
 
   void measure_ceilings() {
-    for (const Ceiling ceiling : kCeilings)
+    for (const Ceiling ceiling : ceilings_)
       result_.ceilings.push_back(
           {ceiling, bench_.measure(all_, all_, ceiling, next_share(bench_, cells_left_--)).gain});
   }
@@ -197,6 +197,7 @@ class AblationCells {
 
   Ablation& result_;
   const SwitchSet& all_;
+  std::vector<Ceiling> ceilings_;
   AblationBench bench_;
   std::vector<SwitchRow*> rows_;  ///< of switches that have an effect here
   size_t cells_left_ = 0;
@@ -205,9 +206,9 @@ class AblationCells {
 };
 
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
-SwitchSet add_rows(const Recipe& recipe, ArmFactory& factory, Ablation& result) {
+SwitchSet add_rows(const Plan& plan, Ablation& result) {
   SwitchSet all;
-  for (const auto& planned : factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}}).switches) {
+  for (const auto& planned : plan.switches) {
     SwitchRow row;
     row.name = planned.name;
     row.requested = planned.requested;
@@ -263,17 +264,18 @@ void judge_gains(Ablation& ablation) {
 
 Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Observer& observer) {
   const auto began = Clock::now();
-  const Recipe recipe = load_recipe(request.sources).recipe;
+  const Recipe recipe = load_recipe(request.sources, request.ranks).recipe;
   Ablation result;
   result.name = recipe.name;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
-  const SwitchSet all = add_rows(recipe, factory, result);
+  const Plan plan = factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});
+  const SwitchSet all = add_rows(plan, result);
   // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)
     if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");
-  AblationCells cells(effective, all, factory, observer, result);
+  AblationCells cells(effective, all, factory, observer, ceilings_of(plan.position.ranks), result);
   cells.measure_total();
   cells.measure_alone();
   cells.measure_in_stack();

@@ -87,6 +87,7 @@ struct Ablation {
 
 struct AblationRequest {
   Sources sources;               ///< of the recipe with everything on
+  int64_t ranks = 1;             ///< of the job
   std::filesystem::path folder;  ///< for the arms, each of which has a process of its own
   CompareOptions options;
   Clock::time_point until;

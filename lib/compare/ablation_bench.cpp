@@ -23,7 +23,7 @@ Recipe AblationBench::recipe(const SwitchSet& on) const {
   Sources sources = request_.sources;
   for (const auto& name : all_)
     if (!on.contains(name)) sources.overrides.push_back(key_of_switch(name) + "=null");
-  return load_recipe(sources).recipe;
+  return load_recipe(sources, request_.ranks).recipe;
 }
 
 bool AblationBench::possible(const SwitchSet& on) const {
@@ -62,12 +62,14 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
   std::optional<Numerics> numerics;
-  PairOptions pairs{.make_a = fresh_arms(name_a, a, factory_, options),
-                    .make_b = fresh_arms(name_b, b, factory_, options),
-                    .first_pair = {},
-                    .min_pairs = 2,
-                    .may_decide = false};
-  if (a_is_plain) pairs.first_pair = compare_first_steps(twin_of_plain(a, yardstick(a.recipe, b.recipe)), numerics);
+  SetOptions pairs{.make = {fresh_arms(name_a, a, factory_, options), fresh_arms(name_b, b, factory_, options)},
+                   .first_set = {},
+                   .min_sets = 2,
+                   .may_decide = false};
+  if (a_is_plain) {
+    const Baseline& twin = twin_of_plain(a, yardstick(a.recipe, b.recipe));
+    pairs.first_set = [&](std::span<const WarmArm> pair) { numerics = numbers_of_pair(twin, pair[0], pair[1]); };
+  }
   Comparison comparison = compare_processes(pairs, options, until, quiet_);
   comparison.numerics = std::move(numerics);
   return comparison;

@@ -16,20 +16,9 @@ namespace {
 const std::vector<std::string> kHeads{"switch",     "alone",      "in the stack", "share",  "with",
                                       "first step", "break-even", "memory",       "numbers"};
 
-std::string_view color_of(Verdict verdict) {
-  if (verdict == Verdict::pays) return kGreen;
-  return verdict == Verdict::costs ? kRed : std::string_view{};
-}
-
 /// Whether the measurement was attempted and failed.
 bool failed(const Gain& gain) {
   return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped;
-}
-
-std::string with_range(double ratio, const std::optional<Interval>& interval) {
-  if (!interval) return percent_faster(ratio);
-  return fmt::format("{} ({:+.1f} … {:+.1f})", percent_faster(ratio), 100 * (interval->low - 1),
-                     100 * (interval->high - 1));
 }
 
 /// "+12.1 % (+9.4 … +15.2)", with a "?" if undecided.
@@ -93,11 +82,13 @@ Table table_of(const Ablation& a) {
 std::string_view ceiling_words(Ceiling ceiling) {
   switch (ceiling) {
     case Ceiling::data:
-      return "even a perfect loader";
+      return "even free loading";
     case Ceiling::optimizer:
-      return "even an optimizer that takes no time";
+      return "even free updates";
     case Ceiling::logging:
-      return "even no logging at all";
+      return "even free logging";
+    case Ceiling::communication:
+      return "even free communication";
   }
   return "";
 }

@@ -13,7 +13,7 @@ std::string ablation_markdown(const Ablation& ablation);
 /// One line per switch, with a header.
 std::string ablation_csv(const Ablation& ablation);
 
-/// One line per ceiling: "even a perfect loader would give +7.0 % (+5.9 % to +8.1 %)".
+/// One line per ceiling: "even free loading would give +7.0 % (+5.9 % to +8.1 %)".
 std::string ceilings_text(const std::vector<CeilingRow>& ceilings);
 
 }  // namespace trainopt

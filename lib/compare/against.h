@@ -3,34 +3,37 @@
 #pragma once
 
 #include "compare/gate.h"
-#include "compare/measure_alone.h"
+#include "compare/sample_alone.h"
 #include "compare/stored_arm.h"
-#include "metrics/environment.h"
 
 namespace trainopt {
 
 struct Against {
   StoredArm stored;   ///< A
-  MeasuredAlone now;  ///< B
+  Sampling sampling;  ///< B: a set is a process
+  Json recipe;        ///< of B
   double level = 0.95, min_effect = 0.01;
-  std::vector<Difference> differences;  ///< of recipe, environment and plan
+  std::vector<Difference> differences;  ///< of environment, plan and recipe
 
   // Computed by judge_against()
+  ArmResult arm;                     ///< B
   double ratio = 1;                  ///< of B's throughput to A's: geometric means over processes
   std::optional<Interval> interval;  ///< of the ratio, by Welch's t over processes; null: too few
   Verdict verdict = Verdict::inconclusive;
   std::string no_verdict;                   ///< why nothing can be decided, whatever the interval; empty: it can
   std::optional<double> half_width;         ///< of the interval, as a share of the ratio
-  std::optional<double> paired_half_width;  ///< which as many pairs like the stored ones would give; null: not known
+  std::optional<double> paired_half_width;  ///< that as many pairs like the stored ones would give; null: not known
   std::vector<std::string> warnings;
+
+  int64_t processes() const { return sampling.rounds.empty() ? 0 : sampling.rounds.back().set + 1; }
 };
 
-/// Throws UserError if the stored arm ran on another number of ranks than `plan`: the throughput of two ranks against
-/// that of one is not the cost of a change.
-void require_same_ranks(const StoredArm& stored, const Plan& plan);
+/// Throws UserError if the stored arm ran on another number of ranks: the throughput of two ranks against that of one
+/// is not the cost of a change.
+void require_same_ranks(const StoredArm& stored, int64_t ranks);
 
-/// Measures `spec` in fresh processes, as many as the stored arm has and at least three, or options.repeats. Throws
-/// what the first arm throws.
+/// Measures `spec` in fresh processes, as many as the stored arm has and at least three, or options.repeats.
+/// `environment`: of this machine now, as in environment.json. Throws what the first process throws.
 Against measure_against(StoredArm stored, const std::string& name, const ArmSpec& spec, const Json& environment,
                         const CompareOptions& options, Clock::time_point until, ArmFactory& factory,
                         const Observer& observer);
@@ -52,7 +55,7 @@ Against against_from(const Json& json);
 
 std::string against_text(const Against& against, bool color);
 std::string against_markdown(const Against& against);
-/// Writes result.json, report.md, turns.csv and environment.json into `folder`.
-void write_against(const std::filesystem::path& folder, const Against& against, const Json& environment);
+/// One line per turn, with a header.
+std::string against_csv(const Against& against);
 
 }  // namespace trainopt

@@ -29,18 +29,15 @@ std::string stored_text(const StoredArm& arm) {
 }
 
 std::string_view against_ending(const std::string& ended) {
-  if (ended == "processes") return "as many as the stored result has, and at least three";
-  if (ended == "repeats") return "as many as --repeats requested";
-  if (ended == "budget") return "until the time budget was spent";
-  return ended == "failed" ? "until an arm failed" : "until it was stopped";
+  return ended == "processes" ? "as many as the stored result has, and at least three" : ending(ended);
 }
 
-std::string measured_text(const MeasuredAlone& m) {
-  const ProcessTurns& first = m.processes.front();
-  return fmt::format("{} of {} of {}, {}, {} in total",
-                     counted(static_cast<int64_t>(m.processes.size()), "process", "es"),
-                     counted(static_cast<int64_t>(first.turns.size()), "turn"),
-                     counted(first.turns.front().steps, "step"), against_ending(m.ended), human_seconds(m.seconds));
+std::string processes_text(const Against& a) {
+  const std::vector<Round>& rounds = a.sampling.rounds;
+  const auto of_first = static_cast<int64_t>(2 * end_of_measurement(rounds, 0, true));
+  return fmt::format("{} of {} of {}, {}, {} in total", counted(a.processes(), "process", "es"),
+                     counted(of_first, "turn"), counted(rounds.front().turns.front().steps, "step"),
+                     against_ending(a.sampling.ended), human_seconds(a.sampling.seconds));
 }
 
 /// How much less this shows than a comparison, in measured numbers.
@@ -51,7 +48,7 @@ std::string not_paired_text(const Against& a) {
   if (!a.paired_half_width) return text;
   const StoredArm& stored = a.stored;
   return text + fmt::format(", where {} of processes that took turns would have ±{:.1f} %, judging by the {} stored",
-                            counted(static_cast<int64_t>(a.now.processes.size()), "pair"), 100 * *a.paired_half_width,
+                            counted(a.processes(), "pair"), 100 * *a.paired_half_width,
                             counted(stored.pairing->pairs, "pair"));
 }
 
@@ -70,15 +67,15 @@ std::vector<std::string> difference_lines(const Against& a) {
 }  // namespace
 
 std::string against_text(const Against& a, bool color) {
-  std::string text = fmt::format("A  {}\nB  {}\n\n", a.stored.name, a.now.arm.name);
+  std::string text = fmt::format("A  {}\nB  {}\n\n", a.stored.name, a.arm.name);
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("  {:<13} {}\n", name, value);
   };
   const std::string_view paint = a.verdict == Verdict::pays ? kGreen : a.verdict == Verdict::costs ? kRed : kBold;
   text += (color ? colored(against_headline(a), paint) : against_headline(a)) + "\n";
   line("A", stored_text(a.stored));
-  line("B", arm_text(a.now.arm));
-  line("measured", measured_text(a.now));
+  line("B", arm_text(a.arm));
+  line("measured", processes_text(a));
   line("not paired", not_paired_text(a));
   for (const auto& difference : difference_lines(a)) line("differs", difference);
   for (const auto& warning : a.warnings) line("warning", warning);
@@ -91,13 +88,23 @@ std::string against_markdown(const Against& a) {
              {a.stored.name},
              {human_rate(a.stored.samples_per_s)},
              {std::to_string(a.stored.seconds_per_sample.size())}});
-  table.add(
-      {{"B, now"}, {a.now.arm.name}, {human_rate(a.now.arm.samples_per_s)}, {std::to_string(a.now.processes.size())}});
+  table.add({{"B, now"}, {a.arm.name}, {human_rate(a.arm.samples_per_s)}, {std::to_string(a.processes())}});
   std::string text = fmt::format("**{}**\n\n{}\n\nMeasured: {}. Not paired: {}.", against_headline(a), table.markdown(),
-                                 measured_text(a.now), not_paired_text(a));
+                                 processes_text(a), not_paired_text(a));
   for (const auto& difference : difference_lines(a)) text += fmt::format(" Differs: {}.", difference);
   for (const auto& warning : a.warnings) text += fmt::format(" Warning: {}.", warning);
   return text + "\n";
+}
+
+std::string against_csv(const Against& a) {
+  std::string text = fmt::format("process,turn,{}\n", kTurnColumns);
+  const std::vector<Round>& rounds = a.sampling.rounds;
+  for (size_t i = 0, turn_number = 0; i < rounds.size(); ++i) {
+    if (i == 0 || rounds[i].set != rounds[i - 1].set) turn_number = 0;
+    for (const Turn& turn : rounds[i].turns)
+      text += fmt::format("{},{},{}\n", rounds[i].set + 1, ++turn_number, turn_columns(turn, rounds[i].other_load_pct));
+  }
+  return text;
 }
 
 }  // namespace trainopt

@@ -1,5 +1,6 @@
 #include "compare/arm_process.h"
 
+#include "comm/lost_rank.h"
 #include "compare/arm_service.h"
 
 #include <fcntl.h>
@@ -22,6 +23,10 @@ std::vector<std::string> command_line(const std::filesystem::path& program, cons
   if (spec.without) words.insert(words.end(), {"--without-cost", std::string(word_of(*spec.without))});
   if (spec.batch_seed) words.insert(words.end(), {"--batch-seed", std::to_string(*spec.batch_seed)});
   if (spec.perturbed) words.push_back("--perturbed");
+  for (const auto& fault : spec.faults) words.insert(words.end(), {"--inject", fault});
+  if (const auto& meeting = spec.rendezvous)
+    words.insert(words.end(),
+                 {"--host", meeting->host, "--port", std::to_string(meeting->port), "--job", meeting->job});
   words.push_back((spec.folder / "recipe.yaml").string());
   return words;
 }
@@ -88,8 +93,12 @@ Json ArmProcess::send_and_receive(const Json& request) {
 Json ArmProcess::receive() {
   const auto json = read_json_line(socket_, buffer_);
   if (!json) throw UserError("an arm's process " + describe_exit(), ExitCode::peer);
-  if (json->contains("error"))
-    throw UserError(json->at("error"), static_cast<ExitCode>(json->at("exit_code").get<int>()));
+  if (json->contains("error")) {
+    const std::string sentence = json->at("error");
+    const auto code = static_cast<ExitCode>(json->at("exit_code").get<int>());
+    if (json->at("reported_by_other_rank")) throw PeerFailed(sentence, code);
+    throw UserError(sentence, code);
+  }
   return *json;
 }
 
@@ -105,6 +114,7 @@ std::string ArmProcess::describe_exit() {
 
 Turn ArmProcess::turn(int64_t steps) {
   Turn turn = turn_from(send_and_receive({{"turn", steps}}).at("turn"));
+  turn.cpu_outside_s = turn.cpu_s;
   steps_ += steps;
   return turn;
 }

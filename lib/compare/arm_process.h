@@ -19,7 +19,6 @@ class ArmProcess : public Arm {
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
   int64_t steps_taken() const override { return steps_; }
-  bool has_own_process() const override { return true; }
   const std::filesystem::path& folder() const override { return folder_; }
 
  private:

@@ -1,5 +1,7 @@
 #include "compare/arm_service.h"
 
+#include "comm/lost_rank.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,19 +42,28 @@ std::optional<Json> read_json_line(int fd, std::string& buffer) {
   }
 }
 
-void serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain) {
+Failure explain_plainly(const std::exception& error) {
+  const auto* user = dynamic_cast<const UserError*>(&error);
+  return {error.what(), user ? user->code() : ExitCode::bug, dynamic_cast<const PeerFailed*>(&error) != nullptr};
+}
+
+int serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain) {
   try {
     const auto arm = make();
     write_json_line(fd, {{"ready", true}});
     std::string buffer;
     while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(*arm, *request));
+    return 0;
   } catch (const std::exception&
                error) {  // process boundary: the process that started this one reports the error to the user
-    const auto [sentence, code] = explain(error);
+    const Failure failure = explain(error);
     try {
-      write_json_line(fd, {{"error", sentence}, {"exit_code", static_cast<int>(code)}});
+      write_json_line(fd, {{"error", failure.message},
+                           {"exit_code", static_cast<int>(failure.code)},
+                           {"reported_by_other_rank", failure.reported_by_other_rank}});
     } catch (const UserError&) {  // the process that would report it has ended
     }
+    return static_cast<int>(failure.code);
   }
 }
 

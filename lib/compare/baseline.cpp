@@ -13,11 +13,12 @@ namespace {
 
 NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer) {
-  TurnTaker turns(*a.arm, *twin.arm, turn_steps(a, twin, options.turn_s), ~options.seed);
+  const std::vector<WarmArm> both{a, twin};
+  TurnTaker turns(both, turn_steps(both, options.turn_s), ~options.seed);
   SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
   std::vector<double> differences;
   while (verdict.measurements() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
-    const Block block = turns.next();
+    const Block block = block_of(turns.next(), 0, 1);
     differences.push_back(block.log_ratio());
     verdict.add(measurement_of({&block, 1}));
   }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "compare/arm.h"
+#include "compare/arm_service.h"
 #include "compare/numerics.h"
 #include "statistics/interval.h"
 
@@ -18,7 +19,7 @@ struct CompareOptions {
   double level = 0.95;              ///< 1 − the chance of a wrong "pays" or "costs"
   double min_effect = 0.01;         ///< smaller differences are no effect
   std::optional<double> precision;  ///< continue until both ends of the interval are this close to the ratio
-  std::optional<double> boundary;   ///< continue until the interval excludes this ratio, too
+  std::optional<double> boundary;   ///< continue until every interval against the first arm excludes it
   std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
   int64_t warmup_steps = 10;        ///< of each arm, not measured
   int64_t noise_blocks = 8;         ///< of A against its twin, before B; 0: the twin only provides tolerances
@@ -26,9 +27,14 @@ struct CompareOptions {
   uint64_t seed = 0;                ///< of the coin tosses
 };
 
+struct Comparison;
+
 struct Observer {
   std::function<void(const std::string&)> report = [](const std::string&) {};  ///< a line of progress
   const std::atomic<int>* stop = nullptr;                                      ///< nonzero: stop and keep the results
+  /// The result so far, from time to time: what is left if the process is killed.
+  std::function<void(const Comparison&)> keep = [](const Comparison&) {};
+  Explain explain = explain_plainly;  ///< of a failure after the first block
 
   bool stopped() const { return stop && *stop != 0; }
 };

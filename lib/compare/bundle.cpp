@@ -4,11 +4,36 @@
 #include "compare/arm_process.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
+#include "compare/rotation_json.h"
+#include "compare/rotation_text.h"
 #include "metrics/environment.h"
 
 #include <xxhash.h>
 
 namespace trainopt {
+namespace {
+
+Json result_of(const std::filesystem::path& folder) { return read_result(folder / "result.json"); }
+
+void write_files(const std::filesystem::path& folder, const Json& result, const std::string& report,
+                 const std::string& turns, const ProgramVersion& version) {
+  write_file(folder / "result.json", json_text(result, 1) + "\n");
+  write_file(folder / "report.md", report);
+  write_file(folder / "turns.csv", turns);
+  write_file(folder / "environment.json", json_text(measured_environment(version), 2) + "\n");
+}
+
+/// What `read` makes of the folder's result.json. Its errors get the folder's name.
+template <class Read>
+auto read_from(const std::filesystem::path& folder, Read&& read) {
+  try {
+    return read(result_of(folder));
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", folder.string(), error.what()), ExitCode::data);
+  }
+}
+
+}  // namespace
 
 Json read_result(const std::filesystem::path& path) {
   std::error_code error;
@@ -32,22 +57,23 @@ Json measured_environment(const ProgramVersion& version) {
 }
 
 void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const ProgramVersion& version) {
-  write_file(folder / "result.json", json_text(to_json(comparison, true), 1) + "\n");
-  write_file(folder / "report.md", comparison_markdown(comparison));
-  write_file(folder / "turns.csv", comparison_csv(comparison));
-  write_file(folder / "environment.json", json_text(measured_environment(version), 2) + "\n");
+  write_files(folder, to_json(comparison, true), comparison_markdown(comparison), comparison_csv(comparison), version);
 }
 
-bool is_ablation(const std::filesystem::path& folder) {
-  return read_result(folder / "result.json").contains("switches");
+void write_bundle(const std::filesystem::path& folder, const Rotation& rotation, const ProgramVersion& version) {
+  write_files(folder, to_json(rotation, true), rotation_markdown(rotation), rotation_csv(rotation), version);
 }
 
-Comparison read_bundle(const std::filesystem::path& folder) {
-  try {
-    return comparison_from(read_result(folder / "result.json"));
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", folder.string(), error.what()), ExitCode::data);
-  }
+void write_bundle(const std::filesystem::path& folder, const Against& against, const ProgramVersion& version) {
+  write_files(folder, to_json(against, true), against_markdown(against), against_csv(against), version);
 }
+
+bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
+bool is_rotation(const std::filesystem::path& folder) { return is_rotation(result_of(folder)); }
+bool is_against(const std::filesystem::path& folder) { return is_against(result_of(folder)); }
+
+Comparison read_bundle(const std::filesystem::path& folder) { return read_from(folder, comparison_from); }
+Rotation read_rotation(const std::filesystem::path& folder) { return read_from(folder, rotation_from); }
+Against read_against(const std::filesystem::path& folder) { return read_from(folder, against_from); }
 
 }  // namespace trainopt

@@ -6,29 +6,36 @@
 
 namespace trainopt {
 
-std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesystem::path& folder,
+std::vector<Ceiling> ceilings_of(int64_t ranks) {
+  std::vector<Ceiling> all{Ceiling::data, Ceiling::optimizer, Ceiling::logging};
+  if (ranks > 1) all.push_back(Ceiling::communication);
+  return all;
+}
+
+std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, int64_t ranks, const std::filesystem::path& folder,
                                          const CompareOptions& base_options, Clock::time_point until,
                                          ArmFactory& factory, const Observer& observer) {
+  const std::vector<Ceiling> ceilings = ceilings_of(ranks);
   std::vector<CeilingRow> rows;
   CompareOptions options = base_options;
   options.level =
-      1 - (1 - base_options.level) / static_cast<double>(kCeilings.size());  // Bonferroni: all hold simultaneously
+      1 - (1 - base_options.level) / static_cast<double>(ceilings.size());  // Bonferroni: all hold simultaneously
   const auto spec = [&](const char* name, std::optional<Ceiling> without) {
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
   std::optional<Baseline> baseline;
   std::string gpu_lost;  // why nothing more can be measured in this process
-  for (size_t i = 0; i < kCeilings.size(); ++i) {
+  for (size_t i = 0; i < ceilings.size(); ++i) {
     Gain gain;
     gain.reason = gpu_lost;
     if (gpu_lost.empty()) try {
         if (!baseline)
           baseline = make_baseline(warm_up("the job", factory.make(spec("job", {}), ArmHost::this_process), options),
                                    {}, options, until, observer);
-        const auto end = after(-seconds_since(until) / static_cast<double>(kCeilings.size() - i));
-        const std::string name(word_of(kCeilings[i]));
+        const auto end = after(-seconds_since(until) / static_cast<double>(ceilings.size() - i));
+        const std::string name(word_of(ceilings[i]));
         const Comparison c = compare(
-            *baseline, warm_up(name, factory.make(spec(name.c_str(), kCeilings[i]), ArmHost::this_process), options),
+            *baseline, warm_up(name, factory.make(spec(name.c_str(), ceilings[i]), ArmHost::this_process), options),
             options, end, observer);
         gain = {.ratio = c.ratio,
                 .interval = c.interval,
@@ -42,7 +49,7 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, const std::filesy
         gain.reason = what.substr(0, what.find('\n'));
         if (is_gpu_lost(error)) gpu_lost = gain.reason;
       }
-    rows.push_back({kCeilings[i], std::move(gain)});
+    rows.push_back({ceilings[i], std::move(gain)});
     if (observer.stopped()) break;
   }
   remove_first_steps(folder);

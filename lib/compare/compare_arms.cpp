@@ -24,12 +24,12 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const
                                                 const Observer& observer) {
   Baseline twin;
   std::optional<Numerics> numerics;
-  PairOptions pairs{.make_a = fresh_arms(arms.name_a, arms.a, factory, options),
-                    .make_b = fresh_arms(arms.name_b, arms.b, factory, options),
-                    .first_pair = {}};
+  SetOptions pairs{
+      .make = {fresh_arms(arms.name_a, arms.a, factory, options), fresh_arms(arms.name_b, arms.b, factory, options)},
+      .first_set = {}};
   if (arms.with_numbers) {
     twin = make_twin_baseline(arms.a, yardstick(arms.a.recipe, arms.b.recipe), factory, options);
-    pairs.first_pair = compare_first_steps(twin, numerics);
+    pairs.first_set = [&](std::span<const WarmArm> pair) { numerics = numbers_of_pair(twin, pair[0], pair[1]); };
   }
   if (observer.stopped()) return std::nullopt;
   Comparison comparison = compare_processes(pairs, options, until, observer);
@@ -41,12 +41,16 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const
 
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, ArmFactory& factory, const Observer& observer) {
+  const auto with_recipes = [&](Comparison comparison) {
+    comparison.a.recipe = recipe_json(arms.a.recipe);
+    comparison.b.recipe = recipe_json(arms.b.recipe);
+    return comparison;
+  };
+  Observer keeps_recipes = observer;
+  keeps_recipes.keep = [&](const Comparison& so_far) { observer.keep(with_recipes(so_far)); };
   auto comparison = (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(
-      arms, options, until, factory, observer);
-  if (!comparison) return std::nullopt;
-  comparison->a.recipe = recipe_json(arms.a.recipe);
-  comparison->b.recipe = recipe_json(arms.b.recipe);
-  return comparison;
+      arms, options, until, factory, keeps_recipes);
+  return comparison ? std::optional(with_recipes(std::move(*comparison))) : std::nullopt;
 }
 
 }  // namespace trainopt

@@ -1,7 +1,7 @@
 // A comparison: two arms take turns until it is decided which is faster.
 #pragma once
 
-#include "compare/baseline.h"
+#include "compare/sampling.h"
 #include "statistics/interval.h"
 #include "statistics/verdict.h"
 
@@ -41,8 +41,9 @@ struct Comparison {
   ArmResult a, b;
   bool own_processes = false;  ///< if true, a measurement is a pair of processes, not a block
   double seconds = 0;          ///< of the whole comparison
-  std::string ended;           ///< why sampling ended: decided, precision, budget, repeats, stopped, failed
-  std::string failure;         ///< the arm's message, if sampling ended because an arm failed
+  std::string
+      ended;  ///< why sampling ended: decided, precision, budget, repeats, stopped, failed; unfinished: it has not
+  std::string failure;  ///< the arm's message, if sampling ended because an arm failed
   ExitCode failure_code = ExitCode::done;
   std::vector<std::string> warnings;
 
@@ -57,20 +58,32 @@ struct Comparison {
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
                    const Observer& observer);
 
-/// The longest stall that must not go undetected, in turns of `turn_s` seconds.
-double longest_stall(double turn_s);
+/// The comparison of the two arms of a sampling, with its verdict and warnings.
+Comparison comparison_of(const Sampling& sampling, const CompareOptions& options,
+                         const std::optional<NoiseFloor>& noise = {});
+/// The result of one arm, from its facts and its turns.
+ArmResult result_of(const Sampling& sampling, size_t arm);
+/// Reports the progress of two arms and lets the observer keep the result so far. Both arguments must outlive it.
+LookCallback report_and_keep(const std::function<Comparison(const Sampling&)>& comparison, const Observer& observer);
+
 /// A comparison without results; only the options are filled in.
 Comparison empty_comparison(const CompareOptions& options);
-/// The sequential verdict that judges a comparison while it is sampled.
-SequentialVerdict sequential_verdict(const Comparison& comparison, std::optional<double> precision);
-/// Why to end sampling, or empty; `one_more`: when one more measurement would end.
-std::string stop_reason(const SequentialVerdict& verdict, const CompareOptions& options, Clock::time_point one_more,
-                        Clock::time_point until, const Observer& observer);
-/// The result of one arm, from its facts and the blocks.
-ArmResult result_of(std::string name, ArmFacts facts, const std::vector<Block>& blocks, bool of_a);
-void report_progress(const Comparison& comparison, const SequentialVerdict& verdict, const Observer& observer);
-
 /// Computes verdict, ratio, intervals and carry-over from the blocks, by the rule that applied during sampling.
 void judge_blocks(Comparison& comparison);
+/// The part of judge_blocks() that a sequential verdict gives.
+void conclude(Comparison& comparison, const SequentialVerdict& verdict);
+/// Whether the rest of the error budget is spent at the end: only if time or turns ran out. A decision came at a
+/// regular look, and a user who stopped the comparison may have done so because of the results.
+bool spends_the_rest(const std::string& ended);
+/// The carry-over between two of the `arms` arms of a round.
+///
+/// In a round the last arm of the first half takes two turns in succession, the first after some other arm and the
+/// second after itself. `differences`: from the rounds in which A or B is that arm, the log of the first of these turns
+/// over the second, with the opposite sign for A. Let h be what an arm adds to the log time of the next turn. With two
+/// arms the differences have the mean h_A − h_B. A drift adds the same to both arms, and the random order removes it.
+/// Running alone, an arm would always follow itself. Here it does so in (n + 1) / 2n² of its turns (two arms: 3/8). So
+/// the measured log T_A / T_B exceeds that of arms alone by −2·(1 − (n + 1) / 2n²) times the mean.
+/// nullopt: too few differences for the level.
+std::optional<CarryOver> carry_over(std::span<const double> differences, size_t arms, double level, uint64_t seed);
 
 }  // namespace trainopt

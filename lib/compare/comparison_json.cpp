@@ -14,16 +14,6 @@ namespace {
 constexpr int kSchemaVersion = 2;
 constexpr int kJudgedOtherwise = 1;  // an older schema with another verdict rule: its turns are read and judged again
 
-Json arm_json(const ArmResult& arm) {
-  Json json = {{"name", arm.name},
-               {"samples_per_s", arm.samples_per_s},
-               {"step_ms_p50", or_null(arm.step_ms_p50)},
-               {"data_wait_pct", arm.data_wait_pct},
-               {"recipe", arm.recipe}};
-  json.update(to_json(arm.facts));
-  return json;
-}
-
 ArmResult arm_from(const Json& json) {
   return {.name = json.at("name"),
           .facts = facts_from(json),
@@ -39,16 +29,13 @@ Comparison read(const Json& json) {
   c.level = json.at("level");
   c.min_effect = json.at("min_effect");
   c.ended = json.at("ended");
+  if (const Json failure = json.value("failure", Json()); failure.is_string()) c.failure = failure;
   c.seconds = json.at("seconds");
   c.own_processes = json.at("own_processes");
   c.warnings = json.at("warnings").get<std::vector<std::string>>();
   c.a = arm_from(json.at("arms").at("a"));
   c.b = arm_from(json.at("arms").at("b"));
-  if (const Json& noise = json.at("noise_floor"); !noise.is_null())
-    c.noise = NoiseFloor{.ratio = noise.at("ratio"),
-                         .interval = optional_at<Interval>(noise, "interval"),
-                         .block_sd_pct = noise.at("block_sd_pct"),
-                         .blocks = noise.at("blocks")};
+  c.noise = noise_from(json.at("noise_floor"));
   if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise)
     c.numerics = numerics_from(numerics);
   for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
@@ -80,14 +67,34 @@ Comparison read(const Json& json) {
 
 }  // namespace
 
-Json to_json(const ArmResult& arm) { return arm_json(arm); }
-ArmResult arm_result_from(const Json& json) { return arm_from(json); }
-
 Json to_json(const NoiseFloor& noise) {
   return {{"ratio", noise.ratio},
           {"interval", or_null(noise.interval)},
           {"block_sd_pct", noise.block_sd_pct},
           {"blocks", noise.blocks}};
+}
+
+std::optional<NoiseFloor> noise_from(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return NoiseFloor{.ratio = json.at("ratio"),
+                    .interval = optional_at<Interval>(json, "interval"),
+                    .block_sd_pct = json.at("block_sd_pct"),
+                    .blocks = json.at("blocks")};
+}
+
+Json to_json(const std::optional<CarryOver>& carry_over) {
+  if (!carry_over) return {};
+  return {{"ratio", carry_over->ratio}, {"interval", or_null(carry_over->interval)}};
+}
+
+Json to_json(const ArmResult& arm) {
+  Json json = {{"name", arm.name},
+               {"samples_per_s", arm.samples_per_s},
+               {"step_ms_p50", or_null(arm.step_ms_p50)},
+               {"data_wait_pct", arm.data_wait_pct},
+               {"recipe", arm.recipe}};
+  json.update(to_json(arm.facts));
+  return json;
 }
 
 Json to_json(const Comparison& c, bool with_samples) {
@@ -104,15 +111,15 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"unseen", unseen_stalls(c)},
                {"paired", true},
                {"ended", c.ended},
+               {"failure", c.failure.empty() ? Json() : Json(c.failure)},
                {"seconds", c.seconds},
                {"seed", c.seed},
                {"own_processes", c.own_processes},
                {"warnings", c.warnings}};
   json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
-  json["carry_over"] =
-      c.carry_over ? Json{{"ratio", c.carry_over->ratio}, {"interval", or_null(c.carry_over->interval)}} : Json();
+  json["carry_over"] = to_json(c.carry_over);
   json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
-  json["arms"] = {{"a", arm_json(c.a)}, {"b", arm_json(c.b)}};
+  json["arms"] = {{"a", to_json(c.a)}, {"b", to_json(c.b)}};
   if (!with_samples) return json;
   json["samples"] = Json::array();
   for (const Block& block : c.blocks) json["samples"].push_back(to_json(block));

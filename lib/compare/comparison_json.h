@@ -6,10 +6,11 @@
 
 namespace trainopt {
 
-Json to_json(const ArmResult& arm);
-/// Throws Json::exception.
-ArmResult arm_result_from(const Json& json);
 Json to_json(const NoiseFloor& noise);
+/// null: there is none.
+std::optional<NoiseFloor> noise_from(const Json& json);
+Json to_json(const std::optional<CarryOver>& carry_over);
+Json to_json(const ArmResult& arm);
 /// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: includes every turn under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);
 

@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/units.h"
 #include "compare/comparison_warnings.h"
+#include "compare/comparison_words.h"
 #include "compare/table.h"
 #include "metrics/format.h"
 
@@ -11,8 +12,6 @@
 
 namespace trainopt {
 namespace {
-
-std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
 /// Whether there are too few pairs of processes for an interval at the level.
 bool too_few_pairs(const Comparison& c) { return c.own_processes && !c.interval; }
@@ -43,15 +42,6 @@ std::string headline(const Comparison& c) {
 
 namespace {
 
-std::string_view ending(const std::string& ended) {
-  if (ended == "decided") return "until it was decided";
-  if (ended == "precision") return "until the interval was as narrow as --precision requires";
-  if (ended == "failed") return "until an arm failed";
-  if (ended == "budget") return "until the time budget was spent";
-  if (ended == "repeats") return "as many as --repeats requested";
-  return "until it was stopped";
-}
-
 std::string measured_text(const Comparison& c) {
   const auto& turns = c.blocks.front().turns;
   const bool same = turns[0].steps == turns[1].steps;
@@ -63,26 +53,6 @@ std::string measured_text(const Comparison& c) {
       c.own_processes ? fmt::format("{} of processes, {}", counted(c.pairs(), "pair"), blocks) : blocks,
       same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")),
       ending(c.ended), human_seconds(c.seconds));
-}
-
-std::string noise_text(const NoiseFloor& n) {
-  return fmt::format("A against itself is {} over {}; per-block standard deviation {:.1f} %",
-                     percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
-}
-
-std::string numbers_text(const Numerics& n) {
-  if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
-  if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
-  return fmt::format(
-      "agree to within {}: first gradients' cosine {:.5f} (limit {:.2f}), length ×{:.3f}; updates' cosine {:.5f} "
-      "(limit {:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (limit {:.2g} %){}",
-      n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", 1 - n.gradient_direction.value,
-      1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
-      1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
-      n.gradients.tensors > 0
-          ? fmt::format("; {} and {} checked individually", counted(n.gradients.tensors, "gradient"),
-                        counted(n.updates.tensors, "update"))
-          : "");
 }
 
 /// If slow turns are what keeps the interval wide: the ratio in a typical block. Otherwise empty.
@@ -104,50 +74,29 @@ std::string not_seen_text(const Comparison& c) {
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
+std::string mib_text(double mib) { return human_bytes(mib * 0x1p20); }
+
+/// What is known of "memory 812.0 MiB a rank, state 171.0 MiB, sends 85.4 MiB a step": the largest over the ranks.
+std::vector<std::string> memory_texts(const ArmFacts& facts) {
+  const RankShare most = largest(facts.ranks);
+  const bool several = facts.ranks.size() > 1;
+  std::vector<std::string> texts;
+  if (facts.peak_memory_mib) texts.push_back("memory " + mib_text(*facts.peak_memory_mib));
+  if (!facts.ranks.empty()) texts.push_back("state " + mib_text(most.state_mib));
+  if (!several) return texts;
+  texts.front() += " a rank";
+  texts.push_back(fmt::format("sends {} a step", mib_text(most.sent_mib)));
+  return texts;
+}
+
 }  // namespace
 
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
   text += fmt::format(", waiting for data {:.1f} %", arm.data_wait_pct);
-  if (arm.facts.peak_memory_mib) text += fmt::format(", {}", human_bytes(*arm.facts.peak_memory_mib * 0x1p20));
+  for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
-}
-
-namespace {
-
-/// Receipts on which the arms differ: switches that were on, or had an effect, in one arm only.
-std::vector<std::string> switch_lines(const Comparison& c) {
-  std::vector<std::string> lines;
-  const auto seen = [](const Json& receipts, const std::string& name) -> std::string {
-    if (!receipts.contains(name)) return "off";
-    const Json& receipt = receipts.at(name);
-    return receipt.at("effective") ? receipt.at("observed").get<std::string>()
-                                   : "NO EFFECT: " + receipt.at("reason").get<std::string>();
-  };
-  Json names = c.a.facts.receipts;
-  names.update(c.b.facts.receipts);
-  for (const auto& [name, receipt] : names.items()) {
-    const std::string in_a = seen(c.a.facts.receipts, name), in_b = seen(c.b.facts.receipts, name);
-    const bool both = c.a.facts.receipts.contains(name) && c.b.facts.receipts.contains(name);
-    const auto same = [&](const char* key) {
-      return c.a.facts.receipts.at(name).at(key) == c.b.facts.receipts.at(name).at(key);
-    };
-    if (both && same("requested") && same("effective")) continue;  // what was observed varies from step to step
-    lines.push_back(fmt::format("{}: A {}; B {}", name, in_a, in_b));
-  }
-  return lines;
-}
-
-}  // namespace
-
-std::string percent_faster(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
-std::string percent_faster(const Interval& interval) {
-  return fmt::format("{} to {}", percent_faster(interval.low), percent_faster(interval.high));
-}
-
-std::string percent_faster(double ratio, const std::optional<Interval>& interval) {
-  return interval ? fmt::format("{} ({})", percent_faster(ratio), percent_faster(*interval)) : percent_faster(ratio);
 }
 
 std::string comparison_text(const Comparison& c, bool color) {
@@ -170,21 +119,25 @@ std::string comparison_text(const Comparison& c, bool color) {
   if (c.numerics)
     line("numbers", color && wrong ? colored(numbers_text(*c.numerics), kRed) : numbers_text(*c.numerics));
   line("not seen", not_seen_text(c));
-  for (const auto& switched : switch_lines(c)) line("switch", switched);
+  for (const auto& switched : switch_lines({{"A", &c.a.facts.receipts}, {"B", &c.b.facts.receipts}}))
+    line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
   return text;
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory", "first step after"}, 2);
-  for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)})
+  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory and traffic", "first step after"},
+              2);
+  for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)}) {
+    const std::vector<std::string> memory = memory_texts(arm->facts);
     table.add({{letter},
                {arm->name},
                {human_rate(arm->samples_per_s)},
                {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
                {fmt::format("{:.1f} %", arm->data_wait_pct)},
-               {arm->facts.peak_memory_mib ? human_bytes(*arm->facts.peak_memory_mib * 0x1p20) : "–"},
+               {memory.empty() ? "–" : fmt::format("{}", fmt::join(memory, ", "))},
                {human_seconds(arm->facts.time_to_first_step_s)}});
+  }
   std::string text = fmt::format("**{}**\n\n{}\n", headline(c), table.markdown());
   text += fmt::format("\nMeasured: {}.", measured_text(c));
   if (const std::string typical = typical_text(c); !typical.empty())
@@ -197,21 +150,13 @@ std::string comparison_markdown(const Comparison& c) {
 }
 
 std::string comparison_csv(const Comparison& c) {
-  std::string text =
-      "pair,block,order,turn,arm,steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_"
-      "pct\n";
-  const auto optional = [](const auto& value) {
-    return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string();
-  };
+  std::string text = fmt::format("pair,block,order,turn,arm,{}\n", kTurnColumns);
   for (size_t number = 0; number < c.blocks.size(); ++number) {
     const Block& block = c.blocks[number];
-    for (size_t i = 0; i < block.turns.size(); ++i) {
-      const Turn& t = block.turns[i];
-      text += fmt::format("{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{},{}\n", block.pair + 1, number + 1,
-                          block.order == Order::abba ? "abba" : "baab", i + 1, block.is_a(i) ? "a" : "b", t.steps,
-                          t.samples, t.seconds, t.data_wait_s, t.cpu_s, optional(t.sm_clock_mhz), optional(t.throttle),
-                          optional(block.other_load_pct));
-    }
+    for (size_t i = 0; i < block.turns.size(); ++i)
+      text +=
+          fmt::format("{},{},{},{},{},{}\n", block.pair + 1, number + 1, block.order == Order::abba ? "abba" : "baab",
+                      i + 1, block.is_a(i) ? "a" : "b", turn_columns(block.turns[i], block.other_load_pct));
   }
   return text;
 }

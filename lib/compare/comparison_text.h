@@ -1,18 +1,11 @@
 // A comparison as text, Markdown and CSV.
 #pragma once
 
-#include "compare/comparison.h"
+#include "compare/comparison_words.h"
 
 #include <string>
 
 namespace trainopt {
-
-/// "+2.6 %" for 1.026.
-std::string percent_faster(double ratio);
-/// "+1.9 % to +3.3 %".
-std::string percent_faster(const Interval& interval);
-/// "+2.6 % (+1.9 % to +3.3 %)"; without an interval the first part alone.
-std::string percent_faster(double ratio, const std::optional<Interval>& interval);
 
 /// The verdict in one line. Gives the end of the interval that has been shown before the measured ratio: a comparison
 /// that stops as soon as it is decided tends to stop at a lucky moment.

@@ -17,13 +17,6 @@ namespace {
 constexpr double kBusyPct = 10;     // of the allowed cores: warn if other programs take more
 constexpr double kLongTurn = 1.25;  // times the median
 
-void add_noise(const Comparison& c, std::vector<std::string>& all) {
-  if (c.noise && c.noise->interval && !c.noise->interval->contains(1) &&
-      judge(*c.noise->interval, c.min_effect) != Verdict::no_effect)
-    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with small effects",
-                              percent_faster(*c.noise->interval)));
-}
-
 /// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
 void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
   if (!c.typical || !c.interval) return;
@@ -52,44 +45,50 @@ std::string long_time(double seconds) {
   return seconds < 365 * kDay ? fmt::format("{:.0f} days", seconds / kDay) : "more than a year";
 }
 
-struct Needed {
-  int64_t measurements, had;
-  double seconds;
-};
+int64_t measurements_taken(const Comparison& c) {
+  return c.own_processes ? c.pairs() : static_cast<int64_t>(c.blocks.size());
+}
 
-/// nullopt: too few measurements to tell, or there were as many.
-std::optional<Needed> needed_for(const Comparison& c, double effect) {
+/// About how long so many measurements take.
+double seconds_for(const Comparison& c, int64_t measurements) {
+  return c.seconds * static_cast<double>(measurements) / static_cast<double>(measurements_taken(c));
+}
+
+/// About how many measurements find or rule out `effect`. nullopt: too few to tell, or there were as many.
+std::optional<int64_t> needed_for(const Comparison& c, double effect) {
   std::vector<double> differences;
   for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
     differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
   if (differences.size() < 2) return std::nullopt;
   const auto had = static_cast<int64_t>(differences.size());
-  const int64_t needed =
+  const auto needed =
       measurements_needed(standard_deviation(differences),
                           {.level = c.level, .min_effect = effect, .longest_stall = c.longest_stall}, c.turns() / had);
-  if (needed <= had) return std::nullopt;
-  return Needed{needed, had, c.seconds * static_cast<double>(needed) / static_cast<double>(had)};
+  return needed > had ? std::optional(needed) : std::nullopt;
 }
 
-void add_too_few(const Comparison& c, std::vector<std::string>& all) {
-  if (c.verdict != Verdict::inconclusive) {
-    if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
-      all.push_back(
-          fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
-    return;
+/// The part of conditions_of() that is the same for blocks and rounds.
+template <class Group>
+std::vector<std::string> conditions(const std::vector<Group>& groups) {
+  std::vector<std::string> all;
+  double busy = 0, known = 0;
+  int64_t throttle = 0;
+  for (const Group& group : groups) {
+    double seconds = 0;
+    for (const Turn& turn : group.turns) {
+      seconds += turn.seconds;
+      throttle |= turn.throttle.value_or(0);
+    }
+    if (group.other_load_pct) busy += *group.other_load_pct * seconds, known += seconds;
   }
-  if (const auto needed = needed_for(c, c.min_effect))
-    all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
-                              100 * c.min_effect, counted(needed->measurements, c.own_processes ? "pair" : "block"),
-                              long_time(needed->seconds), needed->had));
+  if (busy > kBusyPct * known)
+    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
+  if (throttle != 0)
+    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
+  return all;
 }
 
 }  // namespace
-
-std::string time_to_decide(const Comparison& c, double effect) {
-  const auto needed = needed_for(c, effect);
-  return needed ? long_time(needed->seconds) : "";
-}
 
 double long_turn_share(const Comparison& c, bool of_a) {
   std::vector<double> times;
@@ -106,40 +105,61 @@ double long_turn_share(const Comparison& c, bool of_a) {
   return beyond / total;
 }
 
-std::string unseen_stalls(const Comparison& c) {
-  double seconds = 0;
-  for (const Block& block : c.blocks) seconds += block.seconds(true) + block.seconds(false);
-  const double every = stalls_missed(c.turns()), turn_s = seconds / static_cast<double>(2 * c.turns());
+std::string unseen_stalls(int64_t turns, double turn_s) {
+  const double every = stalls_missed(turns);
   return fmt::format("stalls that come less often than once in {:.0f} turns ({} of training)", every,
                      human_seconds(every * turn_s));
 }
 
-std::vector<std::string> conditions(double other_load_pct, int64_t throttle) {
+std::string unseen_stalls(const Comparison& c) {
+  double seconds = 0;
+  for (const Block& block : c.blocks) seconds += block.seconds(true) + block.seconds(false);
+  return unseen_stalls(c.turns(), seconds / static_cast<double>(2 * c.turns()));
+}
+
+std::vector<std::string> conditions_of(const std::vector<Block>& blocks) { return conditions(blocks); }
+std::vector<std::string> conditions_of(const std::vector<Round>& rounds) { return conditions(rounds); }
+
+void add_noise_warning(const std::optional<NoiseFloor>& noise, double min_effect, std::vector<std::string>& all) {
+  if (noise && noise->interval && !noise->interval->contains(1) &&
+      judge(*noise->interval, min_effect) != Verdict::no_effect)
+    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with small effects",
+                              percent_faster(*noise->interval)));
+}
+
+std::vector<std::string> warnings_about_arms(const Comparison& comparison) {
   std::vector<std::string> all;
-  if (other_load_pct > kBusyPct)
-    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", other_load_pct));
-  if (throttle != 0)
-    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
+  add_long_turns(comparison, all);
+  add_carry_over(comparison, all);
   return all;
 }
 
-std::vector<std::string> conditions_of(const Comparison& c) {
-  double busy = 0, known = 0;
-  int64_t throttle = 0;
-  for (const Block& block : c.blocks) {
-    const double seconds = block.seconds(true) + block.seconds(false);
-    if (block.other_load_pct) busy += *block.other_load_pct * seconds, known += seconds;
-    for (const Turn& turn : block.turns) throttle |= turn.throttle.value_or(0);
-  }
-  return conditions(known > 0 ? busy / known : 0, throttle);
+std::optional<int64_t> more_measurements(const Comparison& c) {
+  return c.verdict == Verdict::inconclusive ? needed_for(c, c.min_effect) : std::nullopt;
 }
 
-std::vector<std::string> warnings_of(const Comparison& comparison) {
-  std::vector<std::string> all = conditions_of(comparison);
-  add_noise(comparison, all);
-  add_long_turns(comparison, all);
-  add_carry_over(comparison, all);
-  add_too_few(comparison, all);
+std::string time_to_decide(const Comparison& c, double effect) {
+  const auto needed = needed_for(c, effect);
+  return needed ? long_time(seconds_for(c, *needed)) : "";
+}
+
+void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
+                           std::vector<std::string>& all) {
+  if (decided && c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
+    all.push_back(
+        fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
+  if (decided || !needed) return;
+  all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
+                            100 * c.min_effect, counted(*needed, unit), long_time(seconds_for(c, *needed)),
+                            measurements_taken(c)));
+}
+
+std::vector<std::string> warnings_of(const Comparison& c) {
+  std::vector<std::string> all = conditions_of(c.blocks);
+  add_noise_warning(c.noise, c.min_effect, all);
+  for (auto& warning : warnings_about_arms(c)) all.push_back(std::move(warning));
+  add_few_turns_warning(c, c.verdict != Verdict::inconclusive, more_measurements(c), c.own_processes ? "pair" : "block",
+                        all);
   return all;
 }
 

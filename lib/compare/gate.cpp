@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "compare/comparison_text.h"
+#include "compare/comparison_words.h"
 #include "compare/comparison_warnings.h"
 
 #include <algorithm>
@@ -71,6 +71,14 @@ std::string numbers_left_open(const GateRule& rule, const GateEvidence& e) {
   return e.numbers == NumbersSeen::not_comparable ? "the numbers are not comparable" : "the numbers were not compared";
 }
 
+void add_numbers(const std::optional<Numerics>& numerics, GateEvidence& e) {
+  if (!numerics) return;
+  e.numbers = !numerics->not_comparable.empty() ? NumbersSeen::not_comparable
+              : numerics->agree()               ? NumbersSeen::agree
+                                                : NumbersSeen::disagree;
+  if (e.numbers == NumbersSeen::disagree) e.disagreement = numerics->disagreements().front();
+}
+
 }  // namespace
 
 std::optional<double> GateRule::boundary() const { return at_cost > 0 ? std::optional(1 - at_cost) : std::nullopt; }
@@ -92,19 +100,32 @@ GateRule parse_gate(const std::string& list) {
 }
 
 GateEvidence evidence_of(const Comparison& c, const GateRule& rule) {
-  GateEvidence e{.verdict = c.verdict, .interval = c.interval, .disagreement = {}, .to_decide = {}};
+  GateEvidence e;
+  e.verdict = c.verdict;
+  e.interval = c.interval;
   e.arm_failed = c.ended == "failed";
-  if (c.numerics) {
-    e.numbers = !c.numerics->not_comparable.empty() ? NumbersSeen::not_comparable
-                : c.numerics->agree()               ? NumbersSeen::agree
-                                                    : NumbersSeen::disagree;
-    if (e.numbers == NumbersSeen::disagree) e.disagreement = c.numerics->disagreements().front();
-  }
+  add_numbers(c.numerics, e);
   // Half a per mille is as near to the boundary as it is worth measuring.
   const double distance = rule.boundary() ? std::abs(std::log(c.ratio / *rule.boundary())) : std::log1p(c.min_effect);
   const std::string time = time_to_decide(c, std::expm1(std::max(distance, 5e-4)));
   if (!time.empty()) e.to_decide = fmt::format("a --budget of about {} would decide", time);
   return e;
+}
+
+std::vector<GateEvidence> evidence_of(const Rotation& r) {
+  std::vector<GateEvidence> all;
+  for (size_t arm = 1; arm < r.arms.size(); ++arm) {
+    const Comparison& pair = r.pair(0, arm);
+    GateEvidence e;
+    e.arm = r.arms[arm].name;
+    e.first = r.arms.front().name;
+    e.verdict = pair.verdict;
+    e.interval = pair.interval;
+    e.arm_failed = r.sampling.ended == "failed";
+    add_numbers(r.numerics[arm], e);
+    all.push_back(std::move(e));
+  }
+  return all;
 }
 
 GateDecision decide(const GateRule& rule, const GateEvidence& e) {
@@ -126,6 +147,15 @@ GateDecision decide(const GateRule& rule, const GateEvidence& e) {
     faults.push_back(fmt::format("the numbers of {} disagree: {}", e.arm, e.disagreement));
   else if (std::string left = numbers_left_open(rule, e); !left.empty())
     passes.push_back(std::move(left));
+  return {.failed = !faults.empty(), .reason = fmt::format("{}", fmt::join(faults.empty() ? passes : faults, "; "))};
+}
+
+GateDecision decide_all(const GateRule& rule, const std::vector<GateEvidence>& arms) {
+  std::vector<std::string> faults, passes;
+  for (const GateEvidence& e : arms) {
+    const GateDecision one = decide(rule, e);
+    (one.failed ? faults : passes).push_back(fmt::format("{} against {}: {}", e.arm, e.first, one.reason));
+  }
   return {.failed = !faults.empty(), .reason = fmt::format("{}", fmt::join(faults.empty() ? passes : faults, "; "))};
 }
 

@@ -1,7 +1,7 @@
 // A gate for continuous integration: which results of a comparison fail a job.
 #pragma once
 
-#include "compare/comparison.h"
+#include "compare/rotation.h"
 
 #include <string>
 #include <string_view>
@@ -38,6 +38,8 @@ struct GateEvidence {
   bool arm_failed = false;   ///< an arm failed before the comparison had ended
 };
 GateEvidence evidence_of(const Comparison& comparison, const GateRule& rule);
+/// Every arm against the first one.
+std::vector<GateEvidence> evidence_of(const Rotation& rotation);
 
 struct GateDecision {
   bool failed = false;
@@ -46,6 +48,9 @@ struct GateDecision {
 /// Fails if the evidence shows what the rule names, or if an arm failed. costs:3% judges the cost that has been shown,
 /// the end of the interval nearer to 1, not the one measured.
 GateDecision decide(const GateRule& rule, const GateEvidence& evidence);
+
+/// One decision about several arms against the first: fails if it fails for any of them.
+GateDecision decide_all(const GateRule& rule, const std::vector<GateEvidence>& arms);
 
 /// "gate: failed: " and the reason.
 std::string gate_text(const GateDecision& decision);

@@ -1,6 +1,7 @@
 #include "compare/local_arm.h"
 
 #include "base/files.h"
+#include "base/units.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "metrics/other_load.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -37,18 +39,18 @@ std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
   return arm_folder / "dump" / "step-00000001.safetensors";
 }
 
-LocalArm::LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began, bool exclusive_process)
-    : folder_(std::move(folder)), exclusive_process_(exclusive_process) {
-  create_folders(folder_);
-  if (!plan.logging.sinks.empty()) {
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+  if (plan.position.is_first()) create_folders(folder_);
+  if (plan.position.is_first() && !plan.logging.sinks.empty()) {
     sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
     telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{
         .device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
   }
   plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
-  add_dump(plan);
-  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never());
-  before_training_s_ = seconds_since(began);
+  add_dump(plan, RankDumps::complete);
+  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never(), Persistence{}, options_.communicator);
+  before_training_s_ = seconds_since(options_.began);
 }
 
 LocalArm::~LocalArm() = default;
@@ -89,7 +91,7 @@ Turn LocalArm::turn(int64_t steps) {
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
-  if (first) save_tensors(update_file(folder_), update);
+  if (first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
   return turn_;
 }
 
@@ -99,21 +101,28 @@ ArmFacts LocalArm::facts() {
   ArmFacts facts;
   facts.step_samples = plan.data.schedule().step_samples();
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
-  if (exclusive_process_) facts.peak_memory_mib = peak_memory_mib(plan.device);
+  if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
+  if (const StepTrace& seen = outcome.trace; seen.step != 0)
+    facts.ranks.push_back({.peak_memory_mib = facts.peak_memory_mib,
+                           .state_mib = mib(seen.parameter_bytes + seen.gradient_bytes + seen.optimizer_bytes),
+                           .sent_mib = seen.sent_bytes / 0x1p20});
   return facts;
 }
 
-NamedTensors LocalArm::copy_of_state() const {
+NamedTensors LocalArm::copy_of_state() {
+  std::set<std::string> buffers;
+  for (const auto& [name, tensor] : trainer_->model().buffers()) buffers.insert(name);
   NamedTensors copies;
-  for (const auto& [name, tensor] : trainer_->model().parameters()) copies.emplace_back(name, tensor.detach().clone());
-  for (const auto& [name, tensor] : trainer_->model().buffers())
-    copies.emplace_back(std::string(kBufferPrefix) + name, tensor.clone());
+  trainer_->during("reading the weights", [&] {
+    for (const auto& [name, tensor] : trainer_->weights())
+      copies.emplace_back(buffers.contains(name) ? std::string(kBufferPrefix) + name : name, tensor.detach().clone());
+  });
   return copies;
 }
 
-NamedTensors LocalArm::update_since(NamedTensors before) const {
+NamedTensors LocalArm::update_since(NamedTensors before) {
   std::vector<double> along;
   const NamedTensors now = copy_of_state();
   for (size_t i = 0; i < now.size(); ++i) {

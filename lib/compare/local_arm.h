@@ -8,33 +8,40 @@
 
 namespace trainopt {
 
+struct LocalArmOptions {
+  Clock::time_point began = Clock::now();                                   ///< start of the time to the first step
+  bool exclusive_process = false;                                           ///< nothing else trains in this process
+  std::shared_ptr<Communicator> communicator = make_single_communicator();  ///< of the arm's ranks
+  std::function<void(const char*, int64_t)> progress = [](const char*, int64_t) {};  ///< stage and completed steps
+};
+
 class LocalArm : public Arm, public RunListener {
  public:
-  /// `plan` has no last step. `began`: start of the time to the first step. `exclusive_process`: nothing else trains in
-  /// this process.
-  LocalArm(Plan plan, std::filesystem::path folder, Clock::time_point began = Clock::now(),
-           bool exclusive_process = false);
+  /// `plan` has no last step. With several ranks, every rank creates its arm and takes the same turns; only rank 0
+  /// writes to the folder.
+  LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options = {});
   ~LocalArm() override;
 
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
   int64_t steps_taken() const override { return trainer_->outcome().steps; }
-  bool has_own_process() const override { return false; }
   const std::filesystem::path& folder() const override { return folder_; }
   const Trainer& trainer() const { return *trainer_; }
 
   // RunListener, for its own trainer
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t, const EvaluationResult&) override {}
+  void at(const char* stage, int64_t steps) override { options_.progress(stage, steps); }
 
  private:
-  NamedTensors copy_of_state() const;
-  NamedTensors update_since(NamedTensors before) const;
+  /// On rank 0, complete; nothing on other ranks, which must call it too.
+  NamedTensors copy_of_state();
+  NamedTensors update_since(NamedTensors before);
 
   std::filesystem::path folder_;
-  bool exclusive_process_;
+  LocalArmOptions options_;
   double before_training_s_;
-  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing
+  std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing, and on other ranks than 0
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<Trainer> trainer_;
   Turn turn_;  ///< the current turn

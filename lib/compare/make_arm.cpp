@@ -1,6 +1,7 @@
 #include "compare/make_arm.h"
 
 #include "base/files.h"
+#include "comm/free_communicator.h"
 #include "compare/arm_process.h"
 #include "compare/local_arm.h"
 #include "recipe/recipe_io.h"
@@ -11,8 +12,29 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   create_folders(spec.folder);
   write_file(spec.folder / "recipe.yaml", recipe_yaml(spec.recipe));
   if (host == ArmHost::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
-  const auto began = Clock::now();
-  return std::make_shared<LocalArm>(plan(spec), spec.folder, began);
+  LocalArmOptions options;
+  const Plan of_arm = plan(spec);
+  if (site_.prepare) site_.prepare(of_arm);
+  if (spec.without == Ceiling::communication)
+    options.communicator = make_free_communicator(site_.position);
+  else if (site_.connect)
+    options.communicator = site_.connect(of_arm.device);
+  if (site_.progress) options.progress = site_.progress;
+  return std::make_shared<LocalArm>(of_arm, spec.folder, std::move(options));
+}
+
+Plan LocalArms::plan(const ArmSpec& spec) const {
+  Plan plan = arm_plan(spec, site_.machine, site_.position);
+  if (site_.complete_plan) site_.complete_plan(plan);
+  return plan;
+}
+
+ArmHost host_of(std::span<const Plan> plans) {
+  for (const Plan& a : plans)
+    for (const Plan& b : plans)
+      if (a.process != b.process || (!a.device.is_cpu() && !can_share_process(a.backend, b.backend)))
+        return ArmHost::own_process;
+  return ArmHost::this_process;
 }
 
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {

@@ -5,6 +5,11 @@
 #include "compare/arm_plan.h"
 #include "compare/numerics_yardstick.h"
 
+#include <span>
+
+#include <functional>
+#include <memory>
+
 namespace trainopt {
 
 enum class ArmHost { this_process, own_process };
@@ -19,16 +24,30 @@ class ArmFactory {
   virtual Plan plan(const ArmSpec& spec) const = 0;
 };
 
-/// Arms of a job with one rank.
+/// Where one rank's part of every arm runs. The functions are called if they are set.
+struct ArmSite {
+  Machine machine;
+  RankPosition position = {};
+  std::function<void(Plan&)> complete_plan = {};                          ///< adds what depends on the rank's process
+  std::function<void(const Plan&)> prepare = {};                          ///< before an arm is created in this process
+  std::function<std::shared_ptr<Communicator>(at::Device)> connect = {};  ///< to the arm's other ranks
+  std::function<void(const char* stage, int64_t steps)> progress = {};    ///< of arms in this process
+};
+
+/// Creates this rank's part of an arm.
 class LocalArms : public ArmFactory {
  public:
-  explicit LocalArms(Machine machine) : machine_(std::move(machine)) {}
+  explicit LocalArms(ArmSite site) : site_(std::move(site)) {}
   std::shared_ptr<Arm> make(const ArmSpec& spec, ArmHost host) override;
-  Plan plan(const ArmSpec& spec) const override { return arm_plan(spec, machine_); }
+  Plan plan(const ArmSpec& spec) const override;
 
  private:
-  Machine machine_;
+  ArmSite site_;
 };
+
+/// Where arms with these plans run: in this process unless their process settings or, on a GPU, their backend settings
+/// exclude each other.
+ArmHost host_of(std::span<const Plan> plans);
 
 /// The spec of the twin that serves as the yardstick, with a folder next to `spec.folder`.
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick);

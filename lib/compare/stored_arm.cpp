@@ -55,7 +55,9 @@ std::vector<Difference> flat_differences(const Json& then, const Json& now, cons
 
 StoredArm arm_of(const Comparison& c, bool of_a) {
   const ArmResult& arm = of_a ? c.a : c.b;
-  StoredArm stored{.file = {}, .arm = of_a ? "A" : "B", .name = arm.name, .seconds_per_sample = {}, .pairing = {}};
+  StoredArm stored;
+  stored.arm = of_a ? "A" : "B";
+  stored.name = arm.name;
   stored.samples_per_s = arm.samples_per_s;
   stored.recipe = arm.recipe;
   stored.plan = arm.facts.plan;
@@ -78,6 +80,7 @@ StoredArm arm_of(const Comparison& c, bool of_a) {
 StoredArm chosen(const Json& json, const Json& recipe) {
   if (json.contains("switches"))
     throw UserError("it is the result of an ablation; name one of trainopt compare", ExitCode::data);
+  if (json.contains("each")) throw UserError("it is a result of --each; name one of two arms", ExitCode::data);
   if (is_against(json)) return measured_arm(against_from(json));
   const Comparison c = comparison_from(json);
   const auto same = [&](const ArmResult& arm) {

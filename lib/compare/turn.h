@@ -18,7 +18,8 @@ struct Turn {
   int64_t steps = 0, samples = 0;
   double seconds = 0;                   ///< wall time, including the waits at both ends
   double data_wait_s = 0;               ///< part of it spent waiting for data
-  double cpu_s = 0;                     ///< CPU time of the arm's process meanwhile
+  double cpu_s = 0;                     ///< CPU time of the arm's processes on this machine meanwhile
+  double cpu_outside_s = 0;             ///< part of it in other processes than this one; not stored
   std::vector<double> step_ms, losses;  ///< of each step
   std::optional<double> sm_clock_mhz;   ///< mean; null without a GPU
   std::optional<int64_t> throttle;      ///< bits of gpu_throttle that were set in any step

@@ -20,42 +20,60 @@ double step_seconds(const Turn& first_steps) {
 
 }  // namespace
 
-TurnSteps turn_steps(const WarmArm& a, const WarmArm& b, double turn_s) {
-  const int64_t of_a = a.step_samples, of_b = b.step_samples;
-  const int64_t common = std::lcm(of_a, of_b);
-  TurnSteps unit{common / of_a, common / of_b};
-  if (unit.a > 64 || unit.b > 64)
-    unit = of_a < of_b ? TurnSteps{std::max<int64_t>(1, (of_b + of_a / 2) / of_a), 1}
-                       : TurnSteps{1, std::max<int64_t>(1, (of_a + of_b / 2) / of_b)};
-  const auto units = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turn_s / turn_seconds(a, b, unit))));
-  return {unit.a * units, unit.b * units};
+std::vector<int64_t> turn_steps(std::span<const WarmArm> arms, double turn_s) {
+  constexpr int64_t kMostSteps = 64;  // of one arm, for an exact common multiple
+  int64_t smallest = arms[0].step_samples, largest = smallest, common = 1;
+  for (const WarmArm& arm : arms) {
+    smallest = std::min(smallest, arm.step_samples);
+    largest = std::max(largest, arm.step_samples);
+    if (common <= kMostSteps * smallest) common = std::lcm(common, arm.step_samples);
+  }
+  const bool exact = common <= kMostSteps * smallest;
+  std::vector<int64_t> steps;
+  for (const WarmArm& arm : arms)
+    steps.push_back(exact ? common / arm.step_samples
+                          : std::max<int64_t>(1, (largest + arm.step_samples / 2) / arm.step_samples));
+  const auto units = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turn_s / turn_seconds(arms, steps))));
+  for (int64_t& of_arm : steps) of_arm *= units;
+  return steps;
 }
 
-double turn_seconds(const WarmArm& a, const WarmArm& b, TurnSteps steps) {
-  return std::max(1e-6, std::min(step_seconds(a.first_steps) * static_cast<double>(steps.a),
-                                 step_seconds(b.first_steps) * static_cast<double>(steps.b)));
+double turn_seconds(std::span<const WarmArm> arms, std::span<const int64_t> steps) {
+  double shortest = INFINITY;
+  for (size_t i = 0; i < arms.size(); ++i)
+    shortest = std::min(shortest, step_seconds(arms[i].first_steps) * static_cast<double>(steps[i]));
+  return std::max(1e-6, shortest);
 }
 
-TurnTaker::TurnTaker(Arm& a, Arm& b, TurnSteps steps, uint64_t seed)
-    : a_(a), b_(b), steps_(steps), seed_(seed), cpus_(allowed_cpus()) {}
+void catch_up(std::span<const WarmArm> arms) {
+  int64_t furthest = 0;
+  for (const WarmArm& arm : arms) furthest = std::max(furthest, arm.arm->steps_taken() * arm.step_samples);
+  for (const WarmArm& arm : arms)
+    if (const int64_t behind = furthest / arm.step_samples - arm.arm->steps_taken(); behind > 0) arm.arm->turn(behind);
+}
 
-Block TurnTaker::next() {
+TurnTaker::TurnTaker(std::span<const WarmArm> arms, std::vector<int64_t> steps, uint64_t seed)
+    : steps_(std::move(steps)), seed_(seed), cpus_(allowed_cpus()) {
+  for (const WarmArm& arm : arms) arms_.push_back(arm.arm);
+}
+
+Round TurnTaker::next() {
   const auto busy_before = busy_seconds(cpus_);
   const double own_before = process_cpu_seconds();
   const auto began = Clock::now();
-  Block block;
-  block.order = block_order(seed_, number_++);
+  Round round;
+  round.order = turn_order(seed_, number_++, arms_.size());
   double of_arms_processes = 0;
-  for (size_t i = 0; i < block.turns.size(); ++i) {
-    Arm& arm = block.is_a(i) ? a_ : b_;
-    block.turns[i] = arm.turn(block.is_a(i) ? steps_.a : steps_.b);
-    if (arm.has_own_process()) of_arms_processes += block.turns[i].cpu_s;
+  for (size_t i = 0; i < 2 * arms_.size(); ++i) {
+    const size_t arm = round.arm_of(i);
+    round.turns.push_back(arms_[arm]->turn(steps_[arm]));
+    of_arms_processes += round.turns.back().cpu_outside_s;
   }
   const double ours = process_cpu_seconds() - own_before + of_arms_processes,
                cpu_seconds = seconds_since(began) * static_cast<double>(cpus_.size());
   if (const auto busy = busy_seconds(cpus_); busy && busy_before)
-    block.other_load_pct = 100 * (*busy - *busy_before - ours) / cpu_seconds;
-  return block;
+    round.other_load_pct = 100 * (*busy - *busy_before - ours) / cpu_seconds;
+  return round;
 }
 
 }  // namespace trainopt

@@ -21,11 +21,6 @@ Json json_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-void add_to(StepSeries& series, const StepRecord& row) {
-  if (const auto& time = row[Metric::step_ms]; time && *time > 0 && row.step_samples > 0)
-    series.add({static_cast<double>(row.step_samples), *time / 1e3});
-}
-
 }  // namespace
 
 double percentile(std::vector<double>& values, double q) {
@@ -72,14 +67,16 @@ void Summary::add(const StepRecord& row) {
   const auto& memory =
       row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
+  const std::optional<Piece> piece = piece_of(row);
   if (steps_ <= 2 * warmup_steps_) {
     head_.push_back(row);
+    head_pieces_.push_back(piece);
     return;
   }
   later_.add(row);
   later_conditions_.add(row);
   later_stragglers_.add(row.ranks);
-  add_to(later_series_, row);
+  if (piece) later_series_.add(*piece);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
   if (later_ms_.size() < kMaxStepTimes) return;
@@ -89,11 +86,26 @@ void Summary::add(const StepRecord& row) {
   later_ms_.resize(count);
 }
 
+/// Sums of the slowest rank's time in every single step would count more than the job took: a rank that ends a step
+/// late is the sooner done with the next. So this is by how much the latest rank's clock has advanced.
+std::optional<Piece> Summary::piece_of(const StepRecord& row) {
+  double step_ms = row[Metric::step_ms].value_or(0);
+  if (!row.ranks.empty()) {
+    rank_ms_.resize(row.ranks.size());
+    const double before = *std::max_element(rank_ms_.begin(), rank_ms_.end());
+    for (size_t rank = 0; rank < row.ranks.size(); ++rank) rank_ms_[rank] += row.ranks[rank].step_ms;
+    step_ms = *std::max_element(rank_ms_.begin(), rank_ms_.end()) - before;
+  }
+  if (step_ms <= 0 || row.step_samples <= 0) return std::nullopt;
+  return Piece{static_cast<double>(row.step_samples), step_ms / 1e3};
+}
+
 int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
 
 std::vector<Piece> Summary::pieces() const {
   StepSeries head_series(later_series_.steps_per_piece());
-  for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i) add_to(head_series, head_[i]);
+  for (size_t i = static_cast<size_t>(left_out_steps()); i < head_.size(); ++i)
+    if (head_pieces_[i]) head_series.add(*head_pieces_[i]);
   std::vector<Piece> pieces = head_series.pieces();
   for (const Piece& piece : later_series_.pieces()) pieces.push_back(piece);
   return pieces;

@@ -44,7 +44,8 @@ class Summary {
   int64_t left_out_steps() const;
   int64_t measured_steps() const { return steps_ - left_out_steps(); }
 
-  /// Samples and seconds of the measured steps in order, neighbours merged so that there are at most 2048 pieces.
+  /// Samples and seconds of the measured steps in order, neighbours merged so that there are at most 2048 pieces. With
+  /// several ranks a step ends when the last rank has ended it.
   std::vector<Piece> pieces() const;
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
@@ -75,9 +76,12 @@ class Summary {
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
+  std::optional<Piece> piece_of(const StepRecord& row);
 
   int64_t warmup_steps_, steps_ = 0;
   std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows; which of them count is known only later
+  std::vector<std::optional<Piece>> head_pieces_;  ///< of head_
+  std::vector<double> rank_ms_;                    ///< by rank: sum of its step times so far
   Sums later_;
   StepSeries later_series_;
   Conditions later_conditions_;

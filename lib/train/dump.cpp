@@ -12,7 +12,7 @@ namespace {
 
 /// What the three wrappers below collect during the current step.
 struct Gathered {
-  explicit Gathered(DumpConfig chosen) : config(std::move(chosen)) {}
+  Gathered(DumpConfig chosen, RankDumps of_ranks) : config(std::move(chosen)), ranks(of_ranks) {}
 
   bool wants(DumpKind kind) const {
     return std::find(config.steps.begin(), config.steps.end(), step()) != config.steps.end() &&
@@ -22,6 +22,7 @@ struct Gathered {
   int64_t step() const { return *steps_done + 1; }
 
   DumpConfig config;
+  RankDumps ranks;
   const int64_t* steps_done = nullptr;
   std::vector<at::Tensor> outputs;
   NamedTensors tensors;
@@ -61,8 +62,9 @@ std::filesystem::path folder_of_rank(const BuildContext& context) {
 /// Collects the gradients after unscaling and before clipping.
 class DumpingPrecision : public Precision {
  public:
-  DumpingPrecision(std::unique_ptr<Precision> inner, std::shared_ptr<Gathered> gathered)
-      : inner_(std::move(inner)), gathered_(std::move(gathered)) {}
+  DumpingPrecision(std::unique_ptr<Precision> inner, const ParameterStore& parameters,
+                   std::shared_ptr<Gathered> gathered)
+      : inner_(std::move(inner)), parameters_(parameters), gathered_(std::move(gathered)) {}
 
   AutocastGuard autocast() override { return inner_->autocast(); }
   void backward(const at::Tensor& loss) override { inner_->backward(loss); }
@@ -76,25 +78,30 @@ class DumpingPrecision : public Precision {
   at::Tensor unscale(Gradients& gradients) override {
     at::Tensor overflow = inner_->unscale(gradients);
     if (!gathered_->wants(DumpKind::gradients)) return overflow;
-    const auto& all = gradients.tensors();
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].defined())
-        gathered_->tensors.emplace_back("gradients." + gradients.parameters()[i].first,
-                                        gradients.value(all[i].detach()).clone());
+    std::vector<at::Tensor> values;
+    for (const at::Tensor& each : gradients.tensors())
+      values.push_back(each.defined() ? gradients.value(each.detach()) : each);
+    const NamedTensors all = gathered_->ranks == RankDumps::complete ? parameters_.complete(values)
+                                                                     : parameters_.ParameterStore::complete(values);
+    for (const auto& [name, value] : all) gathered_->tensors.emplace_back("gradients." + name, value.clone());
     return overflow;
   }
 
  private:
   std::unique_ptr<Precision> inner_;
+  const ParameterStore& parameters_;
   std::shared_ptr<Gathered> gathered_;
 };
 
 /// Collects the buffers at the end of the step and writes the dump.
 class DumpingRunner : public StepRunner {
  public:
-  DumpingRunner(std::unique_ptr<StepRunner> inner, const Model& model, std::filesystem::path folder,
-                std::shared_ptr<Gathered> gathered)
-      : inner_(std::move(inner)), model_(model), folder_(std::move(folder)), gathered_(std::move(gathered)) {}
+  DumpingRunner(std::unique_ptr<StepRunner> inner, const BuildContext& context, std::shared_ptr<Gathered> gathered)
+      : inner_(std::move(inner)),
+        model_(*context.model),
+        folder_(folder_of_rank(context)),
+        writes_(gathered->ranks == RankDumps::each || context.plan.position.is_first()),
+        gathered_(std::move(gathered)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return inner_->micro_step(body, micro); }
   bool drop_state(bool permanently) override {  // an interrupted step runs again and collects again
@@ -109,7 +116,7 @@ class DumpingRunner : public StepRunner {
     if (gathered_->wants(DumpKind::buffers))
       for (const auto& [name, buffer] : model_.buffers()) gathered_->tensors.emplace_back("buffers." + name, buffer);
     if (!gathered_->outputs.empty()) gathered_->tensors.emplace_back("outputs", at::cat(gathered_->outputs));
-    if (!gathered_->tensors.empty()) {
+    if (!gathered_->tensors.empty() && writes_) {
       create_folders(folder_);
       save_tensors(folder_ / fmt::format("step-{:08}.safetensors", gathered_->step()), gathered_->tensors);
     }
@@ -122,27 +129,28 @@ class DumpingRunner : public StepRunner {
   std::unique_ptr<StepRunner> inner_;
   const Model& model_;
   std::filesystem::path folder_;
+  bool writes_;
   std::shared_ptr<Gathered> gathered_;
 };
 
 }  // namespace
 
-void add_dump(Plan& plan) {
+void add_dump(Plan& plan, RankDumps ranks) {
   if (plan.logging.dump.steps.empty()) return;
-  const auto gathered = std::make_shared<Gathered>(plan.logging.dump);
+  const auto gathered = std::make_shared<Gathered>(plan.logging.dump, ranks);
   plan.task.wrap("logging.dump", "dumping outputs",
                  [gathered](const BuildContext& context, std::unique_ptr<Task> inner) {
                    gathered->steps_done = context.steps_done;
                    return std::make_unique<DumpingTask>(std::move(inner), gathered);
                  });
   plan.precision.wrap("logging.dump", "dumping gradients",
-                      [gathered](const BuildContext&, std::unique_ptr<Precision> inner) {
-                        return std::make_unique<DumpingPrecision>(std::move(inner), gathered);
+                      [gathered](const BuildContext& context, std::unique_ptr<Precision> inner) {
+                        return std::make_unique<DumpingPrecision>(std::move(inner), *context.parameters, gathered);
                       });
-  plan.runner.wrap(
-      "logging.dump", "dumping buffers", [gathered](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
-        return std::make_unique<DumpingRunner>(std::move(inner), *context.model, folder_of_rank(context), gathered);
-      });
+  plan.runner.wrap("logging.dump", "dumping buffers",
+                   [gathered](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
+                     return std::make_unique<DumpingRunner>(std::move(inner), context, gathered);
+                   });
 }
 
 }  // namespace trainopt

@@ -1,7 +1,10 @@
 #include "train/inject.h"
 
+#include "base/clock.h"
+#include "device/device.h"
 #include "device/tensor.h"
 #include "train/plan.h"
+#include "train/straggler_delay.h"
 
 #include <c10/util/Exception.h>
 
@@ -14,15 +17,16 @@
 namespace trainopt {
 namespace {
 
-constexpr std::array<std::pair<const char*, InjectedFault>, 9> kFaults{{{"nan", InjectedFault::nan},
-                                                                        {"gradient", InjectedFault::gradient},
-                                                                        {"oom", InjectedFault::oom},
-                                                                        {"slow", InjectedFault::slow},
-                                                                        {"gpu", InjectedFault::gpu},
-                                                                        {"ecc", InjectedFault::ecc},
-                                                                        {"hang", InjectedFault::hang},
-                                                                        {"bit_flip", InjectedFault::bit_flip},
-                                                                        {"kill", InjectedFault::kill}}};
+constexpr std::array<std::pair<const char*, InjectedFault>, 10> kFaults{{{"nan", InjectedFault::nan},
+                                                                         {"gradient", InjectedFault::gradient},
+                                                                         {"oom", InjectedFault::oom},
+                                                                         {"slow", InjectedFault::slow},
+                                                                         {"gpu", InjectedFault::gpu},
+                                                                         {"ecc", InjectedFault::ecc},
+                                                                         {"hang", InjectedFault::hang},
+                                                                         {"bit_flip", InjectedFault::bit_flip},
+                                                                         {"kill", InjectedFault::kill},
+                                                                         {"straggle", InjectedFault::straggle}}};
 
 /// The highest bit of the mantissa, in the middle of the first weight: the model still trains.
 void flip_bit(ParameterStore& parameters) {
@@ -45,9 +49,14 @@ class FaultyRunner : public StepRunner {
       : inner_(std::move(inner)),
         parameters_(*context.parameters),
         steps_done_(*context.steps_done),
-        waiting_(std::move(injections)) {}
+        device_(context.device),
+        waiting_(std::move(injections)) {
+    for (const Injection& each : waiting_)
+      if (each.fault == InjectedFault::straggle) stragglers_.emplace_back(each.step);
+  }
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
+    if (!began_) began_ = Clock::now();
     if (takes(InjectedFault::kill)) ::raise(SIGKILL);
     if (takes(InjectedFault::slow)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (takes(InjectedFault::hang))
@@ -68,12 +77,20 @@ class FaultyRunner : public StepRunner {
   at::Tensor update_step(const StepBody& body) override {
     at::Tensor norm = inner_->update_step(body);
     if (takes(InjectedFault::bit_flip)) flip_bit(parameters_);
+    if (!stragglers_.empty()) straggle();
     return norm;
   }
   bool drop_state(bool permanently) override { return inner_->drop_state(permanently); }
   void report(StepTrace& trace) const override { inner_->report(trace); }
 
  private:
+  void straggle() {
+    synchronize(device_);  // a step ends with its work on the device, before which a sleeping host delays nothing
+    const double seconds = seconds_since(*std::exchange(began_, std::nullopt));
+    for (StragglerDelay& each : stragglers_)
+      std::this_thread::sleep_for(std::chrono::duration<double>(each.after(steps_done_ + 1, seconds)));
+  }
+
   /// Whether the fault is due now. A one-time fault is then removed.
   bool takes(InjectedFault fault) {
     for (size_t i = 0; i < waiting_.size(); ++i) {
@@ -87,7 +104,10 @@ class FaultyRunner : public StepRunner {
   std::unique_ptr<StepRunner> inner_;
   ParameterStore& parameters_;
   const int64_t& steps_done_;
+  c10::Device device_;
   std::vector<Injection> waiting_;
+  std::vector<StragglerDelay> stragglers_;
+  std::optional<Clock::time_point> began_;  ///< the running step's first micro-batch
 };
 
 /// Reads a whole number from the end of `text` after `mark`, and removes both. False if that is no number.
@@ -117,11 +137,17 @@ Injection parse_injection(const std::string& text) {
       std::find_if(kFaults.begin(), kFaults.end(), [&](const auto& fault) { return left == fault.first; });
   if (!fits || known == kFaults.end())
     throw UserError(fmt::format(
-        "--inject takes nan, gradient, oom, gpu, ecc, slow, hang, bit_flip or kill, then @ and a step, "
+        "--inject takes nan, gradient, oom, gpu, ecc, slow, hang, bit_flip, kill or straggle, then @ and a step, "
         "then + to repeat it on every retry, then : and a rank if only that rank is to fail (nan@12, oom@3+, "
         "hang@5:1): {}",
         text));
   injection.fault = known->second;
+  if (injection.fault == InjectedFault::straggle &&
+      (injection.step <= StragglerDelay::kMeasuredSteps || injection.every_time))
+    throw UserError(
+        fmt::format("--inject straggle delays every step from the one that it names, by 5 % of the median step before; "
+                    "name step {} or a later one, without +: {}",
+                    StragglerDelay::kMeasuredSteps + 1, text));
   return injection;
 }
 

@@ -19,7 +19,8 @@ enum class InjectedFault {
   ecc,       ///< CUDA reports an uncorrectable error of the GPU's memory
   hang,      ///< the step never ends
   bit_flip,  ///< after the step, one bit of one weight is inverted
-  kill       ///< SIGKILL to this process
+  kill,      ///< SIGKILL to this process
+  straggle   ///< this and every later step take 5 % longer than the median step before
 };
 
 struct Injection {

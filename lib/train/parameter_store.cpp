@@ -20,7 +20,12 @@ Gradients& ParameterStore::finish_gradients() {
   return *finished_;
 }
 
-NamedTensors ParameterStore::full_state(const Model& model) const { return model.state(); }
+NamedTensors ParameterStore::complete(const std::vector<at::Tensor>& tensors) const {
+  NamedTensors all;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].defined()) all.emplace_back(parameters()[i].first, tensors[i]);
+  return all;
+}
 
 int64_t ParameterStore::parameter_bytes() const {
   int64_t bytes = 0;

@@ -68,8 +68,9 @@ class ParameterStore {
   // `tensors` has one for each of parameters(). Archives hold complete tensors, however they are sharded.
   virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
   virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
-  /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it.
-  virtual NamedTensors full_state(const Model& model) const;
+  /// On rank 0: the complete tensors of which `tensors` are this rank's parts, one for each of parameters(), under the
+  /// parameters' names; undefined ones are left out. On other ranks unspecified. Every rank must call it.
+  virtual NamedTensors complete(const std::vector<at::Tensor>& tensors) const;
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}

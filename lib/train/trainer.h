@@ -78,8 +78,8 @@ class Trainer {
 
   /// Saves the state of every part, from which another run can resume. Model entries have torchvision's names.
   void save(ArchiveWriter& archive) const;
-  /// The model's complete parameters and buffers on rank 0. Every rank must call it, and inside during() if a GPU fault
-  /// is to be reported as such.
+  /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it, and inside
+  /// during() if a GPU fault is to be reported as such.
   NamedTensors weights() const;
   /// Bad samples of the training data: those that were substituted, and the one that ended the run.
   std::vector<RefusedSample> bad_samples() const;

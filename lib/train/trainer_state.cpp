@@ -5,6 +5,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <map>
+
 // Saving a trainer's state to a checkpoint and resuming from it.
 namespace trainopt {
 namespace {
@@ -52,7 +54,18 @@ void Trainer::save_model(ArchiveWriter& archive) const {
   for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
 }
 
-NamedTensors Trainer::weights() const { return parameters_->full_state(*model_); }
+NamedTensors Trainer::weights() const {
+  std::vector<at::Tensor> own;
+  for (const auto& [name, parameter] : parameters_->parameters()) own.push_back(parameter);
+  const NamedTensors complete = parameters_->complete(own);
+  communicator_->take_traffic();  // resets the count: this traffic belongs to no step
+  if (communicator_->rank() != 0) return {};
+  const std::map<std::string, at::Tensor> found(complete.begin(), complete.end());
+  NamedTensors state = model_->state();
+  for (auto& [name, tensor] : state)
+    if (const auto parameter = found.find(name); parameter != found.end()) tensor = parameter->second;
+  return state;
+}
 
 void Trainer::save(ArchiveWriter& archive) const {
   save_model(archive);

@@ -473,3 +473,21 @@ def test_what_each_rank_computes_can_be_dumped(job):
     )
     first, second = [load_file(job.folder / "out/dump" / of / "step-00000001.safetensors") for of in ("", "rank-1")]
     assert first and set(first) == set(second) and any((first[name] != second[name]).any() for name in first)
+
+
+def test_sparse_records_keep_every_step_time_of_several_ranks(job):
+    """The interval of two finished runs needs all steps, not only the logged ones."""
+    keys = ["train.max_steps=90", "bench.warmup_steps=5", "logging.every_n_steps=10"]
+    ran = launch(job, 2, *keys, "--run-dir", "sparse")
+    assert ran.code == 0, ran
+    assert len(records(job.folder / "sparse")) < 20
+    lines = (job.folder / "sparse/step_times.csv").read_text().splitlines()
+    assert lines[0] == "samples,seconds" and len(lines) == 1 + 85
+    assert {line.split(",")[0] for line in lines[1:]} == {"16"}
+    compared = job("compare", "sparse", "sparse", "--json").json()
+    assert compared["arms"]["a"]["steps"] == 85
+    # Steps of this length in a fixed order: whether real ones vary too slowly for an interval is up to the machine.
+    steady = "".join(f"16,{0.01 + i % 3 * 1e-4}\n" for i in range(85))
+    (job.folder / "sparse/step_times.csv").write_text("samples,seconds\n" + steady)
+    low, high = job("compare", "sparse", "sparse", "--json").json()["interval"]
+    assert low <= 1 <= high

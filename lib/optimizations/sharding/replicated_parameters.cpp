@@ -20,9 +20,6 @@ class ReplicatedParameters : public LocalParameters {
   }
   NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }
-  NamedTensors full_state(const Model& model) const override {
-    return communicator_.rank() == 0 ? model.state() : NamedTensors();
-  }
 
  protected:
   GradientMemory complete_gradients() override {

@@ -7,7 +7,6 @@
 #include "train/autograd_hooks.h"
 #include "train/plan.h"
 
-#include <map>
 #include <set>
 
 namespace trainopt {
@@ -110,18 +109,12 @@ class ShardedParameters : public ParameterStore {
       tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
     }
   }
-  NamedTensors full_state(const Model& model) const override {
-    std::map<std::string, at::Tensor> found;
-    std::vector<at::Tensor> own;
-    for (const auto& [name, parameter] : parameters_) own.push_back(parameter);
-    each_full(own, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
-      if (communicator_.rank() == 0) found.emplace(piece.name, tensor.clone());
+  NamedTensors complete(const std::vector<at::Tensor>& tensors) const override {
+    NamedTensors all;
+    each_full(tensors, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
+      if (communicator_.rank() == 0) all.emplace_back(piece.name, tensor.clone());
     });
-    if (communicator_.rank() != 0) return {};
-    NamedTensors state = model.state();
-    for (auto& [name, tensor] : state)
-      if (const auto parameter = found.find(name); parameter != found.end()) tensor = parameter->second;
-    return state;
+    return all;
   }
 
   int64_t parameter_bytes() const override {

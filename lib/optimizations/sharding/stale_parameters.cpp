@@ -27,9 +27,6 @@ class StaleParameters : public LocalParameters {
 
   NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }
-  NamedTensors full_state(const Model& model) const override {
-    return communicator_.rank() == 0 ? model.state() : NamedTensors();
-  }
   void save_pending(ArchiveWriter& archive) const override {
     arrive();
     archive.tensor(kPending, sum_.to(at::kFloat));

@@ -1,8 +1,12 @@
 // All values are whole numbers, so results are compared exactly. Ranks are threads.
+#include "comm/free_communicator.h"
 #include "comm/gradient_reducer.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 #include "support/ranks.h"
+
+#include <array>
+#include <cmath>
 
 using namespace trainopt;
 
@@ -64,6 +68,25 @@ TEST_CASE("collectives return the correct values on every rank") {
       require(gathered[static_cast<size_t>(2 * other + 1)] == 0.1, "gathered double");
     }
   });
+}
+
+TEST_CASE("free exchanges need no other rank and leave no value undefined") {
+  const int64_t rank = GENERATE(0, 1, 2);
+  const auto communicator = make_free_communicator({.rank = rank, .ranks = 3});
+  CHECK(communicator->rank() == rank);
+  CHECK(communicator->ranks() == 3);
+  const at::Tensor data = numbers(rank, 6), mine = at::full({2}, std::nan("")), all = at::full({6}, std::nan(""));
+  communicator->all_reduce(data)->wait();
+  communicator->broadcast(data, 1)->wait();
+  CHECK(at::equal(data, numbers(rank, 6)));
+  communicator->reduce_scatter(mine, data)->wait();
+  CHECK(at::equal(mine, data.narrow(0, 2 * rank, 2)));
+  communicator->all_gather(all, mine)->wait();
+  CHECK(at::equal(all, mine.repeat({3})));
+  communicator->all_gather(data, data.narrow(0, 2 * rank, 2))->wait();  // in place: the others' parts are defined
+  CHECK(at::equal(data, numbers(rank, 6)));
+  CHECK(communicator->gather(std::array{1.5, 2.5}) == std::vector{1.5, 2.5, 1.5, 2.5, 1.5, 2.5});
+  CHECK(communicator->take_traffic().bytes == Traffic().bytes);
 }
 
 TEST_CASE("several exchanges can be in flight at once") {
@@ -159,6 +182,18 @@ TEST_CASE("the reducer leaves the sum over all ranks in every gradient") {
     for (size_t i = 0; i < wanted.size(); ++i) require_equal(layers.parameters[i].grad(), 2 * wanted[i]);
     require(communicator.take_traffic().bytes[0] == 4 * (12 + 6), "every gradient once");
   });
+}
+
+TEST_CASE("texts of any length and bytes are gathered from every rank") {
+  const std::vector<std::string> texts{std::string(), std::string(3, '\0'), std::string(1000, '\xff')};
+  for (const size_t shift : {0u, 1u, 2u})
+    as_ranks(3, [&](Job&, Communicator& communicator) {
+      const auto of = [&](int64_t rank) { return texts[(static_cast<size_t>(rank) + shift) % 3]; };
+      const auto all = gather_texts(communicator, of(communicator.rank()));
+      require(all.size() == 3, "one text from each rank");
+      for (int64_t rank = 0; rank < 3; ++rank) require(all[static_cast<size_t>(rank)] == of(rank), "the rank's text");
+      require(gather_texts(communicator, "") == std::vector<std::string>(3), "no text at all");
+    });
 }
 
 TEST_CASE("exchanging gradients as bfloat16 rounds them and halves the bytes") {

@@ -5,6 +5,7 @@
 #include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/attribution.h"
+#include "compare/ceilings.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -103,7 +104,7 @@ TEST_CASE("sets of switches become recipes, and a contradictory set is not possi
   request.sources.files.push_back(folder / "recipe.yaml");
   const SwitchSet all{"num_workers", "pin_memory", "non_blocking", "amp", "fused_optimizer"};
   const Observer observer;
-  LocalArms factory(detect_machine());
+  LocalArms factory({.machine = detect_machine()});
   const AblationBench bench(request, all, factory, observer);
   const Recipe plain = bench.recipe({});
   CHECK_FALSE(plain.optimizations.amp.on);
@@ -115,6 +116,12 @@ TEST_CASE("sets of switches become recipes, and a contradictory set is not possi
   CHECK_FALSE(bench.possible({"non_blocking"}));  // needs pin_memory
 }
 
+TEST_CASE("communication is a cost only with several ranks") {
+  CHECK((ceilings_of(1) == std::vector{Ceiling::data, Ceiling::optimizer, Ceiling::logging}));
+  CHECK((ceilings_of(2).back() == Ceiling::communication));
+  CHECK(word_of(Ceiling::communication) == "communication");
+}
+
 TEST_CASE("every form of the report has every switch, and a failed cell has its reason") {
   Ablation ablation;
   Gain refused;
@@ -124,7 +131,7 @@ TEST_CASE("every form of the report has every switch, and a failed cell has its 
   ablation.switches[0].numbers = "the loss curves are 9 % apart";
   ablation.switches[2].no_effect = "TF32 is a format of NVIDIA GPUs";
   ablation.total = gain(1.45);
-  ablation.ceilings = {{Ceiling::data, gain(1.07)}};
+  ablation.ceilings = {{Ceiling::data, gain(1.07)}, {Ceiling::communication, gain(1.21)}};
   attribute(ablation, 2);
   for (const std::string& text :
        {ablation_text(ablation, false), ablation_markdown(ablation), ablation_csv(ablation), to_json(ablation).dump()})
@@ -132,6 +139,8 @@ TEST_CASE("every form of the report has every switch, and a failed cell has its 
   const std::string text = ablation_text(ablation, false);
   CHECK(text.find("out of memory") != std::string::npos);
   CHECK(text.find("DIFFER") != std::string::npos);
-  CHECK(text.find("even a perfect loader would give +7.0 %") != std::string::npos);
+  CHECK(text.find("even free loading would give +7.0 %") != std::string::npos);
+  CHECK(text.find("even free communication would give +21.0 %") != std::string::npos);
+  CHECK(to_json(ablation).at("ceilings").at(1).at("without") == "communication");
   CHECK(ablation_text(ablation, true).find("\x1b[31mDIFFER") != std::string::npos);
 }

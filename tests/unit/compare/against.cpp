@@ -36,17 +36,17 @@ struct VaryingProcesses {
 };
 
 /// An earlier measurement as a stored arm.
-StoredArm as_stored(MeasuredAlone measured) {
+StoredArm as_stored(Sampling sampling) {
   Against earlier;
   earlier.stored.seconds_per_sample = {1};
-  earlier.now = std::move(measured);
+  earlier.sampling = std::move(sampling);
   return measured_arm(earlier);
 }
 
 Against held(VaryingProcesses& machine, double ratio, int64_t processes) {
   Against result;
   result.stored = as_stored(machine.measure(1, processes));
-  result.now = machine.measure(ratio, processes);
+  result.sampling = machine.measure(ratio, processes);
   judge_against(result);
   return result;
 }
@@ -62,14 +62,13 @@ TEST_CASE("each process is one measurement: equal jobs are seldom judged differe
     wrong += equal.verdict == Verdict::pays || equal.verdict == Verdict::costs;
     contained += slower.interval->contains(0.8);
     found += slower.verdict == Verdict::costs;
-    // The same turns, each taken for a measurement of its own.
+    // The same turns, every two taken for a measurement of their own.
     Against by_turns = equal;
-    by_turns.now.processes.clear();
-    for (const ProcessTurns& process : equal.now.processes)
-      for (const Turn& turn : process.turns) by_turns.now.processes.push_back({{turn}, {}});
+    int64_t number = 0;
+    for (Round& round : by_turns.sampling.rounds) round.set = number++;
     by_turns.stored.seconds_per_sample.clear();
     for (const double seconds : equal.stored.seconds_per_sample)
-      by_turns.stored.seconds_per_sample.insert(by_turns.stored.seconds_per_sample.end(), 6, seconds);
+      by_turns.stored.seconds_per_sample.insert(by_turns.stored.seconds_per_sample.end(), 3, seconds);
     judge_against(by_turns);
     wrong_by_turns += by_turns.verdict == Verdict::pays || by_turns.verdict == Verdict::costs;
   }
@@ -85,11 +84,11 @@ TEST_CASE("throughput is compared in samples, whatever the batch size") {
   options.turn_s = 1e-9;
   Against result;
   result.stored = as_stored(machine.measure(1, 6));
-  result.now = measure_alone(machine.maker(0.1, 64), 6, options, kLater, {});  // twice the samples in the same time
+  result.sampling = sample_alone(machine.maker(0.1, 64), 6, options, kLater, {});  // twice the samples in the same time
   judge_against(result);
   CHECK(result.verdict == Verdict::pays);
   CHECK(result.ratio == Approx(2).epsilon(0.05));
-  CHECK(result.now.arm.samples_per_s == Approx(640).epsilon(0.05));
+  CHECK(result.arm.samples_per_s == Approx(640).epsilon(0.05));
 }
 
 TEST_CASE("the interval is wider than pairs of the same processes would give, and both widths are measured") {
@@ -126,7 +125,7 @@ TEST_CASE("nothing is decided without several processes on both sides, or on ano
   };
   undecided([](Against& a) { a.stored.own_processes = false; }, "--own-processes");
   undecided([](Against& a) { a.stored.seconds_per_sample.resize(1); }, "the stored result has one process");
-  undecided([](Against& a) { a.now.processes.resize(1); }, "only one process was measured");
+  undecided([](Against& a) { a.sampling.rounds.resize(3); }, "only one process was measured");
   undecided([](Against& a) { a.differences.push_back({"cpu.model", "X", "Y", true}); }, "cpu.model: X then, Y now");
   Against software = good;
   software.differences.push_back({"libtorch", "2.10", "2.11"});
@@ -136,27 +135,27 @@ TEST_CASE("nothing is decided without several processes on both sides, or on ano
 
 TEST_CASE("sampling alone ends with its number, the budget, --repeats, a stop or a failure, and keeps what it has") {
   CHECK(VaryingProcesses(1).measure(1, 5).ended == "processes");
-  CHECK(VaryingProcesses(1).measure(1, 5).processes.size() == 5);
-  for (const ProcessTurns& process : VaryingProcesses(1).measure(1, 2).processes) CHECK(process.turns.size() == 6);
-  const MeasuredAlone spent = VaryingProcesses(1).measure(1, 5, {}, Clock::now());
+  CHECK(VaryingProcesses(1).measure(1, 5).rounds.size() == 15);
+  CHECK(seconds_per_sample(VaryingProcesses(1).measure(1, 2)).size() == 2);
+  const Sampling spent = VaryingProcesses(1).measure(1, 5, {}, Clock::now());
   CHECK(spent.ended == "budget");
-  CHECK(spent.processes.size() == 1);
+  CHECK(seconds_per_sample(spent).size() == 1);
   CompareOptions options;
   options.repeats = 7;
-  const MeasuredAlone repeated = VaryingProcesses(1).measure(1, 3, options, Clock::now());
+  const Sampling repeated = VaryingProcesses(1).measure(1, 3, options, Clock::now());
   CHECK(repeated.ended == "repeats");
-  CHECK(repeated.processes.size() == 7);
+  CHECK(seconds_per_sample(repeated).size() == 7);
   const std::atomic<int> stop{15};
   Observer observer;
   observer.stop = &stop;
-  const MeasuredAlone stopped = VaryingProcesses(1).measure(1, 5, {}, kLater, observer);
+  const Sampling stopped = VaryingProcesses(1).measure(1, 5, {}, kLater, observer);
   CHECK(stopped.ended == "stopped");
-  CHECK(stopped.processes.size() == 1);
+  CHECK(stopped.rounds.size() == 1);
   VaryingProcesses failing(1);
   failing.fails_in = 3;
-  const MeasuredAlone failed = failing.measure(1, 5);
+  const Sampling failed = failing.measure(1, 5);
   CHECK(failed.ended == "failed");
-  CHECK(failed.processes.size() == 3);
+  CHECK(seconds_per_sample(failed).size() == 3);
   CHECK(failed.failure_code == ExitCode::memory);
   failing.fails_in = 0;
   CHECK_THROWS_AS(failing.measure(1, 5), UserError);
@@ -168,7 +167,7 @@ TEST_CASE("a result of --against reads back and is judged again, and a modified 
   result.stored.file = "old/result.json";
   result.stored.arm = "B";
   result.stored.pairing = Pairing{4, 0.003};
-  result.now.ended = "processes";
+  result.sampling.ended = "processes";
   result.differences = {{"libtorch", "2.10", "2.11"}, {"data.batch_size", "8", "16"}};
   judge_against(result);
   const Json json = Json::parse(to_json(result, true).dump());

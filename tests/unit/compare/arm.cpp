@@ -33,6 +33,13 @@ TEST_CASE("two arms with one plan see the same batches and have the same losses 
   CHECK(load_tensors(update_file(folder / "a")).size() == 5);  // four parameters, and kAlongWeights
   CHECK(a.facts().step_samples == 8);
   CHECK(a.facts().time_to_first_step_s > 0);
+  REQUIRE(a.facts().ranks.size() == 1);
+  const StepTrace& seen = a.trainer().outcome().trace;
+  CHECK(a.facts().ranks[0].state_mib ==
+        Approx(static_cast<double>(seen.parameter_bytes + seen.gradient_bytes + seen.optimizer_bytes) / 0x1p20));
+  CHECK(a.facts().ranks[0].state_mib > 0);
+  CHECK(a.facts().ranks[0].sent_mib == 0);
+  CHECK_FALSE(a.facts().ranks[0].peak_memory_mib);
 }
 
 TEST_CASE("an arm writes its records to its folder, and none if the plan logs nothing") {

@@ -21,8 +21,7 @@ class Served {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     socket = ends[0];
     thread_ = std::thread([make = std::move(make), end = ends[1]] {
-      serve_arm(end, make,
-                [](const std::exception& error) { return std::pair(std::string(error.what()), ExitCode::memory); });
+      serve_arm(end, make, [](const std::exception& error) { return Failure{error.what(), ExitCode::memory}; });
       ::close(end);
     });
   }

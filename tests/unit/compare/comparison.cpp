@@ -111,6 +111,27 @@ TEST_CASE("a switch that had no effect in one arm only is shown") {
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
 
+TEST_CASE("each rank's memory, state and traffic are shown and read back, and may be absent") {
+  Comparison c = contest(1, 1.0);
+  CHECK(comparison_text(c, false).find("state") == std::string::npos);
+  c.a.facts.ranks = {{.peak_memory_mib = {}, .state_mib = 171, .sent_mib = 0}};
+  CHECK_THAT(comparison_text(c, false), ContainsSubstring(", state 171.0 MiB, first step after"));
+  c.a.facts.ranks = {{.peak_memory_mib = 800, .state_mib = 171, .sent_mib = 85.4},
+                     {.peak_memory_mib = 812, .state_mib = 170, .sent_mib = 85.4}};
+  c.a.facts.peak_memory_mib = 812;
+  const std::string words = "memory 812.0 MiB a rank, state 171.0 MiB, sends 85.4 MiB a step";
+  CHECK_THAT(comparison_text(c, false), ContainsSubstring(words));
+  CHECK_THAT(comparison_markdown(c), ContainsSubstring(words));
+
+  Json json = Json::parse(to_json(c, true).dump());
+  CHECK(json.at("arms").at("a").at("ranks") ==
+        Json::parse(R"([{"peak_memory_mib": 800.0, "state_mib": 171.0, "sent_mib": 85.4},
+                        {"peak_memory_mib": 812.0, "state_mib": 170.0, "sent_mib": 85.4}])"));
+  CHECK(comparison_text(comparison_from(json), false) == comparison_text(c, false));
+  json.at("arms").at("a").erase("ranks");  // as written by earlier versions
+  CHECK(comparison_from(json).a.facts.ranks.empty());
+}
+
 TEST_CASE("the ratio is that of total times, and the headline gives the lower end of the interval first") {
   const Comparison c = contest(3, 1.04);
   double of_a = 0, of_b = 0;
@@ -231,12 +252,39 @@ TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
   CHECK(all.find("takes about") != std::string::npos);
 }
 
-TEST_CASE("an exception from an arm ends the comparison") {
+TEST_CASE("an arm that fails before the first block ends the comparison; later, the blocks before are kept") {
   const auto machine = std::make_shared<SimulatedMachine>(1);
-  const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
-  b->fails_after = 3;
+  const auto compared = [&](int64_t fails_after) {
+    const auto b = std::make_shared<ScriptedArm>(machine, 0.1);
+    b->fails_after = fails_after;
+    const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+    return compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {});
+  };
+  CHECK_THROWS_AS(compared(2), UserError);
+  const Comparison c = compared(6);  // the warm-up and two blocks take five turns
+  CHECK(c.blocks.size() == 2);
+  CHECK(c.ended == "failed");
+  CHECK(c.failure == "out of memory; lower data.batch_size");
+  CHECK(c.failure_code == ExitCode::memory);
+  CHECK(c.verdict == Verdict::inconclusive);
+  CHECK(comparison_from(Json::parse(to_json(c, true).dump())).failure == c.failure);
+}
+
+TEST_CASE("the result so far is kept at every look") {
+  const auto machine = std::make_shared<SimulatedMachine>(1);
   const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
-  CHECK_THROWS_AS(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", b, {}), {}, kNever, {}), UserError);
+  std::vector<size_t> kept;
+  Observer observer;
+  observer.keep = [&](const Comparison& c) {
+    CHECK(c.ended == "unfinished");
+    CHECK(comparison_from(Json::parse(to_json(c, true).dump())).ratio == c.ratio);
+    kept.push_back(c.blocks.size());
+  };
+  CompareOptions options;
+  options.repeats = 20;
+  compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options),
+          options, kNever, observer);
+  CHECK(kept == std::vector<size_t>{8, 12, 18});
 }
 
 TEST_CASE("a result reads back and is judged again, and a modified one is refused") {

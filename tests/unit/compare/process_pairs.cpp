@@ -25,10 +25,9 @@ struct Processes {
       return warm_up(std::string(1, name), std::make_shared<ScriptedArm>(machine, step_s * dealt), {});
     };
   }
-  Comparison compare(double ratio, CompareOptions options, PairOptions pairs = {}) {
+  Comparison compare(double ratio, CompareOptions options, SetOptions pairs = {}) {
     options.turn_s = 1e-9;
-    pairs.make_a = maker('a', 0.1);
-    pairs.make_b = maker('b', 0.1 / ratio);
+    pairs.make = {maker('a', 0.1), maker('b', 0.1 / ratio)};
     return compare_processes(pairs, options, kNever, {});
   }
 
@@ -99,11 +98,10 @@ TEST_CASE("a failure in a later pair keeps the measurements, and one in the firs
 
 TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and ends with the budget") {
   Processes processes(1);
-  PairOptions pairs;
-  pairs.min_pairs = 2;
+  SetOptions pairs;
+  pairs.min_sets = 2;
   pairs.may_decide = false;
-  pairs.make_a = processes.maker('a', 0.1);
-  pairs.make_b = processes.maker('b', 0.05);
+  pairs.make = {processes.maker('a', 0.1), processes.maker('b', 0.05)};
   CompareOptions options;
   options.turn_s = 1e-9;
   const Comparison c = compare_processes(pairs, options, Clock::now(), {});

@@ -52,7 +52,6 @@ class ScriptedArm : public Arm {
     return facts;
   }
   int64_t steps_taken() const override { return steps_; }
-  bool has_own_process() const override { return false; }
   const std::filesystem::path& folder() const override { return folder_; }
 
   std::optional<int64_t> fails_after;

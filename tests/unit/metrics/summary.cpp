@@ -164,3 +164,24 @@ TEST_CASE("the table lists the statistics and the switches") {
         "  amp                 convolutions in bfloat16\n"
         "  channels_last       no effect: the model has no convolution");
 }
+
+TEST_CASE("with several ranks, the measured steps take as long as the job, whichever rank is late") {
+  Summary summary(1);
+  const auto add = [&](double of_rank_0, double of_rank_1) {
+    StepRecord row = row_of(of_rank_0);
+    row.ranks = {{.step_ms = of_rank_0}, {.step_ms = of_rank_1}};
+    summary.add(row);
+  };
+  add(500, 500);  // warm-up
+  add(10, 30);    // rank 1 ends late …
+  add(30, 10);    // … and catches up, so both steps together take 40 ms
+  add(20, 20);
+  add(20, 70);
+  const std::vector<Piece> pieces = summary.pieces();
+  REQUIRE(pieces.size() == 4);
+  const std::array wanted{0.030, 0.010, 0.020, 0.070};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    CHECK(pieces[i].seconds == Approx(wanted[i]));
+    CHECK(pieces[i].samples == 10);
+  }
+}

@@ -1,0 +1,95 @@
+#include "app/measure_session.h"
+
+#include "app/run_plan.h"
+#include "app/signals.h"
+#include "compare/ranked_arms.h"
+#include "device/device.h"
+#include "device/process.h"
+
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+
+namespace trainopt {
+namespace {
+
+Failure failure_of(JobMember& member, const std::exception& error) {
+  const auto end = member.end_of(error);
+  return {.message = end.message, .code = end.code, .reported_by_other_rank = end.reported_by_other_rank};
+}
+
+/// What this rank's arms need. All functions refer to `member`.
+ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment) {
+  ArmSite site{.machine = machine, .position = member.position()};
+  site.complete_plan = [environment](Plan& plan) { add_process_settings(plan, environment); };
+  site.prepare = [&member, ready = false](const Plan& plan) mutable {
+    if (!ready) {  // arms that share a process have the same settings
+      apply(plan.process);
+      open_device(plan.device);
+      ready = true;
+    }
+    require_same_data(plan, member);
+  };
+  site.connect = [&member](at::Device device) { return member.connect(device); };
+  site.progress = [&member](const char* stage, int64_t steps) { member.at(stage, steps); };
+  return site;
+}
+
+RankDuties duties_of(JobMember& member) {
+  return {.rendezvous =
+              [&member](const std::string& name) {
+                const RendezvousOptions options = member.rendezvous_of(name);
+                return ArmRendezvous{.host = *options.address, .port = options.port, .job = options.job};
+              },
+          .explain = [&member](const std::exception& error) { return failure_of(member, error); },
+          .stop_signal = [] { return stop_signal().load(); },
+          .stopped_elsewhere =
+              [](int signal) {
+                if (stop_signal() == 0) std::raise(signal);
+              }};
+}
+
+}  // namespace
+
+int measure_with(JobMember& member, const Machine& machine, const Environment& environment, const Measure& measure) {
+  LocalArms mine(site_of(member, machine, environment));
+  const auto explain = [&](const std::exception& error) { return failure_of(member, error); };
+  if (member.is_single()) return measure(mine, explain);
+  const auto channel = member.connect(at::kCPU);
+  member.at("waiting for rank 0", 0);
+  if (!member.is_first()) {
+    if (spdlog::get_level() >= spdlog::level::info) spdlog::set_level(spdlog::level::err);  // rank 0 says the same
+    return serve_arms(channel, mine, duties_of(member));
+  }
+  RankedArms arms(channel, mine, duties_of(member));
+  const int code = measure(arms, explain);
+  arms.require_sound();
+  arms.finish(code);
+  return code;
+}
+
+int run_measurement(const Launch& launch, const MeasureJob& job, const Environment& environment,
+                    const Measure& measure) {
+  std::optional<JobMember> member;
+  try {
+    member.emplace(launch, job.timeout_s, job.recipes);
+  } catch (const PeerFailed& error) {  // named recovery: another rank reports it
+    spdlog::debug("{}", error.what());
+    return static_cast<int>(error.code());
+  }
+  if (member->is_single()) return measure_with(*member, machine_of(*member, environment), environment, measure);
+  try {
+    return measure_with(*member, machine_of(*member, environment), environment, measure);
+  } catch (const std::exception& error) {  // named recovery: all ranks of a job end together
+    const bool of_rank = member->has_failed() || !member->is_first() || dynamic_cast<const LostRank*>(&error);
+    const auto end = member->end_of(error);
+    if (of_rank)
+      report_end(end, *member);
+    else  // of the measurement, which rank 0 conducts
+      std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
+    member->exit_without_other_ranks(static_cast<int>(end.code));
+  }
+}
+
+}  // namespace trainopt

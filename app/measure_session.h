@@ -1,0 +1,31 @@
+// One rank's part of `compare`, `ablate` or `run --ceilings`: rank 0 measures, the other ranks serve its arms.
+#pragma once
+
+#include "app/arguments.h"
+#include "app/job_member.h"
+#include "compare/arm_service.h"
+#include "compare/make_arm.h"
+
+#include <functional>
+#include <string>
+
+namespace trainopt {
+
+/// What the ranks have to agree on before they measure.
+struct MeasureJob {
+  double timeout_s = 600;  ///< how long a rank waits for the others (parallel.timeout)
+  std::string recipes;     ///< all that are measured, as text
+};
+
+/// Gives rank 0 the arms and an explanation of their failures; returns its exit code.
+using Measure = std::function<int(ArmFactory& arms, const Explain& explain)>;
+
+/// Joins the other ranks, if there are any, and returns the exit code of the measurement. With a single rank a failure
+/// is thrown; with several, the rank reports it and ends the process.
+int run_measurement(const Launch& launch, const MeasureJob& job, const Environment& environment,
+                    const Measure& measure);
+
+/// The same for ranks that are connected already and have `machine`. Throws on failure.
+int measure_with(JobMember& member, const Machine& machine, const Environment& environment, const Measure& measure);
+
+}  // namespace trainopt

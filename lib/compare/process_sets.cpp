@@ -1,0 +1,113 @@
+#include "compare/process_sets.h"
+
+#include "base/philox.h"
+#include "compare/turn_taker.h"
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+std::vector<WarmArm> make_set(const SetOptions& sets, int64_t number, uint64_t seed) {
+  std::vector<WarmArm> arms(sets.make.size());
+  for (const size_t arm : turn_order(mix_key(seed, "who is made first"), number, arms.size()))
+    arms[arm] = sets.make[arm](number);
+  return arms;
+}
+
+/// Means over the sets of the facts that differ between processes; `before`: of `sets` sets.
+void add_to_mean(ArmFacts& before, const ArmFacts& facts, int64_t sets) {
+  const auto add = [&](double& mean, double value) { mean += (value - mean) / static_cast<double>(sets + 1); };
+  add(before.time_to_first_step_s, facts.time_to_first_step_s);
+  if (before.peak_memory_mib) add(*before.peak_memory_mib, facts.peak_memory_mib.value_or(0));
+  for (size_t rank = 0; rank < std::min(before.ranks.size(), facts.ranks.size()); ++rank)
+    if (auto& memory = before.ranks[rank].peak_memory_mib) add(*memory, facts.ranks[rank].peak_memory_mib.value_or(0));
+}
+
+class SetSampling {
+ public:
+  SetSampling(const SetOptions& sets, const CompareOptions& options, const Observer& observer)
+      : sets_(sets), options_(options), observer_(observer), verdicts_(sets.make.size(), {}) {
+    all.own_processes = true;
+  }
+
+  /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw; nothing of the set is then kept.
+  void take_set(int64_t number) {
+    const std::vector<WarmArm> arms = make_set(sets_, number, options_.seed);
+    if (number == 0) begin(arms);
+    catch_up(arms);
+    TurnTaker turns(arms, steps_, mix_key(options_.seed, static_cast<uint64_t>(number)));
+    std::vector<Round> rounds;
+    while (static_cast<int64_t>(rounds.size()) < sets_.rounds && (rounds.empty() || !observer_.stopped())) {
+      rounds.push_back(turns.next());
+      rounds.back().set = number;
+    }
+    std::vector<ArmFacts> facts;
+    for (const WarmArm& arm : arms) facts.push_back(arm.arm->facts());
+    for (size_t i = 0; i < arms.size() && number > 0; ++i) add_to_mean(all.facts[i], facts[i], number);
+    if (number == 0) all.facts = std::move(facts);
+    all.rounds.insert(all.rounds.end(), rounds.begin(), rounds.end());
+    verdicts_.add(rounds);
+    if (verdicts_.looks() > looks_) verdicts_.look();
+    looks_ = verdicts_.looks();
+  }
+
+  const PairVerdicts& verdicts() const { return verdicts_; }
+
+  Sampling all;
+
+ private:
+  void begin(const std::vector<WarmArm>& arms) {
+    steps_ = turn_steps(arms, options_.turn_s);  // the same in all sets
+    all.longest_stall = longest_stall(turn_seconds(arms, steps_));
+    for (const WarmArm& arm : arms) all.names.push_back(arm.name);
+    verdicts_ = PairVerdicts(arms.size(), verdict_options(options_, all.longest_stall, arms.size()));
+    if (sets_.first_set) sets_.first_set(arms);
+  }
+
+  const SetOptions& sets_;
+  const CompareOptions& options_;
+  const Observer& observer_;
+  PairVerdicts verdicts_;
+  int looks_ = 0;
+  std::vector<int64_t> steps_;
+};
+
+}  // namespace
+
+MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const CompareOptions& options) {
+  return [=, &factory](int64_t set) {
+    ArmSpec of_set = spec;
+    if (set > 0) of_set.folder += fmt::format("-{}", set + 1);
+    WarmArm arm = warm_up(name, factory.make(of_set, ArmHost::own_process), options);
+    if (set > 0) remove_first_steps(of_set.folder);
+    return arm;
+  };
+}
+
+Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Clock::time_point until,
+                     const Observer& observer, const LookCallback& look) {
+  const auto sampling_began = Clock::now();
+  SetSampling sampling(sets, options, observer);
+  Sampling& all = sampling.all;
+  double set_s = 0;  // the longest so far: a set that would not end in time is not started
+  for (int64_t number = 0; all.ended.empty(); ++number) {
+    const auto began = Clock::now();
+    try {
+      sampling.take_set(number);
+    } catch (const UserError& error) {  // named recovery: the sets measured before it are kept
+      if (number == 0) throw;
+      keep_failure(all, error, observer);
+    }
+    all.seconds = seconds_since(sampling_began);
+    if (!all.ended.empty()) break;
+    set_s = std::max(set_s, seconds_since(began));
+    all.ended = stop_reason(sampling.verdicts(), options, after(set_s), until, observer);
+    if (!sets.may_decide && all.ended == "decided") all.ended = after(set_s) > until ? "budget" : "";
+    if (all.ended == "budget" && number + 1 < sets.min_sets) all.ended.clear();
+    look(all, sampling.verdicts());
+  }
+  return std::move(all);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,36 @@
+// Rounds in sets of fresh processes, one for each arm. What a process gets at its start and keeps for life (the pages
+// of its tensors, the addresses of its code) makes two processes with the same recipe differ by up to a few per cent.
+// Only further processes can distinguish that from an effect.
+#pragma once
+
+#include "compare/make_arm.h"
+#include "compare/sampling.h"
+
+namespace trainopt {
+
+/// Creates one arm of a set and warms it up. `set`: 0, 1, …, for its folder. Throws what ArmFactory::make() throws.
+using MakeArm = std::function<WarmArm(int64_t set)>;
+
+/// Creates arms from `spec` in the folders spec.folder, spec.folder-2, …. Only the first keeps the tensors of its first
+/// steps.
+MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const CompareOptions& options);
+
+/// Called with the arms of a set while all are running.
+using SetCallback = std::function<void(std::span<const WarmArm> arms)>;
+
+struct SetOptions {
+  std::vector<MakeArm> make;  ///< one for each arm
+  SetCallback first_set;      ///< may be empty
+  int64_t rounds = 3;         ///< per set
+  int64_t min_sets = 1;       ///< before the budget may end sampling
+  bool may_decide = true;     ///< false: sampling continues until the budget is spent
+};
+
+/// Sets of fresh processes take turns until every pair of arms is decided, the budget (`until`) or options.repeats ends
+/// sampling, or the observer stops it. The arms of a set are created in a random order. Each set is one measurement.
+/// Times to the first step and memory are means over the sets. Throws what the arms of the first set throw; a later
+/// failure ends sampling and is recorded.
+Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Clock::time_point until,
+                     const Observer& observer, const LookCallback& look);
+
+}  // namespace trainopt

@@ -1,0 +1,278 @@
+#include "compare/ranked_arms.h"
+
+#include "base/files.h"
+#include "base/host_name.h"
+#include "comm/lost_rank.h"
+#include "compare/json_values.h"
+#include "device/process.h"
+#include "recipe/recipe_io.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace trainopt {
+namespace {
+
+Json request_for(const ArmSpec& spec, ArmHost host, int64_t arm) {
+  return {{"make", arm},
+          {"own_process", host == ArmHost::own_process},
+          {"recipe", recipe_yaml(spec.recipe)},
+          {"folder", spec.folder.string()},
+          {"without", spec.without ? Json(word_of(*spec.without)) : Json()},
+          {"batch_seed", or_null(spec.batch_seed)},
+          {"perturbed", spec.perturbed},
+          {"faults", spec.faults}};
+}
+
+/// Ranks may share a file system, so each other rank has a folder of its own in the arm's.
+ArmSpec spec_on_rank(const Json& request, const RankPosition& position) {
+  ArmSpec spec;
+  spec.folder = request.at("folder").get<std::string>();
+  if (!position.is_first()) {
+    spec.folder /= fmt::format("rank-{}", position.rank);
+    create_folders(spec.folder);
+    write_file(spec.folder / "recipe.yaml", request.at("recipe").get<std::string>());
+    spec.recipe = load_recipe({.files = {spec.folder / "recipe.yaml"}, .overrides = {}}, position.ranks).recipe;
+  }
+  if (const auto word = optional_at<std::string>(request, "without")) spec.without = ceiling_of(*word);
+  spec.batch_seed = optional_at<int64_t>(request, "batch_seed");
+  spec.perturbed = request.at("perturbed");
+  spec.faults = request.at("faults").get<std::vector<std::string>>();
+  return spec;
+}
+
+Json turn_json(const Turn& turn) {
+  Json json = to_json(turn);
+  json["cpu_outside_s"] = turn.cpu_outside_s;
+  return json;
+}
+
+Turn turn_of_rank(const Json& json) {
+  Turn turn = turn_from(json);
+  turn.cpu_outside_s = json.at("cpu_outside_s");
+  return turn;
+}
+
+}  // namespace
+
+/// This rank's parts of all arms, and the channel to the other ranks.
+class RankParts {
+ public:
+  RankParts(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties)
+      : channel_(std::move(channel)), mine_(mine), duties_(std::move(duties)) {}
+
+  // Rank 0
+
+  int64_t next_arm() { return arms_made_++; }
+
+  /// Lets every rank do the same, and returns their answers in rank order. `recipe`: of an arm to make, which rank 0
+  /// need not read again.
+  std::vector<Json> ask(const Json& request, const Recipe* recipe = nullptr) {
+    require_sound();
+    std::vector<Json> answers;
+    try {
+      gather_texts(*channel_, json_text(request));
+      answers = exchange(answer(request, recipe));
+    } catch (const std::exception& error) {  // named recovery: rank 0 still has what was measured
+      const Failure failure = duties_.explain(error);
+      failure_.emplace(failure.message, failure.code);
+      throw UserError(*failure_);
+    }
+    for (const Json& each : answers)
+      if (const int signal = each.at("signal"); signal != 0) duties_.stopped_elsewhere(signal);
+    throw_error_in(answers);
+    return answers;
+  }
+
+  void require_sound() const {
+    if (failure_) throw UserError(*failure_);
+  }
+
+  void finish(int exit_code) {
+    if (!failure_) gather_texts(*channel_, json_text(Json{{"finish", exit_code}}));
+  }
+
+  ArmFactory& mine() { return mine_; }
+
+  // The other ranks
+
+  int serve() {
+    while (true) {
+      const Json request = parse_json(gather_texts(*channel_, "").front());
+      if (request.contains("finish")) return request.at("finish");
+      exchange(answer(request, nullptr));
+    }
+  }
+
+ private:
+  struct Part {
+    std::shared_ptr<Arm> arm;
+    bool own_process = false;
+  };
+
+  std::vector<Json> exchange(const Json& mine) {
+    std::vector<Json> all;
+    for (const std::string& text : gather_texts(*channel_, json_text(mine))) all.push_back(parse_json(text));
+    return all;
+  }
+
+  /// A failure in a process of the arm's own is an answer; any other ends the measurement.
+  Json answer(const Json& request, const Recipe* recipe) {
+    const bool own_process =
+        request.contains("make") ? request.at("own_process").get<bool>() : part(request).own_process;
+    Json json;
+    if (!own_process) {
+      json = carry_out(request, recipe);
+    } else {
+      try {
+        json = carry_out(request, recipe);
+      } catch (const UserError& error) {  // named recovery: rank 0 decides what a failed arm means
+        json = {{"error", error.what()},
+                {"exit_code", static_cast<int>(error.code())},
+                {"reported_by_other_rank", dynamic_cast<const PeerFailed*>(&error) != nullptr}};
+      }
+    }
+    json["signal"] = duties_.stop_signal();
+    return json;
+  }
+
+  Json carry_out(const Json& request, const Recipe* recipe) {
+    if (request.contains("make")) return make(request, recipe);
+    if (request.contains("turn")) return {{"turn", turn_json(part(request).arm->turn(request.at("turn")))}};
+    if (request.contains("facts")) return {{"facts", to_json(part(request).arm->facts())}};
+    parts_.erase(request.at("arm").get<int64_t>());
+    return Json::object();
+  }
+
+  Json make(const Json& request, const Recipe* recipe) {
+    const int64_t number = request.at("make");
+    Part& part = parts_[number];
+    part.own_process = request.at("own_process");
+    ArmSpec spec = spec_on_rank(request, channel_->position());
+    if (recipe) spec.recipe = *recipe;
+    if (part.own_process) spec.rendezvous = duties_.rendezvous(fmt::format("arm-{}", number));
+    part.arm = mine_.make(spec, part.own_process ? ArmHost::own_process : ArmHost::this_process);
+    return {{"host", host_name()}, {"cpus", allowed_cpus()}};
+  }
+
+  Part& part(const Json& request) { return parts_[request.at("arm").get<int64_t>()]; }
+
+  /// The rank that failed first has the reason; the others only lost it.
+  static void throw_error_in(const std::vector<Json>& answers) {
+    std::optional<size_t> found;
+    for (size_t rank = 0; rank < answers.size(); ++rank) {
+      if (!answers[rank].contains("error")) continue;
+      if (!found || (answers[*found].at("reported_by_other_rank") && !answers[rank].at("reported_by_other_rank")))
+        found = rank;
+    }
+    if (!found) return;
+    throw UserError(fmt::format("rank {}: {}", *found, answers[*found].at("error").get<std::string>()),
+                    static_cast<ExitCode>(answers[*found].at("exit_code").get<int>()));
+  }
+
+  std::shared_ptr<Communicator> channel_;
+  ArmFactory& mine_;
+  RankDuties duties_;
+  std::map<int64_t, Part> parts_;
+  int64_t arms_made_ = 0;
+  std::optional<UserError> failure_;
+};
+
+namespace {
+
+class RankedArm : public Arm {
+ public:
+  RankedArm(std::shared_ptr<RankParts> parts, const ArmSpec& spec, ArmHost host)
+      : parts_(std::move(parts)), number_(parts_->next_arm()), folder_(spec.folder) {
+    try {
+      const auto answers = parts_->ask(request_for(spec, host, number_), &spec.recipe);
+      for (const Json& each : answers)
+        shares_cpus_.push_back(each.at("host") == answers.front().at("host") &&
+                               each.at("cpus") == answers.front().at("cpus"));
+    } catch (...) {  // on some ranks the arm may exist
+      end();
+      throw;
+    }
+  }
+  ~RankedArm() override { end(); }
+
+  Turn turn(int64_t steps) override {
+    std::vector<Turn> of_ranks;
+    for (const Json& answer : parts_->ask({{"turn", steps}, {"arm", number_}}))
+      of_ranks.push_back(turn_of_rank(answer.at("turn")));
+    steps_ += steps;
+    return merged_turn(of_ranks, shares_cpus_);
+  }
+  ArmFacts facts() override {
+    std::vector<ArmFacts> of_ranks;
+    for (const Json& answer : parts_->ask({{"facts", true}, {"arm", number_}}))
+      of_ranks.push_back(facts_from(answer.at("facts")));
+    return merged_facts(of_ranks);
+  }
+  int64_t steps_taken() const override { return steps_; }
+  const std::filesystem::path& folder() const override { return folder_; }
+
+ private:
+  void end() noexcept {
+    try {
+      parts_->ask({{"end", true}, {"arm", number_}});
+    } catch (const std::exception& error) {  // the measurement has failed, and its user knows why
+      spdlog::debug("{}", error.what());
+    }
+  }
+
+  std::shared_ptr<RankParts> parts_;
+  int64_t number_;
+  std::filesystem::path folder_;
+  std::vector<bool> shares_cpus_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace
+
+RankedArms::RankedArms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties)
+    : parts_(std::make_shared<RankParts>(std::move(channel), mine, std::move(duties))) {}
+RankedArms::~RankedArms() = default;
+
+std::shared_ptr<Arm> RankedArms::make(const ArmSpec& spec, ArmHost host) {
+  return std::make_shared<RankedArm>(parts_, spec, host);
+}
+Plan RankedArms::plan(const ArmSpec& spec) const { return parts_->mine().plan(spec); }
+void RankedArms::require_sound() const { parts_->require_sound(); }
+void RankedArms::finish(int exit_code) { parts_->finish(exit_code); }
+
+int serve_arms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties) {
+  return RankParts(std::move(channel), mine, std::move(duties)).serve();
+}
+
+Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& shares_cpus) {
+  Turn merged = of_ranks.front();
+  for (size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    const Turn& turn = of_ranks[rank];
+    merged.seconds = std::max(merged.seconds, turn.seconds);
+    merged.data_wait_s = std::max(merged.data_wait_s, turn.data_wait_s);
+    for (size_t i = 0; i < std::min(merged.step_ms.size(), turn.step_ms.size()); ++i)
+      merged.step_ms[i] = std::max(merged.step_ms[i], turn.step_ms[i]);
+    if (!shares_cpus[rank]) continue;
+    merged.cpu_s += turn.cpu_s;
+    merged.cpu_outside_s += turn.cpu_s;
+  }
+  return merged;
+}
+
+ArmFacts merged_facts(const std::vector<ArmFacts>& of_ranks) {
+  ArmFacts merged = of_ranks.front();
+  merged.ranks.clear();
+  for (const ArmFacts& facts : of_ranks) {
+    merged.time_to_first_step_s = std::max(merged.time_to_first_step_s, facts.time_to_first_step_s);
+    if (facts.peak_memory_mib)
+      merged.peak_memory_mib = std::max(merged.peak_memory_mib.value_or(0), *facts.peak_memory_mib);
+    merged.ranks.insert(merged.ranks.end(), facts.ranks.begin(), facts.ranks.end());
+  }
+  return merged;
+}
+
+}  // namespace trainopt

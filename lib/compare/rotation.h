@@ -1,0 +1,64 @@
+// Several arms in one fair rotation: every pair of them is compared, and all conclusions hold together.
+#pragma once
+
+#include "compare/comparison.h"
+#include "compare/make_arm.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// With more arms, rounds are long, and the verdicts of all pairs take much memory.
+inline constexpr size_t kMostArms = 12;
+
+/// What the headline says: the arm with the highest throughput, and those that are not shown to be slower.
+struct Fastest {
+  std::vector<size_t> arms;     ///< the fastest as measured, then the others in descending order of throughput
+  bool alike = false;           ///< all pairs of them have no effect
+  std::optional<double> ahead;  ///< the least ratio shown of the first one's throughput to that of any arm not listed
+};
+
+struct Rotation {
+  std::string job, key;  ///< what the arms have in common, as the user named it; what they differ in
+  double level = 0.95;   ///< of all conclusions together
+  double min_effect = 0.01;
+  uint64_t seed = 0;  ///< of the order of the turns
+  Sampling sampling;
+  std::optional<NoiseFloor> noise;                ///< of the first arm; null in sets of processes
+  std::vector<std::optional<Numerics>> numerics;  ///< of each arm beside the first one, which has none
+
+  // Computed by judge().
+  std::vector<ArmResult> arms;    ///< in the order given
+  std::vector<Comparison> pairs;  ///< as in pairs_of(), B the later one; each at pair_level(), without turns and arms
+  Fastest fastest;
+  std::vector<std::string> warnings;
+
+  int64_t turns() const { return 2 * static_cast<int64_t>(sampling.rounds.size()); }  ///< of each arm
+  int64_t sets() const { return sampling.rounds.empty() ? 0 : sampling.rounds.back().set + 1; }
+  /// Of arms `a` < `b`.
+  const Comparison& pair(size_t a, size_t b) const;
+};
+
+/// Computes all results from the rounds, by the rule that applied during sampling.
+void judge(Rotation& rotation);
+/// The same from the verdicts of these rounds.
+void judge(Rotation& rotation, const PairVerdicts& verdicts);
+
+struct ArmsToRotate {
+  std::string job, key;
+  std::vector<std::string> names;
+  std::vector<ArmSpec> specs;  ///< one for each name
+  ArmHost host = ArmHost::this_process;
+  bool with_numbers = true;  ///< check that all train the same thing; in this process also measures the noise floor
+};
+using KeepRotation = std::function<void(const Rotation&)>;
+
+/// `keep`: called from time to time with the result so far. nullopt: the observer stopped it before the first round.
+/// Throws what the arms throw before the end of the first round, or set of processes; a later failure is recorded.
+std::optional<Rotation> rotate(const ArmsToRotate& arms, const CompareOptions& options, Clock::time_point until,
+                               ArmFactory& factory, const Observer& observer, const KeepRotation& keep);
+
+}  // namespace trainopt
