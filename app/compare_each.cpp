@@ -46,9 +46,11 @@ void require_possible_level(double level, size_t arms) {
                                 std::floor(1e4 * (1 - pairs * kLeastError)) / 100, 100 * level));
 }
 
-void print_rotation(const Rotation& rotation, const CompareOutput& output, bool color) {
-  if (output.json) return print_json(to_json(rotation, false));
-  std::fputs((output.markdown ? rotation_markdown(rotation) : rotation_text(rotation, color)).c_str(), stdout);
+int print_rotation(const Rotation& rotation, const CompareOutput& output, bool color) {
+  const GateResult gate =
+      output.gate.judge([&](const GateRule& rule) { return decide_all(rule, evidence_of(rotation)); });
+  return gate.print(to_json(rotation, false), rotation_markdown(rotation), rotation_text(rotation, color),
+                    output.form(), color);
 }
 
 std::string job_of(const Sources& sources) {
@@ -87,12 +89,12 @@ Observer observer_of(const OutputOptions& console, Explain explain) {
 }
 
 int end_comparison(const fs::path& folder, const CompareOutput& output, const std::string& failure,
-                   ExitCode failure_code) {
+                   ExitCode failure_code, int code) {
   if (!output.json && !output.markdown)
     std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
   std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
   if (!failure.empty()) throw UserError(failure, failure_code);
-  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+  return stop_signal() != 0 ? 128 + stop_signal() : code;
 }
 
 int compare_each(const EachArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
@@ -100,6 +102,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
   const EachValues each = each_values(arguments.each);
   CompareOptions options = measure.options();
   options.warmup_steps = 0;
+  if (const auto rule = output.gate.rule()) options.boundary = rule->boundary();
   require_possible_level(options.level, each.values.size());
   const Launch launch = read_launch(environment);
   const std::vector<Recipe> recipes = recipes_of(arguments, each, launch.position.ranks);
@@ -124,14 +127,14 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
       spdlog::warn("stopped before the arms were compared");
       return 128 + stop_signal();
     }
-    print_rotation(*result, output, colored_output(console));  // first, because the disk may be full
+    const int code = print_rotation(*result, output, colored_output(console));  // first, because the disk may be full
     write(*result);
-    return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code);
+    return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code, code);
   });
 }
 
-void show_rotation(const fs::path& folder, const CompareOutput& output, bool color) {
-  print_rotation(read_rotation(folder), output, color);
+int show_rotation(const fs::path& folder, const CompareOutput& output, bool color) {
+  return print_rotation(read_rotation(folder), output, color);
 }
 
 }  // namespace trainopt

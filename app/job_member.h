@@ -33,6 +33,7 @@ class JobMember {
   std::shared_ptr<Communicator> connect(at::Device device);
   /// With which another process of this rank joins its counterparts (Job::rendezvous_of); only with several ranks.
   RendezvousOptions rendezvous_of(const std::string& name) const { return job_->rendezvous_of(name); }
+  bool has_failed(const std::string& name) const { return job_->has_failed(name); }
 
   void at(const char* stage, int64_t steps) noexcept;
   /// Runs `make` on rank 0 and returns its result on every rank. Every rank must call it. `what`: for the log and the
@@ -49,8 +50,8 @@ class JobMember {
   /// What a failure means for the user. The first call reports it to the other ranks or, if the failure is a lost rank,
   /// finds out why that rank was lost.
   const End& end_of(const std::exception& error);
-  /// Whether end_of() has been asked: a rank has failed, and not only what it was asked to do.
-  bool has_failed() const { return end_.has_value(); }
+  /// Whether end_of() has been asked.
+  bool has_ended() const { return end_.has_value(); }
   /// Waits for all ranks: a launcher kills those still running when one exits with a code other than 0.
   void finish_with_other_ranks();
   /// Ends the process without an orderly exit, which would wait for exchanges that are never answered.

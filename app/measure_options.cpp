@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 namespace trainopt {
@@ -13,14 +12,9 @@ namespace {
 
 /// "1%" or "0.01", within (0, 1).
 double share(const std::string& option, const std::string& text) {
-  const bool percent = text.ends_with('%');
-  const char* end = text.data() + text.size() - (percent ? 1 : 0);
-  double value = 0;
-  const auto read = std::from_chars(text.data(), end, value);
-  if (percent) value /= 100;
-  if (read.ec != std::errc() || read.ptr != end || !(value > 0 && value < 1))
-    throw UserError(fmt::format("{} must be a fraction such as 1% or 0.01: {}", option, text));
-  return value;
+  const auto value = parse_share(text);
+  if (!value) throw UserError(fmt::format("{} must be a fraction such as 1% or 0.01: {}", option, text));
+  return *value;
 }
 
 double seconds(const std::string& option, const std::string& text) {

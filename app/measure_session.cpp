@@ -12,14 +12,12 @@
 #include <cstdio>
 
 namespace trainopt {
-namespace {
 
 Failure failure_of(JobMember& member, const std::exception& error) {
   const auto end = member.end_of(error);
   return {.message = end.message, .code = end.code, .reported_by_other_rank = end.reported_by_other_rank};
 }
 
-/// What this rank's arms need. All functions refer to `member`.
 ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment) {
   ArmSite site{.machine = machine, .position = member.position()};
   site.complete_plan = [environment](Plan& plan) { add_process_settings(plan, environment); };
@@ -36,13 +34,19 @@ ArmSite site_of(JobMember& member, const Machine& machine, const Environment& en
   return site;
 }
 
+namespace {
+
 RankDuties duties_of(JobMember& member) {
   return {.rendezvous =
               [&member](const std::string& name) {
                 const RendezvousOptions options = member.rendezvous_of(name);
-                return ArmRendezvous{.host = *options.address, .port = options.port, .job = options.job};
+                return ArmRendezvous{
+                    .host = *options.address, .port = options.port, .job = options.job, .has_failed = [&member, name] {
+                      return member.has_failed(name);
+                    }};
               },
           .explain = [&member](const std::exception& error) { return failure_of(member, error); },
+          .progress = [&member](const char* stage) { member.at(stage, 0); },
           .stop_signal = [] { return stop_signal().load(); },
           .stopped_elsewhere =
               [](int signal) {
@@ -57,13 +61,12 @@ int measure_with(JobMember& member, const Machine& machine, const Environment& e
   const auto explain = [&](const std::exception& error) { return failure_of(member, error); };
   if (member.is_single()) return measure(mine, explain);
   const auto channel = member.connect(at::kCPU);
-  member.at("waiting for rank 0", 0);
   if (!member.is_first()) {
     if (spdlog::get_level() >= spdlog::level::info) spdlog::set_level(spdlog::level::err);  // rank 0 says the same
     return serve_arms(channel, mine, duties_of(member));
   }
   RankedArms arms(channel, mine, duties_of(member));
-  const int code = measure(arms, explain);
+  const int code = measure(arms, explain_plainly);  // RankedArms has explained what ranks throw
   arms.require_sound();
   arms.finish(code);
   return code;
@@ -77,12 +80,14 @@ int run_measurement(const Launch& launch, const MeasureJob& job, const Environme
   } catch (const PeerFailed& error) {  // named recovery: another rank reports it
     spdlog::debug("{}", error.what());
     return static_cast<int>(error.code());
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());
   }
   if (member->is_single()) return measure_with(*member, machine_of(*member, environment), environment, measure);
   try {
     return measure_with(*member, machine_of(*member, environment), environment, measure);
   } catch (const std::exception& error) {  // named recovery: all ranks of a job end together
-    const bool of_rank = member->has_failed() || !member->is_first() || dynamic_cast<const LostRank*>(&error);
+    const bool of_rank = member->has_ended() || !member->is_first() || dynamic_cast<const LostRank*>(&error);
     const auto end = member->end_of(error);
     if (of_rank)
       report_end(end, *member);

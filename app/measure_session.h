@@ -25,6 +25,11 @@ using Measure = std::function<int(ArmFactory& arms, const Explain& explain)>;
 int run_measurement(const Launch& launch, const MeasureJob& job, const Environment& environment,
                     const Measure& measure);
 
+/// What this rank's arms need. All functions refer to `member`.
+ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment);
+/// What a failure on this rank means; the others hear of it.
+Failure failure_of(JobMember& member, const std::exception& error);
+
 /// The same for ranks that are connected already and have `machine`. Throws on failure.
 int measure_with(JobMember& member, const Machine& machine, const Environment& environment, const Measure& measure);
 

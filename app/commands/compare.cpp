@@ -1,5 +1,6 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
 #include "app/commands.h"
+#include "app/compare_against.h"
 #include "app/compare_each.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
@@ -28,10 +29,11 @@ struct CompareArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
   std::vector<std::string> with, without, each, faults;
-  std::string show, run_dir;
+  std::string show, run_dir, against;
+  Gate gate;
   bool json = false, markdown = false, own_processes = false, no_numbers = false;
 
-  CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir}; }
+  CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
 };
 
 /// An arm as the user named it.
@@ -75,21 +77,27 @@ bool is_run(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-void print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
-  if (arguments.json) return print_json(to_json(comparison, false));
-  std::fputs((arguments.markdown ? comparison_markdown(comparison) : comparison_text(comparison, color)).c_str(),
-             stdout);
+/// Returns the exit code that --fail-on gives the result.
+int print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
+  const GateResult gate =
+      arguments.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(comparison, rule)); });
+  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
+                    arguments.output().form(), color);
 }
 
-/// Prints the result of a comparison, or the stored report of an ablation.
-void show(const fs::path& folder, const CompareArguments& arguments, bool color) {
+/// Prints the result of a comparison, or the stored report of an ablation. Returns the exit code.
+int show(const fs::path& folder, const CompareArguments& arguments, bool color) {
   if (is_rotation(folder)) return show_rotation(folder, arguments.output(), color);
+  if (is_against(folder)) return show_against(folder, arguments.output(), color);
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
+  arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
   std::fputs(read_file(file, ExitCode::data).c_str(), stdout);
+  return 0;
 }
 
 int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
+  arguments.gate.refuse("finished runs did not take turns; compare their recipes");
   const auto options = arguments.measure.options();
   const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level);
   if (arguments.json)
@@ -106,6 +114,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
+  if (const auto rule = arguments.gate.rule()) options.boundary = rule->boundary();
   const auto until = arguments.measure.end();
   warn_of_unused_gpu(b.recipe, detect_machine(visible_devices(context.environment)));
   Recipe named = b.recipe;
@@ -132,9 +141,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   }
   Comparison& result = *measured;
   result.seconds = seconds_since(began);
-  print(result, arguments, colored_output(output));  // first, because the disk may be full
+  const int code = print(result, arguments, colored_output(output));  // first, because the disk may be full
   write(result);
-  return end_comparison(folder, arguments.output(), result.failure, result.failure_code);
+  return end_comparison(folder, arguments.output(), result.failure, result.failure_code, code);
 }
 
 /// Whether --each is given. Throws UserError if it cannot be combined with the other arguments.
@@ -148,16 +157,34 @@ bool wants_each(const CompareArguments& arguments, const std::vector<fs::path>& 
   return true;
 }
 
+/// Measures one recipe alone, against a stored result.
+int hold_against(const CLI::App& command, const CompareArguments& arguments, const std::vector<fs::path>& files,
+                 const std::vector<std::string>& overrides, const CommandContext& context) {
+  if (files.size() != 1 || is_run(files[0]) || !arguments.with.empty() || !arguments.without.empty() ||
+      !arguments.each.empty())
+    throw UserError("--against measures one recipe: trainopt compare RECIPE [key=value ...] --against FILE");
+  handle_signals();
+  std::vector<std::string> words{files[0].string()};
+  words.insert(words.end(), overrides.begin(), overrides.end());
+  const int64_t ranks = read_launch(context.environment).position.ranks;
+  NamedRecipe named = load_named(command, std::move(words), ranks);
+  return compare_against(
+      {.stored = arguments.against, .name = std::move(named.name), .recipe = std::move(named.recipe)},
+      arguments.measure, arguments.output(), context.environment, context.output);
+}
+
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
+  if (const auto rule = arguments.gate.rule(); rule && rule->numbers && arguments.no_numbers)
+    throw UserError("--fail-on numbers needs the numbers: remove --no-numbers");
   if (!arguments.show.empty()) {
     if (!arguments.recipes.words.empty() || !arguments.with.empty() || !arguments.without.empty() ||
-        !arguments.each.empty() || !arguments.run_dir.empty())
+        !arguments.each.empty() || !arguments.run_dir.empty() || !arguments.against.empty())
       throw UserError("--show reads a finished comparison; remove the other arguments");
     refuse_several_ranks(context.environment, "trainopt compare --show");
-    show(arguments.show, arguments, colored_output(context.output));
-    return 0;
+    return show(arguments.show, arguments, colored_output(context.output));
   }
   const auto [files, overrides] = arguments.recipes.split(command);
+  if (!arguments.against.empty()) return hold_against(command, arguments, files, overrides, context);
   if (wants_each(arguments, files)) {
     handle_signals();
     for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
@@ -221,6 +248,14 @@ Command add_compare(CLI::App& app) {
                                        "Show the result in this folder, recomputed from its turns at its own level")
                           ->type_name("DIR");
   for (CLI::Option* option : measuring) show->excludes(option);
+  CLI::Option* against = command
+                             ->add_option("--against", arguments->against,
+                                          "Measure one recipe alone, in several processes, and hold it against this "
+                                          "stored result; shows less than a comparison, which takes turns")
+                             ->type_name("FILE");
+  for (const char* paired : {"--own-processes", "--no-numbers", "--precision", "--coins", "--inject"})
+    against->excludes(command->get_option(paired));
+  arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print Markdown");
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };

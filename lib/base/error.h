@@ -20,7 +20,8 @@ enum class ExitCode : int {
   diverged = 6,
   peer = 7,
   storage = 8,
-  hardware = 9
+  hardware = 9,
+  gate = 10
 };
 
 class UserError : public std::runtime_error {

@@ -53,6 +53,16 @@ std::optional<Duration> parse_duration(std::string_view text) {
   return Duration{*seconds};
 }
 
+std::optional<double> parse_share(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  double share = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  if (percent) share /= 100;
+  if (error != std::errc() || end != text.data() + text.size() || !(share > 0 && share < 1)) return std::nullopt;
+  return share;
+}
+
 std::string to_text(Bytes bytes) {
   for (const auto& [name, power] : {std::pair{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}})
     if (bytes.count != 0 && bytes.count % (int64_t{1} << power) == 0)

@@ -1,4 +1,4 @@
-// Sizes and durations in recipe notation.
+// Sizes and durations in recipe notation, and shares.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ struct Duration {
 std::optional<Bytes> parse_bytes(std::string_view text);
 /// "90s", "15m", "2h", "100ms"; a bare number is seconds; nullopt if it is not a duration.
 std::optional<Duration> parse_duration(std::string_view text);
+
+/// "1%" or "0.01", within (0, 1); nullopt if it is not such a share.
+std::optional<double> parse_share(std::string_view text);
 
 /// Text that parses back to the same value (a duration: up to rounding): "4GiB", "1536MiB", "100ms", "15m".
 std::string to_text(Bytes bytes);

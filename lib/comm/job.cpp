@@ -17,7 +17,7 @@
 namespace trainopt {
 namespace {
 
-constexpr const char* kFailure = "failure";
+constexpr const char *kFailure = "failure", *kExplaining = "explaining";
 
 std::string first_line(const std::string& words) {
   constexpr size_t kMaxLength = 200;
@@ -42,7 +42,7 @@ Findings explain_failure(c10d::Store& store, const RankPosition& position) {
       return found;
     }
   found.now = read_beats(store, position.ranks);
-  found.first = store.add("explaining", 1) == 1;
+  found.first = store.add(kExplaining, 1) == 1;
   return found;
 }
 
@@ -153,6 +153,10 @@ void Job::put(const std::string& key, const std::string& value) {
 
 bool Job::has(const std::string& key) {
   return with_timeout(options_.timeout_s, [store = store_, key] { return store->check({key}); });
+}
+
+bool Job::has_failed(const std::string& name) {
+  return or_lost_rank([&] { return has(name + "/" + kFailure) || has(name + "/" + kExplaining); });
 }
 
 std::string Job::get(const std::string& key) {

@@ -29,6 +29,8 @@ class Job {
   /// With which another process of this rank joins its counterparts on the other ranks, as a job of its own. It uses
   /// this job's store, so this job must outlive it. `name`: the same on every rank, not used before.
   RendezvousOptions rendezvous_of(const std::string& name) const;
+  /// Whether a rank of that job has reported a failure, or has found that another rank is lost. Throws LostRank.
+  bool has_failed(const std::string& name);
   /// Cores for this rank: its own if the launcher has divided the machine's cores, otherwise its share of the cores
   /// that several ranks may use.
   int64_t cores() const { return cores_; }
@@ -48,7 +50,7 @@ class Job {
   std::string get(const std::string& key);
 
  private:
-  bool has(const std::string& key);
+  bool has(const std::string& key);  // throws LostRank
 
   RendezvousOptions options_;
   Rendezvous rendezvous_;

@@ -205,10 +205,22 @@ class AblationCells {
   std::map<std::string, Comparison> in_stack_costs_;
 };
 
+/// Whether the switch has its default value: with several ranks, the plan always says how they exchange gradients.
+bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
+  Sources without = request.sources;
+  without.overrides.push_back(key_of_switch(name) + "=null");
+  try {
+    return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
+  } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
+    return false;
+  }
+}
+
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
-SwitchSet add_rows(const Plan& plan, Ablation& result) {
+SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const Plan& plan, Ablation& result) {
   SwitchSet all;
   for (const auto& planned : plan.switches) {
+    if (is_default(request, recipe, planned.name)) continue;
     SwitchRow row;
     row.name = planned.name;
     row.requested = planned.requested;
@@ -270,7 +282,7 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
   const Plan plan = factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});
-  const SwitchSet all = add_rows(plan, result);
+  const SwitchSet all = add_rows(request, recipe, plan, result);
   // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)

@@ -29,6 +29,7 @@ struct Gain {
 /// The reason given for cells that the budget had no time for.
 inline constexpr const char* kNoTimeLeft = "no time was left";
 inline constexpr const char* kStopped = "stopped";
+inline constexpr const char* kRankLost = "a rank failed before";
 
 struct Interaction {
   std::string with;

@@ -77,8 +77,8 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
   Cell cell;
-  if (seconds <= 0 || observer_.stopped()) {
-    cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
+  if (seconds <= 0 || observer_.stopped() || !factory_.is_sound()) {
+    cell.gain.reason = observer_.stopped() ? kStopped : factory_.is_sound() ? kNoTimeLeft : kRankLost;
     return cell;
   }
   const std::string name_a = name_of(a),

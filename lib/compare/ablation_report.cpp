@@ -18,7 +18,8 @@ const std::vector<std::string> kHeads{"switch",     "alone",      "in the stack"
 
 /// Whether the measurement was attempted and failed.
 bool failed(const Gain& gain) {
-  return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped;
+  return !gain.ratio && !gain.reason.empty() && gain.reason != kNoTimeLeft && gain.reason != kStopped &&
+         gain.reason != kRankLost;
 }
 
 /// "+12.1 % (+9.4 … +15.2)", with a "?" if undecided.

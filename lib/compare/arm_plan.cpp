@@ -1,6 +1,7 @@
 #include "compare/arm_plan.h"
 
 #include "compare/ceiling_parts.h"
+#include "compare/json_values.h"
 #include "compare/perturbed_weights.h"
 #include "recipe/make_plan.h"
 #include "train/inject.h"
@@ -27,6 +28,28 @@ Ceiling ceiling_of(std::string_view word) {
   throw UserError(fmt::format("there is no ceiling of this name: {}", word));
 }
 
+Json to_json(const ArmSpec& spec) {
+  Json json = {{"without", spec.without ? Json(word_of(*spec.without)) : Json()},
+               {"batch_seed", or_null(spec.batch_seed)},
+               {"perturbed", spec.perturbed},
+               {"faults", spec.faults},
+               {"rendezvous", Json()}};
+  if (const auto& meeting = spec.rendezvous)
+    json["rendezvous"] = {{"host", meeting->host}, {"port", meeting->port}, {"job", meeting->job}};
+  return json;
+}
+
+ArmSpec arm_spec_from(const Json& json) {
+  ArmSpec spec;
+  if (const auto word = optional_at<std::string>(json, "without")) spec.without = ceiling_of(*word);
+  spec.batch_seed = optional_at<int64_t>(json, "batch_seed");
+  spec.perturbed = json.at("perturbed");
+  spec.faults = json.at("faults").get<std::vector<std::string>>();
+  if (const Json& meeting = json.at("rendezvous"); !meeting.is_null())
+    spec.rendezvous = ArmRendezvous{.host = meeting.at("host"), .port = meeting.at("port"), .job = meeting.at("job")};
+  return spec;
+}
+
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position) {
   Recipe recipe = spec.recipe;
   recipe.logging.dump = {};  // the arm dumps only what the comparison reads
@@ -45,6 +68,8 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& p
   if (spec.without == Ceiling::optimizer)
     plan.optimizer.wrap("ceiling", "whose updates are skipped",
                         [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  if (spec.without == Ceiling::communication)  // its gradients are not the job's: training with them could diverge
+    std::visit([](auto& optimizer) { optimizer.lr = 0; }, plan.optimizer_config);
   std::vector<Injection> injections;
   for (const auto& fault : spec.faults) injections.push_back(parse_injection(fault));
   inject(plan, injections);

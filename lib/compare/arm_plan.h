@@ -6,6 +6,7 @@
 #include "train/plan.h"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct ArmRendezvous {
   std::string host;
   int port = 0;
   std::string job;
+  std::function<bool()> has_failed = {};  ///< whether one of them has said that the job failed; not part of the JSON
 };
 
 struct ArmSpec {
@@ -41,6 +43,11 @@ struct ArmSpec {
   std::vector<std::string> faults = {};  ///< to inject (train/inject.h)
   std::optional<ArmRendezvous> rendezvous = {};  ///< of an arm with processes of its own on several ranks
 };
+
+/// All but recipe and folder, for another process or rank.
+Json to_json(const ArmSpec& spec);
+/// Throws Json::exception.
+ArmSpec arm_spec_from(const Json& json);
 
 /// The recipe's plan for one rank, without a last step, evaluation or checkpoints. Without the cost of communication
 /// the plan is the same; the arm's communicator then comes from make_free_communicator(). Throws UserError as

@@ -1,9 +1,12 @@
 #include "compare/arm_process.h"
 
+#include "base/clock.h"
+#include "base/files.h"
 #include "comm/lost_rank.h"
 #include "compare/arm_service.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,17 +21,7 @@ namespace {
 constexpr int kArmSocket = 3;  // the descriptor of the socket in an arm's process
 
 std::vector<std::string> command_line(const std::filesystem::path& program, const ArmSpec& spec) {
-  std::vector<std::string> words{program.string(),           "arm",      "--socket",
-                                 std::to_string(kArmSocket), "--folder", spec.folder.string()};
-  if (spec.without) words.insert(words.end(), {"--without-cost", std::string(word_of(*spec.without))});
-  if (spec.batch_seed) words.insert(words.end(), {"--batch-seed", std::to_string(*spec.batch_seed)});
-  if (spec.perturbed) words.push_back("--perturbed");
-  for (const auto& fault : spec.faults) words.insert(words.end(), {"--inject", fault});
-  if (const auto& meeting = spec.rendezvous)
-    words.insert(words.end(),
-                 {"--host", meeting->host, "--port", std::to_string(meeting->port), "--job", meeting->job});
-  words.push_back((spec.folder / "recipe.yaml").string());
-  return words;
+  return {program.string(), "arm", "--socket", std::to_string(kArmSocket), spec.folder.string()};
 }
 
 /// Between fork and exec only calls that are safe in a multithreaded process.
@@ -52,7 +45,11 @@ pid_t spawn(std::vector<std::string> words, int socket) {
 
 }  // namespace
 
-ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec) : folder_(spec.folder) {
+std::filesystem::path spec_file(const std::filesystem::path& arm_folder) { return arm_folder / "arm.json"; }
+
+ArmProcess::ArmProcess(const std::filesystem::path& program, const ArmSpec& spec)
+    : folder_(spec.folder), rendezvous_(spec.rendezvous) {
+  write_file(spec_file(spec.folder), json_text(to_json(spec), 2) + "\n");
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw UserError(fmt::format("cannot create a socket for an arm: {}", std::strerror(errno)), ExitCode::bug);
@@ -91,6 +88,7 @@ Json ArmProcess::send_and_receive(const Json& request) {
 }
 
 Json ArmProcess::receive() {
+  wait_for_answer();
   const auto json = read_json_line(socket_, buffer_);
   if (!json) throw UserError("an arm's process " + describe_exit(), ExitCode::peer);
   if (json->contains("error")) {
@@ -100,6 +98,21 @@ Json ArmProcess::receive() {
     throw UserError(sentence, code);
   }
   return *json;
+}
+
+/// If another rank has found that this arm's ranks no longer get on, its process may never answer.
+void ArmProcess::wait_for_answer() {
+  if (!rendezvous_ || !rendezvous_->has_failed) return;
+  constexpr int kLookEveryMs = 500;
+  constexpr double kLastChanceS = 10;
+  std::optional<Clock::time_point> failed;
+  pollfd answer{socket_, POLLIN, 0};
+  while (::poll(&answer, 1, kLookEveryMs) == 0) {
+    if (!failed && rendezvous_->has_failed()) failed = Clock::now();
+    if (!failed || seconds_since(*failed) < kLastChanceS) continue;
+    ::kill(process_, SIGKILL);
+    throw PeerFailed("the arm's process on this rank did not answer", ExitCode::peer);
+  }
 }
 
 std::string ArmProcess::describe_exit() {

@@ -11,8 +11,8 @@ namespace trainopt {
 
 class ArmProcess : public Arm {
  public:
-  /// Starts `program arm` on `spec.folder`/recipe.yaml. Throws UserError with the arm's own message and exit code if
-  /// the arm cannot be created.
+  /// Starts `program arm` on `spec.folder`, with its recipe.yaml and arm.json. Throws UserError with the arm's own
+  /// message and exit code if the arm cannot be created.
   ArmProcess(const std::filesystem::path& program, const ArmSpec& spec);
   ~ArmProcess() override;
 
@@ -24,15 +24,20 @@ class ArmProcess : public Arm {
  private:
   Json send_and_receive(const Json& request);
   Json receive();
+  void wait_for_answer();
   std::string describe_exit();
   void end();
 
   std::filesystem::path folder_;
+  std::optional<ArmRendezvous> rendezvous_;
   pid_t process_ = -1;
   int socket_ = -1;
   int64_t steps_ = 0;
   std::string buffer_;
 };
+
+/// to_json() of an arm's spec, for its process.
+std::filesystem::path spec_file(const std::filesystem::path& arm_folder);
 
 /// This program's own file, even if another has since been built in its place.
 std::filesystem::path this_program();

@@ -47,12 +47,12 @@ Failure explain_plainly(const std::exception& error) {
   return {error.what(), user ? user->code() : ExitCode::bug, dynamic_cast<const PeerFailed*>(&error) != nullptr};
 }
 
-int serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain) {
+int serve_arm(int fd, const std::function<Arm&()>& make, const Explain& explain) {
   try {
-    const auto arm = make();
+    Arm& arm = make();
     write_json_line(fd, {{"ready", true}});
     std::string buffer;
-    while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(*arm, *request));
+    while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(arm, *request));
     return 0;
   } catch (const std::exception&
                error) {  // process boundary: the process that started this one reports the error to the user

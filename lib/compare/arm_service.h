@@ -26,8 +26,8 @@ using Explain = std::function<Failure(const std::exception&)>;
 /// A UserError's own message and code; for other exceptions the message and `bug`.
 Failure explain_plainly(const std::exception& error);
 
-/// Creates the arm, sends {"ready": true}, and answers until the other side closes. An error is sent once and ends the
-/// service. Returns the error's exit code, or 0.
-int serve_arm(int fd, const std::function<std::unique_ptr<Arm>()>& make, const Explain& explain);
+/// Creates the arm, which must outlive this call, sends {"ready": true}, and answers until the other side closes. An
+/// error is sent once and ends the service. Returns the error's exit code, or 0.
+int serve_arm(int fd, const std::function<Arm&()>& make, const Explain& explain);
 
 }  // namespace trainopt

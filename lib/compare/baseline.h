@@ -19,6 +19,7 @@ struct CompareOptions {
   double level = 0.95;              ///< 1 − the chance of a wrong "pays" or "costs"
   double min_effect = 0.01;         ///< smaller differences are no effect
   std::optional<double> precision;  ///< continue until both ends of the interval are this close to the ratio
+  std::optional<double> boundary;   ///< continue until every interval against the first arm excludes it
   std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
   int64_t warmup_steps = 10;        ///< of each arm, not measured
   int64_t noise_blocks = 8;         ///< of A against its twin, before B; 0: the twin only provides tolerances

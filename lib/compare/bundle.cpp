@@ -13,19 +13,7 @@
 namespace trainopt {
 namespace {
 
-Json result_of(const std::filesystem::path& folder) {
-  const auto path = folder / "result.json";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error)
-    throw UserError(
-        fmt::format("{} has no result.json: it is not a folder written by trainopt compare or ablate", folder.string()),
-        ExitCode::data);
-  try {
-    return parse_json(read_file(path, ExitCode::data));
-  } catch (const Json::exception& exception) {
-    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), exception.what()), ExitCode::data);
-  }
-}
+Json result_of(const std::filesystem::path& folder) { return read_result(folder / "result.json"); }
 
 void write_files(const std::filesystem::path& folder, const Json& result, const std::string& report,
                  const std::string& turns, const ProgramVersion& version) {
@@ -47,6 +35,19 @@ auto read_from(const std::filesystem::path& folder, Read&& read) {
 
 }  // namespace
 
+Json read_result(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
+    throw UserError(fmt::format("{} has no {}: it is not a folder written by trainopt compare or ablate",
+                                folder_of(path).string(), path.filename().string()),
+                    ExitCode::data);
+  try {
+    return parse_json(read_file(path, ExitCode::data));
+  } catch (const Json::exception& exception) {
+    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), exception.what()), ExitCode::data);
+  }
+}
+
 Json measured_environment(const ProgramVersion& version) {
   Json json = environment(version);
   const std::string program = read_file(this_program(), ExitCode::bug);
@@ -63,10 +64,16 @@ void write_bundle(const std::filesystem::path& folder, const Rotation& rotation,
   write_files(folder, to_json(rotation, true), rotation_markdown(rotation), rotation_csv(rotation), version);
 }
 
+void write_bundle(const std::filesystem::path& folder, const Against& against, const ProgramVersion& version) {
+  write_files(folder, to_json(against, true), against_markdown(against), against_csv(against), version);
+}
+
 bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
 bool is_rotation(const std::filesystem::path& folder) { return is_rotation(result_of(folder)); }
+bool is_against(const std::filesystem::path& folder) { return is_against(result_of(folder)); }
 
 Comparison read_bundle(const std::filesystem::path& folder) { return read_from(folder, comparison_from); }
 Rotation read_rotation(const std::filesystem::path& folder) { return read_from(folder, rotation_from); }
+Against read_against(const std::filesystem::path& folder) { return read_from(folder, against_from); }
 
 }  // namespace trainopt

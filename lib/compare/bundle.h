@@ -1,6 +1,7 @@
 // A folder with a complete comparison, portable to other machines: recipes, plans, receipts, environment, every turn.
 #pragma once
 
+#include "compare/against.h"
 #include "compare/rotation.h"
 #include "metrics/environment.h"
 
@@ -15,14 +16,21 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
 /// The same for several arms, which have written arm-1/, arm-2/, …
 void write_bundle(const std::filesystem::path& folder, const Rotation& rotation, const ProgramVersion& version);
 
+/// The same for a measurement held against a stored one, whose arm has written b/.
+void write_bundle(const std::filesystem::path& folder, const Against& against, const ProgramVersion& version);
+
 /// Reads it back; the verdict is recomputed from the turns. Throws UserError(data) naming the file.
 Comparison read_bundle(const std::filesystem::path& folder);
 Rotation read_rotation(const std::filesystem::path& folder);
+Against read_against(const std::filesystem::path& folder);
+/// The JSON in a result.json. Throws UserError(data) naming the file.
+Json read_result(const std::filesystem::path& path);
 
-/// Whether the folder is an ablation's, or one of several arms. Throws UserError(data) if it has no readable
-/// result.json.
+/// Whether the folder is an ablation's, one of several arms, or one of --against. Throws UserError(data) if it has no
+/// readable result.json.
 bool is_ablation(const std::filesystem::path& folder);
 bool is_rotation(const std::filesystem::path& folder);
+bool is_against(const std::filesystem::path& folder);
 
 /// environment() and, as program_xxh3, the XXH3-128 of this program's file in hexadecimal.
 Json measured_environment(const ProgramVersion& version);

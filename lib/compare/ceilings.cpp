@@ -24,11 +24,11 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, int64_t ranks, co
     return ArmSpec{.recipe = recipe, .folder = folder / name, .without = without, .batch_seed = {}};
   };
   std::optional<Baseline> baseline;
-  std::string gpu_lost;  // why nothing more can be measured in this process
+  std::string lost;  // why nothing more can be measured in these processes
   for (size_t i = 0; i < ceilings.size(); ++i) {
     Gain gain;
-    gain.reason = gpu_lost;
-    if (gpu_lost.empty()) try {
+    gain.reason = lost;
+    if (lost.empty()) try {
         if (!baseline)
           baseline = make_baseline(warm_up("the job", factory.make(spec("job", {}), ArmHost::this_process), options),
                                    {}, options, until, observer);
@@ -47,7 +47,7 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, int64_t ranks, co
       } catch (const std::exception& error) {  // named recovery: the run itself succeeded
         const std::string what = error.what();
         gain.reason = what.substr(0, what.find('\n'));
-        if (is_gpu_lost(error)) gpu_lost = gain.reason;
+        if (is_gpu_lost(error) || !factory.is_sound()) lost = gain.reason;
       }
     rows.push_back({ceilings[i], std::move(gain)});
     if (observer.stopped()) break;

@@ -1,6 +1,7 @@
 #include "compare/compare_arms.h"
 
 #include "compare/process_pairs.h"
+#include "recipe/recipe_io.h"
 
 namespace trainopt {
 namespace {
@@ -40,8 +41,16 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, const
 
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, ArmFactory& factory, const Observer& observer) {
-  return (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(arms, options, until, factory,
-                                                                                          observer);
+  const auto with_recipes = [&](Comparison comparison) {
+    comparison.a.recipe = recipe_json(arms.a.recipe);
+    comparison.b.recipe = recipe_json(arms.b.recipe);
+    return comparison;
+  };
+  Observer keeps_recipes = observer;
+  keeps_recipes.keep = [&](const Comparison& so_far) { observer.keep(with_recipes(so_far)); };
+  auto comparison = (arms.host == ArmHost::own_process ? compare_own_processes : compare_in_process)(
+      arms, options, until, factory, keeps_recipes);
+  return comparison ? std::optional(with_recipes(std::move(*comparison))) : std::nullopt;
 }
 
 }  // namespace trainopt

@@ -14,6 +14,7 @@ namespace trainopt {
 struct ArmResult {
   std::string name;
   ArmFacts facts;
+  Json recipe;                                  ///< the effective one; null: an earlier version did not store it
   double samples_per_s = 0, data_wait_pct = 0;  ///< over the measured blocks
   std::optional<double> step_ms_p50;
 };

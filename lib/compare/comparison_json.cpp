@@ -17,6 +17,7 @@ constexpr int kJudgedOtherwise = 1;  // an older schema with another verdict rul
 ArmResult arm_from(const Json& json) {
   return {.name = json.at("name"),
           .facts = facts_from(json),
+          .recipe = json.value("recipe", Json()),
           .samples_per_s = json.at("samples_per_s"),
           .data_wait_pct = json.at("data_wait_pct"),
           .step_ms_p50 = optional_at<double>(json, "step_ms_p50")};
@@ -90,7 +91,8 @@ Json to_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
                {"samples_per_s", arm.samples_per_s},
                {"step_ms_p50", or_null(arm.step_ms_p50)},
-               {"data_wait_pct", arm.data_wait_pct}};
+               {"data_wait_pct", arm.data_wait_pct},
+               {"recipe", arm.recipe}};
   json.update(to_json(arm.facts));
   return json;
 }

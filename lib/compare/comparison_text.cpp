@@ -27,8 +27,8 @@ std::string inconclusive_text(const Comparison& c) {
                      percent_faster(*c.interval));
 }
 
-/// Gives the end of the interval that has been shown before the measured ratio: a comparison that stops as soon as it
-/// is decided tends to stop at a lucky moment.
+}  // namespace
+
 std::string headline(const Comparison& c) {
   if (c.verdict == Verdict::inconclusive || !c.interval) return inconclusive_text(c);
   const std::string measured = fmt::format("measured {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
@@ -39,6 +39,8 @@ std::string headline(const Comparison& c) {
              ? fmt::format("pays: B is at least {:.1f} % faster; {}", 100 * (c.interval->low - 1), measured)
              : fmt::format("costs: B is at least {:.1f} % slower; {}", 100 * (1 - c.interval->high), measured);
 }
+
+namespace {
 
 std::string measured_text(const Comparison& c) {
   const auto& turns = c.blocks.front().turns;
@@ -87,6 +89,8 @@ std::vector<std::string> memory_texts(const ArmFacts& facts) {
   return texts;
 }
 
+}  // namespace
+
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
@@ -94,8 +98,6 @@ std::string arm_text(const ArmResult& arm) {
   for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
 }
-
-}  // namespace
 
 std::string comparison_text(const Comparison& c, bool color) {
   std::string text;

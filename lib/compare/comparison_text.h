@@ -7,6 +7,12 @@
 
 namespace trainopt {
 
+/// The verdict in one line. Gives the end of the interval that has been shown before the measured ratio: a comparison
+/// that stops as soon as it is decided tends to stop at a lucky moment.
+std::string headline(const Comparison& comparison);
+/// "75.3 samples/s, step 428.3 ms, waiting for data 0.0 %, …".
+std::string arm_text(const ArmResult& arm);
+
 /// Several lines for a terminal; `color`: green for pays, red for costs and for numbers that disagree.
 std::string comparison_text(const Comparison& comparison, bool color);
 /// The headline, a table and a paragraph in GitHub's Markdown.

@@ -49,6 +49,24 @@ int64_t measurements_taken(const Comparison& c) {
   return c.own_processes ? c.pairs() : static_cast<int64_t>(c.blocks.size());
 }
 
+/// About how long so many measurements take.
+double seconds_for(const Comparison& c, int64_t measurements) {
+  return c.seconds * static_cast<double>(measurements) / static_cast<double>(measurements_taken(c));
+}
+
+/// About how many measurements find or rule out `effect`. nullopt: too few to tell, or there were as many.
+std::optional<int64_t> needed_for(const Comparison& c, double effect) {
+  std::vector<double> differences;
+  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
+    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
+  if (differences.size() < 2) return std::nullopt;
+  const auto had = static_cast<int64_t>(differences.size());
+  const auto needed =
+      measurements_needed(standard_deviation(differences),
+                          {.level = c.level, .min_effect = effect, .longest_stall = c.longest_stall}, c.turns() / had);
+  return needed > had ? std::optional(needed) : std::nullopt;
+}
+
 /// The part of conditions_of() that is the same for blocks and rounds.
 template <class Group>
 std::vector<std::string> conditions(const std::vector<Group>& groups) {
@@ -117,15 +135,12 @@ std::vector<std::string> warnings_about_arms(const Comparison& comparison) {
 }
 
 std::optional<int64_t> more_measurements(const Comparison& c) {
-  std::vector<double> differences;
-  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
-    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
-  if (c.verdict != Verdict::inconclusive || differences.size() < 2) return std::nullopt;
-  const auto had = static_cast<int64_t>(differences.size());
-  const auto needed = measurements_needed(
-      standard_deviation(differences), {.level = c.level, .min_effect = c.min_effect, .longest_stall = c.longest_stall},
-      c.turns() / had);
-  return needed > had ? std::optional(needed) : std::nullopt;
+  return c.verdict == Verdict::inconclusive ? needed_for(c, c.min_effect) : std::nullopt;
+}
+
+std::string time_to_decide(const Comparison& c, double effect) {
+  const auto needed = needed_for(c, effect);
+  return needed ? long_time(seconds_for(c, *needed)) : "";
 }
 
 void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
@@ -134,10 +149,9 @@ void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int6
     all.push_back(
         fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
   if (decided || !needed) return;
-  const int64_t had = measurements_taken(c);
-  const double seconds = c.seconds * static_cast<double>(*needed) / static_cast<double>(had);
   all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
-                            100 * c.min_effect, counted(*needed, unit), long_time(seconds), had));
+                            100 * c.min_effect, counted(*needed, unit), long_time(seconds_for(c, *needed)),
+                            measurements_taken(c)));
 }
 
 std::vector<std::string> warnings_of(const Comparison& c) {

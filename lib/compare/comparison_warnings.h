@@ -30,6 +30,10 @@ std::string unseen_stalls(const Comparison& comparison);
 /// The same for `turns` turns of each arm that last `turn_s` seconds.
 std::string unseen_stalls(int64_t turns, double turn_s);
 
+/// "12m 30s": about how long a comparison like this one takes to find or rule out a difference of `effect` (> 0), a
+/// share of the throughput. Empty: too few measurements to tell, or this one has taken as long.
+std::string time_to_decide(const Comparison& comparison, double effect);
+
 /// The share of an arm's time that its long turns took in excess of its median turn. A turn is long if it takes more
 /// than 1.25 times the median.
 double long_turn_share(const Comparison& comparison, bool of_a);

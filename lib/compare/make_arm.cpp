@@ -13,6 +13,8 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   write_file(spec.folder / "recipe.yaml", recipe_yaml(spec.recipe));
   if (host == ArmHost::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
   LocalArmOptions options;
+  options.exclusive_process = site_.began.has_value();
+  if (site_.began) options.began = *site_.began;
   const Plan of_arm = plan(spec);
   if (site_.prepare) site_.prepare(of_arm);
   if (spec.without == Ceiling::communication)

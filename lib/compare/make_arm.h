@@ -22,6 +22,8 @@ class ArmFactory {
   virtual std::shared_ptr<Arm> make(const ArmSpec& spec, ArmHost host) = 0;
   /// The plan of such an arm on this rank. Throws UserError as make_plan() does.
   virtual Plan plan(const ArmSpec& spec) const = 0;
+  /// Whether more arms can be made: false once a rank is lost.
+  virtual bool is_sound() const { return true; }
 };
 
 /// Where one rank's part of every arm runs. The functions are called if they are set.
@@ -32,6 +34,7 @@ struct ArmSite {
   std::function<void(const Plan&)> prepare = {};                          ///< before an arm is created in this process
   std::function<std::shared_ptr<Communicator>(at::Device)> connect = {};  ///< to the arm's other ranks
   std::function<void(const char* stage, int64_t steps)> progress = {};    ///< of arms in this process
+  std::optional<Clock::time_point> began = {};  ///< of a process that has a single arm: it has all memory to itself
 };
 
 /// Creates this rank's part of an arm.

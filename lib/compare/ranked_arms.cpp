@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -21,27 +22,27 @@ Json request_for(const ArmSpec& spec, ArmHost host, int64_t arm) {
           {"own_process", host == ArmHost::own_process},
           {"recipe", recipe_yaml(spec.recipe)},
           {"folder", spec.folder.string()},
-          {"without", spec.without ? Json(word_of(*spec.without)) : Json()},
-          {"batch_seed", or_null(spec.batch_seed)},
-          {"perturbed", spec.perturbed},
-          {"faults", spec.faults}};
+          {"spec", to_json(spec)}};
 }
 
 /// Ranks may share a file system, so each other rank has a folder of its own in the arm's.
 ArmSpec spec_on_rank(const Json& request, const RankPosition& position) {
-  ArmSpec spec;
+  ArmSpec spec = arm_spec_from(request.at("spec"));
   spec.folder = request.at("folder").get<std::string>();
-  if (!position.is_first()) {
-    spec.folder /= fmt::format("rank-{}", position.rank);
-    create_folders(spec.folder);
-    write_file(spec.folder / "recipe.yaml", request.at("recipe").get<std::string>());
-    spec.recipe = load_recipe({.files = {spec.folder / "recipe.yaml"}, .overrides = {}}, position.ranks).recipe;
-  }
-  if (const auto word = optional_at<std::string>(request, "without")) spec.without = ceiling_of(*word);
-  spec.batch_seed = optional_at<int64_t>(request, "batch_seed");
-  spec.perturbed = request.at("perturbed");
-  spec.faults = request.at("faults").get<std::vector<std::string>>();
+  if (position.is_first()) return spec;
+  spec.folder /= fmt::format("rank-{}", position.rank);
+  create_folders(spec.folder);
+  write_file(spec.folder / "recipe.yaml", request.at("recipe").get<std::string>());
+  spec.recipe = load_recipe({.files = {spec.folder / "recipe.yaml"}, .overrides = {}}, position.ranks).recipe;
   return spec;
+}
+
+/// Whether two ranks may use the same CPU.
+bool share_cpus(const Json& one, const Json& other) {
+  if (one.at("host") != other.at("host")) return false;
+  const auto cpus = one.at("cpus").get<std::set<int>>();
+  return std::any_of(other.at("cpus").begin(), other.at("cpus").end(),
+                     [&](const Json& cpu) { return cpus.contains(cpu); });
 }
 
 Json turn_json(const Turn& turn) {
@@ -76,8 +77,8 @@ class RankParts {
     try {
       gather_texts(*channel_, json_text(request));
       answers = exchange(answer(request, recipe));
-    } catch (const std::exception& error) {  // named recovery: rank 0 still has what was measured
-      const Failure failure = duties_.explain(error);
+    } catch (const std::exception& error) {            // named recovery: rank 0 still has what was measured
+      const Failure failure = duties_.explain(error);  // before any arm is destroyed: that may wait for other ranks
       failure_.emplace(failure.message, failure.code);
       throw UserError(*failure_);
     }
@@ -86,6 +87,8 @@ class RankParts {
     throw_error_in(answers);
     return answers;
   }
+
+  bool is_sound() const { return !failure_; }
 
   void require_sound() const {
     if (failure_) throw UserError(*failure_);
@@ -99,12 +102,16 @@ class RankParts {
 
   // The other ranks
 
-  int serve() {
+  int serve() try {
     while (true) {
+      duties_.progress("waiting for rank 0");
       const Json request = parse_json(gather_texts(*channel_, "").front());
       if (request.contains("finish")) return request.at("finish");
       exchange(answer(request, nullptr));
     }
+  } catch (const std::exception& error) {
+    duties_.explain(error);  // before any arm is destroyed: that may wait for other ranks
+    throw;
   }
 
  private:
@@ -115,6 +122,7 @@ class RankParts {
 
   std::vector<Json> exchange(const Json& mine) {
     std::vector<Json> all;
+    duties_.progress("waiting for the other ranks");
     for (const std::string& text : gather_texts(*channel_, json_text(mine))) all.push_back(parse_json(text));
     return all;
   }
@@ -154,6 +162,7 @@ class RankParts {
     ArmSpec spec = spec_on_rank(request, channel_->position());
     if (recipe) spec.recipe = *recipe;
     if (part.own_process) spec.rendezvous = duties_.rendezvous(fmt::format("arm-{}", number));
+    duties_.progress("creating an arm");
     part.arm = mine_.make(spec, part.own_process ? ArmHost::own_process : ArmHost::this_process);
     return {{"host", host_name()}, {"cpus", allowed_cpus()}};
   }
@@ -183,15 +192,19 @@ class RankParts {
 
 namespace {
 
+/// After a failure the process is about to end, and destroying its arms could wait for ranks that will not answer.
+void never_destroyed(std::shared_ptr<RankParts> parts) {
+  static auto* const all = new std::vector<std::shared_ptr<RankParts>>;
+  all->push_back(std::move(parts));
+}
+
 class RankedArm : public Arm {
  public:
   RankedArm(std::shared_ptr<RankParts> parts, const ArmSpec& spec, ArmHost host)
       : parts_(std::move(parts)), number_(parts_->next_arm()), folder_(spec.folder) {
     try {
       const auto answers = parts_->ask(request_for(spec, host, number_), &spec.recipe);
-      for (const Json& each : answers)
-        shares_cpus_.push_back(each.at("host") == answers.front().at("host") &&
-                               each.at("cpus") == answers.front().at("cpus"));
+      for (const Json& each : answers) shares_cpus_.push_back(share_cpus(answers.front(), each));
     } catch (...) {  // on some ranks the arm may exist
       end();
       throw;
@@ -235,17 +248,26 @@ class RankedArm : public Arm {
 
 RankedArms::RankedArms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties)
     : parts_(std::make_shared<RankParts>(std::move(channel), mine, std::move(duties))) {}
-RankedArms::~RankedArms() = default;
+RankedArms::~RankedArms() {
+  if (!parts_->is_sound()) never_destroyed(std::move(parts_));
+}
 
 std::shared_ptr<Arm> RankedArms::make(const ArmSpec& spec, ArmHost host) {
   return std::make_shared<RankedArm>(parts_, spec, host);
 }
 Plan RankedArms::plan(const ArmSpec& spec) const { return parts_->mine().plan(spec); }
+bool RankedArms::is_sound() const { return parts_->is_sound(); }
 void RankedArms::require_sound() const { parts_->require_sound(); }
 void RankedArms::finish(int exit_code) { parts_->finish(exit_code); }
 
 int serve_arms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties) {
-  return RankParts(std::move(channel), mine, std::move(duties)).serve();
+  auto parts = std::make_shared<RankParts>(std::move(channel), mine, std::move(duties));
+  try {
+    return parts->serve();
+  } catch (...) {
+    never_destroyed(std::move(parts));
+    throw;
+  }
 }
 
 Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& shares_cpus) {
@@ -254,11 +276,19 @@ Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& sha
     const Turn& turn = of_ranks[rank];
     merged.seconds = std::max(merged.seconds, turn.seconds);
     merged.data_wait_s = std::max(merged.data_wait_s, turn.data_wait_s);
-    for (size_t i = 0; i < std::min(merged.step_ms.size(), turn.step_ms.size()); ++i)
-      merged.step_ms[i] = std::max(merged.step_ms[i], turn.step_ms[i]);
     if (!shares_cpus[rank]) continue;
     merged.cpu_s += turn.cpu_s;
     merged.cpu_outside_s += turn.cpu_s;
+  }
+  // A step ends when the last rank has ended it. The sum of each step's slowest time would be more than the turn took.
+  std::vector<double> ends(of_ranks.size(), 0);
+  double previous = 0;
+  for (size_t step = 0; step < merged.step_ms.size(); ++step) {
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank)
+      if (step < of_ranks[rank].step_ms.size()) ends[rank] += of_ranks[rank].step_ms[step];
+    const double last = *std::max_element(ends.begin(), ends.end());
+    merged.step_ms[step] = last - previous;
+    previous = last;
   }
   return merged;
 }

@@ -16,8 +16,10 @@ namespace trainopt {
 struct RankDuties {
   /// How the processes of an arm with this name meet on the ranks.
   std::function<ArmRendezvous(const std::string& name)> rendezvous;
-  /// What a failure in this process means, told to the other ranks.
+  /// What a failure in this process means, told to the other ranks. Further calls return the same.
   Explain explain;
+  /// What this rank is about to do, a string literal: for the message if it is lost.
+  std::function<void(const char*)> progress = [](const char*) {};
   /// The signal that asked this process to stop; 0: none.
   std::function<int()> stop_signal = [] { return 0; };
   /// On rank 0: another rank was asked to stop by this signal.
@@ -37,6 +39,7 @@ class RankedArms : public ArmFactory {
   /// measurement: every later call then throws the same.
   std::shared_ptr<Arm> make(const ArmSpec& spec, ArmHost host) override;
   Plan plan(const ArmSpec& spec) const override;
+  bool is_sound() const override;
   /// Throws that failure, if there was one.
   void require_sound() const;
   /// Lets serve_arms() on the other ranks return `exit_code`.

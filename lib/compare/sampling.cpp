@@ -45,6 +45,12 @@ size_t PairVerdicts::decided_pairs() const {
       std::count_if(verdicts_.begin(), verdicts_.end(), [](const SequentialVerdict& v) { return v.decided(); }));
 }
 
+bool PairVerdicts::settled(double ratio) const {
+  for (size_t i = 0; i < pairs_.size(); ++i)
+    if (pairs_[i].a == 0 && !verdicts_[i].settles(ratio)) return false;
+  return true;
+}
+
 double longest_stall(double turn_s) {
   // A page-cache write or a pause of the clock may take 2.25 s; if turns are short, nine turns are assumed.
   constexpr double kStallSeconds = 2.25, kStallTurns = 9;
@@ -63,7 +69,8 @@ std::string stop_reason(const PairVerdicts& verdicts, const CompareOptions& opti
                         Clock::time_point until, const Observer& observer) {
   if (observer.stopped()) return "stopped";
   if (options.repeats) return verdicts.measurements() >= *options.repeats ? "repeats" : "";
-  if (verdicts.decided()) return options.precision ? "precision" : "decided";
+  if (verdicts.decided() && (!options.boundary || verdicts.settled(*options.boundary)))
+    return options.precision ? "precision" : "decided";
   return one_more > until ? "budget" : "";
 }
 

@@ -36,6 +36,8 @@ class PairVerdicts {
 
   bool decided() const;
   size_t decided_pairs() const;
+  /// Whether this ratio is settled for every arm against the first (SequentialVerdict::settles).
+  bool settled(double ratio) const;
   int64_t measurements() const { return verdicts_.front().measurements(); }
   int looks() const { return verdicts_.front().looks(); }
   const std::vector<PairOfArms>& pairs() const { return pairs_; }

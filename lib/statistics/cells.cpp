@@ -1,6 +1,7 @@
 #include "statistics/cells.h"
 
 #include "base/error.h"
+#include "statistics/spread.h"
 #include "statistics/student.h"
 
 #include <algorithm>
@@ -9,10 +10,6 @@
 
 namespace trainopt {
 namespace {
-
-double mean_of(const CellPairs& pairs) {
-  return std::accumulate(pairs.begin(), pairs.end(), 0.0) / static_cast<double>(pairs.size());
-}
 
 double squares_about(const CellPairs& pairs, double centre) {
   double sum = 0;

@@ -8,9 +8,13 @@
 
 namespace trainopt {
 
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 double standard_deviation(std::span<const double> values) {
   if (values.size() < 2) return 0;
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  const double mean = mean_of(values);
   double sum = 0;
   for (const double value : values) sum += (value - mean) * (value - mean);
   return std::sqrt(sum / static_cast<double>(values.size() - 1));

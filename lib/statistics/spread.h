@@ -1,4 +1,4 @@
-// Standard deviation and order statistics.
+// Mean, standard deviation and order statistics.
 #pragma once
 
 #include "statistics/interval.h"
@@ -8,6 +8,9 @@
 #include <vector>
 
 namespace trainopt {
+
+/// The arithmetic mean of at least one value.
+double mean_of(std::span<const double> values);
 
 /// The sample standard deviation, with n − 1; 0 for fewer than two values.
 double standard_deviation(std::span<const double> values);

@@ -90,6 +90,9 @@ class SequentialVerdict {
   bool rejects(double ratio) const {
     return test_.rejects_as_too_low(ratio, false) || test_.rejects_as_too_high(ratio, false);
   }
+  /// Whether `ratio` is rejected even if undetected stalls slow the faster arm, so that measuring can stop as far as it
+  /// is concerned.
+  bool settles(double ratio) const { return test_.rejects_as_too_low(ratio) || test_.rejects_as_too_high(ratio); }
 
  private:
   void look(double spent);

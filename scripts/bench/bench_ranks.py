@@ -132,24 +132,30 @@ class Arm:
         return ", ".join(f"{key.split('.')[-1]}={json.dumps(value)}" for key, value in self.setting.items())
 
 
+def recipe(batch: int) -> dict:
+    return {
+        "name": "bench-ranks",
+        "device": "cpu",
+        "num_threads": 1,
+        "model": {"name": "resnet18", "num_classes": CLASSES},
+        "data": {"dataset": "synthetic", "image_size": SIDE, "batch_size": batch},
+        "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+        "checkpoint": {"at_end": False},
+        "logging": {"sinks": ["jsonl"]},
+    }
+
+
+def overrides(setting: dict) -> list[str]:
+    return [f"{key}={json.dumps(value)}" for key, value in setting.items()]
+
+
 class Trainopt(Arm):
     def command(self, steps: int, steps_file: Path) -> list[str]:
-        recipe = {
-            "name": "bench-ranks",
-            "device": "cpu",
-            "num_threads": 1,
-            "model": {"name": "resnet18", "num_classes": CLASSES},
-            "data": {"dataset": "synthetic", "image_size": SIDE, "batch_size": self.chosen.batch},
-            "train": {"max_steps": steps},
-            "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
-            "checkpoint": {"at_end": False},
-            "logging": {"sinks": ["jsonl"]},
-        }
-        file = common.write_recipe(self.folder, recipe, "recipe")
-        overrides = [f"{key}={json.dumps(value)}" for key, value in self.setting.items()]
+        job = recipe(self.chosen.batch) | {"train": {"max_steps": steps}}
+        file = common.write_recipe(self.folder, job, "recipe")
         launch = [] if self.alone else ["launch", "-n", str(RANKS), "--"]
-        run = ["run", str(file), "--run-dir", str(steps_file.parent), "--quiet", *overrides, *self.chosen.override]
-        return [str(common.trainopt_binary()), *launch, *run]
+        run = ["run", str(file), "--run-dir", str(steps_file.parent), "--quiet"]
+        return [str(common.trainopt_binary()), *launch, *run, *overrides(self.setting), *self.chosen.override]
 
 
 @dataclass
@@ -321,40 +327,48 @@ print(sorted(shares[5:])[12])
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def slowed(chosen, folder: Path) -> list[dict]:
-    """Overlap on a link on which the exchange takes as long as the rest of the step."""
-    setting = {
-        "parallel.sharding_strategy": "none",
-        "optimizations.fused_optimizer": True,
-        "optimizations.set_to_none": True,
-    }
-    single = {key: value for key, value in setting.items() if not key.startswith("parallel.")}
+# The job on the slowed link.
+SLOWED = {
+    "parallel.sharding_strategy": "none",
+    "optimizations.fused_optimizer": True,
+    "optimizations.set_to_none": True,
+}
+
+
+def slow_rate(chosen, folder: Path) -> tuple[float, float]:
+    """The bytes/s of a link on which the exchange takes as long as the rest of the step, and the seconds of that."""
+    single = {key: value for key, value in SLOWED.items() if not key.startswith("parallel.")}
     alone = Trainopt("two alone", chosen, folder / "single", single, alone=True).run(chosen.steps)
     step_s = median_ms(alone) / 1e3
     bytes_each = 2**20 * median_ms(
-        Trainopt("trainopt", chosen, folder / "ours", setting).run(chosen.try_steps), "all_reduce_mib"
+        Trainopt("trainopt", chosen, folder / "ours", SLOWED).run(chosen.try_steps), "all_reduce_mib"
     )
-    with slow_link(
-        RANKS * bytes_each / step_s
-    ) as link:  # each rank sends 2(n-1)/n = 1 times the bytes, over one shared loopback
-        arms = [
-            Trainopt(
-                f"overlap_comm={word}",
-                chosen,
-                folder / word,
-                setting | {"parallel.overlap_comm": word == "true"},
-                link=link,
-            )
-            for word in ("false", "true")
-        ]
-        row = compare("slow-link", *arms, chosen)
+    return RANKS * bytes_each / step_s, step_s  # each rank sends 2(n-1)/n = 1 times the bytes, over one shared loopback
+
+
+def overlap_on(link: str, chosen, folder: Path) -> tuple[dict, list[Arm]]:
+    """The row for the step time without overlap ÷ that with it, on this link."""
+    arms = [
+        Trainopt(
+            f"overlap_comm={word}", chosen, folder / word, SLOWED | {"parallel.overlap_comm": word == "true"}, link=link
+        )
+        for word in ("false", "true")
+    ]
+    return compare("slow-link", *arms, chosen), arms
+
+
+def slowed(chosen, folder: Path) -> list[dict]:
+    """Overlap on a link on which the exchange takes as long as the rest of the step."""
+    bytes_per_s, step_s = slow_rate(chosen, folder)
+    with slow_link(bytes_per_s) as link:
+        row, arms = overlap_on(link, chosen, folder)
     exposed = [median_ms([step for block in arm.blocks for step in block], "comm_exposed_ms") for arm in arms]
     backward_ms = 1e3 * step_s * backward_share(chosen)
     hidden = (exposed[0] - exposed[1]) / min(exposed[0], backward_ms)
     return [
         row
         | {
-            "settings": f"{8 * RANKS * bytes_each / step_s / 1e9:.1f} Gbit/s, a step without communication "
+            "settings": f"{8 * bytes_per_s / 1e9:.1f} Gbit/s, a step without communication "
             f"{1e3 * step_s:.0f} ms, backward {backward_ms:.0f} ms: "
             f"hidden {hidden:.0%} of what backward can hide"
         }

@@ -3,15 +3,20 @@
 //   verdict_arms known_effect RECIPE FOLDER SHARE BUDGET_S SEED
 //     compares A with B, which is A with a sleep of SHARE of A's step in every step
 //   verdict_arms turn_cost RECIPE FOLDER BLOCKS SEED
-//     compares an arm's turns that alternate with another arm's to its consecutive turns
+//     compares an arm's turns that alternate with another arm's to its consecutive turns; also as several ranks, which
+//     a launcher starts
 //   verdict_arms recorded FOLDER RATIO BLOCKS TRIALS
 //     repeatedly deals the turns of a job against itself to two arms, with B's made RATIO times as fast
 #include "base/philox.h"
+#include "comm/job.h"
+#include "comm/launch_environment.h"
 #include "compare/bundle.h"
 #include "compare/comparison.h"
 #include "compare/comparison_json.h"
 #include "compare/local_arm.h"
 #include "compare/make_arm.h"
+#include "compare/ranked_arms.h"
+#include "device/process.h"
 #include "metrics/summary.h"
 #include "recipe/recipe_io.h"
 #include "statistics/paired.h"
@@ -19,6 +24,7 @@
 #include <cmath>
 #include <cstdio>
 #include <thread>
+#include <unistd.h>
 
 using namespace trainopt;
 
@@ -41,10 +47,10 @@ class SleepyRunner : public StepRunner {
 
 double median_step_s(Turn turn) { return percentile(turn.step_ms, 0.5) * 1e-3; }
 
-ArmSpec spec_of(const char* recipe, const std::filesystem::path& folder) {
+ArmSpec spec_of(const char* recipe, const std::filesystem::path& folder, int64_t ranks = 1) {
   Sources sources;
   sources.files.emplace_back(recipe);
-  return {.recipe = load_recipe(sources).recipe, .folder = folder, .without = {}, .batch_seed = {}};
+  return {.recipe = load_recipe(sources, ranks).recipe, .folder = folder, .without = {}, .batch_seed = {}};
 }
 
 Json known_effect(const char* recipe, const std::filesystem::path& folder, double share, double budget_s,
@@ -68,11 +74,11 @@ Json known_effect(const char* recipe, const std::filesystem::path& folder, doubl
   return json;
 }
 
-Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t blocks, uint64_t seed) {
-  const ArmSpec spec = spec_of(recipe, folder / "a");
-  const Plan plan = arm_plan(spec, detect_machine());
-  apply(plan.process);
-  LocalArm one(plan, folder / "a"), other(plan, folder / "b");
+Json turn_cost(ArmFactory& factory, int64_t ranks, const char* recipe, const std::filesystem::path& folder,
+               int64_t blocks, uint64_t seed) {
+  const auto made_one = factory.make(spec_of(recipe, folder / "a", ranks), ArmHost::this_process),
+             made_other = factory.make(spec_of(recipe, folder / "b", ranks), ArmHost::this_process);
+  Arm &one = *made_one, &other = *made_other;
   const double step_s = median_step_s(one.turn(10));
   other.turn(10);
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(0.25 / step_s)));
@@ -101,8 +107,43 @@ Json turn_cost(const char* recipe, const std::filesystem::path& folder, int64_t 
   return {{"cost", std::exp(mean) - 1},
           {"interval", interval ? Json{std::exp(interval->low) - 1, std::exp(interval->high) - 1} : Json()},
           {"blocks", blocks},
+          {"ranks", ranks},
           {"steps_a_turn", steps},
           {"step_ms", 1e3 * step_s}};
+}
+
+/// Lets rank 0 measure while the other ranks do what it says; with one rank, just measures. Prints what was measured.
+int with_ranks(const std::function<Json(ArmFactory&, int64_t ranks)>& measure) {
+  std::map<std::string, std::string> environment;
+  for (char** entry = environ; *entry; ++entry)
+    if (const std::string text = *entry; text.find('=') != std::string::npos)
+      environment[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+  const Launch launch = read_launch(environment);
+  const RankPosition& position = launch.position;
+  ArmSite site{.machine = detect_machine(), .position = position};
+  site.prepare = [](const Plan& plan) { apply(plan.process); };
+  if (position.ranks == 1) {
+    LocalArms factory(site);
+    return std::puts(measure(factory, 1).dump().c_str()), 0;
+  }
+  Job job({.position = position,
+           .address = launch.master_address,
+           .port = launch.master_port.value_or(0),
+           .external_store = launch.launcher_serves_store,
+           .job = "verdict-arms-" + launch.job,
+           .port_folder = std::filesystem::temp_directory_path(),
+           .timeout_s = 60},
+          {.recipe = {}, .build = {}, .host = "this machine", .cpus = allowed_cpus()});
+  site.connect = [&](at::Device device) { return std::shared_ptr<Communicator>(job.make_communicator(device)); };
+  LocalArms mine(site);
+  const std::shared_ptr<Communicator> channel = job.make_communicator();
+  RankDuties duties;
+  duties.explain = explain_plainly;
+  if (!position.is_first()) return serve_arms(channel, mine, duties);
+  RankedArms factory(channel, mine, duties);
+  std::puts(measure(factory, position.ranks).dump().c_str());
+  factory.finish(0);
+  return 0;
 }
 
 /// Each trial starts at a random recorded turn, keeps the turns in order (the last is followed by the first) and tosses
@@ -146,7 +187,9 @@ int main(int argc, char** argv) {
       std::puts(
           known_effect(argv[2], argv[3], std::stod(argv[4]), std::stod(argv[5]), std::stoull(argv[6])).dump().c_str());
     else if (what == "turn_cost" && argc == 6)
-      std::puts(turn_cost(argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5])).dump().c_str());
+      return with_ranks([&](ArmFactory& factory, int64_t ranks) {
+        return turn_cost(factory, ranks, argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5]));
+      });
     else if (what == "recorded" && argc == 6)
       std::puts(recorded(argv[2], std::stod(argv[3]), std::stoll(argv[4]), std::stoll(argv[5])).dump().c_str());
     else

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import socket
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +21,29 @@ ENDLESS = "train.max_steps=100000000"
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.keep_last=3"]
 SOON = "parallel.timeout=12s"  # connecting may take five seconds if name servers do not answer
 NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
+
+
+# Starts tasks with the variables that srun sets on one machine.
+SRUN = """\
+#!/bin/sh
+[ "$1" = --ntasks ] || exit 64
+tasks=$2; shift 2
+export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$tasks SLURM_NTASKS=$tasks
+export SLURM_STEP_TASKS_PER_NODE=$tasks SLURM_NODEID=0 SLURM_STEP_NODELIST=here
+pids= task=0 code=0
+while [ $task -lt $tasks ]; do
+  SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"
+  task=$((task + 1))
+done
+for pid in $pids; do wait $pid || code=$?; done
+exit $code
+"""
+# By default Open MPI refuses to run as root or with more ranks than cores; the tests may run as root on one core.
+MPIRUN = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
 
 
 def torch_program(name):
@@ -112,6 +136,26 @@ class Ranks:
         return found
 
 
+def with_launchers(program):
+    """An environment in which `trainopt`, `torchrun`, `srun` (a stand-in) and mpirun start two ranks anywhere."""
+    tools = program.folder / "tools"
+    tools.mkdir()
+    (tools / "trainopt").symlink_to(os.path.abspath(PROGRAM))
+    (tools / "torchrun").symlink_to(torch_program("torchrun"))
+    (tools / "srun").write_text(SRUN)
+    (tools / "srun").chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    port = str(free_port())  # torchrun's default port is always the same
+    return {**program.environment(), **MPIRUN, "PATH": path, "PET_MASTER_PORT": port}
+
+
+def start_with(job, words, env):
+    """Starts a command line, whose first word is looked up in `env`, from with_launchers()."""
+    if not (program := shutil.which(words[0], path=env["PATH"])):
+        pytest.skip(f"no {words[0]}")
+    return job.start([program, *words[1:]], env=env)
+
+
 @pytest.fixture(autouse=True)
 def kill_leftover_ranks():
     yield
@@ -122,14 +166,14 @@ def kill_leftover_ranks():
     Ranks.started.clear()
 
 
-def launched(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
+def launched(trainopt, ranks, *arguments, recipe="tiny.yaml", command="run", **how):
     """Starts a job that keeps running while the test acts on it."""
-    return Ranks(trainopt).start([PROGRAM, "launch", "-n", ranks, "--", "run", recipe, *arguments], **how)
+    return Ranks(trainopt).start([PROGRAM, "launch", "-n", ranks, "--", command, recipe, *arguments], **how)
 
 
-def launch(trainopt, ranks, *arguments, recipe="tiny.yaml", **how):
+def launch(trainopt, ranks, *arguments, **how):
     """Runs a job from start to end."""
-    (result,) = launched(trainopt, ranks, *arguments, recipe=recipe, **how).ended()
+    (result,) = launched(trainopt, ranks, *arguments, **how).ended()
     return result
 
 

@@ -16,6 +16,14 @@ TEST_CASE("sizes and durations are parsed from recipe notation, and anything els
   for (const char* bad : {"", "m", "15 minutes", "-1s", "1h30m"}) CHECK_FALSE(parse_duration(bad));
 }
 
+TEST_CASE("a share is a percentage or a fraction between 0 and 1") {
+  CHECK(parse_share("3%") == 0.03);
+  CHECK(parse_share("0.5%") == 0.005);
+  CHECK(parse_share("0.01") == 0.01);
+  for (const char* bad : {"", "%", "0", "0%", "1", "100%", "-1%", "3 %", "3%%", "3x", "nan", "inf", "1e999"})
+    CHECK_FALSE(parse_share(bad));
+}
+
 TEST_CASE("printed sizes and durations parse back to the same value") {
   for (const int64_t count :
        {int64_t{0}, int64_t{1}, int64_t{1} << 10, int64_t{4} << 30, int64_t{1536} << 20, int64_t{12345}})

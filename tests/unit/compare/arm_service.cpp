@@ -21,7 +21,12 @@ class Served {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     socket = ends[0];
     thread_ = std::thread([make = std::move(make), end = ends[1]] {
-      serve_arm(end, make, [](const std::exception& error) { return Failure{error.what(), ExitCode::memory}; });
+      std::unique_ptr<Arm> arm;
+      serve_arm(
+          end, [&]() -> Arm& { return *(arm = make()); },
+          [](const std::exception& error) {
+            return Failure{error.what(), ExitCode::memory};
+          });
       ::close(end);
     });
   }
