@@ -155,6 +155,21 @@ def test_another_number_of_ranks_is_refused(trainopt, stored):
     assert not (trainopt.folder / "runs").exists()
 
 
+def test_several_ranks(trainopt, stored):
+    """The stored arm, too, must be of two ranks."""
+
+    def two_ranks(result):
+        for arm in result["arms"].values():
+            arm["plan"]["data"]["ranks"] = 2
+
+    folder = stored(1e-9, change=two_ranks)
+    words = ("compare", "job.yaml", "--against", folder, *FEW, "--fail-on", "costs", "--run-dir", "out")
+    done = trainopt("launch", "-n", "2", "--", *words)
+    assert done.code == 10 and done.out.count("gate: failed: B costs at least") == 1, done
+    arm = json.loads((trainopt.folder / "out/result.json").read_text())["arms"]["b"]
+    assert arm["plan"]["data"]["ranks"] == 2 and len(arm["ranks"]) == 2
+
+
 def test_damaged_and_foreign_files(trainopt, stored):
     folder = stored(1e-3)
     path = folder / "result.json"
@@ -169,6 +184,7 @@ def test_damaged_and_foreign_files(trainopt, stored):
     refused("[]", "not a comparison's result.json")
     refused({"steps": 3}, "not a comparison's result.json")
     refused({"switches": []}, "an ablation")
+    refused({"each": {}}, "a result of --each")
     refused(whole | {"ratio": 2.0}, "do not give the recorded result")
     refused(whole | {"samples": []}, "no blocks")
     refused(whole | {"schema_version": 99}, "schema_version 99")

@@ -163,6 +163,20 @@ TEST_CASE("an arm that failed fails every gate, and another arm's name is used")
   CHECK(decide("costs", e).reason == "zero3 costs at least 4.20 %");
 }
 
+TEST_CASE("several arms against the first: the gate fails if it fails for any, and says for which") {
+  GateEvidence zero1 = kNoEffect, zero3 = kCosts;
+  zero1.arm = "zero1";
+  zero3.arm = "zero3";
+  zero1.first = zero3.first = "none";
+  const GateRule rule = parse_gate("costs");
+  const GateDecision failed = decide_all(rule, {zero1, zero3});
+  CHECK(failed.failed);
+  CHECK(failed.reason == "zero3 against none: zero3 costs at least 4.20 %");
+  const GateDecision passed = decide_all(rule, {zero1, zero1});
+  CHECK_FALSE(passed.failed);
+  CHECK(passed.reason == "zero1 against none: the verdict is no effect; zero1 against none: the verdict is no effect");
+}
+
 TEST_CASE("a decision in words and as JSON") {
   const GateRule rule = parse_gate("costs:3%,inconclusive");
   const GateDecision decision = trainopt::decide(rule, kCosts);
