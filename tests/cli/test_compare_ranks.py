@@ -256,7 +256,7 @@ def test_a_signal_keeps_what_was_measured(job, apart):
 
 
 def failed_with(job, results, code, says):
-    """All ranks end with the code and the one message of a run that fails in this way, and what was measured is kept."""
+    """All ranks end with the code and the one message of such a run, and what was measured is kept."""
     assert {result.code for result in results} == {code} and says in one_message(*results), results
     answer = shown(job)
     assert answer["ended"] == "failed" and answer["blocks"] == stored(job)["blocks"] >= 1, answer
