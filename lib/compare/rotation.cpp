@@ -133,6 +133,7 @@ void judge(Rotation& r) {
     if (verdicts.looks() > looks) verdicts.look();
   }
   if (spends_the_rest(r.sampling.ended)) verdicts.finish();
+  verdicts.look();
   judge(r, verdicts);
 }
 

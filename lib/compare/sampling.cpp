@@ -36,7 +36,6 @@ void PairVerdicts::look() const {
 
 void PairVerdicts::finish() {
   for (SequentialVerdict& verdict : verdicts_) verdict.finish();
-  look();
 }
 
 bool PairVerdicts::decided() const { return decided_pairs() == verdicts_.size(); }

@@ -31,6 +31,7 @@ class PairVerdicts {
   /// Computes the intervals of the last look, on several cores. It must be called at every look: an interval depends on
   /// the earlier ones if looks contradict each other.
   void look() const;
+  /// One last look, as in SequentialVerdict.
   void finish();
 
   bool decided() const;
