@@ -205,17 +205,6 @@ class AblationCells {
   std::map<std::string, Comparison> in_stack_costs_;
 };
 
-/// Whether the switch has its default value: with several ranks, the plan always says how they exchange gradients.
-bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
-  Sources without = request.sources;
-  without.overrides.push_back(key_of_switch(name) + "=null");
-  try {
-    return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
-  } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
-    return false;
-  }
-}
-
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
 SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const Plan& plan, Ablation& result) {
   SwitchSet all;

@@ -13,6 +13,16 @@
 
 namespace trainopt {
 
+bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
+  Sources without = request.sources;
+  without.overrides.push_back(key_of_switch(name) + "=null");
+  try {
+    return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
+  } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
+    return false;
+  }
+}
+
 AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, ArmFactory& factory,
                              const Observer& observer)
     : request_(request), all_(std::move(all)), factory_(factory), observer_(observer) {

@@ -2,8 +2,8 @@
 rank that is 5 % slower is found with the right size, overlap on a slowed link, the strategies of sharding in one
 rotation, what taking turns costs, and whether every launcher gives the same result.
 
-The job is an MLP whose step takes about 15 ms on two cores, a good part of it for the exchange; the strategies are those
-of ResNet-18. All results are read from the folder that rank 0 writes. The slowed link needs root, ip and tc.
+The job is an MLP whose step takes about 15 ms on two cores, a good part of it for the exchange; the strategies train
+ResNet-18. All results are read from the folder that rank 0 writes. The slowed link needs root, ip and tc.
 """
 
 import argparse
@@ -182,10 +182,11 @@ def strategies(chosen, folder: Path, _: Path) -> list[dict]:
     model = torchvision.models.resnet18(num_classes=RESNET["model"]["num_classes"])
     mib = sum(parameter.numel() for parameter in model.parameters()) * 4 / 2**20
     key = f"parallel.sharding_strategy={','.join(STRATEGIES)}"
-    keys = ("--own-processes", "--budget", chosen.each_budget, "--coins", 0)
-    found = compare(folder / "each", recipe, "--each", key, *keys)
+    found = compare(folder / "each", recipe, "--each", key, "--budget", chosen.each_budget, "--coins", 0)
+    apart = ("--own-processes", "--no-numbers", "--repeats", chosen.each_sets)  # arms that share a process share memory
+    memory = compare(folder / "memory", recipe, "--each", key, *apart)["arms"]
     rows = []
-    for strategy, arm in zip(STRATEGIES, found["arms"], strict=True):
+    for strategy, arm, in_process in zip(STRATEGIES, found["arms"], memory, strict=True):
         wanted = check_ranks.formulas(strategy, RANKS, mib)
         state = wanted["parameters"] + wanted["gradients"] + wanted["optimizer"]
         off = [
@@ -202,7 +203,7 @@ def strategies(chosen, folder: Path, _: Path) -> list[dict]:
                 "asked": "bytes as the formulas within 5 %",
                 "found": f"{'yes' if worst <= 0.05 else 'NO'}: rank 0 {', '.join(text for _, text in off[:2])}",
                 "ratios": f"{arm['samples_per_s']:.1f} samples/s{against}; memory per rank "
-                + ", ".join(f"{rank['peak_memory_mib']:.0f} MiB" for rank in arm["ranks"]),
+                + ", ".join(f"{rank['peak_memory_mib']:.0f} MiB" for rank in in_process["ranks"]),
             }
         )
     return rows
@@ -285,6 +286,7 @@ def main() -> None:
     options.add_argument("--link-pairs", type=int, default=6, help="pairs of jobs of bench_ranks.py on that link")
     options.add_argument("--link-steps", type=int, default=12, help="measured steps of each of these jobs")
     options.add_argument("--each-budget", default="4m", help="time for the strategies of sharding")
+    options.add_argument("--each-sets", type=int, default=2, help="sets of processes for their memory")
     options.add_argument("--blocks", type=int, default=30, help="blocks for the cost of taking turns")
     options.add_argument("--launcher-blocks", type=int, default=8, help="blocks under each launcher")
     options.add_argument("--binary", type=Path, default=common.ROOT / "build/scripts/bench/verdict_arms")

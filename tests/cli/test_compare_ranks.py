@@ -256,7 +256,7 @@ def test_a_signal_keeps_what_was_measured(job, apart):
 
 
 def failed_with(job, results, code, says):
-    """All ranks end with the code and the one message of a run that fails in this way, and what was measured is kept."""
+    """All ranks end with the code and the one message of such a run, and what was measured is kept."""
     assert {result.code for result in results} == {code} and says in one_message(*results), results
     answer = shown(job)
     assert answer["ended"] == "failed" and answer["blocks"] == stored(job)["blocks"] >= 1, answer
@@ -313,8 +313,3 @@ def test_a_mistake_is_found_before_anything_is_created(job, words, says):
 def test_finished_results_are_read_by_one_rank(job):
     result = launch(job, 2, "--show", "out", recipe="--quiet", command="compare")
     assert result.code == 2 and "--show" in result.err and result.out == "", result
-
-
-def test_only_jobs_are_launched(job):
-    refusal = job.refused("launch", "-n", "2", "--", "plan", "job.yaml", says=["plan", "trainopt run"])
-    assert len(refusal.err.splitlines()) == 1

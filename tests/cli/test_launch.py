@@ -18,7 +18,7 @@ from conftest import TINY
         (["-n", "-1", "--", "run", "tiny.yaml"], "-1"),
         (["-n", "1.5", "--", "run", "tiny.yaml"], "1.5"),
         (["-n", "100000", "--", "run", "tiny.yaml"], "100000"),
-        (["-n", "2", "--", "compare", "tiny.yaml"], "compare"),
+        (["-n", "2", "--", "plan", "tiny.yaml"], "plan"),
         (["-n", "2", "--", "tiny.yaml"], "tiny.yaml"),
         (["-n", "2", "run", "tiny.yaml", "--run-dir", "out"], "--run-dir"),
         (["-n", "2", "--no-such-flag", "--", "run", "tiny.yaml"], "--no-such-flag"),
