@@ -102,9 +102,8 @@ std::optional<std::filesystem::path> carried_recipes() {
 void refuse_several_ranks(const Environment& environment, const std::string& command) {
   const Launch launch = read_launch(environment);
   if (launch.position.ranks > 1)
-    throw UserError(
-        fmt::format("only trainopt run, compare and ablate support several ranks; start {} without a launcher: {}",
-                    command, fmt::join(launch.variables, " ")));
+    throw UserError(fmt::format("{} runs as one process; start it without a launcher: {}", command,
+                                fmt::join(launch.variables, " ")));
 }
 
 bool colored_output(const OutputOptions& output) {

@@ -49,8 +49,7 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
   refuse_numbers(output.gate);
   CompareOptions options = measure.options();
   options.warmup_steps = arguments.recipe.bench.warmup_steps;
-  const MeasureJob job{.timeout_s = arguments.recipe.parallel.timeout.seconds,
-                       .recipes = recipe_yaml(arguments.recipe)};
+  const MeasureJob job = measure_job(std::array{arguments.recipe});
   return run_measurement(read_launch(environment), job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
     warn_of_unused_gpu(arguments.recipe, detect_machine(visible_devices(environment)));

@@ -79,24 +79,6 @@ ArmsToRotate arms_of_each(const EachArguments& arguments, const EachValues& each
 
 }  // namespace
 
-Observer observer_of(const OutputOptions& console, Explain explain) {
-  return {.report =
-              [quiet = console.quiet](const std::string& line) {
-                if (!quiet) spdlog::info("{}", line);
-              },
-          .stop = &stop_signal(),
-          .explain = std::move(explain)};
-}
-
-int end_comparison(const fs::path& folder, const CompareOutput& output, const std::string& failure,
-                   ExitCode failure_code, int code) {
-  if (!output.json && !output.markdown)
-    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
-  std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
-  if (!failure.empty()) throw UserError(failure, failure_code);
-  return stop_signal() != 0 ? 128 + stop_signal() : code;
-}
-
 int compare_each(const EachArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
                  const Environment& environment, const OutputOptions& console) {
   const EachValues each = each_values(arguments.each);
@@ -106,11 +88,8 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
   require_possible_level(options.level, each.values.size());
   const Launch launch = read_launch(environment);
   const std::vector<Recipe> recipes = recipes_of(arguments, each, launch.position.ranks);
-  MeasureJob job{.timeout_s = recipes.front().parallel.timeout.seconds, .recipes = {}};
-  for (const Recipe& recipe : recipes) {
-    job.recipes += recipe_yaml(recipe);
-    options.warmup_steps = std::max(options.warmup_steps, recipe.bench.warmup_steps);
-  }
+  const MeasureJob job = measure_job(recipes);
+  for (const Recipe& recipe : recipes) options.warmup_steps = std::max(options.warmup_steps, recipe.bench.warmup_steps);
   return run_measurement(launch, job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
     warn_of_unused_gpu(recipes.front(), detect_machine(visible_devices(environment)));
@@ -120,8 +99,9 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
     named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
     const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
     for (size_t i = 0; i < arms.specs.size(); ++i) arms.specs[i].folder = folder / fmt::format("arm-{}", i + 1);
-    const auto write = [&](const Rotation& r) { write_bundle(folder, r, {kBuild.version, kBuild.commit}); };
-    std::optional<Rotation> result = rotate(arms, options, until, factory, observer_of(console, explain), write);
+    const std::function write = [&](const Rotation& r) { write_bundle(folder, r, {kBuild.version, kBuild.commit}); };
+    std::optional<Rotation> result =
+        rotate(arms, options, until, factory, observer_of(console, explain), keep_with(write));
     remove_first_steps(folder);
     if (!result) {
       spdlog::warn("stopped before the arms were compared");

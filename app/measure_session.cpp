@@ -18,6 +18,15 @@ Failure failure_of(JobMember& member, const std::exception& error) {
   return {.message = end.message, .code = end.code, .reported_by_other_rank = end.reported_by_other_rank};
 }
 
+MeasureJob measure_job(std::span<const Recipe> recipes) {
+  MeasureJob job{.timeout_s = 0, .recipes = {}};
+  for (const Recipe& recipe : recipes) {
+    job.timeout_s = std::max(job.timeout_s, recipe.parallel.timeout.seconds);
+    job.recipes += recipe_yaml(recipe);
+  }
+  return job;
+}
+
 ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment) {
   ArmSite site{.machine = machine, .position = member.position()};
   site.complete_plan = [environment](Plan& plan) { add_process_settings(plan, environment); };

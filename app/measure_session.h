@@ -7,6 +7,7 @@
 #include "compare/make_arm.h"
 
 #include <functional>
+#include <span>
 #include <string>
 
 namespace trainopt {
@@ -16,6 +17,8 @@ struct MeasureJob {
   double timeout_s = 600;  ///< how long a rank waits for the others (parallel.timeout)
   std::string recipes;     ///< all that are measured, as text
 };
+/// The longest parallel.timeout and the text of all these recipes.
+MeasureJob measure_job(std::span<const Recipe> recipes);
 
 /// Gives rank 0 the arms and an explanation of their failures; returns its exit code.
 using Measure = std::function<int(ArmFactory& arms, const Explain& explain)>;

@@ -6,6 +6,7 @@
 #include "app/run_plan.h"
 #include "base/files.h"
 #include "comm/lost_rank.h"
+#include "comm/nccl_environment.h"
 #include "compare/arm_process.h"
 #include "compare/arm_service.h"
 
@@ -36,6 +37,7 @@ class ArmHostProcess {
     const std::filesystem::path recipe = folder_ / "recipe.yaml";
     spec.recipe = load_recipe({.files = {recipe}, .overrides = {}}, launch_.position.ranks).recipe;
     member_ = join(spec);
+    if (!member_->is_single()) set_nccl_trace_folder(folder_);
     ArmSite site = site_of(*member_, machine_of(*member_, environment_), environment_);
     site.began = began_;
     factory_.emplace(std::move(site));

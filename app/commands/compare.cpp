@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/compare_against.h"
 #include "app/compare_each.h"
+#include "app/compare_output.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
 #include "app/run_directory.h"
@@ -127,9 +128,9 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
   in_a.folder = folder / "a";
   in_b.folder = folder / "b";
-  const auto write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
+  const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
   Observer observer = observer_of(output, explain);
-  observer.keep = write;
+  observer.keep = keep_with(write);
 
   std::optional<Comparison> measured = compare_arms(
       {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
@@ -161,7 +162,7 @@ bool wants_each(const CompareArguments& arguments, const std::vector<fs::path>& 
 int hold_against(const CLI::App& command, const CompareArguments& arguments, const std::vector<fs::path>& files,
                  const std::vector<std::string>& overrides, const CommandContext& context) {
   if (files.size() != 1 || is_run(files[0]) || !arguments.with.empty() || !arguments.without.empty() ||
-      !arguments.each.empty())
+      !arguments.each.empty() || !arguments.faults.empty())
     throw UserError("--against measures one recipe: trainopt compare RECIPE [key=value ...] --against FILE");
   handle_signals();
   std::vector<std::string> words{files[0].string()};
@@ -197,18 +198,17 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   }
   if (std::any_of(files.begin(), files.end(), is_run)) {
     if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
-        !arguments.without.empty())
+        !arguments.without.empty() || !arguments.faults.empty() || arguments.own_processes || arguments.no_numbers)
       throw UserError(
           "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
-    refuse_several_ranks(context.environment, "trainopt compare with finished runs");
+    refuse_several_ranks(context.environment, "a comparison of finished runs");
     return compare_finished(files, arguments);
   }
   const Launch launch = read_launch(context.environment);
   handle_signals();
   for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
   const auto [a, b] = arms_of(command, arguments, files, overrides, launch.position.ranks);
-  const MeasureJob job{.timeout_s = a.recipe.parallel.timeout.seconds,
-                       .recipes = recipe_yaml(a.recipe) + recipe_yaml(b.recipe)};
+  const MeasureJob job = measure_job(std::array{a.recipe, b.recipe});
   return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain& explain) {
     return compare_recipes(a, b, arguments, context, factory, explain);
   });
@@ -238,10 +238,10 @@ Command add_compare(CLI::App& app) {
       "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
                                         "Do not run a second copy of A: no noise floor and no numerical comparison"));
-  command->add_option("--inject", arguments->faults, "Inject a fault into B, as trainopt run does")
-      ->type_name("FAULT@STEP[+][:RANK]")
-      ->allow_extra_args(false)
-      ->take_all();
+  measuring.push_back(command->add_option("--inject", arguments->faults, "Inject a fault into B, as trainopt run does")
+                          ->type_name("FAULT@STEP[+][:RANK]")
+                          ->allow_extra_args(false)
+                          ->take_all());
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,

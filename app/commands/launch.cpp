@@ -63,8 +63,8 @@ LocalRanks read_options(const LaunchOptions& options) {
   if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
   constexpr std::array kForRanks{"run", "compare", "ablate"};
   if (std::find(kForRanks.begin(), kForRanks.end(), options.words.front()) == kForRanks.end())
-    throw UserError(fmt::format("launch can start trainopt {}; put one of them first after --: {}",
-                                fmt::join(kForRanks, ", "), options.words.front()));
+    throw UserError(fmt::format("launch starts one of {}; name it first after --: {}", fmt::join(kForRanks, ", "),
+                                options.words.front()));
   spec.count = count_of(options);
   return spec;
 }
@@ -91,8 +91,8 @@ std::vector<std::string> command_line(const LaunchOptions& options, const Output
 }  // namespace
 
 Command add_launch(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE [key=value ...]");
+  CLI::App* command = app.add_subcommand(
+      "launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE, or compare or ablate");
   const auto options = std::make_shared<LaunchOptions>();
   command->add_option("-n,--nproc-per-node", options->count, "Ranks on this machine; auto: one per GPU")->required();
   command->add_option("--nnodes", options->nodes, "Number of machines; run this command on each of them")
@@ -100,7 +100,7 @@ Command add_launch(CLI::App& app) {
   command->add_option("--node-rank", options->node_rank, "Index of this machine, from 0");
   command->add_option("--rendezvous", options->rendezvous, "host:port of machine 0; the port must be free");
   command->add_option("command", options->words, "Command that each rank runs, after --")
-      ->type_name("-- run RECIPE [key=value ...]");
+      ->type_name("-- run|compare|ablate RECIPE ...");
   command->allow_extras();  // CLI11 counts the -- itself as an extra
   return [=](const CommandContext& context) {
     for (const auto& word : extra_arguments(*command))

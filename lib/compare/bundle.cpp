@@ -20,7 +20,9 @@ void write_files(const std::filesystem::path& folder, const Json& result, const 
   write_file(folder / "result.json", json_text(result, 1) + "\n");
   write_file(folder / "report.md", report);
   write_file(folder / "turns.csv", turns);
-  write_file(folder / "environment.json", json_text(measured_environment(version), 2) + "\n");
+  const auto environment = folder / "environment.json";  // does not change while results so far are written
+  if (!std::filesystem::exists(environment))
+    write_file(environment, json_text(measured_environment(version), 2) + "\n");
 }
 
 /// What `read` makes of the folder's result.json. Its errors get the folder's name.

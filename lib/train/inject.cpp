@@ -144,10 +144,10 @@ Injection parse_injection(const std::string& text) {
   injection.fault = known->second;
   if (injection.fault == InjectedFault::straggle &&
       (injection.step <= StragglerDelay::kMeasuredSteps || injection.every_time))
-    throw UserError(
-        fmt::format("--inject straggle delays every step from the one that it names, by 5 % of the median step before; "
-                    "name step {} or a later one, without +: {}",
-                    StragglerDelay::kMeasuredSteps + 1, text));
+    throw UserError(fmt::format(
+        "--inject straggle measures the steps before the one that it names, and takes no +; name step {} or "
+        "a later one: {}",
+        StragglerDelay::kMeasuredSteps + 1, text));
   return injection;
 }
 

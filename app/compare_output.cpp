@@ -1,0 +1,27 @@
+#include "app/compare_output.h"
+
+#include "app/signals.h"
+
+#include <cstdio>
+
+namespace trainopt {
+
+Observer observer_of(const OutputOptions& console, Explain explain) {
+  return {.report =
+              [quiet = console.quiet](const std::string& line) {
+                if (!quiet) spdlog::info("{}", line);
+              },
+          .stop = &stop_signal(),
+          .explain = std::move(explain)};
+}
+
+int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const std::string& failure,
+                   ExitCode failure_code, int code) {
+  if (!output.json && !output.markdown)
+    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
+  std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
+  if (!failure.empty()) throw UserError(failure, failure_code);
+  return stop_signal() != 0 ? 128 + stop_signal() : code;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,46 @@
+// What all comparisons share: how a result is printed, gated and kept.
+#pragma once
+
+#include "app/arguments.h"
+#include "app/gate.h"
+#include "base/error.h"
+#include "compare/baseline.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace trainopt {
+
+/// How the result of a comparison is printed, what --fail-on makes of it, and where it is written.
+struct CompareOutput {
+  bool json = false, markdown = false;
+  std::string run_dir;  ///< empty: a new folder
+  Gate gate = {};
+
+  ResultForm form() const { return json ? ResultForm::json : markdown ? ResultForm::markdown : ResultForm::text; }
+};
+
+/// The lines of progress and the signals of this process.
+Observer observer_of(const OutputOptions& console, Explain explain);
+/// After the result is printed and written: says where it is, and throws the failure that
+/// ended it, if any. Returns the exit code: that of a signal or `code`, which the gate gave.
+int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const std::string& failure,
+                   ExitCode failure_code, int code);
+
+/// Writes the result so far with `write`. A full disk must not end the measurement, so it warns, once.
+template <class Result>
+std::function<void(const Result&)> keep_with(std::function<void(const Result&)> write) {
+  return [write = std::move(write), warned = false](const Result& result) mutable {
+    try {
+      write(result);
+    } catch (const UserError& error) {  // named recovery: the measurement goes on
+      if (!std::exchange(warned, true)) spdlog::warn("the result so far was not kept: {}", error.what());
+    }
+  };
+}
+
+}  // namespace trainopt
