@@ -33,7 +33,7 @@ struct ArmReceipts {
   std::string arm;
   const Json* receipts = nullptr;
 };
-/// A line for each switch that was on, or had an effect, in some arms only: "amp: A off; B all in bfloat16".
+/// A line for each switch that was on, or had an effect, in some arms only: "NAME: A off; B …".
 std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms);
 
 /// A turn's numbers in CSV, and their heads.

@@ -1,17 +1,11 @@
 #include "compare/ranked_arms.h"
 
-#include "base/files.h"
-#include "base/host_name.h"
-#include "comm/lost_rank.h"
-#include "compare/json_values.h"
-#include "device/process.h"
+#include "compare/rank_parts.h"
 #include "recipe/recipe_io.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 
 namespace trainopt {
@@ -25,18 +19,6 @@ Json request_for(const ArmSpec& spec, ArmHost host, int64_t arm) {
           {"spec", to_json(spec)}};
 }
 
-/// Ranks may share a file system, so each other rank has a folder of its own in the arm's.
-ArmSpec spec_on_rank(const Json& request, const RankPosition& position) {
-  ArmSpec spec = arm_spec_from(request.at("spec"));
-  spec.folder = request.at("folder").get<std::string>();
-  if (position.is_first()) return spec;
-  spec.folder /= fmt::format("rank-{}", position.rank);
-  create_folders(spec.folder);
-  write_file(spec.folder / "recipe.yaml", request.at("recipe").get<std::string>());
-  spec.recipe = load_recipe({.files = {spec.folder / "recipe.yaml"}, .overrides = {}}, position.ranks).recipe;
-  return spec;
-}
-
 /// Whether two ranks may use the same CPU.
 bool share_cpus(const Json& one, const Json& other) {
   if (one.at("host") != other.at("host")) return false;
@@ -45,152 +27,11 @@ bool share_cpus(const Json& one, const Json& other) {
                      [&](const Json& cpu) { return cpus.contains(cpu); });
 }
 
-Json turn_json(const Turn& turn) {
-  Json json = to_json(turn);
-  json["cpu_outside_s"] = turn.cpu_outside_s;
-  return json;
-}
-
 Turn turn_of_rank(const Json& json) {
   Turn turn = turn_from(json);
   turn.cpu_outside_s = json.at("cpu_outside_s");
   return turn;
 }
-
-}  // namespace
-
-/// This rank's parts of all arms, and the channel to the other ranks.
-class RankParts {
- public:
-  RankParts(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties)
-      : channel_(std::move(channel)), mine_(mine), duties_(std::move(duties)) {}
-
-  // Rank 0
-
-  int64_t next_arm() { return arms_made_++; }
-
-  /// Lets every rank do the same, and returns their answers in rank order. `recipe`: of an arm to make, which rank 0
-  /// need not read again.
-  std::vector<Json> ask(const Json& request, const Recipe* recipe = nullptr) {
-    require_sound();
-    std::vector<Json> answers;
-    try {
-      gather_texts(*channel_, json_text(request));
-      answers = exchange(answer(request, recipe));
-    } catch (const std::exception& error) {            // named recovery: rank 0 still has what was measured
-      const Failure failure = duties_.explain(error);  // before any arm is destroyed: that may wait for other ranks
-      failure_.emplace(failure.message, failure.code);
-      throw UserError(*failure_);
-    }
-    for (const Json& each : answers)
-      if (const int signal = each.at("signal"); signal != 0) duties_.stopped_elsewhere(signal);
-    throw_error_in(answers);
-    return answers;
-  }
-
-  bool is_sound() const { return !failure_; }
-
-  void require_sound() const {
-    if (failure_) throw UserError(*failure_);
-  }
-
-  void finish(int exit_code) {
-    if (!failure_) gather_texts(*channel_, json_text(Json{{"finish", exit_code}}));
-  }
-
-  ArmFactory& mine() { return mine_; }
-
-  // The other ranks
-
-  int serve() try {
-    while (true) {
-      duties_.progress("waiting for rank 0");
-      const Json request = parse_json(gather_texts(*channel_, "").front());
-      if (request.contains("finish")) return request.at("finish");
-      exchange(answer(request, nullptr));
-    }
-  } catch (const std::exception& error) {
-    duties_.explain(error);  // before any arm is destroyed: that may wait for other ranks
-    throw;
-  }
-
- private:
-  struct Part {
-    std::shared_ptr<Arm> arm;
-    bool own_process = false;
-  };
-
-  std::vector<Json> exchange(const Json& mine) {
-    std::vector<Json> all;
-    duties_.progress("waiting for the other ranks");
-    for (const std::string& text : gather_texts(*channel_, json_text(mine))) all.push_back(parse_json(text));
-    return all;
-  }
-
-  /// A failure in a process of the arm's own is an answer; any other ends the measurement.
-  Json answer(const Json& request, const Recipe* recipe) {
-    const bool own_process =
-        request.contains("make") ? request.at("own_process").get<bool>() : part(request).own_process;
-    Json json;
-    if (!own_process) {
-      json = carry_out(request, recipe);
-    } else {
-      try {
-        json = carry_out(request, recipe);
-      } catch (const UserError& error) {  // named recovery: rank 0 decides what a failed arm means
-        json = {{"error", error.what()},
-                {"exit_code", static_cast<int>(error.code())},
-                {"reported_by_other_rank", dynamic_cast<const PeerFailed*>(&error) != nullptr}};
-      }
-    }
-    json["signal"] = duties_.stop_signal();
-    return json;
-  }
-
-  Json carry_out(const Json& request, const Recipe* recipe) {
-    if (request.contains("make")) return make(request, recipe);
-    if (request.contains("turn")) return {{"turn", turn_json(part(request).arm->turn(request.at("turn")))}};
-    if (request.contains("facts")) return {{"facts", to_json(part(request).arm->facts())}};
-    parts_.erase(request.at("arm").get<int64_t>());
-    return Json::object();
-  }
-
-  Json make(const Json& request, const Recipe* recipe) {
-    const int64_t number = request.at("make");
-    Part& part = parts_[number];
-    part.own_process = request.at("own_process");
-    ArmSpec spec = spec_on_rank(request, channel_->position());
-    if (recipe) spec.recipe = *recipe;
-    if (part.own_process) spec.rendezvous = duties_.rendezvous(fmt::format("arm-{}", number));
-    duties_.progress("creating an arm");
-    part.arm = mine_.make(spec, part.own_process ? ArmHost::own_process : ArmHost::this_process);
-    return {{"host", host_name()}, {"cpus", allowed_cpus()}};
-  }
-
-  Part& part(const Json& request) { return parts_[request.at("arm").get<int64_t>()]; }
-
-  /// The rank that failed first has the reason; the others only lost it.
-  static void throw_error_in(const std::vector<Json>& answers) {
-    std::optional<size_t> found;
-    for (size_t rank = 0; rank < answers.size(); ++rank) {
-      if (!answers[rank].contains("error")) continue;
-      if (!found || (answers[*found].at("reported_by_other_rank") && !answers[rank].at("reported_by_other_rank")))
-        found = rank;
-    }
-    if (!found) return;
-    throw UserError(fmt::format("rank {}: {}", *found, answers[*found].at("error").get<std::string>()),
-                    static_cast<ExitCode>(answers[*found].at("exit_code").get<int>()));
-  }
-
-  std::shared_ptr<Communicator> channel_;
-  ArmFactory& mine_;
-  RankDuties duties_;
-  std::map<int64_t, Part> parts_;
-  int64_t arms_made_ = 0;
-  std::optional<UserError> failure_;
-};
-
-namespace {
 
 /// After a failure the process is about to end, and destroying its arms could wait for ranks that will not answer.
 void never_destroyed(std::shared_ptr<RankParts> parts) {
