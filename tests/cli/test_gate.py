@@ -117,7 +117,8 @@ def test_a_measurement_is_judged_after_it_is_written(trainopt):
 
 def test_several_arms_are_judged_against_the_first(trainopt):
     trainopt.write("job.yaml", RECIPE)
-    words = ("compare", "job.yaml", "--each", "optimizer.momentum=0.9,0.5,0.1", "--repeats", "2", "--no-numbers", *QUICK)
+    each = ("--each", "optimizer.momentum=0.9,0.5,0.1")
+    words = ("compare", "job.yaml", *each, "--no-numbers", "--repeats", "2", *QUICK)
     failed = trainopt(*words, "--fail-on", "costs,inconclusive", "--run-dir", "out")  # two rounds have no interval
     assert failed.code == 10, failed
     assert "\ngate: failed: 0.5 against 0.9: inconclusive; 0.1 against 0.9: inconclusive\n" in failed.out
