@@ -190,7 +190,10 @@ def strategies(chosen, folder: Path, _: Path) -> list[dict]:
         wanted = check_ranks.formulas(strategy, RANKS, mib)
         state = wanted["parameters"] + wanted["gradients"] + wanted["optimizer"]
         off = [
-            (rank[name] / formula - 1, f"{name.removesuffix('_mib')} {rank[name]:.2f} MiB ({rank[name] / formula - 1:+.1%})")
+            (
+                rank[name] / formula - 1,
+                f"{name.removesuffix('_mib')} {rank[name]:.2f} MiB ({rank[name] / formula - 1:+.1%})",
+            )
             for rank in arm["ranks"]
             for name, formula in (("state_mib", state), ("sent_mib", wanted["wire"]))
         ]
