@@ -105,8 +105,8 @@ void JobMember::open_communicator(at::Device device) {
   if (job_) communicator_ = connect(device);
 }
 
-std::shared_ptr<Communicator> JobMember::connect(at::Device device) {
-  return job_ ? job_->make_communicator(device) : make_single_communicator();
+std::shared_ptr<Communicator> JobMember::connect(at::Device device, double min_timeout_s) {
+  return job_ ? job_->make_communicator(device, min_timeout_s) : make_single_communicator();
 }
 
 void JobMember::at(const char* stage, int64_t steps) noexcept {

@@ -30,7 +30,7 @@ class JobMember {
   /// Called once the device is known; from then on, tensors can be exchanged.
   void open_communicator(at::Device device);
   /// One more communicator, independent of the others. Every rank must call it.
-  std::shared_ptr<Communicator> connect(at::Device device);
+  std::shared_ptr<Communicator> connect(at::Device device, double min_timeout_s = 0);
   /// With which another process of this rank joins its counterparts (Job::rendezvous_of); only with several ranks.
   RendezvousOptions rendezvous_of(const std::string& name) const { return job_->rendezvous_of(name); }
   bool has_failed(const std::string& name) const { return job_->has_failed(name); }

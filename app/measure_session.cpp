@@ -69,7 +69,8 @@ int measure_with(JobMember& member, const Machine& machine, const Environment& e
   LocalArms mine(site_of(member, machine, environment));
   const auto explain = [&](const std::exception& error) { return failure_of(member, error); };
   if (member.is_single()) return measure(mine, explain);
-  const auto channel = member.connect(at::kCPU);
+  constexpr double kThinkingTimeS = 600;  // between turns rank 0 compares tensors and writes results, alone
+  const auto channel = member.connect(at::kCPU, kThinkingTimeS);
   if (!member.is_first()) {
     if (spdlog::get_level() >= spdlog::level::info) spdlog::set_level(spdlog::level::err);  // rank 0 says the same
     return serve_arms(channel, mine, duties_of(member));

@@ -169,14 +169,15 @@ std::string Job::get(const std::string& key) {
   });
 }
 
-std::unique_ptr<Communicator> Job::make_communicator(c10::Device device) {
+std::unique_ptr<Communicator> Job::make_communicator(c10::Device device, double min_timeout_s) {
   // get() notices ranks that failed before this point; creating the backends below would wait for the full timeout.
   const auto ready = [&](int64_t each) { return fmt::format("ready/{}/{}", communicators_, each); };
   put(ready(options_.position.rank), "yes");
   for (int64_t each = 0; each < options_.position.ranks; ++each) get(ready(each));
   const auto store = c10::make_intrusive<c10d::PrefixStore>(fmt::format("group/{}", communicators_++), store_);
   return or_lost_rank([&] {
-    return connect_process_groups(store, {options_.position, address_, options_.timeout_s}, device);
+    return connect_process_groups(store, {options_.position, address_, std::max(options_.timeout_s, min_timeout_s)},
+                                  device);
   });
 }
 

@@ -25,7 +25,8 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   /// For tensors on `device`: NCCL on a GPU, otherwise Gloo. Every rank must call it. Throws LostRank.
-  std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU);
+  /// `min_timeout_s`: its exchanges wait at least so long.
+  std::unique_ptr<Communicator> make_communicator(c10::Device device = at::kCPU, double min_timeout_s = 0);
   /// With which another process of this rank joins its counterparts on the other ranks, as a job of its own. It uses
   /// this job's store, so this job must outlive it. `name`: the same on every rank, not used before.
   RendezvousOptions rendezvous_of(const std::string& name) const;
