@@ -9,8 +9,10 @@ namespace trainopt {
 
 struct CommandContext {
   const Environment& environment;
-  const OutputOptions& output;
+  OutputOptions output;
 };
+/// The same for a process that a launcher may have started.
+CommandContext of_rank(const CommandContext& context);
 using Command = std::function<int(const CommandContext&)>;
 
 /// Each adds its subcommand with its options and returns the function to run if the user chose it.

@@ -35,7 +35,7 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
 }
 
 RendezvousOptions for_measurement(RendezvousOptions options) {
-  options.kept = "what was measured before is kept";
+  options.kept = "complete blocks measured before are kept";
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include "app/signals.h"
 #include "app/version.h"
 #include "base/log.h"
+#include "comm/launch_environment.h"
 #include "device/process.h"
 
 #include <CLI/CLI.hpp>
@@ -44,6 +45,16 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   }
   return fmt::format("{}; add --help to see the options", error.what());
 }
+
+}  // namespace
+
+CommandContext of_rank(const CommandContext& context) {
+  CommandContext mine = context;
+  mine.output.launched = !read_launch(context.environment).launcher.empty();
+  return mine;
+}
+
+namespace {
 
 std::vector<Entry> add_commands(CLI::App& app) {
   std::vector<Entry> table;

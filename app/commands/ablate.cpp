@@ -89,7 +89,7 @@ Command add_ablate(CLI::App& app) {
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print a Markdown table");
-  return [=](const CommandContext& context) { return run_ablate(*command, *arguments, context); };
+  return [=](const CommandContext& context) { return run_ablate(*command, *arguments, of_rank(context)); };
 }
 
 }  // namespace trainopt

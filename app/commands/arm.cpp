@@ -54,7 +54,7 @@ class ArmHostProcess {
                                                          .job = spec.rendezvous->job,
                                                          .port_folder = {},
                                                          .timeout_s = spec.recipe.parallel.timeout.seconds,
-                                                         .kept = "what was measured before is kept"},
+                                                         .kept = "complete blocks measured before are kept"},
                                        recipe_yaml(spec.recipe));
   }
 

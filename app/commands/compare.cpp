@@ -258,7 +258,7 @@ Command add_compare(CLI::App& app) {
   arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print Markdown");
-  return [=](const CommandContext& context) { return run_compare(*command, *arguments, context); };
+  return [=](const CommandContext& context) { return run_compare(*command, *arguments, of_rank(context)); };
 }
 
 }  // namespace trainopt

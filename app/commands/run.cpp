@@ -36,8 +36,7 @@ Command add_run(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     const Launch launch = read_launch(context.environment);
-    OutputOptions output = context.output;
-    output.launched = !launch.launcher.empty();
+    const OutputOptions output = of_rank(context).output;
     handle_signals();
     if (!run_dir->empty()) {
       if (!is_utf8(*run_dir)) throw UserError("--run-dir must be valid UTF-8, since a recipe contains it");

@@ -49,6 +49,7 @@ ArmFacts facts_from(const Json& json) {
                  .plan = json.at("plan"),
                  .receipts = json.at("receipts"),
                  .ranks = {}};
+  if (!facts.receipts.is_object()) throw UserError("an arm's receipts are not a JSON object", ExitCode::data);
   if (json.contains("ranks"))
     for (const Json& share : json.at("ranks")) facts.ranks.push_back(share_from(share));
   return facts;

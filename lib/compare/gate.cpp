@@ -26,7 +26,7 @@ std::vector<std::string> split_at_commas(const std::string& list) {
 /// 0.03 from "3%" or "0.03".
 double cost_of(const std::string& word, std::string_view text) {
   const auto share = parse_share(text);
-  if (!share) throw UserError(fmt::format("{}; the cost must be between 0% and 100%: {}", kWords, word));
+  if (!share) throw UserError(fmt::format("{}; the cost must be a fraction such as 3% or 0.03: {}", kWords, word));
   return *share;
 }
 

@@ -80,7 +80,9 @@ StoredArm arm_of(const Comparison& c, bool of_a) {
 StoredArm chosen(const Json& json, const Json& recipe) {
   if (json.contains("switches"))
     throw UserError("it is the result of an ablation; name one of trainopt compare", ExitCode::data);
-  if (json.contains("each")) throw UserError("it is a result of --each; name one of two arms", ExitCode::data);
+  if (json.contains("each"))
+    throw UserError("it is a result of --each; --against needs one of compare with two arms, or of --against",
+                    ExitCode::data);
   if (is_against(json)) return measured_arm(against_from(json));
   const Comparison c = comparison_from(json);
   const auto same = [&](const ArmResult& arm) {

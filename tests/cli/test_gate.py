@@ -132,7 +132,7 @@ def test_several_arms_are_judged_against_the_first(trainopt):
     [
         (["--fail-on", "pays"], "--fail-on takes costs, costs:3%, inconclusive and numbers"),
         (["--fail-on", ""], "--fail-on takes"),
-        (["--fail-on", "costs:3"], "between 0% and 100%: costs:3"),
+        (["--fail-on", "costs:3"], "a fraction such as 3% or 0.03: costs:3"),
         (["--fail-on", "costs,costs:3%"], "the same twice"),
         (["--fail-on", "numbers", "--no-numbers"], "remove --no-numbers"),
     ],
