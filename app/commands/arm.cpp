@@ -20,8 +20,13 @@ namespace {
 /// One rank's process of an arm.
 class ArmHostProcess {
  public:
-  ArmHostProcess(std::filesystem::path folder, const Environment& environment)
-      : folder_(std::move(folder)), environment_(environment), launch_(read_launch(environment)) {}
+  using LoadRecipe = std::function<Recipe(int64_t ranks)>;
+
+  ArmHostProcess(LoadRecipe load_recipe, std::filesystem::path folder, const Environment& environment)
+      : load_recipe_(std::move(load_recipe)),
+        folder_(std::move(folder)),
+        environment_(environment),
+        launch_(read_launch(environment)) {}
 
   void serve(int socket) {
     const int code = serve_arm(
@@ -32,10 +37,11 @@ class ArmHostProcess {
 
  private:
   Arm& make() {
-    ArmSpec spec = arm_spec_from(parse_json(read_file(spec_file(folder_), ExitCode::storage)));
+    ArmSpec spec;  // a bench starts this process without a file
+    if (std::filesystem::exists(spec_file(folder_)))
+      spec = arm_spec_from(parse_json(read_file(spec_file(folder_), ExitCode::storage)));
     spec.folder = folder_;
-    const std::filesystem::path recipe = folder_ / "recipe.yaml";
-    spec.recipe = load_recipe({.files = {recipe}, .overrides = {}}, launch_.position.ranks).recipe;
+    spec.recipe = load_recipe_(launch_.position.ranks);
     member_ = join(spec);
     if (!member_->is_single()) set_nccl_trace_folder(folder_);
     ArmSite site = site_of(*member_, machine_of(*member_, environment_), environment_);
@@ -70,6 +76,7 @@ class ArmHostProcess {
   }
 
   const Clock::time_point began_ = Clock::now();
+  const LoadRecipe load_recipe_;
   const std::filesystem::path folder_;
   const Environment& environment_;
   const Launch launch_;
@@ -84,14 +91,17 @@ Command add_arm(CLI::App& app) {
   CLI::App* command = app.add_subcommand("arm", "One arm of a comparison")->group("");
   const auto socket = std::make_shared<int>(-1);
   const auto folder = std::make_shared<std::string>();
+  const auto recipes = std::make_shared<RecipeArguments>();
   command->add_option("--socket", *socket)->required();
-  command->add_option("folder", *folder)->required();
+  command->add_option("--folder", *folder)->required();
+  recipes->add_to(*command);
   return [=](const CommandContext& context) {
     // Signals from the terminal reach the whole process group; the comparison decides what they mean.
     for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_IGN);
     // The parent may be killed; the arm must not keep training without it.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ArmHostProcess(*folder, context.environment).serve(*socket);
+    const auto load = [&](int64_t ranks) { return recipes->load(*command, ranks).recipe; };
+    ArmHostProcess(load, *folder, context.environment).serve(*socket);
     return 0;
   };
 }

@@ -21,7 +21,13 @@ namespace {
 constexpr int kArmSocket = 3;  // the descriptor of the socket in an arm's process
 
 std::vector<std::string> command_line(const std::filesystem::path& program, const ArmSpec& spec) {
-  return {program.string(), "arm", "--socket", std::to_string(kArmSocket), spec.folder.string()};
+  return {program.string(),
+          "arm",
+          "--socket",
+          std::to_string(kArmSocket),
+          "--folder",
+          spec.folder.string(),
+          (spec.folder / "recipe.yaml").string()};
 }
 
 /// Between fork and exec only calls that are safe in a multithreaded process.

@@ -407,12 +407,6 @@ def test_fewer_samples_than_the_ranks_take(trainopt):
     all_end(job, 3, [numbers])
 
 
-def test_ceilings_are_of_one_rank(trainopt):
-    trainopt.write("tiny.yaml", RECIPE)
-    result = launch(trainopt, 2, "--ceilings")
-    assert result.code == 2 and "--ceilings" in result.err and not (trainopt.folder / "runs").exists(), result
-
-
 # K4
 def test_a_damaged_part_of_a_checkpoint(trainopt):
     trainopt.write("tiny.yaml", RECIPE)
