@@ -29,7 +29,9 @@ double seconds(const std::string& option, const std::string& text) {
 std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::string& standard_budget) {
   budget = standard_budget;
   return {
-      command.add_option("--budget", budget, "Total time limit; what is undecided by then is inconclusive")
+      command
+          .add_option("--budget", budget,
+                      "Time limit, but at least one block is measured; what is undecided by then is inconclusive")
           ->capture_default_str()
           ->type_name("TIME"),
       command.add_option("--min-effect", min_effect, "Differences smaller than this count as no effect")

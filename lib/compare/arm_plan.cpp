@@ -17,7 +17,7 @@ std::string_view meaning(Ceiling ceiling) {
     case Ceiling::logging:
       return "no records are written and no telemetry runs";
     case Ceiling::communication:
-      return "exchanges return at once, without sending or waiting";
+      return "exchanges return at once, without sending or waiting, and the learning rate is 0";
   }
   return "";
 }

@@ -5,10 +5,9 @@
 #include "compare/arm_plan.h"
 #include "compare/numerics_yardstick.h"
 
-#include <span>
-
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace trainopt {
 

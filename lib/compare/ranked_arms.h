@@ -1,5 +1,5 @@
-// Arms of a job with several ranks. Rank 0 measures and decides; every rank has its own part of each arm and takes it
-// to work when rank 0 says so.
+// Arms of a job with several ranks. Rank 0 measures and decides; every rank has its own part of each arm, which does
+// what rank 0 says.
 #pragma once
 
 #include "comm/communicator.h"
@@ -53,8 +53,8 @@ class RankedArms : public ArmFactory {
 /// throw. Arms with processes of their own report their failures to rank 0, which may go on without them.
 int serve_arms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuties duties);
 
-/// One turn of all ranks, from those of each: the slowest rank's times, losses and records of rank 0, and the CPU time
-/// of those ranks that share rank 0's CPUs.
+/// One turn of all ranks, from those of each: the slowest rank's time, steps that end with the last rank, losses, clock
+/// and throttling of rank 0, and the CPU time of those ranks that share rank 0's CPUs.
 Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& shares_cpus);
 ArmFacts merged_facts(const std::vector<ArmFacts>& of_ranks);
 
