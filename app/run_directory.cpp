@@ -79,8 +79,8 @@ fs::path make_run_directory(const Recipe& recipe) {
     const fs::path exact = *recipe.run_dir;
     if (!is_unused(exact))
       throw UserError(
-          fmt::format("the run directory exists and is not empty; choose another, remove it, or resume in it with "
-                      "checkpoint.resume=auto: {}",
+          fmt::format("the run directory exists and is not empty; choose another or remove it; trainopt run also "
+                      "resumes in it, with checkpoint.resume=auto: {}",
                       exact.string()));
     create_folders(exact);
     return exact;

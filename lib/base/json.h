@@ -17,6 +17,9 @@ Json parse_json(std::string_view text, bool allow_exceptions = true);
 /// Bytes that are not UTF-8 are replaced. `indent`: spaces per level; -1: on one line.
 std::string json_text(const Json& json, int indent = -1);
 
+/// What is wrong, without the library's own identifiers: "key 'ratio' not found", "parse error at line 1, column 2".
+std::string json_problem(const Json::exception& error);
+
 /// Appends those `items` that the array `list` does not contain yet.
 inline void append_new(Json& list, const Json& items) {
   for (const auto& item : items)

@@ -97,7 +97,7 @@ Against against_from(const Json& json) {
   try {
     return checked_against(json);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("it is not a result of compare --against: {}", error.what()), ExitCode::data);
+    throw UserError(fmt::format("it is not a result of compare --against: {}", json_problem(error)), ExitCode::data);
   }
 }
 

@@ -46,7 +46,7 @@ Json read_result(const std::filesystem::path& path) {
   try {
     return parse_json(read_file(path, ExitCode::data));
   } catch (const Json::exception& exception) {
-    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), exception.what()), ExitCode::data);
+    throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), json_problem(exception)), ExitCode::data);
   }
 }
 

@@ -134,7 +134,7 @@ Comparison comparison_from(const Json& json) {
                       ExitCode::data);
     return read(json);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("it is not a comparison's result.json: {}", error.what()), ExitCode::data);
+    throw UserError(fmt::format("it is not a comparison's result.json: {}", json_problem(error)), ExitCode::data);
   }
 }
 

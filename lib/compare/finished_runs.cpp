@@ -19,7 +19,7 @@ Json parse(const std::string& text, const std::filesystem::path& path) {
   try {
     return parse_json(text);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("{} is not JSON: {}", path.string(), error.what()), ExitCode::data);
+    throw UserError(fmt::format("{} is not JSON: {}", path.string(), json_problem(error)), ExitCode::data);
   }
 }
 
@@ -62,7 +62,7 @@ void read_records(const std::filesystem::path& path, int64_t excluded_steps, Fin
       step_before = step;
       if (row.at("loss").is_number()) run.last_loss = row.at("loss").get<double>();
     } catch (const Json::exception& error) {
-      throw UserError(fmt::format("{} has a line that is not a step record: {}", path.string(), error.what()),
+      throw UserError(fmt::format("{} has a line that is not a step record: {}", path.string(), json_problem(error)),
                       ExitCode::data);
     }
   }

@@ -115,7 +115,7 @@ Rotation rotation_from(const Json& json) {
                       ExitCode::data);
     return read_rotation(json);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("it is not the result.json of --each: {}", error.what()), ExitCode::data);
+    throw UserError(fmt::format("it is not the result.json of --each: {}", json_problem(error)), ExitCode::data);
   }
 }
 

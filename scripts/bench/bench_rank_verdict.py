@@ -8,9 +8,11 @@ ResNet-18. All results are read from the folder that rank 0 writes. The slowed l
 
 import argparse
 import json
+import math
 import os
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,12 @@ JOB = {
     },
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
     "optimizations": {"set_to_none": True, "fused_optimizer": True},
+}
+# Of the rank that is slower. Its step takes longer than the ranks' jitter, which would hide a part of the delay; and
+# all the work is done by the two threads that also train, so that the delay leaves no core to another thread.
+STEADY = JOB | {
+    "data": JOB["data"] | {"batch_size": 512, "cache": "device"},
+    "parallel": {"overlap_comm": False},
 }
 RESNET = JOB | {"model": {"name": "resnet18", "num_classes": 10}, "data": JOB["data"] | {"batch_size": 8}}
 
@@ -116,9 +124,29 @@ def equal(chosen, folder: Path, recipe: Path) -> list[dict]:
     ]
 
 
-def known(chosen, folder: Path, recipe: Path) -> list[dict]:
+def ratio_of_runs(chosen, folder: Path, recipe: Path) -> tuple[float, float]:
+    """The same effect without compare: runs with and without the fault in turn. Mean and its standard error."""
+    logs = []
+    for number in range(chosen.known_runs):
+        speed = {}
+        for slower in (False, True) if number % 2 else (True, False):
+            out = folder / f"run-{number}-{slower}"
+            fault = ["--inject", f"straggle@{STRAGGLES_FROM}:1"] if slower else []
+            steps = f"train.max_steps={chosen.known_run_steps}"
+            keys = [steps, f"bench.warmup_steps={STRAGGLES_FROM}", "evaluation.at_end=false", "checkpoint.at_end=false"]
+            run([*launchers()["launch"], "run", recipe, *keys, "--quiet", "--run-dir", out, *fault])
+            speed[slower] = json.loads((out / "summary.json").read_text())["samples_per_s"]
+        logs.append(math.log(speed[True] / speed[False]))
+    ratio = math.exp(statistics.mean(logs))
+    return ratio, ratio * statistics.stdev(logs) / math.sqrt(len(logs))
+
+
+def known(chosen, folder: Path, _: Path) -> list[dict]:
     """B's rank 1 takes 5 % longer than its own median step, and rank 0 waits for it."""
+    recipe = common.write_recipe(folder, STEADY | {"output_dir": str(folder)}, "steady")
     found, true_ratio = [], 1 / (1 + SLOWER)
+    apart, error = ratio_of_runs(chosen, folder, recipe)
+    print(f"  runs apart: {apart:.4f} ± {error:.4f}, by definition {true_ratio:.4f}", file=sys.stderr, flush=True)
     for number in range(chosen.known):
         keys = (f"seed={number}", "--coins", number, "--budget", chosen.known_budget)
         fault = ("--inject", f"straggle@{STRAGGLES_FROM}:1")
@@ -135,7 +163,7 @@ def known(chosen, folder: Path, recipe: Path) -> list[dict]:
             "found": f"{words.count('costs')} of {len(words)} costs ({words.count('inconclusive')} inconclusive, "
             f"{sum(word in ('pays', 'no effect') for word in words)} wrong), true ratio {true_ratio:.4f} in {held} of "
             f"{len(words)} intervals",
-            "ratios": spread(found),
+            "ratios": f"{spread(found)}; {chosen.known_runs} pairs of separate runs {apart:.4f} ± {error:.4f}",
         }
     ]
 
@@ -285,6 +313,8 @@ def main() -> None:
     options.add_argument("--budget", default="60s", help="time for each of these comparisons")
     options.add_argument("--known", type=int, default=10, help="comparisons with a rank that is slower")
     options.add_argument("--known-budget", default="75s", help="time for each of these comparisons")
+    options.add_argument("--known-runs", type=int, default=6, help="pairs of runs with and without that rank")
+    options.add_argument("--known-run-steps", type=int, default=300, help="steps of each of these runs")
     options.add_argument("--link-budget", default="90s", help="time for the comparison on the slowed link")
     options.add_argument("--link-pairs", type=int, default=6, help="pairs of jobs of bench_ranks.py on that link")
     options.add_argument("--link-steps", type=int, default=12, help="measured steps of each of these jobs")

@@ -122,6 +122,34 @@ TEST_CASE("communication is a cost only with several ranks") {
   CHECK(word_of(Ceiling::communication) == "communication");
 }
 
+TEST_CASE("without communication nothing is learned, because the gradients are not the job's") {
+  ArmSpec spec;
+  const Machine machine = detect_machine();
+  CHECK(base_learning_rate(arm_plan(spec, machine).optimizer_config) > 0);
+  spec.without = Ceiling::communication;
+  CHECK(base_learning_rate(arm_plan(spec, machine).optimizer_config) == 0);
+}
+
+TEST_CASE("an arm's specification arrives unchanged in another process") {
+  ArmSpec spec;
+  spec.without = Ceiling::communication;
+  spec.batch_seed = 7;
+  spec.perturbed = true;
+  spec.faults = {"straggle@40:1"};
+  spec.rendezvous = ArmRendezvous{.host = "first", .port = 29500, .job = "arm-1"};
+  const ArmSpec arrived = arm_spec_from(parse_json(json_text(to_json(spec))));
+  CHECK(arrived.without == Ceiling::communication);
+  CHECK(arrived.batch_seed == 7);
+  CHECK(arrived.perturbed);
+  CHECK(arrived.faults == std::vector<std::string>{"straggle@40:1"});
+  REQUIRE(arrived.rendezvous.has_value());
+  CHECK(arrived.rendezvous->host == "first");
+  CHECK(arrived.rendezvous->port == 29500);
+  CHECK(arrived.rendezvous->job == "arm-1");
+  const ArmSpec plain = arm_spec_from(to_json(ArmSpec{}));
+  CHECK_FALSE((plain.without || plain.batch_seed || plain.perturbed || plain.rendezvous));
+}
+
 TEST_CASE("every form of the report has every switch, and a failed cell has its reason") {
   Ablation ablation;
   Gain refused;
