@@ -132,8 +132,9 @@ StoredArm read_stored_arm(const fs::path& file, const Json& recipe) {
   } catch (const UserError& problem) {
     throw UserError(fmt::format("--against {}: {}", file.string(), problem.what()), ExitCode::data);
   } catch (const Json::exception& problem) {
-    throw UserError(fmt::format("--against {}: its environment.json is not JSON: {}", file.string(), json_problem(problem)),
-                    ExitCode::data);
+    throw UserError(
+        fmt::format("--against {}: its environment.json is not JSON: {}", file.string(), json_problem(problem)),
+        ExitCode::data);
   }
 }
 

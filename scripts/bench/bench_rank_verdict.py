@@ -8,7 +8,6 @@ ResNet-18. All results are read from the folder that rank 0 writes. The slowed l
 
 import argparse
 import json
-import math
 import os
 import shlex
 import shutil
@@ -38,12 +37,8 @@ JOB = {
     "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
     "optimizations": {"set_to_none": True, "fused_optimizer": True},
 }
-# Of the rank that is slower. Its step takes longer than the ranks' jitter, which would hide a part of the delay; and
-# all the work is done by the two threads that also train, so that the delay leaves no core to another thread.
-STEADY = JOB | {
-    "data": JOB["data"] | {"batch_size": 512, "cache": "device"},
-    "parallel": {"overlap_comm": False},
-}
+# Where one rank is slower: each rank communicates only after backward, so its records tell when it was ready.
+IN_TURN = JOB | {"parallel": {"overlap_comm": False}}
 RESNET = JOB | {"model": {"name": "resnet18", "num_classes": 10}, "data": JOB["data"] | {"batch_size": 8}}
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", f"--nproc-per-node={RANKS}"]
@@ -124,48 +119,62 @@ def equal(chosen, folder: Path, recipe: Path) -> list[dict]:
     ]
 
 
-def ratio_of_runs(chosen, folder: Path, recipe: Path) -> tuple[float, float]:
-    """The same effect without compare: runs with and without the fault in turn. Mean and its standard error."""
-    logs = []
-    for number in range(chosen.known_runs):
-        speed = {}
-        for slower in (False, True) if number % 2 else (True, False):
-            out = folder / f"run-{number}-{slower}"
-            fault = ["--inject", f"straggle@{STRAGGLES_FROM}:1"] if slower else []
-            steps = f"train.max_steps={chosen.known_run_steps}"
-            keys = [steps, f"bench.warmup_steps={STRAGGLES_FROM}", "evaluation.at_end=false", "checkpoint.at_end=false"]
-            run([*launchers()["launch"], "run", recipe, *keys, "--quiet", "--run-dir", out, *fault])
-            speed[slower] = json.loads((out / "summary.json").read_text())["samples_per_s"]
-        logs.append(math.log(speed[True] / speed[False]))
-    ratio = math.exp(statistics.mean(logs))
-    return ratio, ratio * statistics.stdev(logs) / math.sqrt(len(logs))
+def expected_ratio(metrics: Path, slower: list[int]) -> float:
+    """What A's records say that B's ratio will be. A step lasts until its later rank is ready, and then for the
+    exchange. So a delay of one rank shows in full only where that rank is the later one anyway.
+    """
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    rows = [row["ranks"] for row in rows if row["step"] > STRAGGLES_FROM]
+
+    def by_rank(row: dict, name: str) -> list[float]:
+        return [row[name]["min"], row[name]["max"]] if row[name]["max_rank"] else [row[name]["max"], row[name]["min"]]
+
+    delay = [0.0] * RANKS
+    for rank in slower:
+        taken = [by_rank(row, "step_ms")[rank] - by_rank(row, "data_wait_ms")[rank] for row in rows]
+        delay[rank] = SLOWER * statistics.median(taken)
+    before = after = 0.0
+    for row in rows:
+        ready, exchange = by_rank(row, "busy_ms"), row["comm_exposed_ms"]["min"]
+        before += max(ready) + exchange
+        after += max(one + more for one, more in zip(ready, delay, strict=True)) + exchange
+    return before / after
+
+
+def with_fault(chosen, folder: Path, times: int, fault: str, slower: list[int], what: str) -> list[dict]:
+    """The job against itself with ranks that take 5 % longer than their own median step."""
+    recipe = common.write_recipe(folder, IN_TURN | {"output_dir": str(folder)}, "in-turn")
+    found, expected = [], []
+    for number in range(times):
+        keys = (f"seed={number}", "--coins", number, "--budget", chosen.known_budget)
+        out = folder / f"{fault}-{number}"
+        found.append(compare(out, recipe, recipe, *keys, "--inject", fault))
+        if steps_before(found[-1]) < STRAGGLES_FROM:
+            raise Failed(f"the effect began during the turns: {steps_before(found[-1])} steps came before them")
+        expected.append(expected_ratio(out / "a/metrics.jsonl", slower))
+        say(f"{what} {number + 1}/{times}, expected {expected[-1]:.4f}", found[-1])
+    words = [each["verdict"] for each in found]
+    held = sum(low <= ratio <= high for ratio, (low, high) in zip(expected, map(ends, found), strict=True))
+    return [
+        {
+            "what": what,
+            "asked": f"costs in all, true ratio in at least {len(found) - len(found) // 10} intervals",
+            "found": f"{words.count('costs')} of {len(words)} costs ({words.count('inconclusive')} inconclusive, "
+            f"{sum(word in ('pays', 'no effect') for word in words)} wrong), true ratio in {held} of {len(words)} "
+            "intervals",
+            "ratios": f"{spread(found)}; true, from A's records, {min(expected):.4f} … {max(expected):.4f}",
+        }
+    ]
 
 
 def known(chosen, folder: Path, _: Path) -> list[dict]:
-    """B's rank 1 takes 5 % longer than its own median step, and rank 0 waits for it."""
-    recipe = common.write_recipe(folder, STEADY | {"output_dir": str(folder)}, "steady")
-    found, true_ratio = [], 1 / (1 + SLOWER)
-    apart, error = ratio_of_runs(chosen, folder, recipe)
-    print(f"  runs apart: {apart:.4f} ± {error:.4f}, by definition {true_ratio:.4f}", file=sys.stderr, flush=True)
-    for number in range(chosen.known):
-        keys = (f"seed={number}", "--coins", number, "--budget", chosen.known_budget)
-        fault = ("--inject", f"straggle@{STRAGGLES_FROM}:1")
-        found.append(compare(folder / f"known-{number}", recipe, recipe, *keys, *fault))
-        if steps_before(found[-1]) < STRAGGLES_FROM:
-            raise Failed(f"the effect began during the turns: {steps_before(found[-1])} steps came before them")
-        say(f"a rank 5 % slower {number + 1}/{chosen.known}, true {true_ratio:.4f}", found[-1])
-    words = [each["verdict"] for each in found]
-    held = sum(low <= true_ratio <= high for low, high in map(ends, found))
-    return [
-        {
-            "what": f"two ranks: one takes {100 * SLOWER:g} % longer for each step",
-            "asked": f"costs in all, true ratio in at least {len(found) - len(found) // 10} intervals",
-            "found": f"{words.count('costs')} of {len(words)} costs ({words.count('inconclusive')} inconclusive, "
-            f"{sum(word in ('pays', 'no effect') for word in words)} wrong), true ratio {true_ratio:.4f} in {held} of "
-            f"{len(words)} intervals",
-            "ratios": f"{spread(found)}; {chosen.known_runs} pairs of separate runs {apart:.4f} ± {error:.4f}",
-        }
-    ]
+    fault = f"straggle@{STRAGGLES_FROM}:1"
+    return with_fault(chosen, folder, chosen.known, fault, [1], "two ranks: one sleeps 5 % of each step")
+
+
+def known_all(chosen, folder: Path, _: Path) -> list[dict]:
+    fault = f"straggle@{STRAGGLES_FROM}"
+    return with_fault(chosen, folder, chosen.known_all, fault, [0, 1], "two ranks: both sleep 5 % of each step")
 
 
 def slow_link(chosen, folder: Path, _: Path) -> list[dict]:
@@ -299,6 +308,7 @@ def every_launcher(chosen, folder: Path, recipe: Path) -> list[dict]:
 ROWS = {
     "equal": equal,
     "known": known,
+    "known-all": known_all,
     "slow-link": slow_link,
     "each": strategies,
     "turn-cost": turn_cost,
@@ -312,9 +322,8 @@ def main() -> None:
     options.add_argument("--equal", type=int, default=20, help="comparisons of the job with itself")
     options.add_argument("--budget", default="60s", help="time for each of these comparisons")
     options.add_argument("--known", type=int, default=10, help="comparisons with a rank that is slower")
-    options.add_argument("--known-budget", default="75s", help="time for each of these comparisons")
-    options.add_argument("--known-runs", type=int, default=6, help="pairs of runs with and without that rank")
-    options.add_argument("--known-run-steps", type=int, default=300, help="steps of each of these runs")
+    options.add_argument("--known-budget", default="150s", help="time for each of these comparisons")
+    options.add_argument("--known-all", type=int, default=5, help="comparisons with both ranks slower")
     options.add_argument("--link-budget", default="90s", help="time for the comparison on the slowed link")
     options.add_argument("--link-pairs", type=int, default=6, help="pairs of jobs of bench_ranks.py on that link")
     options.add_argument("--link-steps", type=int, default=12, help="measured steps of each of these jobs")
