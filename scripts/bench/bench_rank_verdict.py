@@ -124,17 +124,19 @@ def equal(chosen, folder: Path, recipe: Path) -> list[dict]:
     ]
 
 
-def true_ratio(metrics: Path) -> float:
-    """From A's records: the fault adds 5 % of rank 1's median time after the wait for data to every step. Rank 1 sleeps
-    after the exchange and before the ranks meet at the end of the step, so rank 0 waits as long.
+def true_ratio(folder: Path) -> float:
+    """From the arms' records: B's rank 1 adds 5 % of its median time after the wait for data, in the steps before the
+    fault, to every step. It sleeps after the exchange and before the ranks meet at the end of the step, so rank 0 waits
+    as long.
     """
-    rows = [json.loads(line)["ranks"] for line in metrics.read_text().splitlines()][STRAGGLES_FROM:]
 
-    def of_rank_1(row: dict, name: str) -> float:
-        return row[name]["max" if row[name]["max_rank"] else "min"]
+    def rank_1(arm: str, name: str) -> list[float]:
+        rows = [json.loads(line)["ranks"][name] for line in (folder / arm / "metrics.jsonl").read_text().splitlines()]
+        return [row["max" if row["max_rank"] else "min"] for row in rows]
 
-    step = statistics.mean(of_rank_1(row, "step_ms") for row in rows)
-    delay = SLOWER * statistics.median(of_rank_1(row, "step_ms") - of_rank_1(row, "data_wait_ms") for row in rows)
+    taken = [step - wait for step, wait in zip(rank_1("b", "step_ms"), rank_1("b", "data_wait_ms"), strict=True)]
+    delay = SLOWER * statistics.median(taken[: STRAGGLES_FROM - 1])
+    step = statistics.mean(rank_1("a", "step_ms")[STRAGGLES_FROM:])
     return step / (step + delay)
 
 
@@ -148,7 +150,7 @@ def known(chosen, folder: Path, _: Path) -> list[dict]:
         found.append(compare(out, recipe, recipe, *keys, "--inject", f"straggle@{STRAGGLES_FROM}:1"))
         if steps_before(found[-1]) < STRAGGLES_FROM:
             raise Failed(f"the effect began during the turns: {steps_before(found[-1])} steps came before them")
-        true.append(true_ratio(out / "a/metrics.jsonl"))
+        true.append(true_ratio(out))
         say(f"one rank sleeps 5 % {number + 1}/{chosen.known}, true {true[-1]:.4f}", found[-1])
     words = [each["verdict"] for each in found]
     held = sum(low <= ratio <= high for ratio, (low, high) in zip(true, map(ends, found), strict=True))
