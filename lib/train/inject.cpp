@@ -1,6 +1,7 @@
 #include "train/inject.h"
 
 #include "base/clock.h"
+#include "comm/communicator.h"
 #include "device/device.h"
 #include "device/tensor.h"
 #include "train/plan.h"
@@ -51,8 +52,12 @@ class FaultyRunner : public StepRunner {
         steps_done_(*context.steps_done),
         device_(context.device),
         waiting_(std::move(injections)) {
-    for (const Injection& each : waiting_)
-      if (each.fault == InjectedFault::straggle) stragglers_.emplace_back(each.step);
+    const int64_t rank = context.plan.position.rank;
+    for (const Injection& each : waiting_) {
+      if (each.fault != InjectedFault::straggle) continue;
+      if (each.rank.value_or(rank) == rank) stragglers_.emplace_back(each.step);
+      if (context.plan.position.ranks > 1) communicator_ = context.communicator;
+    }
   }
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
@@ -77,6 +82,7 @@ class FaultyRunner : public StepRunner {
   at::Tensor update_step(const StepBody& body) override {
     at::Tensor norm = inner_->update_step(body);
     if (takes(InjectedFault::bit_flip)) flip_bit(parameters_);
+    if (communicator_) communicator_->gather(std::array{0.0});
     if (!stragglers_.empty()) straggle();
     return norm;
   }
@@ -107,6 +113,9 @@ class FaultyRunner : public StepRunner {
   c10::Device device_;
   std::vector<Injection> waiting_;
   std::vector<StragglerDelay> stragglers_;
+  /// With a straggler on any rank: the ranks meet before it sleeps, and again at the end of the step. Otherwise a part
+  /// of its delay would be time that it is ahead of the others. Null: no straggler, or one rank.
+  Communicator* communicator_ = nullptr;
   std::optional<Clock::time_point> began_;  ///< the running step's first micro-batch
 };
 
@@ -159,8 +168,8 @@ void inject(Plan& plan, const std::vector<Injection>& injections) {
     if (each.rank && *each.rank >= ranks)
       throw UserError(
           fmt::format("--inject names a rank that this job does not have: {}, ranks {}", *each.rank, ranks));
-    const bool one_rank =
-        each.rank || each.fault == InjectedFault::bit_flip;  // a flip on all ranks makes no difference
+    const bool one_rank = each.fault != InjectedFault::straggle &&
+                          (each.rank || each.fault == InjectedFault::bit_flip);  // flips on all ranks differ nowhere
     if (!one_rank || each.rank.value_or(ranks - 1) == rank) mine.push_back(each);
   }
   plan.runner.wrap("--inject", "with injected faults",

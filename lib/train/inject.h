@@ -20,7 +20,7 @@ enum class InjectedFault {
   hang,      ///< the step never ends
   bit_flip,  ///< after the step, one bit of one weight is inverted
   kill,      ///< SIGKILL to this process
-  straggle   ///< this and every later step take 5 % longer than the median step before
+  straggle   ///< this and every later step take 5 % longer than the median step before; other ranks wait that long
 };
 
 struct Injection {

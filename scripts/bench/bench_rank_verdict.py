@@ -126,8 +126,7 @@ def equal(chosen, folder: Path, recipe: Path) -> list[dict]:
 
 def true_ratio(folder: Path) -> float:
     """From the arms' records: B's rank 1 adds 5 % of its median time after the wait for data, in the steps before the
-    fault, to every step. It sleeps after the exchange and before the ranks meet at the end of the step, so rank 0 waits
-    as long.
+    fault, to every step, and rank 0 waits as long.
     """
 
     def rank_1(arm: str, name: str) -> list[float]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CHECKOUT, PROGRAM, checkpoint, records, saved_steps, summary
+from conftest import CHECKOUT, PROGRAM, checkpoint, losses, records, saved_steps, summary
 from ranks import (
     ENDLESS,
     FROM_FILES,
@@ -483,6 +483,14 @@ def test_a_straggler_is_named(trainopt):
     assert [result.code for result in alike] == [0, 0] and summary(trainopt.folder / "alike")[
         "straggler"
     ] is None, alike
+
+
+def test_an_injected_straggler_changes_no_number(trainopt):
+    trainopt.write("tiny.yaml", RECIPE)
+    for out, more in (("plain", []), ("slower", ["--inject", "straggle@5:1"])):
+        result = launch(trainopt, 2, "--run-dir", out, "train.max_steps=12", *more)
+        assert result.code == 0, result
+    assert losses(trainopt.folder / "plain") == losses(trainopt.folder / "slower")
 
 
 # Bad samples
