@@ -59,6 +59,7 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
       const Turn& turn = round.turns[i];
       seconds += turn.seconds;
       waited += turn.data_wait_s;
+      result.phases.add(turn.phases);
       samples += turn.samples;
       step_ms.insert(step_ms.end(), turn.step_ms.begin(), turn.step_ms.end());
     }

@@ -17,6 +17,7 @@ struct ArmResult {
   Json recipe;                                  ///< the effective one; null: an earlier version did not store it
   double samples_per_s = 0, data_wait_pct = 0;  ///< over the measured blocks
   std::optional<double> step_ms_p50;
+  PhaseSums phases;  ///< over the measured blocks; with several ranks, rank 0's
 };
 
 /// Carry-over: what an arm leaves behind for the next turn (heat, a cold cache). Each arm follows the other in 5 of 8

@@ -61,6 +61,7 @@ void LocalArm::step_done(const StepRecord& row) {
   if (sinks_) sinks_->write(full_row);
   turn_.step_ms.push_back(full_row[Metric::step_ms].value_or(0));
   turn_.losses.push_back(full_row[Metric::loss].value_or(0));
+  turn_.phases.add(full_row);
   turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
   turn_.samples += full_row.step_samples;
   if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {

@@ -89,6 +89,11 @@ std::vector<Column> columns_of(const Rotation& r) {
        }},
       {"waiting for data",
        [&](size_t arm) { return Table::Cell{fmt::format("{:.1f} %", r.arms[arm].data_wait_pct)}; }}};
+  for (size_t phase = 0; phase < PhaseSums::kPhases.size(); ++phase)
+    all.push_back({fmt::format("{}", phase_name(PhaseSums::kPhases[phase])), [&r, phase](size_t arm) {
+                     const auto mean = r.arms[arm].phases.means_ms()[phase];
+                     return Table::Cell{mean ? human_milliseconds(*mean) : "–"};
+                   }});
   const auto any = [&](auto has) { return std::any_of(r.arms.begin(), r.arms.end(), has); };
   if (any([](const ArmResult& arm) { return arm.facts.peak_memory_mib.has_value(); }))
     all.push_back({"memory", [=](size_t arm) {

@@ -57,6 +57,7 @@ std::vector<int64_t> DeviceDatasetBatches::draw(const MicroBatch& where) {
 }
 
 Batch DeviceDatasetBatches::next() {
+  const TraceRange range("loader::transforms");
   const auto begin = Clock::now();
   if (make_loader_) prepare();
   const MicroBatch where = order_.schedule.at_sequence(sequence_++);

@@ -54,6 +54,7 @@ void Summary::Sums::add(const StepRecord& row) {
   gpu_sm_util.add(row[Metric::gpu_sm_util_pct], *time);
   gpu_tensor_util.add(row[Metric::gpu_tensor_util_pct], *time);
   cpu_util.add(row[Metric::cpu_util_pct], *time);
+  phases.add(row);
 }
 
 Summary::Summary(int64_t warmup_steps) : warmup_steps_(warmup_steps) { TRAINOPT_CHECK(warmup_steps >= 0); }
@@ -157,6 +158,7 @@ Json Summary::to_json() const {
     json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
   json["step_ms"] = {
       {"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
+  json["phases_ms"] = s.sums.phases.means_json();
   json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
   json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
   json["gpu_sm_util_pct"] = json_of(s.sums.gpu_sm_util.mean());
@@ -192,6 +194,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   if (s.p50)
     row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95),
                                  human_milliseconds(*s.p99)));
+  if (const std::string phases = s.sums.phases.text(); !phases.empty()) row("mean step", phases);
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
   if (const auto share = s.sums.gpu_util.mean())
     row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "metrics/conditions.h"
+#include "metrics/phases.h"
 #include "metrics/record.h"
 #include "metrics/step_series.h"
 #include "metrics/stragglers.h"
@@ -49,7 +50,7 @@ class Summary {
   std::vector<Piece> pieces() const;
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
-  /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
+  /// step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
   /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or no
   /// finding.
   Json to_json() const;
@@ -66,6 +67,7 @@ class Summary {
       std::optional<double> mean() const;
     };
     Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
+    PhaseSums phases;
     void add(const StepRecord& row);
   };
   struct Statistics {

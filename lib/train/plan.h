@@ -86,6 +86,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
+  bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,

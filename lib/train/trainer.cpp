@@ -70,7 +70,8 @@ void Trainer::take_step() {
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   at("updating the weights");
-  grad_norm_ = runner_->update_step(body_);
+  phases_.run(Metric::update_ms, [&] { grad_norm_ = runner_->update_step(body_); });
+  phases_.move_to(results->record);
 
   results->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
@@ -86,6 +87,7 @@ void Trainer::take_step() {
 /// step and returns nullopt.
 std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
+  phases_.discard();
   MicroBatchResults results{.record = PendingRecord(boundary_),
                             .device_time = std::make_shared<EventSpan>(plan_.device)};
   results.record.add(Metric::device_ms, results.device_time);
@@ -117,12 +119,12 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
 at::Tensor Trainer::micro_step(const Batch& micro) {
   const auto scope = parameters_->accumulate(micro.is_last);  // only the last micro-batch communicates
   at::Tensor loss;
-  {
+  phases_.run(Metric::forward_ms, [&] {
     const auto autocast = precision_->autocast();
     loss = task_->loss(*model_, micro.input, micro.target, training_).loss *
            micro.weight;  // makes the sum over micro-batches the step's mean
-  }
-  precision_->backward(loss);
+  });
+  phases_.run(Metric::backward_ms, [&] { precision_->backward(loss); });
   guard_->watch(loss);
   return loss.detach();
 }

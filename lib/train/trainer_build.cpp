@@ -22,6 +22,7 @@ Trainer::Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_
       communicator_(std::move(communicator)),
       ranks_(*communicator_),
       replica_check_(*communicator_, plan_.parallel.check_replicas_every),
+      phases_(plan_.device, plan_.replays_steps),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps) {}
 
 void Trainer::build(const std::filesystem::path& run_dir, const Persistence& persistence) {

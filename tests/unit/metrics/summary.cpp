@@ -31,6 +31,19 @@ TEST_CASE("percentiles match numpy's") {
   CHECK(percentile(one, 0.99) == 7);
 }
 
+TEST_CASE("a phase has a mean only if every measured step has it") {
+  Summary summary(1);
+  for (int i = 0; i < 4; ++i) {
+    StepRecord row = row_of(10, 0);
+    row[Metric::forward_ms] = i;
+    if (i < 2) row[Metric::backward_ms] = 5.0;
+    row[Metric::update_ms] = 2.0;
+    summary.add(row);
+  }
+  CHECK(summary.to_json().at("phases_ms") == Json{{"forward", 2.0}, {"backward", nullptr}, {"update", 2.0}});
+  CHECK_THAT(summary.table({}), Contains("mean step           forward 2.00 ms, update 2.00 ms"));
+}
+
 TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match values computed by hand") {
   Summary summary(10);
   for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
