@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 #include "kernels/image_finish/placement_rows.h"
 
 namespace trainopt {

@@ -6,7 +6,7 @@
 
 namespace trainopt {
 
-TraceRange::TraceRange(const char* name) : nvtx_(begin_nvtx_range(name)) {
+TraceRange::TraceRange(const char* name, Ends ends) : ends_(ends), nvtx_(begin_nvtx_range(name, ends)) {
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
   if (!callbacks) return;
   recorded_ = std::make_unique<at::RecordFunction>(std::move(*callbacks));
@@ -14,7 +14,7 @@ TraceRange::TraceRange(const char* name) : nvtx_(begin_nvtx_range(name)) {
 }
 
 TraceRange::~TraceRange() {
-  if (nvtx_) end_nvtx_range();
+  end_nvtx_range(nvtx_, ends_);
 }
 
 }  // namespace trainopt

@@ -1,6 +1,7 @@
 // Labels for stretches of work, as they appear in a profiler's trace and in Nsight Systems.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 namespace at {
@@ -13,19 +14,22 @@ namespace trainopt {
 /// with CUDA. Without a profiler it costs a few nanoseconds. `name` must outlive the range. Ranges of a thread nest.
 class TraceRange {
  public:
-  explicit TraceRange(const char* name);
+  enum class Ends { on_this_thread, on_any_thread };
+
+  explicit TraceRange(const char* name, Ends ends = Ends::on_this_thread);
   ~TraceRange();
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
 
  private:
   std::unique_ptr<at::RecordFunction> recorded_;  ///< null if no profiler is active
-  bool nvtx_;
+  Ends ends_;
+  uint64_t nvtx_;
 };
 
-/// NVTX ranges; in a build without CUDA they do nothing. begin_nvtx_range() returns whether a range was opened, which
-/// end_nvtx_range() must then close on the same thread.
-bool begin_nvtx_range(const char* name) noexcept;
-void end_nvtx_range() noexcept;
+/// NVTX ranges; in a build without CUDA they do nothing. A range that ends on any thread is ended by the number that
+/// begin_nvtx_range() returned; others nest.
+uint64_t begin_nvtx_range(const char* name, TraceRange::Ends ends) noexcept;
+void end_nvtx_range(uint64_t range, TraceRange::Ends ends) noexcept;
 
 }  // namespace trainopt

@@ -60,7 +60,6 @@ void Summary::Sums::add(const StepRecord& row) {
 Summary::Summary(int64_t warmup_steps) : warmup_steps_(warmup_steps) { TRAINOPT_CHECK(warmup_steps >= 0); }
 
 void Summary::add(const StepRecord& row) {
-  ++steps_;
   if (const auto& loss = row[Metric::loss]) {
     if (!first_loss_) first_loss_ = loss;
     last_loss_ = loss;
@@ -69,6 +68,15 @@ void Summary::add(const StepRecord& row) {
       row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
   const std::optional<Piece> piece = piece_of(row);
+  if (row.profiling == Profiling::none) return add_unprofiled(row, piece);
+  ++profiled_steps_;
+  if (row.profiling != Profiling::active) return;
+  ++recorded_steps_;
+  recorded_ms_ += row[Metric::step_ms].value_or(0);
+}
+
+void Summary::add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece) {
+  ++steps_;
   if (steps_ <= 2 * warmup_steps_) {
     head_.push_back(row);
     head_pieces_.push_back(piece);
@@ -148,6 +156,11 @@ Summary::Statistics Summary::statistics() const {
   return result;
 }
 
+std::optional<double> Summary::profiler_slowdown_pct(const Statistics& statistics) const {
+  if (recorded_steps_ == 0 || !statistics.mean || *statistics.mean <= 0) return std::nullopt;
+  return 100 * (recorded_ms_ / static_cast<double>(recorded_steps_) / *statistics.mean - 1);
+}
+
 Json Summary::to_json() const {
   const Statistics s = statistics();
   Json json;
@@ -168,6 +181,9 @@ Json Summary::to_json() const {
   json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
   json["measured_steps"] = measured_steps();
   json["left_out_steps"] = left_out_steps();
+  json["profiler"] = nullptr;
+  if (profiled_steps_ > 0)
+    json["profiler"] = {{"steps", profiled_steps_}, {"slowdown_pct", json_of(profiler_slowdown_pct(s))}};
   json["straggler"] = nullptr;
   if (const auto& rank = s.straggler)
     json["straggler"] = {{"rank", rank->rank},
@@ -211,6 +227,11 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     const std::string left_out =
         left_out_steps() == 0 ? "" : fmt::format(", the first {} excluded as warm-up", left_out_steps());
     row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
+  }
+  if (profiled_steps_ > 0) {
+    const auto slower = profiler_slowdown_pct(s);
+    row("profiled", fmt::format("{} step{}, not counted above{}", profiled_steps_, profiled_steps_ == 1 ? "" : "s",
+                                slower ? fmt::format("; recording made a step {:.1f} % slower", *slower) : ""));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);
   for (const std::string& warning : s.warnings) row("warning", warning);

@@ -30,6 +30,7 @@ class Summary {
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
+  /// Profiled steps count towards no other statistic than their own slow-down, the losses and the memory.
   void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
@@ -51,7 +52,7 @@ class Summary {
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
   /// step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
-  /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or no
+  /// loss, measured_steps, left_out_steps, profiler (steps, slowdown_pct; null if no step was profiled), time_to_first_step_s, straggler, warnings. null: not measured, or no
   /// finding.
   Json to_json() const;
   /// For the console: several lines, the last without a newline; warnings come last.
@@ -79,8 +80,13 @@ class Summary {
   };
   Statistics statistics() const;
   std::optional<Piece> piece_of(const StepRecord& row);
+  void add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece);
+  /// How much longer a step takes while it is recorded, in %.
+  std::optional<double> profiler_slowdown_pct(const Statistics& statistics) const;
 
   int64_t warmup_steps_, steps_ = 0;
+  int64_t profiled_steps_ = 0, recorded_steps_ = 0;  ///< the latter without the profiler's warm-up
+  double recorded_ms_ = 0;                           ///< of recorded_steps_
   std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows; which of them count is known only later
   std::vector<std::optional<Piece>> head_pieces_;  ///< of head_
   std::vector<double> rank_ms_;                    ///< by rank: sum of its step times so far

@@ -23,6 +23,7 @@
 #include "train/precision.h"
 #include "train/receipt.h"
 #include "train/slot.h"
+#include "train/step_profiler.h"
 #include "train/step_runner.h"
 #include "train/weight_average.h"
 
@@ -110,6 +111,7 @@ struct Plan {
   Slot<Optimizer> optimizer;
   Slot<StepRunner> runner;
   Slot<WeightAverage> average;
+  Slot<StepProfiler> profiler;
 
   // What decided the slots
   std::vector<PlannedSwitch> switches;

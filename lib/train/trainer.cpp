@@ -34,6 +34,7 @@ void Trainer::train() {
     while (!finished()) take_step();
     deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
+  profiler_->finish();
   if (outcome_.steps > 0) compare_replicas();
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
@@ -63,6 +64,7 @@ void Trainer::take_step() {
   const auto observed = ObservedStep::if_due(outcome_.trace, *parameters_, process_steps_,
                                              plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;
+  const Profiling profiling = profiler_->begin_step(step);
   in_step_ = true;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
@@ -79,6 +81,7 @@ void Trainer::take_step() {
   outcome_.samples += results->samples;
   ++process_steps_;
   results->record.set(Metric::learning_rate, learning_rate);
+  results->record.set(profiling);
   results->record.set_position(step, outcome_.samples, results->samples, plan_.data.samples());
   after_step(std::move(results->record), observed.get());
 }
@@ -167,6 +170,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_->submit(std::move(record));
+  profiler_->end_step();
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
   // saving, because the state must be known to be finite.

@@ -147,6 +147,7 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
   StepPhases phases_;
+  std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources
   Schedule schedule_;

@@ -44,6 +44,7 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   parameters_->set_form(optimizer_->make_gradients());
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
+  profiler_ = plan_.profiler.build(context);
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
            .update_step = [this] { return update_step(); }};
   if (persistence.resume) {

@@ -5,11 +5,17 @@
 namespace trainopt {
 
 // Without a tool attached, NVTX's header calls an empty function.
-bool begin_nvtx_range(const char* name) noexcept {
+uint64_t begin_nvtx_range(const char* name, TraceRange::Ends ends) noexcept {
+  if (ends == TraceRange::Ends::on_any_thread) return nvtxRangeStartA(name);
   nvtxRangePushA(name);
-  return true;
+  return 0;
 }
 
-void end_nvtx_range() noexcept { nvtxRangePop(); }
+void end_nvtx_range(uint64_t range, TraceRange::Ends ends) noexcept {
+  if (ends == TraceRange::Ends::on_any_thread)
+    nvtxRangeEnd(range);
+  else
+    nvtxRangePop();
+}
 
 }  // namespace trainopt

@@ -31,6 +31,26 @@ TEST_CASE("percentiles match numpy's") {
   CHECK(percentile(one, 0.99) == 7);
 }
 
+TEST_CASE("profiled steps count only towards their own slow-down") {
+  Summary summary(0);
+  for (int i = 0; i < 6; ++i) {
+    StepRecord row = row_of(i < 4 ? 10 : 12);
+    row.profiling = i == 3 ? Profiling::warmup : i > 3 ? Profiling::active : Profiling::none;
+    row[Metric::loss] = i;
+    summary.add(row);
+  }
+  const Json json = summary.to_json();
+  CHECK(json.at("measured_steps") == 3);
+  CHECK(json.at("step_ms").at("mean") == 10);
+  CHECK(json.at("loss").at("last") == 5);
+  CHECK(json.at("profiler").at("steps") == 3);
+  CHECK(json.at("profiler").at("slowdown_pct").get<double>() == Approx(20));
+  CHECK_THAT(summary.table({}), Contains("3 steps, not counted above; recording made a step 20.0 % slower"));
+  Summary none(0);
+  none.add(row_of(10));
+  CHECK(none.to_json().at("profiler").is_null());
+}
+
 TEST_CASE("a phase has a mean only if every measured step has it") {
   Summary summary(1);
   for (int i = 0; i < 4; ++i) {

@@ -1,0 +1,150 @@
+#include "trace/finished_trace.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trainopt {
+namespace {
+
+[[noreturn]] void cannot_write(const std::filesystem::path& path) {
+  throw UserError(fmt::format("cannot write the trace: {}", path.string()), ExitCode::storage);
+}
+
+class GzipWriter {
+ public:
+  explicit GzipWriter(std::filesystem::path path) : path_(std::move(path)), file_(gzopen(path_.c_str(), "wb6")) {
+    if (!file_) cannot_write(path_);
+  }
+  ~GzipWriter() {
+    if (file_) gzclose(file_);
+  }
+  GzipWriter(const GzipWriter&) = delete;
+  GzipWriter& operator=(const GzipWriter&) = delete;
+
+  void line(std::string_view text) {
+    if (text.empty() ? false : gzwrite(file_, text.data(), static_cast<unsigned>(text.size())) <= 0) cannot_write(path_);
+    if (gzputc(file_, '\n') < 0) cannot_write(path_);
+  }
+  void close() {
+    if (gzclose(std::exchange(file_, nullptr)) != Z_OK) cannot_write(path_);
+  }
+
+ private:
+  std::filesystem::path path_;
+  gzFile file_;
+};
+
+/// One of the lines on which libtorch writes the parts of an event: `"ph": "X", "cat": "cpu_op", …,` or `"ts": 1.5, …,`.
+Json fields_of(std::string_view line) {
+  while (!line.empty() && (line.back() == ',' || line.back() == ' ')) line.remove_suffix(1);
+  return Json::parse(fmt::format("{{{}}}", line), nullptr, /*allow_exceptions=*/false);
+}
+
+bool begins_event(std::string_view line, std::string_view category) {
+  constexpr std::string_view kBegin = R"(    "ph": "X", "cat": ")";
+  return line.starts_with(kBegin) && line.substr(kBegin.size()).starts_with(category) &&
+         line.substr(kBegin.size() + category.size()).starts_with('"');
+}
+
+/// The labels of one thread, in the order of their starts; they nest.
+class Labels {
+ public:
+  void add(double start_us, double end_us, std::string name) { all_.push_back({start_us, end_us, std::move(name), {}}); }
+
+  void nest() {
+    std::sort(all_.begin(), all_.end(), [](const Label& a, const Label& b) {
+      return a.start_us != b.start_us ? a.start_us < b.start_us : a.end_us > b.end_us;
+    });
+    for (size_t i = 1; i < all_.size(); ++i) all_[i].around = innermost(i - 1, all_[i].start_us);
+  }
+
+  /// The names around `at_us`, outermost first, separated by semicolons.
+  std::string path(double at_us) const {
+    const auto after = std::upper_bound(all_.begin(), all_.end(), at_us,
+                                        [](double at, const Label& label) { return at < label.start_us; });
+    if (after == all_.begin()) return {};
+    std::string path;
+    for (auto label = innermost(static_cast<size_t>(after - all_.begin()) - 1, at_us); label;
+         label = all_[*label].around)
+      path = path.empty() ? all_[*label].name : all_[*label].name + ";" + path;
+    return path;
+  }
+
+ private:
+  struct Label {
+    double start_us = 0, end_us = 0;
+    std::string name;
+    std::optional<size_t> around;  ///< the label that contains this one
+  };
+
+  /// The innermost label that contains `at_us`, starting from one that begins no later.
+  std::optional<size_t> innermost(size_t from, double at_us) const {
+    std::optional<size_t> label = from;
+    while (label && all_[*label].end_us <= at_us) label = all_[*label].around;
+    return label;
+  }
+
+  std::vector<Label> all_;
+};
+
+/// By thread, as its number is written.
+using ThreadLabels = std::map<std::string, Labels>;
+
+std::string thread_of(const Json& fields) { return fields.value("tid", Json()).dump(); }
+
+ThreadLabels read_labels(const std::filesystem::path& raw) {
+  ThreadLabels threads;
+  std::ifstream file(raw);
+  for (std::string line; std::getline(file, line);) {
+    if (!begins_event(line, "user_annotation")) continue;
+    const Json event = fields_of(line);
+    if (!std::getline(file, line)) break;
+    const Json times = fields_of(line);
+    if (!event.is_object() || !times.is_object()) continue;
+    const double start = times.value("ts", 0.0);
+    threads[thread_of(event)].add(start, start + times.value("dur", 0.0), event.value("name", ""));
+  }
+  for (auto& [thread, labels] : threads) labels.nest();
+  return threads;
+}
+
+}  // namespace
+
+void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin) {
+  const ThreadLabels labels = origin.call_stacks ? read_labels(raw) : ThreadLabels();
+  std::ifstream file(raw);
+  GzipWriter out(finished);
+  std::string line, path;
+  bool at_start = true;
+  while (std::getline(file, line)) {
+    out.line(line);
+    if (std::exchange(at_start, at_start && line != "{") && !at_start)
+      out.line(fmt::format(R"(  "distributedInfo": {{"rank": {}, "world_size": {}}},)", origin.rank, origin.ranks));
+    if (origin.call_stacks && begins_event(line, "cpu_op")) {
+      const auto thread = labels.find(thread_of(fields_of(line)));
+      if (!std::getline(file, line)) break;
+      const Json times = fields_of(line);
+      path = thread == labels.end() || !times.is_object() ? "" : thread->second.path(times.value("ts", 0.0));
+      out.line(line);
+    } else if (!path.empty() && line == R"(    "args": {)") {
+      out.line(fmt::format(R"(      "Call stack": {},)", json_text(Json(std::exchange(path, "")))));
+    }
+  }
+  out.close();
+  std::error_code ignored;
+  std::filesystem::remove(raw, ignored);
+}
+
+}  // namespace trainopt
