@@ -30,5 +30,6 @@ Command add_checkpoint_show(CLI::App& checkpoint);
 Command add_checkpoint_diff(CLI::App& checkpoint);
 Command add_launch(CLI::App& app);
 Command add_env(CLI::App& app);
+Command add_trace(CLI::App& app);
 
 }  // namespace trainopt
