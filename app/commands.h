@@ -31,5 +31,6 @@ Command add_checkpoint_diff(CLI::App& checkpoint);
 Command add_profile(CLI::App& app);
 Command add_launch(CLI::App& app);
 Command add_env(CLI::App& app);
+Command add_trace(CLI::App& app);
 
 }  // namespace trainopt
