@@ -199,6 +199,8 @@ void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const Ru
     records_->summary.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
   records_->summary.set_peak_memory(peak_memory_mib(plan_.device));
   records_->telemetry.stop();
+  records_->summary.set_energy_source(records_->telemetry.energy_source());
+  records_->summary.set_price_per_hour(plan_.bench.price_per_hour);
   records_->sinks.finish();
   write_files(outcome, bad_samples, end);
   if (!output_.quiet) print_end(outcome, end);

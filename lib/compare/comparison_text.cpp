@@ -93,6 +93,7 @@ std::vector<std::string> memory_texts(const ArmFacts& facts) {
 
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
+  if (const auto price = price_per_million_samples(arm)) text += fmt::format(", {:.4g} per million samples", *price);
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
   text += fmt::format(", waiting for data {:.1f} %", arm.data_wait_pct);
   for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;

@@ -42,12 +42,13 @@ enum class Metric : size_t {
   gpu_throttle,
   cpu_util_pct,
   other_cpu_pct,
-  process_rss_mib
+  process_rss_mib,
+  energy_j
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::energy_j) + 1;
 
 /// How the telemetry samples within a step are combined.
-enum class Aggregate { last, mean, max, bits_or };
+enum class Aggregate { last, mean, max, sum, bits_or };
 /// How a value is written. float32: nine digits, which parse back to the same float.
 enum class NumberForm { integer, float32, real };
 
@@ -124,6 +125,8 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
      "CPU time of everything else on the CPUs this process may run on, over the last half second."},
     {Metric::process_rss_mib, "process_rss_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Resident memory of this process."},
+    {Metric::energy_j, "energy_j", "energy", "J", Aggregate::sum, NumberForm::real,
+     "Energy since the last reading, at least a second ago; null in steps without a reading. summary.json says of what."},
 }};
 
 constexpr const MetricInfo& info(Metric metric) { return kCatalogue[static_cast<size_t>(metric)]; }
