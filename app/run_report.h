@@ -64,8 +64,7 @@ class RunReport : public RunListener {
 
  private:
   struct Records {
-    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
-            int64_t resumed_after);
+    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, int64_t resumed_after);
 
     Sinks sinks;
     Summary summary;

@@ -56,7 +56,7 @@ struct MetricInfo {
   Metric metric;
   std::string_view name;
   std::string_view section;  ///< groups related metrics where a viewer has sections
-  std::string_view unit;  ///< empty if dimensionless
+  std::string_view unit;     ///< empty if dimensionless
   Aggregate aggregate;
   NumberForm form;
   std::string_view meaning;
@@ -94,7 +94,8 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
      "The same for reduce-scatters: the full input, of which this rank keeps a part."},
     {Metric::all_gather_mib, "all_gather_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
      "The same for all-gathers: the full output, of which this rank provides a part."},
-    {Metric::broadcast_mib, "broadcast_mib", "communication", "MiB", Aggregate::mean, NumberForm::real, "The same for broadcasts."},
+    {Metric::broadcast_mib, "broadcast_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
+     "The same for broadcasts."},
     {Metric::parameters_mib, "parameters_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Parameters that this rank holds between steps."},
     {Metric::gradients_mib, "gradients_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
@@ -126,7 +127,8 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
     {Metric::process_rss_mib, "process_rss_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Resident memory of this process."},
     {Metric::energy_j, "energy_j", "energy", "J", Aggregate::sum, NumberForm::real,
-     "Energy since the last reading, at least a second ago; null in steps without a reading. summary.json says of what."},
+     "Energy since the last reading, at least a second ago; null in steps without a reading. summary.json says of "
+     "what."},
 }};
 
 constexpr const MetricInfo& info(Metric metric) { return kCatalogue[static_cast<size_t>(metric)]; }

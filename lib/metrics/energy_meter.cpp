@@ -17,8 +17,8 @@ namespace {
 
 /// NVML renews its counter every 20 to 100 ms, RAPL every millisecond; over a second that is noise.
 constexpr double kMinWindowSeconds = 1;
-/// A package's counter of 2^32 units of 15 µJ, the smallest in use, wraps after a minute at 1,000 W. Over a longer window
-/// a wrap could go unnoticed.
+/// A package's counter of 2^32 units of 15 µJ, the smallest in use, wraps after a minute at 1,000 W. Over a longer
+/// window a wrap could go unnoticed.
 constexpr double kMaxPackageWindowSeconds = 60;
 
 /// A number in a file; nullopt sets `problem`.
@@ -125,8 +125,8 @@ void EnergyMeter::describe_source() {
   source_ = {packages == 0 ? "gpu" : gpus == 0 ? "cpu" : "both", ""};
   if (gpus > 0) source_->text = counted(gpus, "GPU");
   if (packages > 0)
-    source_->text += fmt::format("{}{}, other programs included", gpus > 0 ? " and " : "",
-                                 counted(packages, "whole CPU package"));
+    source_->text +=
+        fmt::format("{}{}, other programs included", gpus > 0 ? " and " : "", counted(packages, "whole CPU package"));
   if (!no_gpus_.empty()) source_->text += "; without the GPU: " + no_gpus_;
   if (packages == 0) source_->text += "; without the CPU: " + no_cpus_;
   reason_ = "no second passed between two readings of the energy counters";

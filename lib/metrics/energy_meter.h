@@ -1,4 +1,5 @@
-// Energy from the hardware's own counters: GPUs through NVML, CPUs through the kernel's powercap (Intel's and AMD's RAPL).
+// Energy from the hardware's own counters: GPUs through NVML, CPUs through the kernel's powercap (Intel's and AMD's
+// RAPL).
 #pragma once
 
 #include "base/clock.h"
@@ -36,8 +37,8 @@ class EnergyMeter {
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
 
-  /// Joules of all counters since the last value, at least a second ago; nullopt before that, and if a counter cannot be
-  /// read now, so that the next value covers a longer time.
+  /// Joules of all counters since the last value, at least a second ago; nullopt before that, and if a counter cannot
+  /// be read now, so that the next value covers a longer time.
   std::optional<double> sample(Clock::time_point now);
   /// The next value covers the time from the next sample() on.
   void restart_interval() { began_.reset(); }

@@ -7,8 +7,8 @@
 
 namespace trainopt {
 
-/// Adds up the energy that steps report. A reading covers the time since the one before and so belongs to several steps:
-/// samples are counted from one reading to another, and the first reading only marks where counting starts.
+/// Adds up the energy that steps report. A reading covers the time since the one before and so belongs to several
+/// steps: samples are counted from one reading to another, and the first reading only marks where counting starts.
 class EnergySums {
  public:
   void add(const StepRecord& row);

@@ -237,8 +237,8 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     row("peak memory", human_bytes(*memory * 0x1p20));
   if (s.energy.any()) row("energy", energy_text(s.energy, s.samples_per_joule, energy_source_));
   if (s.price_per_million_samples)
-    row("price", fmt::format("{:.4g} per million samples, at {:.4g} per hour", *s.price_per_million_samples,
-                             *price_per_hour_));
+    row("price",
+        fmt::format("{:.4g} per million samples, at {:.4g} per hour", *s.price_per_million_samples, *price_per_hour_));
   if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
   if (measured_steps() > 0) {
     const std::string left_out =

@@ -61,9 +61,9 @@ class Summary {
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
   /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
   /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings, energy_j, energy_source,
-  /// energy_of, samples_per_joule, price_per_million_samples. null: not measured, or no finding. Energy is that from the
-  /// first to the last reading in the measured steps, with evaluations and checkpoints in between; with several ranks it
-  /// is rank 0's, and samples_per_joule is null.
+  /// energy_of, samples_per_joule, price_per_million_samples. null: not measured, or no finding. Energy is that from
+  /// the first to the last reading in the measured steps, with evaluations and checkpoints in between; with several
+  /// ranks it is rank 0's, and samples_per_joule is null.
   Json to_json() const;
   /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;

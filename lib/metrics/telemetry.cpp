@@ -23,8 +23,7 @@ constexpr size_t kSamplesKept = 8192;
 
 bool is_sampled(Metric metric) {
   return metric == Metric::cpu_util_pct || metric == Metric::other_cpu_pct || metric == Metric::process_rss_mib ||
-         metric == Metric::energy_j ||
-         std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
+         metric == Metric::energy_j || std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
 }
 
 std::string telemetry_line(double time_s, const Values& values) {

@@ -162,8 +162,7 @@ std::string EventMaker::session_started(const Json& hyperparameters) const {
 }
 
 std::string EventMaker::session_ended(SessionStatus status) const {
-  return hparams(kSessionEndTag, 4,
-                 ProtoMessage().integer(1, static_cast<int64_t>(status)).real64(2, wall_s_).bytes());
+  return hparams(kSessionEndTag, 4, ProtoMessage().integer(1, static_cast<int64_t>(status)).real64(2, wall_s_).bytes());
 }
 
 }  // namespace trainopt

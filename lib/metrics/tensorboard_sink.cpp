@@ -91,8 +91,8 @@ std::vector<fs::path> event_files(const fs::path& run_dir) {
 }
 
 Json hyperparameters(const Json& recipe) {
-  constexpr std::array<std::string_view, 7> kLeftOut{"run_dir", "output_dir", "checkpoint", "logging",
-                                                     "telemetry", "watchdog", "bench"};
+  constexpr std::array<std::string_view, 7> kLeftOut{"run_dir",   "output_dir", "checkpoint", "logging",
+                                                     "telemetry", "watchdog",   "bench"};
   Json flat = Json::object();
   const auto add = [&](const std::string& name, const Json& value) {
     flat[name] = value.is_boolean() || value.is_number() || value.is_string() ? value : Json(json_text(value));

@@ -1,5 +1,5 @@
-// The sink `tensorboard`: an event file in the run directory, so that `tensorboard --logdir runs` shows and compares run
-// directories.
+// The sink `tensorboard`: an event file in the run directory, so that `tensorboard --logdir runs` shows and compares
+// run directories.
 #pragma once
 
 #include "metrics/line_file.h"
@@ -35,8 +35,8 @@ class TensorboardSink : public Sink {
   void run_began(const Json& recipe, const std::string& recipe_yaml) override;
   /// The numbers of `evaluation`, with tags `eval/…`.
   void evaluated(int64_t step, const Json& evaluation) override;
-  /// Tags `at_end/…`, which are the first columns of TensorBoard's HPARAMS page, and the receipts as text. A stopped run
-  /// gets no end, because it may be resumed.
+  /// Tags `at_end/…`, which are the first columns of TensorBoard's HPARAMS page, and the receipts as text. A stopped
+  /// run gets no end, because it may be resumed.
   void run_ended(const Json& summary) override;
 
  private:

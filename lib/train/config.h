@@ -153,10 +153,11 @@ void describe(V& v, BenchConfig& c) {
   v.field("warmup_steps", c.warmup_steps,
           "First steps excluded from the summary; half of all steps if the run has fewer than twice as many.",
           at_least(0));
-  v.field("price_per_hour", c.price_per_hour,
-          "What an hour of all machines of this job costs, in any currency; results then include the price of a million "
-          "samples.",
-          above(0));
+  v.field(
+      "price_per_hour", c.price_per_hour,
+      "What an hour of all machines of this job costs, in any currency; results then include the price of a million "
+      "samples.",
+      above(0));
 }
 
 struct WatchdogConfig {

@@ -78,7 +78,8 @@ def test_scalars_evaluations_and_texts(trainopt):
 def test_hparams_compare_run_folders(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "runs/a", SINKS).code == 0
-    assert trainopt("run", "tiny.yaml", "--run-dir", "runs/b", SINKS, "optimizer.lr=0.02", "optimizer.momentum=0").code == 0
+    other = ["optimizer.lr=0.02", "optimizer.momentum=0"]
+    assert trainopt("run", "tiny.yaml", "--run-dir", "runs/b", SINKS, *other).code == 0
     failed = trainopt("run", "tiny.yaml", "--run-dir", "runs/c", SINKS, "optimizer.lr=1e30", "train.max_steps=60")
     assert failed.code == 6, failed
     experiment, tags = hparams_of(trainopt.folder / "runs")

@@ -36,8 +36,8 @@ Clock::time_point second(double seconds) {
 }
 
 std::string two_gpus(uint64_t first_mj, uint64_t second_mj) {
-  return fmt::format("gpu0.bus {}\ngpu0.energy_mj {}\ngpu1.bus {}\ngpu1.energy_mj {}\n", kFirstGpu, first_mj, kSecondGpu,
-                     second_mj);
+  return fmt::format("gpu0.bus {}\ngpu0.energy_mj {}\ngpu1.bus {}\ngpu1.energy_mj {}\n", kFirstGpu, first_mj,
+                     kSecondGpu, second_mj);
 }
 
 StepRecord step_with(int64_t samples, std::optional<double> joules) {
@@ -78,8 +78,8 @@ TEST_CASE("a package's counter that starts again at 0 loses nothing") {
 TEST_CASE("packages are added up; their parts, the platform and copies of packages are left out") {
   FakePowercap powercap;
   const std::vector<std::pair<std::string, std::string>> domains{
-      {"intel-rapl:0", "package-0"},   {"intel-rapl:1", "package-1"}, {"intel-rapl:2", "psys"},
-      {"intel-rapl:0:0", "core"},      {"intel-rapl:0:1", "dram"},    {"intel-rapl-mmio:0", "package-0"},
+      {"intel-rapl:0", "package-0"}, {"intel-rapl:1", "package-1"}, {"intel-rapl:2", "psys"},
+      {"intel-rapl:0:0", "core"},    {"intel-rapl:0:1", "dram"},    {"intel-rapl-mmio:0", "package-0"},
       {"dtpm", "package-0"},
   };
   for (const auto& [folder, name] : domains) powercap.domain(folder, name, 0);
@@ -173,8 +173,7 @@ TEST_CASE("with one GPU's counter missing no GPU is included, and the reason is 
   const EnergyMeter meter(
       {.pci_bus_ids = {kFirstGpu, kSecondGpu}, .nvml_library = NEW_DRIVER, .powercap = powercap.path()});
   CHECK(meter.source()->kind == "cpu");
-  CHECK(meter.source()->text ==
-        "1 whole CPU package, other programs included; without the GPU: NVML: Not Supported");
+  CHECK(meter.source()->text == "1 whole CPU package, other programs included; without the GPU: NVML: Not Supported");
   const EnergyMeter without_driver(
       {.pci_bus_ids = {kFirstGpu}, .nvml_library = "libno-such-library.so.1", .powercap = "/nowhere"});
   CHECK(!without_driver.source());
@@ -230,5 +229,6 @@ TEST_CASE("every reading of the telemetry thread is in exactly one row") {
   CHECK(joules >= 2);
   CHECK(joules <= static_cast<double>(microjoules) * 1e-6);
   CHECK(!telemetry.reasons().contains("energy_j"));
-  CHECK_THAT(folder.text("telemetry.jsonl"), ContainsSubstring("\"energy_j\":null") && ContainsSubstring("\"energy_j\":1"));
+  CHECK_THAT(folder.text("telemetry.jsonl"),
+             ContainsSubstring("\"energy_j\":null") && ContainsSubstring("\"energy_j\":1"));
 }
