@@ -83,11 +83,10 @@ class Telemetry::Watch {
   struct Probes {
     std::unique_ptr<GpuProbe> gpu;
     std::unique_ptr<EnergyMeter> energy;
-    ProcessProbe process;
   };
   Probes open_probes();
   void sample_until_stopped();
-  void take_sample(Probes& probes, Clock::time_point started);
+  void take_sample(Probes& probes, ProcessProbe& process, Clock::time_point started);
 };
 
 void Telemetry::Watch::run() {
@@ -125,25 +124,26 @@ Telemetry::Watch::Probes Telemetry::Watch::open_probes() {
 
 void Telemetry::Watch::sample_until_stopped() {
   Probes probes = open_probes();
+  ProcessProbe process;
   const auto started = Clock::now();
   const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.interval_s));
   for (auto due = started;; due = std::max(due + interval, Clock::now())) {
-    take_sample(probes, started);
+    take_sample(probes, process, started);
     std::unique_lock lock(mutex);
     wake.wait_until(lock, due + interval, [this] { return stopping || paused; });
     const bool was_paused = paused;
     wake.wait(lock, [this] { return stopping || !paused; });
     if (stopping) return;
     if (!was_paused) continue;
-    probes.process.restart_interval();  // excludes the load during the pause
+    process.restart_interval();  // excludes the load during the pause
     probes.energy->restart_interval();
     if (probes.gpu) probes.gpu->restart_interval();
   }
 }
 
-void Telemetry::Watch::take_sample(Probes& probes, Clock::time_point started) {
+void Telemetry::Watch::take_sample(Probes& probes, ProcessProbe& process, Clock::time_point started) {
   TelemetrySample sample;
-  probes.process.sample(sample.values);
+  process.sample(sample.values);
   if (probes.gpu) probes.gpu->sample(sample.values);
   sample.at = Clock::now();
   sample.values[Metric::energy_j] = probes.energy->sample(sample.at);
