@@ -172,7 +172,7 @@ class RunSession {
   void open_run_directory() {
     if (!member_.is_first()) return;
     prepare_run_directory(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
-    report_->open(so_far_);
+    report_->open(so_far_, recipe_);
   }
 
   void save_weights() {

@@ -71,6 +71,11 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
   return result;
 }
 
+std::optional<double> price_per_million_samples(const ArmResult& arm) {
+  if (!arm.facts.price_per_hour || arm.samples_per_s <= 0) return std::nullopt;
+  return price_of_a_million_samples(*arm.facts.price_per_hour, arm.samples_per_s);
+}
+
 Comparison comparison_of(const Sampling& sampling, const CompareOptions& options,
                          const std::optional<NoiseFloor>& noise) {
   Comparison result = empty_comparison(options);

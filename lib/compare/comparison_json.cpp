@@ -91,6 +91,7 @@ Json to_json(const std::optional<CarryOver>& carry_over) {
 Json to_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
                {"samples_per_s", arm.samples_per_s},
+               {"price_per_million_samples", or_null(price_per_million_samples(arm))},
                {"step_ms_p50", or_null(arm.step_ms_p50)},
                {"data_wait_pct", arm.data_wait_pct},
                {"phases", to_json(arm.phases)},

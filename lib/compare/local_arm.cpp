@@ -104,6 +104,7 @@ ArmFacts LocalArm::facts() {
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
   if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
+  facts.price_per_hour = plan.bench.price_per_hour;
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
   if (const StepTrace& seen = outcome.trace; seen.step != 0)
     facts.ranks.push_back({.peak_memory_mib = facts.peak_memory_mib,

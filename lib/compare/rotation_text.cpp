@@ -95,6 +95,11 @@ std::vector<Column> columns_of(const Rotation& r) {
                      return Table::Cell{mean ? human_milliseconds(*mean) : "–"};
                    }});
   const auto any = [&](auto has) { return std::any_of(r.arms.begin(), r.arms.end(), has); };
+  if (any([](const ArmResult& arm) { return price_per_million_samples(arm).has_value(); }))
+    all.push_back({"per million samples", [&](size_t arm) {
+                     const auto price = price_per_million_samples(r.arms[arm]);
+                     return Table::Cell{price ? fmt::format("{:.4g}", *price) : "–"};
+                   }});
   if (any([](const ArmResult& arm) { return arm.facts.peak_memory_mib.has_value(); }))
     all.push_back({"memory", [=](size_t arm) {
                      return facts(arm).peak_memory_mib ? mebibytes(*facts(arm).peak_memory_mib) : Table::Cell{"–"};

@@ -21,7 +21,19 @@ Json json_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
+std::string energy_text(const EnergySums& energy, const std::optional<double>& samples_per_joule,
+                        const std::optional<EnergySource>& source) {
+  std::string text = fmt::format("{:.4g} J", energy.joules());
+  if (samples_per_joule) text += fmt::format(", {:.4g} samples per joule", *samples_per_joule);
+  if (source) text += fmt::format(" ({})", source->text);
+  return text;
+}
+
 }  // namespace
+
+double price_of_a_million_samples(double price_per_hour, double samples_per_s) {
+  return price_per_hour / 3600 / samples_per_s * 1e6;
+}
 
 double percentile(std::vector<double>& values, double q) {
   TRAINOPT_CHECK(!values.empty());
@@ -85,6 +97,7 @@ void Summary::add_unprofiled(const StepRecord& row, const std::optional<Piece>& 
   later_.add(row);
   later_conditions_.add(row);
   later_stragglers_.add(row.ranks);
+  later_energy_.add(row);
   if (piece) later_series_.add(*piece);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
@@ -129,6 +142,9 @@ Summary::Statistics Summary::statistics() const {
                     .samples_per_s = {},
                     .samples_per_s_interval = {},
                     .straggler = {},
+                    .energy = {},
+                    .samples_per_joule = {},
+                    .price_per_million_samples = {},
                     .warnings = {}};
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
@@ -137,6 +153,7 @@ Summary::Statistics Summary::statistics() const {
     result.sums.add(head_[i]);
     conditions.add(head_[i]);
     stragglers.add(head_[i].ranks);
+    result.energy.add(head_[i]);
     // Thinned like later_ms_, so that every stored time represents the same number of steps.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0)
       times.push_back(*head_[i][Metric::step_ms]);
@@ -148,6 +165,8 @@ Summary::Statistics Summary::statistics() const {
   result.p95 = percentile(times, 0.95);
   result.p99 = percentile(times, 0.99);
   if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
+  result.energy.add(later_energy_);
+  add_costs(result);
   const std::vector<Piece> measured = pieces();
   result.samples_per_s_interval = throughput_interval(measured, kLevel, 0);
   result.warnings = conditions.warnings(measured);
@@ -159,6 +178,14 @@ Summary::Statistics Summary::statistics() const {
 std::optional<double> Summary::profiler_slowdown_pct(const Statistics& statistics) const {
   if (recorded_steps_ == 0 || !statistics.mean || *statistics.mean <= 0) return std::nullopt;
   return 100 * (recorded_ms_ / static_cast<double>(recorded_steps_) / *statistics.mean - 1);
+}
+
+void Summary::add_costs(Statistics& result) const {
+  const bool one_rank = rank_ms_.empty();  // the energy is rank 0's, the samples are those of all ranks
+  if (one_rank && result.energy.joules() > 0)
+    result.samples_per_joule = result.energy.samples() / result.energy.joules();
+  if (price_per_hour_ && result.samples_per_s)
+    result.price_per_million_samples = price_of_a_million_samples(*price_per_hour_, *result.samples_per_s);
 }
 
 Json Summary::to_json() const {
@@ -192,6 +219,11 @@ Json Summary::to_json() const {
                          {"data_wait_ms", rank->data_wait_ms},
                          {"steps_pct", rank->steps_pct}};
   json["warnings"] = s.warnings;
+  json["energy_j"] = s.energy.any() ? Json(s.energy.joules()) : Json();
+  json["energy_source"] = s.energy.any() && energy_source_ ? Json(energy_source_->kind) : Json();
+  json["energy_of"] = s.energy.any() && energy_source_ ? Json(energy_source_->text) : Json();
+  json["samples_per_joule"] = json_of(s.samples_per_joule);
+  json["price_per_million_samples"] = json_of(s.price_per_million_samples);
   return json;
 }
 
@@ -222,6 +254,10 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
   if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_)
     row("peak memory", human_bytes(*memory * 0x1p20));
+  if (s.energy.any()) row("energy", energy_text(s.energy, s.samples_per_joule, energy_source_));
+  if (s.price_per_million_samples)
+    row("price",
+        fmt::format("{:.4g} per million samples, at {:.4g} per hour", *s.price_per_million_samples, *price_per_hour_));
   if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
   if (measured_steps() > 0) {
     const std::string left_out =

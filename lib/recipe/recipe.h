@@ -64,7 +64,7 @@ void describe(V& v, Recipe& c) {
   v.section("logging", c.logging, "Records, progress and tensor dumps.");
   v.section("telemetry", c.telemetry, "The thread that samples the hardware.");
   v.section("watchdog", c.watchdog, "Ends a run that hangs.");
-  v.section("bench", c.bench, "Which steps the summary counts.");
+  v.section("bench", c.bench, "Which steps the summary counts, and the price of the machines.");
   v.toggle("profiler", c.profiler, "Record traces of a few steps with libtorch's profiler.");
 }
 

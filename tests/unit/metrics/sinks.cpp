@@ -51,13 +51,13 @@ TEST_CASE("a row has this exact JSON and CSV line") {
         "null,"
         "\"memory_reserved_mib\":null,\"gpu_power_w\":null,\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_"
         "pct\":null,"
-        "\"other_cpu_pct\":null,\"process_rss_mib\":null}\n");
-  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,36,,,\n");
+        "\"other_cpu_pct\":null,\"process_rss_mib\":null,\"energy_j\":null}\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
 }
 
 TEST_CASE("the CSV header lists the catalogue's names") {
   CHECK(csv_header().starts_with("step,epoch,samples,loss,learning_rate,"));
-  CHECK(csv_header().ends_with(",cpu_util_pct,other_cpu_pct,process_rss_mib\n"));
+  CHECK(csv_header().ends_with(",cpu_util_pct,other_cpu_pct,process_rss_mib,energy_j\n"));
 }
 
 TEST_CASE("a written loss parses back to the same float") {

@@ -91,6 +91,52 @@ TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match valu
   CHECK(json.at("left_out_steps") == 10);
 }
 
+TEST_CASE("energy and price of the measured steps match values computed by hand") {
+  Summary summary(2);
+  for (int step = 1; step <= 10; ++step) {  // 10 samples in half a second each
+    StepRecord row = row_of(500);
+    if (step % 2 == 0) row[Metric::energy_j] = 100.0 + step;
+    summary.add(row);
+  }
+  Json json = summary.to_json();
+  // The first reading of the measured steps, in step 4, covers steps 3 and 4, but began at an unknown time before them.
+  CHECK(json.at("energy_j") == 106 + 108 + 110);
+  CHECK(json.at("samples_per_joule").get<double>() == Approx(60.0 / 324));
+  CHECK(json.at("energy_source").is_null());
+  CHECK(json.at("price_per_million_samples").is_null());
+  CHECK_THAT(summary.table({}), !ContainsSubstring("price"));
+
+  summary.set_energy_source(EnergySource{"cpu", "1 whole CPU package, other programs included"});
+  summary.set_price_per_hour(3.6);
+  json = summary.to_json();
+  CHECK(json.at("energy_source") == "cpu");
+  CHECK(json.at("energy_of") == "1 whole CPU package, other programs included");
+  CHECK(json.at("price_per_million_samples").get<double>() == Approx(50.0));  // 0.001 a second, 20 samples a second
+  CHECK_THAT(summary.table({}),
+             ContainsSubstring("324 J, 0.1852 samples per joule (1 whole CPU package, other programs included)") &&
+                 ContainsSubstring("50 per million samples, at 3.6 per hour"));
+}
+
+TEST_CASE("with several ranks there is no number of samples per joule, because the energy is rank 0's") {
+  Summary summary(0);
+  for (int step = 1; step <= 4; ++step) {
+    StepRecord row = row_of(500);
+    row.ranks = {{.step_ms = 500}, {.step_ms = 500}};
+    row[Metric::energy_j] = 10;
+    summary.add(row);
+  }
+  const Json json = summary.to_json();
+  CHECK(json.at("energy_j") == 30);
+  CHECK(json.at("samples_per_joule").is_null());
+}
+
+TEST_CASE("without readings the energy is null") {
+  Summary summary(0);
+  for (int step = 1; step <= 4; ++step) summary.add(row_of(500));
+  for (const char* name : {"energy_j", "energy_source", "energy_of", "samples_per_joule"})
+    CHECK(summary.to_json().at(name).is_null());
+}
+
 TEST_CASE("warm-up steps are excluded, but at most half of the steps") {
   const auto left_out = [](int64_t warmup, int steps) {
     Summary summary(warmup);
