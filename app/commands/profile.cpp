@@ -46,12 +46,12 @@ std::vector<std::filesystem::path> traces_in(const std::filesystem::path& run_di
 
 void show(const std::vector<std::filesystem::path>& traces, const std::filesystem::path& run_dir,
           const TraceOptions& options, bool as_json) {
-  const trace::TraceAnalysis analysis = trace::analyse_traces(traces, options.analysis());
+  const trace::TraceAnalysis analysis = trace::analyse_traces(traces, options.analysis);
   write_file(run_dir / "profile.json", json_text(trace::analysis_json(analysis), 2) + "\n");
   write_file(run_dir / "operations.csv", trace::operations_csv(analysis));
-  if (as_json) return print_json(trace::analysis_json(analysis, options.view()));
+  if (as_json) return print_json(trace::analysis_json(analysis, options.view));
   std::printf("%s\nwrote %s: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
-              trace::analysis_text(analysis, options.view()).c_str(), run_dir.c_str());
+              trace::analysis_text(analysis, options.view).c_str(), run_dir.c_str());
 }
 
 }  // namespace
@@ -87,9 +87,10 @@ Command add_profile(CLI::App& app) {
                        {.injections = {},
                         .ceilings = {},
                         .output = output,
-                        .then = [&](const std::filesystem::path& folder) {
-                          show(traces_in(folder, launch.position.ranks, first_step), folder, *options, *as_json);
-                        }},
+                        .then =
+                            [&](const std::filesystem::path& folder) {
+                              show(traces_in(folder, launch.position.ranks, first_step), folder, *options, *as_json);
+                            }},
                        context.environment);
   };
 }

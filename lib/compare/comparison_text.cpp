@@ -133,7 +133,8 @@ std::string comparison_text(const Comparison& c, bool color) {
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  Table table({"arm", "recipe", "samples/s", "step p50", "phases of a step", "waiting for data", "memory and traffic", "first step after"},
+  Table table({"arm", "recipe", "samples/s", "step p50", "phases of a step", "waiting for data", "memory and traffic",
+               "first step after"},
               2);
   for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)}) {
     const std::vector<std::string> memory = memory_texts(arm->facts);

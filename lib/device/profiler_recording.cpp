@@ -36,9 +36,9 @@ ProfilerRecording::ProfilerRecording(const RecordingOptions& options) : options_
 }
 
 void ProfilerRecording::start() {
-  profiler::enableProfiler(config_of(options_), activities_of(options_),
-                           {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
-                            at::RecordScope::USER_SCOPE});
+  profiler::enableProfiler(
+      config_of(options_), activities_of(options_),
+      {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION, at::RecordScope::USER_SCOPE});
   started_ = true;
 }
 

@@ -13,8 +13,6 @@ TraceRange::TraceRange(const char* name, Ends ends) : ends_(ends), nvtx_(begin_n
   recorded_->before(std::string_view(name));
 }
 
-TraceRange::~TraceRange() {
-  end_nvtx_range(nvtx_, ends_);
-}
+TraceRange::~TraceRange() { end_nvtx_range(nvtx_, ends_); }
 
 }  // namespace trainopt

@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-
-#include <zlib.h>
+#include "trace/gzip_writer.h"
 
 #include <algorithm>
 #include <fstream>
@@ -15,38 +14,11 @@
 #include <utility>
 #include <vector>
 
-namespace trainopt {
+namespace trainopt::trace {
 namespace {
 
-[[noreturn]] void cannot_write(const std::filesystem::path& path) {
-  throw UserError(fmt::format("cannot write the trace: {}", path.string()), ExitCode::storage);
-}
-
-class GzipWriter {
- public:
-  explicit GzipWriter(std::filesystem::path path) : path_(std::move(path)), file_(gzopen(path_.c_str(), "wb6")) {
-    if (!file_) cannot_write(path_);
-  }
-  ~GzipWriter() {
-    if (file_) gzclose(file_);
-  }
-  GzipWriter(const GzipWriter&) = delete;
-  GzipWriter& operator=(const GzipWriter&) = delete;
-
-  void line(std::string_view text) {
-    if (text.empty() ? false : gzwrite(file_, text.data(), static_cast<unsigned>(text.size())) <= 0) cannot_write(path_);
-    if (gzputc(file_, '\n') < 0) cannot_write(path_);
-  }
-  void close() {
-    if (gzclose(std::exchange(file_, nullptr)) != Z_OK) cannot_write(path_);
-  }
-
- private:
-  std::filesystem::path path_;
-  gzFile file_;
-};
-
-/// One of the lines on which libtorch writes the parts of an event: `"ph": "X", "cat": "cpu_op", …,` or `"ts": 1.5, …,`.
+/// One of the lines on which libtorch writes the parts of an event: `"ph": "X", "cat": "cpu_op", …,` or `"ts": 1.5,
+/// …,`.
 Json fields_of(std::string_view line) {
   while (!line.empty() && (line.back() == ',' || line.back() == ' ')) line.remove_suffix(1);
   return Json::parse(fmt::format("{{{}}}", line), nullptr, /*allow_exceptions=*/false);
@@ -61,7 +33,9 @@ bool begins_event(std::string_view line, std::string_view category) {
 /// The labels of one thread, in the order of their starts; they nest.
 class Labels {
  public:
-  void add(double start_us, double end_us, std::string name) { all_.push_back({start_us, end_us, std::move(name), {}}); }
+  void add(double start_us, double end_us, std::string name) {
+    all_.push_back({start_us, end_us, std::move(name), {}});
+  }
 
   void nest() {
     std::sort(all_.begin(), all_.end(), [](const Label& a, const Label& b) {
@@ -120,31 +94,40 @@ ThreadLabels read_labels(const std::filesystem::path& raw) {
   return threads;
 }
 
-}  // namespace
-
-void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin) {
+/// Copies the lines of `raw`, and adds what `origin` says.
+void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, GzipWriter& out) {
   const ThreadLabels labels = origin.call_stacks ? read_labels(raw) : ThreadLabels();
+  const auto write = [&](const std::string& line) { out.append(line + "\n"); };
   std::ifstream file(raw);
-  GzipWriter out(finished);
-  std::string line, path;
   bool at_start = true;
-  while (std::getline(file, line)) {
-    out.line(line);
-    if (std::exchange(at_start, at_start && line != "{") && !at_start)
-      out.line(fmt::format(R"(  "distributedInfo": {{"rank": {}, "world_size": {}}},)", origin.rank, origin.ranks));
-    if (origin.call_stacks && begins_event(line, "cpu_op")) {
+  std::string path;  // of the operation whose lines are being copied
+  for (std::string line; std::getline(file, line);) {
+    write(line);
+    if (at_start && line == "{") {
+      at_start = false;
+      write(fmt::format(R"(  "distributedInfo": {{"rank": {}, "world_size": {}}},)", origin.rank, origin.ranks));
+    } else if (origin.call_stacks && begins_event(line, "cpu_op")) {
       const auto thread = labels.find(thread_of(fields_of(line)));
       if (!std::getline(file, line)) break;
       const Json times = fields_of(line);
       path = thread == labels.end() || !times.is_object() ? "" : thread->second.path(times.value("ts", 0.0));
-      out.line(line);
+      write(line);
     } else if (!path.empty() && line == R"(    "args": {)") {
-      out.line(fmt::format(R"(      "Call stack": {},)", json_text(Json(std::exchange(path, "")))));
+      write(fmt::format(R"(      "Call stack": {},)", json_text(Json(std::exchange(path, "")))));
     }
   }
-  out.close();
+}
+
+}  // namespace
+
+void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin) {
+  replace_file(finished, [&](File& file) {
+    GzipWriter out(file);
+    copy_lines(raw, origin, out);
+    out.finish();
+  });
   std::error_code ignored;
   std::filesystem::remove(raw, ignored);
 }
 
-}  // namespace trainopt
+}  // namespace trainopt::trace

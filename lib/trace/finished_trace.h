@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace trainopt {
+namespace trainopt::trace {
 
 struct TraceOrigin {
   int64_t rank = 0, ranks = 1;
@@ -13,8 +13,8 @@ struct TraceOrigin {
   bool call_stacks = false;
 };
 
-/// Reads `raw`, writes it to `finished` compressed with gzip and with "distributedInfo" as torch.profiler writes it, and
-/// removes `raw`. Throws UserError(storage).
+/// Reads `raw`, writes it to `finished` compressed with gzip and with "distributedInfo" as torch.profiler writes it,
+/// and removes `raw`. Throws UserError(storage).
 void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin);
 
-}  // namespace trainopt
+}  // namespace trainopt::trace

@@ -7,6 +7,7 @@
 #include "device/profiler_recording.h"
 #include "device/trace_range.h"
 #include "trace/finished_trace.h"
+#include "trace/trace_file.h"
 #include "train/plan.h"
 #include "train/profiled_units.h"
 
@@ -77,8 +78,8 @@ class RecordingProfiler : public StepProfiler {
     recording_.reset();
     first_step_.reset();
     ++saved_;
-    finish_trace(raw, trace, {.rank = communicator_.rank(), .ranks = communicator_.ranks(),
-                              .call_stacks = config_.with_stack});
+    trace::finish_trace(
+        raw, trace, {.rank = communicator_.rank(), .ranks = communicator_.ranks(), .call_stacks = config_.with_stack});
     if (communicator_.ranks() > 1) merge(suffix);
     spdlog::info("wrote {}", trace.string());
   }
@@ -88,13 +89,13 @@ class RecordingProfiler : public StepProfiler {
     gather_texts(communicator_, "");  // every rank has written its trace
     if (communicator_.rank() != 0) return;
     std::vector<std::filesystem::path> of_ranks;
-    for (int64_t rank = 0; rank < communicator_.ranks(); ++rank)
-      if (auto path = folder_ / fmt::format("rank{}{}.gz", rank, suffix); std::filesystem::exists(path))
-        of_ranks.push_back(std::move(path));
-    if (static_cast<int64_t>(of_ranks.size()) < communicator_.ranks())
-      spdlog::warn("{} of {} ranks wrote their trace where rank 0 cannot read it; the merged trace has the others",
-                   communicator_.ranks() - static_cast<int64_t>(of_ranks.size()), communicator_.ranks());
-    merge_traces(of_ranks, folder_ / fmt::format("all-ranks{}.gz", suffix));
+    for (int64_t rank = 0; rank < communicator_.ranks(); ++rank) {
+      of_ranks.push_back(folder_ / fmt::format("rank{}{}.gz", rank, suffix));
+      if (!std::filesystem::exists(of_ranks.back()))
+        return spdlog::warn("the ranks' traces were not merged: rank 0 cannot read rank {}'s, {}", rank,
+                            of_ranks.back().string());
+    }
+    trace::merge_traces(of_ranks, folder_ / fmt::format("all-ranks{}.gz", suffix));
   }
 
   ProfilerConfig config_;
@@ -124,10 +125,11 @@ int64_t profiled_steps(const ProfilerConfig& config) {
 }
 
 void add_profiler(Plan& plan, const ProfilerConfig& config) {
-  const auto what = config.activities.empty()
-                        ? std::string("labels only")
-                        : fmt::format("{} after {}, {}", counted(config.active, "step"), counted(config.wait + config.warmup, "step"),
-                                      config.repeat == 0 ? "repeated to the end" : counted(config.repeat, "time"));
+  const auto what =
+      config.activities.empty()
+          ? std::string("labels only")
+          : fmt::format("{} after {}, {}", counted(config.active, "step"), counted(config.wait + config.warmup, "step"),
+                        config.repeat == 0 ? "repeated to the end" : counted(config.repeat, "time"));
   plan.profiler.fill("profiler", what, [config](const BuildContext& context) -> std::unique_ptr<StepProfiler> {
     if (config.units) label_units(*context.model);
     if (config.activities.empty()) return std::make_unique<StepProfiler>();

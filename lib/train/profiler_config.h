@@ -1,5 +1,5 @@
-// The section `profiler` of a recipe: which steps are profiled, and what is recorded of them. Names and meanings are those
-// of torch.profiler.
+// The section `profiler` of a recipe: which steps are profiled, and what is recorded of them. Names and meanings are
+// those of torch.profiler.
 #pragma once
 
 #include "config/describe.h"
