@@ -56,7 +56,8 @@ def test_a_trace_has_every_label_at_its_place(small):
             True,
         ], label
     (forward, _), (backward, _) = named(trace, "forward"), named(trace, "backward")
-    units = {event["name"].removeprefix("unit::") for event in trace["traceEvents"] if "unit::" in event.get("name", "")}
+    names = {event.get("name", "") for event in trace["traceEvents"]}
+    units = {name.removeprefix("unit::") for name in names if name.startswith("unit::")}
     assert len(units) >= 3, units
     for unit in units:
         assert contains(forward, named(trace, f"unit::{unit}")[0]), unit
@@ -79,7 +80,8 @@ def test_profiled_steps_change_no_number_and_stay_out_of_the_summary(small):
 
 
 def test_recordings_repeat_and_the_last_may_be_cut_short(small):
-    run = small("run", "small.yaml", "--run-dir", "out", "device=cpu", "profiler={wait: 1, warmup: 0, active: 2, repeat: 0}")
+    endless = "profiler={wait: 1, warmup: 0, active: 2, repeat: 0}"
+    run = small("run", "small.yaml", "--run-dir", "out", "device=cpu", endless)
     assert run.code == 0, run
     assert sorted(os.listdir(small.folder / "out/trace")) == [f"rank0-step{first}.json.gz" for first in (2, 5, 8)]
     assert not named(events(small.folder / "out/trace/rank0-step8.json.gz"), "ProfilerStep#9")
@@ -98,7 +100,8 @@ def test_what_is_recorded(small):
         run = small("run", "small.yaml", "--run-dir", name, "device=cpu", f"profiler={{wait: 0, active: 1, {options}}}")
         assert run.code == 0, run
     assert not (small.folder / "labels/trace").exists()
-    trace = {name: events(small.folder / name / "trace/rank0-step2.json.gz") for name in ("plain", "shapes", "memory", "stack")}
+    recorded = ("plain", "shapes", "memory", "stack")
+    trace = {name: events(small.folder / name / "trace/rank0-step2.json.gz") for name in recorded}
     product = {name: named(trace[name], "aten::addmm", "cpu_op")[0]["args"] for name in trace}
     assert "Input Dims" not in product["plain"] and product["shapes"]["Input Dims"][1][0] == 8
     assert not named(trace["plain"], "unit::head") and named(trace["shapes"], "unit::head")
@@ -109,7 +112,8 @@ def test_what_is_recorded(small):
 
 
 def test_mistakes(small):
-    small.refused("run", "small.yaml", "profiler={with_stack: true, units: false}", code=2, says=["profiler.with_stack", "units"])
+    contradiction = "profiler={with_stack: true, units: false}"
+    small.refused("run", "small.yaml", contradiction, code=2, says=["profiler.with_stack", "units"])
     small.refused("run", "small.yaml", "profiler={active: 0}", code=2, says=["profiler.active"])
     small.refused("run", "small.yaml", "profiler={activities: [tpu]}", code=2, says=["profiler.activities"])
     small.refused("profile", "small.yaml", "profiler={activities: []}", code=2, says=["nothing to show"])
@@ -148,7 +152,8 @@ def test_two_ranks_are_merged_into_one_picture(small):
 
 
 def test_profile_of_two_ranks(small):
-    run = small("launch", "-n", "2", "profile", "small.yaml", "--run-dir", "out", "device=cpu", "data.batch_size=4", "--json")
+    two = ("launch", "-n", "2", "profile", "small.yaml", "device=cpu", "data.batch_size=4")
+    run = small(*two, "--run-dir", "out", "--json")
     assert run.code == 0, run
     result = run.json()
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1]
