@@ -1,6 +1,6 @@
 #include "metrics/phases.h"
 
-#include "base/units.h"
+#include "metrics/format.h"
 
 #include <fmt/ranges.h>
 
