@@ -29,15 +29,15 @@ CLI::Option* add_choice(CLI::App& command, const char* option, const std::map<st
                         const std::function<void(Value)>& set, const char* help) {
   std::vector<std::string> words;
   for (const auto& [word, value] : choices) words.push_back(word);
-  return command.add_option_function<std::string>(
-                    option, [&choices, set](const std::string& word) { set(choices.at(word)); }, help)
+  return command
+      .add_option_function<std::string>(
+          option, [&choices, set](const std::string& word) { set(choices.at(word)); }, help)
       ->check(CLI::IsMember(words))
       ->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
 int print_trace(const TraceArguments& arguments) {
-  const auto analysis =
-      trace::analyse_traces({arguments.files.begin(), arguments.files.end()}, arguments.options);
+  const auto analysis = trace::analyse_traces({arguments.files.begin(), arguments.files.end()}, arguments.options);
   if (arguments.json)
     print_json(trace::analysis_json(analysis, arguments.view));
   else if (arguments.csv)

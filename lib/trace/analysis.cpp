@@ -15,9 +15,10 @@ namespace fs = std::filesystem;
 /// Keeps only step `number`, and returns its window.
 Interval choose_step(Steps& steps, int64_t number, const fs::path& path) {
   if (!steps.labelled)
-    throw UserError(fmt::format("the trace has no ProfilerStep annotations, so no step can be chosen: {}", path.string()));
-  const auto chosen = std::find_if(steps.all.begin(), steps.all.end(),
-                                   [number](const Step& step) { return step.number == number; });
+    throw UserError(
+        fmt::format("the trace has no ProfilerStep annotations, so no step can be chosen: {}", path.string()));
+  const auto chosen =
+      std::find_if(steps.all.begin(), steps.all.end(), [number](const Step& step) { return step.number == number; });
   if (chosen == steps.all.end())
     throw UserError(fmt::format("the trace has steps {} to {}, not step {}: {}", steps.all.front().number,
                                 steps.all.back().number, number, path.string()));

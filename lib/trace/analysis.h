@@ -31,9 +31,9 @@ struct StepAnalysis {
 
 struct RankAnalysis {
   int64_t rank = 0;
-  bool labelled_steps = false;      ///< false: without `ProfilerStep#N`, the whole trace counts as one step
+  bool labelled_steps = false;  ///< false: without `ProfilerStep#N`, the whole trace counts as one step
   std::vector<StepAnalysis> steps;
-  Breakdown breakdown;              ///< the sum over `steps`
+  Breakdown breakdown;  ///< the sum over `steps`
   std::vector<Operation> operations;
   std::vector<Kernel> kernels;
   std::vector<Unit> units;

@@ -114,7 +114,8 @@ Json rank_json(const RankAnalysis& rank, const TraceAnalysis& analysis, const An
   for (const char* list : {"operations", "kernels", "units"}) json[list] = Json::array();
   for (const Operation& operation : shown_operations(rank, view))
     json["operations"].push_back(operation_json(operation, analysis.group_by));
-  for (size_t i = 0; i < shown_of(rank.kernels.size(), view); ++i) json["kernels"].push_back(kernel_json(rank.kernels[i]));
+  for (size_t i = 0; i < shown_of(rank.kernels.size(), view); ++i)
+    json["kernels"].push_back(kernel_json(rank.kernels[i]));
   for (size_t i = 0; i < shown_of(rank.units.size(), view); ++i)
     json["units"].push_back(unit_json(rank.units[i], rank.device.has_value()));
   json["device"] = device_json(rank);

@@ -41,8 +41,7 @@ std::string heading(const RankAnalysis& rank, bool several) {
                         rank.steps.front().step, rank.steps.back().step);
   text += fmt::format(", {} ms of wall time", ms_text(rank.breakdown.wall_ns));
   if (rank.steps.size() > 1)
-    text += fmt::format(", {} ms a step",
-                        ms_text(rank.breakdown.wall_ns / static_cast<int64_t>(rank.steps.size())));
+    text += fmt::format(", {} ms a step", ms_text(rank.breakdown.wall_ns / static_cast<int64_t>(rank.steps.size())));
   return text + "\n";
 }
 
@@ -65,8 +64,8 @@ std::string rest_text(size_t all, size_t shown) {
 std::string operations_text(const RankAnalysis& rank, const AnalysisView& view) {
   const auto shown = shown_operations(rank, view);
   if (shown.empty()) return "";
-  std::string text = fmt::format("\n{:<{}}{:>9}{:>14}{:>14}", "operation", kNameColumns + 2, "calls", "cpu self, ms",
-                                 "cpu total, ms");
+  std::string text =
+      fmt::format("\n{:<{}}{:>9}{:>14}{:>14}", "operation", kNameColumns + 2, "calls", "cpu self, ms", "cpu total, ms");
   text += rank.device ? fmt::format("{:>16}{:>17}\n", "device self, ms", "device total, ms") : "\n";
   for (const Operation& operation : shown) {
     text += fmt::format("  {}{:>9}{:>14}{:>14}", padded_name(operation.name), operation.calls,
@@ -90,9 +89,10 @@ std::string units_text(const RankAnalysis& rank, size_t top) {
     const int64_t forward = rank.device ? unit.device_forward_ns : unit.forward_ns;
     const int64_t backward = rank.device ? unit.device_backward_ns : unit.backward_ns;
     // Operations per nanosecond are billions per second.
-    const std::string speed = unit.flops > 0 && forward > 0
-                                  ? fmt::format("{:.1f}", static_cast<double>(unit.flops) / static_cast<double>(forward))
-                                  : "";
+    const std::string speed =
+        unit.flops > 0 && forward > 0
+            ? fmt::format("{:.1f}", static_cast<double>(unit.flops) / static_cast<double>(forward))
+            : "";
     text += fmt::format("  {}{:>9}{:>14}{:>14}{:>14}\n", padded_name(unit.name), unit.calls, ms_text(forward),
                         ms_text(backward), speed);
   }
@@ -106,11 +106,10 @@ std::string kernels_text(const RankAnalysis& rank, size_t top) {
   const size_t shown = std::min(top, rank.kernels.size());
   for (size_t i = 0; i < shown; ++i) {
     const Kernel& kernel = rank.kernels[i];
-    text += fmt::format("  {}{:>9}{:>14}{:>12}{:>10}{:>12}{:>14}\n", padded_name(kernel.name), kernel.calls,
-                        ms_text(kernel.total_ns), ms_text(kernel.total_ns / kernel.calls),
-                        kernel.blocks < 0 ? "" : fmt::format("{:.0f}", kernel.blocks),
-                        kernel.occupancy < 0 ? "" : fmt::format("{:.0f} %", kernel.occupancy),
-                        to_text(kernel.tensor_cores));
+    text += fmt::format(
+        "  {}{:>9}{:>14}{:>12}{:>10}{:>12}{:>14}\n", padded_name(kernel.name), kernel.calls, ms_text(kernel.total_ns),
+        ms_text(kernel.total_ns / kernel.calls), kernel.blocks < 0 ? "" : fmt::format("{:.0f}", kernel.blocks),
+        kernel.occupancy < 0 ? "" : fmt::format("{:.0f} %", kernel.occupancy), to_text(kernel.tensor_cores));
   }
   return text + rest_text(rank.kernels.size(), shown);
 }
@@ -127,11 +126,11 @@ std::string device_text(const RankAnalysis& rank) {
       text += fmt::format("  idle, {:<10}{:>12} ms{:>7.1f} %\n", kIdleCauseNames[i], ms_text(device.idle_ns[i]),
                           percent(device.idle_ns[i], device.span_ns));
   for (const CopySpeed& copy : device.copies)
-    text += fmt::format("  copies {:<8}{:>12} ms   {}, {}{}\n", copy.direction, ms_text(copy.ns),
-                        fmt::format("{} calls", copy.calls), human_bytes(static_cast<double>(copy.bytes)),
-                        copy.ns > 0 ? fmt::format(", {:.1f} GB/s", static_cast<double>(copy.bytes) /
-                                                                       static_cast<double>(copy.ns))
-                                    : "");
+    text += fmt::format(
+        "  copies {:<8}{:>12} ms   {}, {}{}\n", copy.direction, ms_text(copy.ns), fmt::format("{} calls", copy.calls),
+        human_bytes(static_cast<double>(copy.bytes)),
+        copy.ns > 0 ? fmt::format(", {:.1f} GB/s", static_cast<double>(copy.bytes) / static_cast<double>(copy.ns))
+                    : "");
   return text;
 }
 

@@ -13,8 +13,8 @@ namespace trainopt::trace {
 enum class Category : uint8_t { kernel, copy, fill, communication, runtime, loader, cpu, other };
 constexpr size_t kCategories = 8;
 /// The names in JSON, in the order of priority. README.md defines them.
-constexpr std::array<std::string_view, kCategories> kCategoryNames = {
-    "kernel", "memcpy", "memset", "communication", "runtime", "loader", "cpu", "other"};
+constexpr std::array<std::string_view, kCategories> kCategoryNames = {"kernel",  "memcpy", "memset", "communication",
+                                                                      "runtime", "loader", "cpu",    "other"};
 
 struct Breakdown {
   int64_t wall_ns = 0;

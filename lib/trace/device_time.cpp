@@ -131,8 +131,7 @@ Exchange measure_exchange(const RankTrace& trace, const Steps& steps, Interval s
   for (const DeviceEvent& event : trace.device)
     if (event.kind == DeviceKind::kernel)
       (is_communication_kernel(trace.name(event)) ? exchange : compute).push_back({event.start_ns, event.end_ns});
-  if (!exchange.empty())
-    return overlap(clipped(merged(std::move(exchange)), scope), merged(std::move(compute)));
+  if (!exchange.empty()) return overlap(clipped(merged(std::move(exchange)), scope), merged(std::move(compute)));
   for (const HostEvent& event : trace.host)
     if (is_communication(trace.name(event))) exchange.push_back({event.start_ns, event.end_ns});
   if (exchange.empty()) return {};

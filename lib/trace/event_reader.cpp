@@ -11,11 +11,15 @@ namespace {
 
 /// The kinds of Kineto's categories (libkineto/src/ActivityType.cpp), and of those that PyTorch 1.8 wrote.
 constexpr std::pair<std::string_view, HostKind> kHostCategories[] = {
-    {"cpu_op", HostKind::operation},           {"Operator", HostKind::operation},
+    {"cpu_op", HostKind::operation},
+    {"Operator", HostKind::operation},
     {"", HostKind::operation},  // torch.autograd.profiler writes no categories
-    {"user_annotation", HostKind::annotation}, {"cuda_runtime", HostKind::runtime},
-    {"cuda_driver", HostKind::runtime},        {"Runtime", HostKind::runtime},
-    {"xpu_runtime", HostKind::runtime},        {"mtia_runtime", HostKind::runtime},
+    {"user_annotation", HostKind::annotation},
+    {"cuda_runtime", HostKind::runtime},
+    {"cuda_driver", HostKind::runtime},
+    {"Runtime", HostKind::runtime},
+    {"xpu_runtime", HostKind::runtime},
+    {"mtia_runtime", HostKind::runtime},
     {"privateuse1_runtime", HostKind::runtime}};
 constexpr std::pair<std::string_view, DeviceKind> kDeviceCategories[] = {
     {"kernel", DeviceKind::kernel}, {"Kernel", DeviceKind::kernel},   {"gpu_memcpy", DeviceKind::copy},
@@ -144,31 +148,61 @@ void EventReader::header_value(std::string_view text) {
 void EventReader::event_value(std::string_view text, bool is_text) {
   if (depth_ == events_depth_ + 1) {
     switch (field_) {
-      case Field::phase: draft_.phase = text; break;
-      case Field::name: draft_.name = text; break;
-      case Field::category: draft_.category = text; break;
-      case Field::start: draft_.start_ns = time(text); break;
-      case Field::duration: draft_.duration_ns = time(text); break;
+      case Field::phase:
+        draft_.phase = text;
+        break;
+      case Field::name:
+        draft_.name = text;
+        break;
+      case Field::category:
+        draft_.category = text;
+        break;
+      case Field::start:
+        draft_.start_ns = time(text);
+        break;
+      case Field::duration:
+        draft_.duration_ns = time(text);
+        break;
       // Kineto names some processes and threads, "Traces" and "Trace PyTorch Profiler".
-      case Field::process: draft_.process = is_text ? -1 : integer(text); break;
-      case Field::thread: draft_.thread = is_text ? -1 - int64_t{names_->add(text)} : integer(text); break;
-      default: break;
+      case Field::process:
+        draft_.process = is_text ? -1 : integer(text);
+        break;
+      case Field::thread:
+        draft_.thread = is_text ? -1 - int64_t{names_->add(text)} : integer(text);
+        break;
+      default:
+        break;
     }
     return;
   }
   switch (argument_) {
-    case Field::id: draft_.id = integer(text); break;
-    case Field::correlation: draft_.correlation = integer(text); break;
-    case Field::bytes: draft_.bytes = integer(text); break;
-    case Field::flops: draft_.flops = integer(text); break;
-    case Field::occupancy: draft_.occupancy = is_text ? -1 : std::stod(std::string(text)); break;
-    case Field::grid: draft_.blocks *= integer(text); break;
-    case Field::values: draft_.values.emplace_back(text); break;
+    case Field::id:
+      draft_.id = integer(text);
+      break;
+    case Field::correlation:
+      draft_.correlation = integer(text);
+      break;
+    case Field::bytes:
+      draft_.bytes = integer(text);
+      break;
+    case Field::flops:
+      draft_.flops = integer(text);
+      break;
+    case Field::occupancy:
+      draft_.occupancy = is_text ? -1 : std::stod(std::string(text));
+      break;
+    case Field::grid:
+      draft_.blocks *= integer(text);
+      break;
+    case Field::values:
+      draft_.values.emplace_back(text);
+      break;
     case Field::shapes:
       if (!draft_.shapes.empty() && draft_.shapes.back() != '[') draft_.shapes += ", ";
       draft_.shapes += text;
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

@@ -33,8 +33,23 @@ class EventReader : public SaxHandler {
 
  private:
   enum class Field : uint8_t {
-    other, phase, name, category, start, duration, process, thread, arguments,                // of an event
-    id, correlation, shapes, values, bytes, occupancy, grid, flops                            // of its `args`
+    other,
+    phase,
+    name,
+    category,
+    start,
+    duration,
+    process,
+    thread,
+    arguments,  // of an event
+    id,
+    correlation,
+    shapes,
+    values,
+    bytes,
+    occupancy,
+    grid,
+    flops  // of its `args`
   };
   /// One event while it is read. Members keep their capacity from event to event.
   struct Draft {

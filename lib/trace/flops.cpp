@@ -65,7 +65,7 @@ int64_t convolution(const std::vector<Shape>& shapes, const std::vector<std::str
 }  // namespace
 
 bool has_flops(std::string_view operation) {
-  constexpr std::array<std::string_view, 7> kKnown = {"aten::conv2d", "aten::mm",  "aten::addmm", "aten::bmm",
+  constexpr std::array<std::string_view, 7> kKnown = {"aten::conv2d",  "aten::mm",  "aten::addmm", "aten::bmm",
                                                       "aten::baddbmm", "aten::mul", "aten::add"};
   return std::find(kKnown.begin(), kKnown.end(), operation) != kKnown.end();
 }

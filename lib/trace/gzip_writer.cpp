@@ -11,11 +11,10 @@ constexpr int kGzipMemory = 8;        // zlib's default
 
 }  // namespace
 
-GzipWriter::GzipWriter(File& file)
-    : file_(file), deflater_(std::make_unique<z_stream>()), output_(kGzipPieceBytes) {
-  TRAINOPT_CHECK_EQUAL(deflateInit2(deflater_.get(), Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipFormat, kGzipMemory,
-                                    Z_DEFAULT_STRATEGY),
-                       Z_OK);
+GzipWriter::GzipWriter(File& file) : file_(file), deflater_(std::make_unique<z_stream>()), output_(kGzipPieceBytes) {
+  TRAINOPT_CHECK_EQUAL(
+      deflateInit2(deflater_.get(), Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipFormat, kGzipMemory, Z_DEFAULT_STRATEGY),
+      Z_OK);
 }
 
 GzipWriter::~GzipWriter() { deflateEnd(deflater_.get()); }

@@ -17,8 +17,7 @@ inline bool is_loader(std::string_view name) {
 
 /// A collective's own range in c10d (torch/csrc/distributed/c10d: ProcessGroup*.cpp, the profiling titles).
 inline bool is_collective_range(std::string_view name) {
-  return name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") ||
-         name.starts_with("ucc:");
+  return name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") || name.starts_with("ucc:");
 }
 
 /// Communication as the CPU sees it.

@@ -65,8 +65,8 @@ void find_parents(const RankTrace& trace, const Launches& launches, const std::v
     const uint32_t own = trace.host[caller == kNone ? i : caller].thread;
     if (own != thread) open.clear();
     thread = own;
-    while (!open.empty() && (event.start_ns >= trace.host[open.back()].end_ns ||
-                             event.end_ns > trace.host[open.back()].end_ns))
+    while (!open.empty() &&
+           (event.start_ns >= trace.host[open.back()].end_ns || event.end_ns > trace.host[open.back()].end_ns))
       open.pop_back();
     if (!open.empty()) nesting.parent[i] = open.back();
     open.push_back(i);

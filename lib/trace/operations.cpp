@@ -18,11 +18,16 @@ uint32_t group_of(const RankTrace& trace, const Nesting& nesting, size_t event, 
 
 int64_t value_of(const Operation& operation, SortBy by) {
   switch (by) {
-    case SortBy::cpu_self: return operation.cpu_self_ns;
-    case SortBy::cpu_total: return operation.cpu_total_ns;
-    case SortBy::device_self: return operation.device_self_ns;
-    case SortBy::device_total: return operation.device_total_ns;
-    case SortBy::calls: break;
+    case SortBy::cpu_self:
+      return operation.cpu_self_ns;
+    case SortBy::cpu_total:
+      return operation.cpu_total_ns;
+    case SortBy::device_self:
+      return operation.device_self_ns;
+    case SortBy::device_total:
+      return operation.device_total_ns;
+    case SortBy::calls:
+      break;
   }
   return operation.calls;
 }
@@ -46,8 +51,8 @@ std::vector<Operation> list_operations(const RankTrace& trace, const Nesting& ne
       if (step && steps_row != SIZE_MAX) row->second = steps_row;
       if (step && steps_row == SIZE_MAX) steps_row = operations.size();
       if (row->second == operations.size())
-        operations.push_back({std::string(step ? "ProfilerStep*" : name), std::string((*trace.names)[group]),
-                              event.kind});
+        operations.push_back(
+            {std::string(step ? "ProfilerStep*" : name), std::string((*trace.names)[group]), event.kind});
     }
     Operation& operation = operations[row->second];
     ++operation.calls;

@@ -15,8 +15,8 @@ namespace trainopt::trace {
 enum class GroupBy : uint8_t { name, shape, unit };
 
 struct Operation {
-  std::string name;    ///< all steps are `ProfilerStep*`
-  std::string group;   ///< the input shapes or the unit; empty if there are none, or if grouped by name alone
+  std::string name;   ///< all steps are `ProfilerStep*`
+  std::string group;  ///< the input shapes or the unit; empty if there are none, or if grouped by name alone
   HostKind kind = HostKind::operation;
   int64_t calls = 0;
   int64_t cpu_self_ns = 0, cpu_total_ns = 0, device_self_ns = 0, device_total_ns = 0;
@@ -26,7 +26,8 @@ struct Operation {
 enum class SortBy : uint8_t { cpu_self, cpu_total, device_self, device_total, calls };
 
 /// The operations that started within `scope`, in the order of their first call.
-std::vector<Operation> list_operations(const RankTrace& trace, const Nesting& nesting, Interval scope, GroupBy group_by);
+std::vector<Operation> list_operations(const RankTrace& trace, const Nesting& nesting, Interval scope,
+                                       GroupBy group_by);
 
 /// Largest first; equal ones keep their order.
 void sort_operations(std::vector<Operation>& operations, SortBy by);

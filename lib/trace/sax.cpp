@@ -12,7 +12,7 @@ namespace trainopt::trace {
 
 namespace {
 
-constexpr size_t kStartBytes = 16;  // a file that is wrong this early was never JSON
+constexpr size_t kStartBytes = 16;         // a file that is wrong this early was never JSON
 constexpr double kMaxMicroseconds = 9e15;  // 285 years; nanoseconds still fit into 64 bits
 
 }  // namespace
@@ -23,8 +23,7 @@ int64_t nanoseconds_of(std::string_view text) {
   const auto parsed = std::from_chars(at, end, whole);
   const bool fits = parsed.ec == std::errc() && std::abs(static_cast<double>(whole)) < kMaxMicroseconds;
   if (fits && parsed.ptr == end) return whole * 1000;
-  const bool plain = fits && *parsed.ptr == '.' &&
-                     text.find_first_of("eE") == std::string_view::npos;
+  const bool plain = fits && *parsed.ptr == '.' && text.find_first_of("eE") == std::string_view::npos;
   if (!plain) {  // 1.5e3, and what does not fit
     const double number = std::stod(std::string(text));
     if (!(std::abs(number) < kMaxMicroseconds)) throw std::invalid_argument("time out of range");

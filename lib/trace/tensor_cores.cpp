@@ -25,73 +25,73 @@ struct Rule {
 // [aten] Kernels of ATen that contain no matrix product (aten/src/ATen/native/cuda).
 constexpr Rule kRules[] = {
     // What says that it is plain, before families of which only a part is.
-    {"simt", TensorCores::no},                     // [cut]
-    {"ffma", TensorCores::no},                     // [blas]
-    {"memcpy", TensorCores::no},                   // the driver's
-    {"memset", TensorCores::no},                   // the driver's
-    {"nccl", TensorCores::no},                     // NCCL reduces on the plain cores
-    {"elementwise", TensorCores::no},              // [aten]
-    {"multi_tensor_apply", TensorCores::no},       // [aten] foreach and fused optimizers
-    {"reduce_kernel", TensorCores::no},            // [aten]
-    {"splitkreduce", TensorCores::no},             // [blas] the sum after a split product
-    {"splitk_reduce", TensorCores::no},            // [blas]
-    {"batch_norm", TensorCores::no},               // [aten]
-    {"batchnorm", TensorCores::no},                // [aten]
-    {"bn_fw", TensorCores::no},                    // cuDNN's batch norm
-    {"bn_bw", TensorCores::no},                    // cuDNN's batch norm
-    {"layer_norm", TensorCores::no},               // [aten]
-    {"softmax", TensorCores::no},                  // [aten]
-    {"nll_loss", TensorCores::no},                 // [aten]
-    {"pool", TensorCores::no},                     // [aten]
-    {"triton_poi", TensorCores::no},               // Inductor: pointwise
-    {"triton_red", TensorCores::no},               // Inductor: reduction
-    {"triton_per", TensorCores::no},               // Inductor: persistent reduction
-    {"nchwtonhwc", TensorCores::no},               // cuDNN's layout change
-    {"nhwctonchw", TensorCores::no},               // cuDNN's layout change
+    {"simt", TensorCores::no},                // [cut]
+    {"ffma", TensorCores::no},                // [blas]
+    {"memcpy", TensorCores::no},              // the driver's
+    {"memset", TensorCores::no},              // the driver's
+    {"nccl", TensorCores::no},                // NCCL reduces on the plain cores
+    {"elementwise", TensorCores::no},         // [aten]
+    {"multi_tensor_apply", TensorCores::no},  // [aten] foreach and fused optimizers
+    {"reduce_kernel", TensorCores::no},       // [aten]
+    {"splitkreduce", TensorCores::no},        // [blas] the sum after a split product
+    {"splitk_reduce", TensorCores::no},       // [blas]
+    {"batch_norm", TensorCores::no},          // [aten]
+    {"batchnorm", TensorCores::no},           // [aten]
+    {"bn_fw", TensorCores::no},               // cuDNN's batch norm
+    {"bn_bw", TensorCores::no},               // cuDNN's batch norm
+    {"layer_norm", TensorCores::no},          // [aten]
+    {"softmax", TensorCores::no},             // [aten]
+    {"nll_loss", TensorCores::no},            // [aten]
+    {"pool", TensorCores::no},                // [aten]
+    {"triton_poi", TensorCores::no},          // Inductor: pointwise
+    {"triton_red", TensorCores::no},          // Inductor: reduction
+    {"triton_per", TensorCores::no},          // Inductor: persistent reduction
+    {"nchwtonhwc", TensorCores::no},          // cuDNN's layout change
+    {"nhwctonchw", TensorCores::no},          // cuDNN's layout change
     // Instructions and shapes.
-    {"s884", TensorCores::yes},                    // [mma] [tb] Volta
-    {"h884", TensorCores::yes},                    // [mma] [tb] Volta
-    {"d884", TensorCores::yes},                    // [mma] Ampere, fp64
-    {"i8816", TensorCores::yes},                   // [mma] [tb] Turing
-    {"s1688", TensorCores::yes},                   // [mma] [tb] Turing; Ampere's tf32
-    {"h1688", TensorCores::yes},                   // [mma] [tb] Turing
-    {"s16816", TensorCores::yes},                  // [mma] Ampere
-    {"h16816", TensorCores::yes},                  // [mma] Ampere
-    {"i16832", TensorCores::yes},                  // [mma] Ampere
-    {"16816", TensorCores::yes},                   // [tb] bf16_s16816 and others
-    {"tensor16x8x", TensorCores::yes},             // [blas] Ampere xmma
-    {"tensor8x8x", TensorCores::yes},              // [blas]
-    {"hmma", TensorCores::yes},                    // [tb] SASS: half
-    {"imma", TensorCores::yes},                    // SASS: integer
-    {"qmma", TensorCores::yes},                    // SASS: fp8
-    {"dmma", TensorCores::yes},                    // SASS: fp64
-    {"gmma", TensorCores::yes},                    // [cut] Hopper: wgmma, hgmma, qgmma, igmma
-    {"tcgen05", TensorCores::yes},                 // Blackwell's instruction (PTX ISA)
-    {"utcmma", TensorCores::yes},                  // [cut] Blackwell; SASS UTC*MMA
-    {"utchmma", TensorCores::yes},                 // Blackwell, SASS
-    {"utcqmma", TensorCores::yes},                 // Blackwell, SASS
+    {"s884", TensorCores::yes},         // [mma] [tb] Volta
+    {"h884", TensorCores::yes},         // [mma] [tb] Volta
+    {"d884", TensorCores::yes},         // [mma] Ampere, fp64
+    {"i8816", TensorCores::yes},        // [mma] [tb] Turing
+    {"s1688", TensorCores::yes},        // [mma] [tb] Turing; Ampere, fp32 rounded to 19 bits
+    {"h1688", TensorCores::yes},        // [mma] [tb] Turing
+    {"s16816", TensorCores::yes},       // [mma] Ampere
+    {"h16816", TensorCores::yes},       // [mma] Ampere
+    {"i16832", TensorCores::yes},       // [mma] Ampere
+    {"16816", TensorCores::yes},        // [tb] bf16_s16816 and others
+    {"tensor16x8x", TensorCores::yes},  // [blas] Ampere xmma
+    {"tensor8x8x", TensorCores::yes},   // [blas]
+    {"hmma", TensorCores::yes},         // [tb] SASS: half
+    {"imma", TensorCores::yes},         // SASS: integer
+    {"qmma", TensorCores::yes},         // SASS: fp8
+    {"dmma", TensorCores::yes},         // SASS: fp64
+    {"gmma", TensorCores::yes},         // [cut] Hopper: wgmma, hgmma, qgmma, igmma
+    {"tcgen05", TensorCores::yes},      // Blackwell's instruction (PTX ISA)
+    {"utcmma", TensorCores::yes},       // [cut] Blackwell; SASS UTC*MMA
+    {"utchmma", TensorCores::yes},      // Blackwell, SASS
+    {"utcqmma", TensorCores::yes},      // Blackwell, SASS
     // Families.
-    {"tensorop", TensorCores::yes},                // [cut]
-    {"sm90_xmma", TensorCores::yes},               // [blas]
-    {"sm100_xmma", TensorCores::yes},              // [blas]
-    {"cutlass3x_sm90", TensorCores::yes},          // [cut] has tensor-core kernels only
-    {"cutlass3x_sm100", TensorCores::yes},         // [cut]
-    {"nvjet", TensorCores::yes},                   // [blas] cuBLAS 12.6 and later, for Hopper and Blackwell
-    {"xmma", TensorCores::yes},                    // [blas] without `simt` or `ffma`
-    {"fmha", TensorCores::yes},                    // [fa]
-    {"flash_fwd", TensorCores::yes},               // [fa]
-    {"flash_bwd", TensorCores::yes},               // [fa]
+    {"tensorop", TensorCores::yes},                  // [cut]
+    {"sm90_xmma", TensorCores::yes},                 // [blas]
+    {"sm100_xmma", TensorCores::yes},                // [blas]
+    {"cutlass3x_sm90", TensorCores::yes},            // [cut] has tensor-core kernels only
+    {"cutlass3x_sm100", TensorCores::yes},           // [cut]
+    {"nvjet", TensorCores::yes},                     // [blas] cuBLAS 12.6 and later, for Hopper and Blackwell
+    {"xmma", TensorCores::yes},                      // [blas] without `simt` or `ffma`
+    {"fmha", TensorCores::yes},                      // [fa]
+    {"flash_fwd", TensorCores::yes},                 // [fa]
+    {"flash_bwd", TensorCores::yes},                 // [fa]
     {"first_layer_wgrad_kernel", TensorCores::yes},  // [tb]
-    {"dgrad_1x1_stride_2x2", TensorCores::yes},    // [tb]
-    {"conv2d_c1_k1", TensorCores::no},             // cuDNN's depthwise kernels
-    {"_sgemm_", TensorCores::no},                  // [blas] plain fp32
-    {"_scudnn_", TensorCores::no},                 // cuDNN's plain fp32
-    {"winograd", TensorCores::no},                 // cuDNN's plain Winograd; its tensor-core ones have a shape
-    {"fft2d", TensorCores::no},                    // cuDNN
-    {"depthwise", TensorCores::no},                // [aten]
-    {"reduce", TensorCores::no},                   // [aten] and CUB's DeviceReduce…
-    {"scan", TensorCores::no},                     // CUB
-    {"sort", TensorCores::no},                     // CUB
+    {"dgrad_1x1_stride_2x2", TensorCores::yes},      // [tb]
+    {"conv2d_c1_k1", TensorCores::no},               // cuDNN's depthwise kernels
+    {"_sgemm_", TensorCores::no},                    // [blas] plain fp32
+    {"_scudnn_", TensorCores::no},                   // cuDNN's plain fp32
+    {"nonfused", TensorCores::no},                   // cuDNN's transforms around a product
+    {"fft2d", TensorCores::no},                      // cuDNN
+    {"depthwise", TensorCores::no},                  // [aten]
+    {"reduce", TensorCores::no},                     // [aten] and CUB's DeviceReduce…
+    {"scan", TensorCores::no},                       // CUB
+    {"sort", TensorCores::no},                       // CUB
 };
 
 }  // namespace

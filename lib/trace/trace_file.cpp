@@ -10,9 +10,10 @@ void merge_traces(const std::vector<std::filesystem::path>& paths_by_rank, const
   replace_file(out, [&](File& file) {
     GzipWriter writer(file);
     // Before the events, because read_trace() needs it for them.
-    writer.append(fmt::format("{{\"schemaVersion\": 1, \"pidsPerRank\": {}, \"displayTimeUnit\": \"ms\",\n"
-                              "\"traceEvents\": [",
-                              kPidsPerRank));
+    writer.append(
+        fmt::format("{{\"schemaVersion\": 1, \"pidsPerRank\": {}, \"displayTimeUnit\": \"ms\",\n"
+                    "\"traceEvents\": [",
+                    kPidsPerRank));
     std::optional<int64_t> base_ns;
     bool any = false;
     std::string descriptions;
@@ -22,8 +23,8 @@ void merge_traces(const std::vector<std::filesystem::path>& paths_by_rank, const
       if (!copier.seen_events()) refuse_trace(paths_by_rank[rank], "not a trace: it is JSON, but has no traceEvents");
       descriptions += (rank == 0 ? "\n" : ",\n") + copier.description();
     }
-    writer.append(fmt::format("\n],\n\"baseTimeNanoseconds\": {},\n\"ranks\": [{}\n]}}\n", base_ns.value_or(0),
-                              descriptions));
+    writer.append(
+        fmt::format("\n],\n\"baseTimeNanoseconds\": {},\n\"ranks\": [{}\n]}}\n", base_ns.value_or(0), descriptions));
     writer.finish();
   });
 }

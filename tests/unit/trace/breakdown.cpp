@@ -78,7 +78,8 @@ TEST_CASE("without annotations the whole trace is one step", "[trace]") {
 }
 
 TEST_CASE("communication on the CPU", "[trace]") {
-  for (const char* name : {"comm::all_reduce", "c10d::allreduce_", "record_param_comms", "gloo:broadcast", "nccl:gather"})
+  for (const char* name :
+       {"comm::all_reduce", "c10d::allreduce_", "record_param_comms", "gloo:broadcast", "nccl:gather"})
     CHECK(parts(analysed({operation("aten::add", 0, 10), annotation(name, 4, 2)}).breakdown)[3] == 2);
 }
 

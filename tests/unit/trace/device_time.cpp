@@ -84,9 +84,10 @@ TEST_CASE("exchange under compute", "[trace]") {
   CHECK(device.exchange.under_compute_ns == 50000);
   // On CPUs: gloo's thread 10–60 and the step's own wait 50–80 are 70. The step computes 0–50; what it runs inside its
   // communication (aten::copy_) is not computing, nor is an annotation.
-  const auto host = analysed({annotation("ProfilerStep#1", 0, 100), operation("aten::mm", 0, 50),
-                              annotation("comm::wait", 50, 30), operation("aten::copy_", 55, 10),
-                              annotation("gloo:all_reduce", 10, 50, kHelper), operation("aten::add", 0, 90, "", kHelper)});
+  const auto host =
+      analysed({annotation("ProfilerStep#1", 0, 100), operation("aten::mm", 0, 50), annotation("comm::wait", 50, 30),
+                operation("aten::copy_", 55, 10), annotation("gloo:all_reduce", 10, 50, kHelper),
+                operation("aten::add", 0, 90, "", kHelper)});
   CHECK(host.exchange.ns == 70000);
   CHECK(host.exchange.under_compute_ns == 40000);
   CHECK(analysed({operation("a", 0, 1)}).exchange.ns == 0);

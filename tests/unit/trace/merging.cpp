@@ -20,22 +20,26 @@ Json merged_json(const std::filesystem::path& path) {
 
 TEST_CASE("merging the traces of two ranks", "[trace]") {
   const TemporaryFolder folder;
-  const auto first = stored(folder, "0.json",
-                            trace_text({R"({"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 1.000, "args": {"name": "train \"x\""}})",
-                                        operation("aten::add", 10, 5, R"("External id": 1, "Input Dims": [[4, 3], []])"),
-                                        R"({"ph": "s", "id": 8, "pid": 100, "tid": 7, "ts": 10, "cat": "fwdbwd", "name": "fwdbwd"})"},
-                                       R"("deviceProperties": [{"name": "A"}], "baseTimeNanoseconds": 1000000, )"));
-  const auto second = stored(folder, "1.json",
-                             trace_text({operation("aten::mul", 10, 5, R"("External id": 1)"),
-                                         R"({"ph": "X", "cat": "Trace", "name": "t", "pid": "Spans", "tid": "x", "ts": 1, "dur": 1})",
-                                         kernel("gemm", 20, 5, R"("External id": 1, "ok": true, "none": null)")},
-                                        R"("deviceProperties": [{"name": "B"}], "baseTimeNanoseconds": 3000000, )"));
+  const auto first = stored(
+      folder, "0.json",
+      trace_text(
+          {R"({"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "ts": 1.000, "args": {"name": "train \"x\""}})",
+           operation("aten::add", 10, 5, R"("External id": 1, "Input Dims": [[4, 3], []])"),
+           R"({"ph": "s", "id": 8, "pid": 100, "tid": 7, "ts": 10, "cat": "fwdbwd", "name": "fwdbwd"})"},
+          R"("deviceProperties": [{"name": "A"}], "baseTimeNanoseconds": 1000000, )"));
+  const auto second =
+      stored(folder, "1.json",
+             trace_text({operation("aten::mul", 10, 5, R"("External id": 1)"),
+                         R"({"ph": "X", "cat": "Trace", "name": "t", "pid": "Spans", "tid": "x", "ts": 1, "dur": 1})",
+                         kernel("gemm", 20, 5, R"("External id": 1, "ok": true, "none": null)")},
+                        R"("deviceProperties": [{"name": "B"}], "baseTimeNanoseconds": 3000000, )"));
   merge_traces({first, second}, folder / "all.json.gz");
 
   const Json all = merged_json(folder / "all.json.gz");
   REQUIRE(all["traceEvents"].size() == 6);
   CHECK(all["traceEvents"][0]["args"]["name"] == "rank 0: train \"x\"");
-  CHECK(all["traceEvents"][1] == Json::parse(operation("aten::add", 10, 5, R"("External id": 1, "Input Dims": [[4, 3], []])")));
+  CHECK(all["traceEvents"][1] ==
+        Json::parse(operation("aten::add", 10, 5, R"("External id": 1, "Input Dims": [[4, 3], []])")));
   CHECK(all["traceEvents"][2]["id"] == 8);
   // Rank 1 counts from 2 ms later.
   CHECK(all["traceEvents"][3]["ts"] == 2010.0);

@@ -42,8 +42,12 @@ Row row(const RankAnalysis& rank, const std::string& name, const std::string& gr
 TEST_CASE("self time is the time outside of the children", "[trace]") {
   // outer 0–100 has a (10–40, with b 10–20 and b 20–40) and b (50–60). Thread 8 nests by itself.
   const auto rank = analysed({
-      operation("outer", 0, 100), operation("a", 10, 30), operation("b", 10, 10), operation("b", 20, 20),
-      operation("b", 50, 10), operation("b", 5, 60, "", kAutograd),
+      operation("outer", 0, 100),
+      operation("a", 10, 30),
+      operation("b", 10, 10),
+      operation("b", 20, 20),
+      operation("b", 50, 10),
+      operation("b", 5, 60, "", kAutograd),
   });
   CHECK(row(rank, "outer") == Row{1, 60, 100, 0, 0});
   CHECK(row(rank, "a") == Row{1, 0, 30, 0, 0});
@@ -59,9 +63,9 @@ TEST_CASE("an event that outlasts its predecessor is not its child", "[trace]") 
 
 TEST_CASE("an only child with its parent's name is hidden", "[trace]") {
   // x > x > x > y: one x of 100, whose child is y. With a second child, nothing is hidden.
-  const auto rank = analysed({operation("x", 0, 100), operation("x", 10, 80), operation("x", 20, 60),
-                              operation("y", 30, 10), operation("z", 200, 100), operation("z", 210, 10),
-                              operation("y", 230, 10)});
+  const auto rank =
+      analysed({operation("x", 0, 100), operation("x", 10, 80), operation("x", 20, 60), operation("y", 30, 10),
+                operation("z", 200, 100), operation("z", 210, 10), operation("y", 230, 10)});
   CHECK(row(rank, "x") == Row{1, 90, 100, 0, 0});
   CHECK(row(rank, "z") == Row{2, 90, 110, 0, 0});
   CHECK(row(rank, "y") == Row{2, 20, 20, 0, 0});
@@ -75,8 +79,7 @@ TEST_CASE("what Python leaves out", "[trace]") {
 
 TEST_CASE("a collective's own range has a total and no self time", "[trace]") {
   // It would otherwise take b's parent away.
-  const auto rank =
-      analysed({operation("a", 0, 100), annotation("gloo:all_reduce", 10, 150), operation("b", 20, 10)});
+  const auto rank = analysed({operation("a", 0, 100), annotation("gloo:all_reduce", 10, 150), operation("b", 20, 10)});
   CHECK(row(rank, "a") == Row{1, 90, 100, 0, 0});
   CHECK(row(rank, "gloo:all_reduce") == Row{1, 0, 150, 0, 0});
 }
@@ -117,17 +120,19 @@ TEST_CASE("device time belongs to the operation that launched the kernel", "[tra
 }
 
 TEST_CASE("a runtime call is on the thread of its operation", "[trace]") {
-  const auto rank = analysed({operation("a", 0, 100, R"("External id": 1)"),
-                              event("cuda_runtime", "cudaLaunchKernel", 12345, 10, 20,
-                                    R"("correlation": 1, "External id": 1)")});
+  const auto rank =
+      analysed({operation("a", 0, 100, R"("External id": 1)"),
+                event("cuda_runtime", "cudaLaunchKernel", 12345, 10, 20, R"("correlation": 1, "External id": 1)")});
   CHECK(row(rank, "a") == Row{1, 80, 100, 0, 0});
 }
 
 TEST_CASE("operations by shape and by unit", "[trace]") {
-  const std::vector<std::string> events = {
-      annotation("unit::stem", 0, 50), operation("add", 10, 5, R"("Input Dims": [[4, 3], [], [[2, 2], [1]]])"),
-      operation("add", 20, 5, R"("Input Dims": [[4, 4]])"), annotation("unit_backward::stem", 60, 20),
-      operation("add", 65, 5, R"("Input Dims": [[4, 4]])"), operation("add", 90, 5, R"("Input Dims": [])")};
+  const std::vector<std::string> events = {annotation("unit::stem", 0, 50),
+                                           operation("add", 10, 5, R"("Input Dims": [[4, 3], [], [[2, 2], [1]]])"),
+                                           operation("add", 20, 5, R"("Input Dims": [[4, 4]])"),
+                                           annotation("unit_backward::stem", 60, 20),
+                                           operation("add", 65, 5, R"("Input Dims": [[4, 4]])"),
+                                           operation("add", 90, 5, R"("Input Dims": [])")};
   const auto shapes = analysed(events, {GroupBy::shape, {}});
   CHECK(row(shapes, "add", "[[4, 3], [], [[2, 2], [1]]]").calls == 1);
   CHECK(row(shapes, "add", "[[4, 4]]").calls == 2);

@@ -6,12 +6,13 @@ namespace {
 
 TraceAnalysis small_analysis(const AnalysisOptions& options = {}) {
   const TemporaryFolder folder;
-  const auto path = stored(folder, "a.json",
-                           trace_text({annotation("ProfilerStep#3", 0, 1000), annotation("unit::net, \\\"x\\\"", 100, 400),
-                                       operation("aten::mm", 150, 200, R"("External id": 1, "Input Dims": [[4, 3], [3, 5]])"),
-                                       launch(1, 300, 10, R"(, "External id": 1)"),
-                                       kernel("s884gemm", 600, 120, R"("External id": 1, "correlation": 1, "grid": [2, 1, 1])")},
-                                      R"("deviceProperties": [{"name": "NVIDIA H100"}], )"));
+  const auto path =
+      stored(folder, "a.json",
+             trace_text({annotation("ProfilerStep#3", 0, 1000), annotation("unit::net, \\\"x\\\"", 100, 400),
+                         operation("aten::mm", 150, 200, R"("External id": 1, "Input Dims": [[4, 3], [3, 5]])"),
+                         launch(1, 300, 10, R"(, "External id": 1)"),
+                         kernel("s884gemm", 600, 120, R"("External id": 1, "correlation": 1, "grid": [2, 1, 1])")},
+                        R"("deviceProperties": [{"name": "NVIDIA H100"}], )"));
   return analyse_trace(path, options);
 }
 
@@ -21,17 +22,33 @@ TEST_CASE("the analysis as JSON", "[trace]") {
   const Json json = analysis_json(small_analysis());
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  CHECK(keys == std::vector<std::string>{"wall_ms", "breakdown_ms", "operations", "kernels", "units", "device", "exchange",
-                                         "steps"});
+  CHECK(keys == std::vector<std::string>{"wall_ms", "breakdown_ms", "operations", "kernels", "units", "device",
+                                         "exchange", "steps"});
   CHECK(json["wall_ms"] == 1.0);
   // cpu 0.4 without the launch.
-  CHECK(json["breakdown_ms"] == Json{{"kernel", 0.12}, {"memcpy", 0.0}, {"memset", 0.0}, {"communication", 0.0},
-                                     {"runtime", 0.01}, {"loader", 0.0}, {"cpu", 0.39}, {"other", 0.48}});
-  CHECK(json["operations"][0] == Json{{"name", "aten::mm"}, {"kind", "cpu_op"}, {"calls", 1}, {"cpu_self_ms", 0.19},
-                                      {"cpu_total_ms", 0.2}, {"device_self_ms", 0.12}, {"device_total_ms", 0.12},
+  CHECK(json["breakdown_ms"] == Json{{"kernel", 0.12},
+                                     {"memcpy", 0.0},
+                                     {"memset", 0.0},
+                                     {"communication", 0.0},
+                                     {"runtime", 0.01},
+                                     {"loader", 0.0},
+                                     {"cpu", 0.39},
+                                     {"other", 0.48}});
+  CHECK(json["operations"][0] == Json{{"name", "aten::mm"},
+                                      {"kind", "cpu_op"},
+                                      {"calls", 1},
+                                      {"cpu_self_ms", 0.19},
+                                      {"cpu_total_ms", 0.2},
+                                      {"device_self_ms", 0.12},
+                                      {"device_total_ms", 0.12},
                                       {"flops", 120}});
-  CHECK(json["kernels"] == Json::array({Json{{"name", "s884gemm"}, {"calls", 1}, {"total_ms", 0.12}, {"mean_ms", 0.12},
-                                             {"blocks", 2.0}, {"occupancy_percent", nullptr}, {"tensor_cores", "yes"}}}));
+  CHECK(json["kernels"] == Json::array({Json{{"name", "s884gemm"},
+                                             {"calls", 1},
+                                             {"total_ms", 0.12},
+                                             {"mean_ms", 0.12},
+                                             {"blocks", 2.0},
+                                             {"occupancy_percent", nullptr},
+                                             {"tensor_cores", "yes"}}}));
   CHECK(json["units"][0]["name"] == "net, \"x\"");
   CHECK(json["units"][0]["flops_per_s"] == 1e6);
   CHECK(json["device"]["names"] == Json{"NVIDIA H100"});

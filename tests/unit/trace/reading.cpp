@@ -62,14 +62,17 @@ TEST_CASE("what a trace says of its events", "[trace]") {
   const std::string members =
       R"("schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 8}, {"name": "B"}],
          "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4}, )";
-  const auto ranks = read_trace(stored(folder, "a.json", trace_text({
-      R"({"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "python"}})",
-      R"({"ph": "X", "cat": "Trace", "ts": 1, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler", "name": "x"})",
-      R"({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": 7, "ts": 5})",
-      R"({"args": {"nested": {"External id": 9, "a": [1, {"ts": 4}]}, "External id": 5, "Input Dims": [[4, 3], [[1], []]]},)"
-      R"( "tid": 7, "pid": 100, "dur": 0.25, "ts": 1000.5, "name": "aten::add", "cat": "cpu_op", "ph": "X"})",
-      R"({"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 1, "tid": 20, "ts": 7, "dur": 2,)"
-      R"( "args": {"bytes": 4096, "correlation": 12, "External id": 5, "stream": 20, "device": 1}})"}, members)));
+  const auto ranks = read_trace(stored(
+      folder, "a.json",
+      trace_text(
+          {R"({"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "python"}})",
+           R"({"ph": "X", "cat": "Trace", "ts": 1, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler", "name": "x"})",
+           R"({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": 7, "ts": 5})",
+           R"({"args": {"nested": {"External id": 9, "a": [1, {"ts": 4}]}, "External id": 5, )"
+           R"("Input Dims": [[4, 3], [[1], []]]}, "tid": 7, "pid": 100, "dur": 0.25, "ts": 1000.5, "name": "aten::add", "cat": "cpu_op", "ph": "X"})",
+           R"({"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 1, "tid": 20, "ts": 7, "dur": 2,)"
+           R"( "args": {"bytes": 4096, "correlation": 12, "External id": 5, "stream": 20, "device": 1}})"},
+          members)));
   REQUIRE(ranks.size() == 1);
   CHECK(ranks[0].rank == 3);
   CHECK(ranks[0].device_names == std::vector<std::string>{"NVIDIA H100", "B"});
@@ -89,8 +92,9 @@ TEST_CASE("what a trace says of its events", "[trace]") {
 
 TEST_CASE("compressed traces, and an array of events alone", "[trace]") {
   const TemporaryFolder folder;
-  for (const std::string& content : {kSmall, compressed(kSmall), compressed(kSmall.substr(0, 40)) + compressed(kSmall.substr(40)),
-                                     "[" + operation("aten::add", 1, 2) + "]"}) {
+  for (const std::string& content :
+       {kSmall, compressed(kSmall), compressed(kSmall.substr(0, 40)) + compressed(kSmall.substr(40)),
+        "[" + operation("aten::add", 1, 2) + "]"}) {
     const auto ranks = read_trace(stored(folder, "a", content));
     REQUIRE(ranks.size() == 1);
     REQUIRE(ranks[0].host.size() == 1);
