@@ -1,7 +1,6 @@
 #include "app/trace_options.h"
 
 #include <CLI/CLI.hpp>
-#include <fmt/ranges.h>
 
 #include <functional>
 #include <map>
@@ -29,7 +28,7 @@ CLI::Option* add_choice(CLI::App& command, const char* option, const std::map<st
       .add_option_function<std::string>(
           option, [&choices, set](const std::string& word) { set(choices.at(word)); }, help)
       ->check(CLI::IsMember(words))
-      ->type_name(fmt::format("{}", fmt::join(words, "|")));
+      ->type_name("WORD");
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ std::string operations_text(const RankAnalysis& rank, const AnalysisView& view) 
 
 std::string units_text(const RankAnalysis& rank, size_t top) {
   if (rank.units.empty()) return "";
-  std::string text = fmt::format("\n{:<{}}{:>9}{:>14}{:>14}{:>14}\n", "unit", kNameColumns + 2, "calls",
+  std::string text = fmt::format("\n{:<{}}{:>9}{:>16}{:>16}{:>14}\n", "unit", kNameColumns + 2, "calls",
                                  rank.device ? "device fwd, ms" : "forward, ms",
                                  rank.device ? "device bwd, ms" : "backward, ms", "GFLOP/s");
   const size_t shown = std::min(top, rank.units.size());
@@ -93,7 +93,7 @@ std::string units_text(const RankAnalysis& rank, size_t top) {
         unit.flops > 0 && forward > 0
             ? fmt::format("{:.1f}", static_cast<double>(unit.flops) / static_cast<double>(forward))
             : "";
-    text += fmt::format("  {}{:>9}{:>14}{:>14}{:>14}\n", padded_name(unit.name), unit.calls, ms_text(forward),
+    text += fmt::format("  {}{:>9}{:>16}{:>16}{:>14}\n", padded_name(unit.name), unit.calls, ms_text(forward),
                         ms_text(backward), speed);
   }
   return text + rest_text(rank.units.size(), shown);

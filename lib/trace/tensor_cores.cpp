@@ -53,7 +53,7 @@ constexpr Rule kRules[] = {
     {"h884", TensorCores::yes},         // [mma] [tb] Volta
     {"d884", TensorCores::yes},         // [mma] Ampere, fp64
     {"i8816", TensorCores::yes},        // [mma] [tb] Turing
-    {"s1688", TensorCores::yes},        // [mma] [tb] Turing; Ampere's tf32
+    {"s1688", TensorCores::yes},        // [mma] [tb] Turing; Ampere, fp32 rounded to 19 bits
     {"h1688", TensorCores::yes},        // [mma] [tb] Turing
     {"s16816", TensorCores::yes},       // [mma] Ampere
     {"h16816", TensorCores::yes},       // [mma] Ampere
@@ -86,7 +86,7 @@ constexpr Rule kRules[] = {
     {"conv2d_c1_k1", TensorCores::no},               // cuDNN's depthwise kernels
     {"_sgemm_", TensorCores::no},                    // [blas] plain fp32
     {"_scudnn_", TensorCores::no},                   // cuDNN's plain fp32
-    {"winograd", TensorCores::no},                   // cuDNN's plain Winograd; its tensor-core ones have a shape
+    {"nonfused", TensorCores::no},                   // cuDNN's transforms around a product
     {"fft2d", TensorCores::no},                      // cuDNN
     {"depthwise", TensorCores::no},                  // [aten]
     {"reduce", TensorCores::no},                     // [aten] and CUB's DeviceReduce…

@@ -1,5 +1,6 @@
 #include "train/profiler.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "comm/communicator.h"

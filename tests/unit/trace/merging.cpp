@@ -62,6 +62,27 @@ TEST_CASE("merging the traces of two ranks", "[trace]") {
   CHECK(analysis.ranks[0].operations.at(0).device_self_ns == 0);
 }
 
+TEST_CASE("what a trace says besides its events is kept per rank", "[trace]") {
+  // As Kineto writes it, before and after the events.
+  const std::string before = R"("deviceProperties": [
+    ], "trace_id": "23:\\36 \"B\"", "with_flops": 1, "share": 0.25, "none": {}, "distributedInfo": {"backend": "gloo",
+    "rank": 1, "pg_config": [{"pg_name": "0", "ranks": [0, 1]}, []]}, )";
+  std::string text = trace_text({operation("aten::add", 10, 5)}, before);
+  text.replace(text.size() - 1, 1, R"(, "ERROR": ["a: ", "b"], "traceName": "x.json"})");
+  const TemporaryFolder folder;
+  const auto one = stored(folder, "1.json", text);
+  merge_traces({one, one}, folder / "all.json.gz");
+  Json expected = Json::parse(text);
+  expected.erase("traceEvents");
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    Json described = merged_json(folder / "all.json.gz")["ranks"][rank];
+    CHECK(described["rank"] == rank);
+    described.erase("rank");
+    CHECK(described == expected);
+  }
+  CHECK(read_trace(folder / "all.json.gz").size() == 2);
+}
+
 TEST_CASE("a merge that fails leaves nothing", "[trace]") {
   const TemporaryFolder folder;
   const auto good = stored(folder, "0.json", trace_text({operation("aten::add", 10, 5)}));

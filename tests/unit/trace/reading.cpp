@@ -68,8 +68,9 @@ TEST_CASE("what a trace says of its events", "[trace]") {
           {R"({"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "python"}})",
            R"({"ph": "X", "cat": "Trace", "ts": 1, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler", "name": "x"})",
            R"({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": 7, "ts": 5})",
-           R"({"args": {"nested": {"External id": 9, "a": [1, {"ts": 4}]}, "External id": 5, "Input Dims": [[4, 3], [[1], []]]},)"
-           R"( "tid": 7, "pid": 100, "dur": 0.25, "ts": 1000.5, "name": "aten::add", "cat": "cpu_op", "ph": "X"})",
+           R"({"args": {"nested": {"External id": 9, "a": [1, {"ts": 4}]}, "External id": 5, )"
+           R"("Input Dims": [[4, 3], [[1], []]]}, "tid": 7, "pid": 100, "dur": 0.25, "ts": 1000.5, )"
+           R"("name": "aten::add", "cat": "cpu_op", "ph": "X"})",
            R"({"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 1, "tid": 20, "ts": 7, "dur": 2,)"
            R"( "args": {"bytes": 4096, "correlation": 12, "External id": 5, "stream": 20, "device": 1}})"},
           members)));
