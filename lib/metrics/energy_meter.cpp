@@ -23,9 +23,9 @@ constexpr double kMaxPackageWindowSeconds = 60;
 
 /// A number in a file; nullopt sets `problem`.
 std::optional<uint64_t> number_in(const fs::path& path, std::string& problem) {
+  errno = 0;
   std::FILE* file = std::fopen(path.c_str(), "re");
   uint64_t value = 0;
-  errno = 0;
   const bool found = file && std::fscanf(file, "%" SCNu64, &value) == 1;
   const int error = errno;
   if (file) std::fclose(file);
@@ -72,7 +72,7 @@ EnergyMeter::~EnergyMeter() = default;
 /// With some of the GPUs missing the sum would be wrong, so it is all or none.
 void EnergyMeter::add_gpus(const EnergyOptions& options) {
   if (options.pci_bus_ids.empty()) return;
-  const auto nvml = std::make_shared<NvmlLibrary>(options.nvml_library);
+  const auto nvml = options.nvml;
   if (!nvml->open) {
     no_gpus_ = nvml->error;
     return;

@@ -3,8 +3,6 @@
 #pragma once
 
 #include "base/clock.h"
-#include "metrics/gpu_probe.h"
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -15,6 +13,8 @@
 
 namespace trainopt {
 
+struct NvmlLibrary;
+
 /// What an energy includes.
 struct EnergySource {
   std::string kind;  ///< "gpu", "cpu" or "both"
@@ -23,8 +23,8 @@ struct EnergySource {
 
 /// What EnergyMeter reads; tests pass their own.
 struct EnergyOptions {
-  std::vector<std::string> pci_bus_ids = {};  ///< of this process's GPUs
-  std::string nvml_library = kNvmlLibrary;
+  std::vector<std::string> pci_bus_ids = {};     ///< of this process's GPUs
+  std::shared_ptr<const NvmlLibrary> nvml = {};  ///< not needed without GPUs
   /// Package domains `intel-rapl:N` are read, not their parts, which they include.
   std::filesystem::path powercap = "/sys/class/powercap";
 };

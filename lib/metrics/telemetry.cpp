@@ -3,6 +3,7 @@
 #include "base/blocked_signals.h"
 #include "device/device.h"
 #include "metrics/format.h"
+#include "metrics/nvml_library.h"
 
 #include <spdlog/spdlog.h>
 
@@ -104,12 +105,13 @@ void Telemetry::Watch::run() {
 
 Telemetry::Watch::Probes Telemetry::Watch::open_probes() {
   Probes probes;
-  EnergyOptions energy_options{.nvml_library = options.nvml_library, .powercap = options.powercap};
+  EnergyOptions energy_options{.powercap = options.powercap};
   const bool uses_gpu = !options.pci_bus_id.empty() || !options.device.is_cpu();
   if (uses_gpu) {
     const std::string bus = options.pci_bus_id.empty() ? device_facts(options.device).pci_bus_id : options.pci_bus_id;
-    probes.gpu = std::make_unique<GpuProbe>(options.nvml_library, bus);
+    energy_options.nvml = std::make_shared<const NvmlLibrary>(options.nvml_library);
     energy_options.pci_bus_ids = {bus};
+    probes.gpu = std::make_unique<GpuProbe>(energy_options.nvml, bus);
   }
   probes.energy = std::make_unique<EnergyMeter>(energy_options);
   const std::lock_guard lock(mutex);

@@ -130,6 +130,28 @@ def test_the_throughput_has_an_interval_where_there_are_enough_steps(trainopt):
     assert len(re.findall(r"^  warning  ", result.out, re.M)) == len(got["warnings"]), result
 
 
+def test_the_price_of_a_million_samples(trainopt, tiny_run):
+    assert summary(tiny_run[0])["price_per_million_samples"] is None
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "bench.price_per_hour=3.6")
+    got = summary(trainopt.folder / "out")
+    assert got["price_per_million_samples"] == pytest.approx(1e3 / got["samples_per_s"])
+    assert re.search(r"^  price +\S+ per million samples, at 3.6 per hour$", result.out, re.M), result
+    trainopt.refused("plan", "tiny.yaml", "bench.price_per_hour=0", says=["bench.price_per_hour"])
+
+
+def test_energy_is_measured_or_has_a_reason(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    run = ["run", "tiny.yaml", "--run-dir", "out", "device=cpu", "train.max_steps=1000000", "train.max_time=4s"]
+    assert trainopt(*run).code == 0
+    got, reasons = summary(trainopt.folder / "out"), not_measured_as_recorded(trainopt.folder / "out")
+    if "energy_j" in reasons:
+        assert got["energy_j"] is None and got["energy_source"] is None and got["samples_per_joule"] is None
+        assert "/sys/class/powercap" in reasons["energy_j"], reasons
+    else:
+        assert got["energy_j"] > 0 and got["energy_source"] == "cpu" and got["samples_per_joule"] > 0
+
+
 def test_console(tiny_run):
     _, result = tiny_run
     lines = [line for line in result.out.splitlines() if re.match(r"\s*step\s+\d+/6\b", line)]

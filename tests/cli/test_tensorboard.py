@@ -131,5 +131,14 @@ def test_a_run_continued_after_its_end_has_the_newer_end(trainopt):
     assert metadata.parse_session_end_info_plugin_data(tags["a"][metadata.SESSION_END_INFO_TAG]).status == 1
 
 
+def test_with_several_ranks_rank_0_writes(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("launch", "-n", 2, "--", "run", "tiny.yaml", "--run-dir", "out", SINKS)
+    assert result.code == 0, result
+    assert len(list((trainopt.folder / "out").glob("events*"))) == 1
+    seen = reader(trainopt.folder / "out")
+    assert [step for step, _ in values(seen, "communication/all_reduce_mib")] == [1, 2, 3, 4, 5, 6]
+
+
 def test_other_runs_have_no_event_file(tiny_run):
     assert not list(tiny_run[0].glob("events*"))

@@ -1,5 +1,6 @@
 #include "metrics/energy_meter.h"
 #include "metrics/energy_sums.h"
+#include "metrics/nvml_library.h"
 #include "metrics/telemetry.h"
 #include "support/catch.h"
 #include "support/fake_machine.h"
@@ -30,6 +31,8 @@ class FakePowercap {
 };
 
 EnergyOptions only_cpus(const FakePowercap& powercap) { return {.powercap = powercap.path()}; }
+
+std::shared_ptr<const NvmlLibrary> driver(const std::string& name) { return std::make_shared<const NvmlLibrary>(name); }
 
 Clock::time_point second(double seconds) {
   return Clock::time_point() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -145,7 +148,7 @@ TEST_CASE("a pause is in no reading") {
 
 TEST_CASE("two GPUs are added up, with and without CPUs") {
   const FakeMachine machine(two_gpus(1000, 500));
-  const EnergyOptions gpus{.pci_bus_ids = {kFirstGpu, kSecondGpu}, .nvml_library = NEW_DRIVER, .powercap = "/nowhere"};
+  const EnergyOptions gpus{.pci_bus_ids = {kFirstGpu, kSecondGpu}, .nvml = driver(NEW_DRIVER), .powercap = "/nowhere"};
   EnergyMeter meter(gpus);
   CHECK(meter.source()->kind == "gpu");
   CHECK(meter.source()->text == "2 GPUs; without the CPU: /nowhere has no energy counter of a CPU package");
@@ -171,11 +174,11 @@ TEST_CASE("with one GPU's counter missing no GPU is included, and the reason is 
   FakePowercap powercap;
   powercap.domain("intel-rapl:0", "package-0", 0);
   const EnergyMeter meter(
-      {.pci_bus_ids = {kFirstGpu, kSecondGpu}, .nvml_library = NEW_DRIVER, .powercap = powercap.path()});
+      {.pci_bus_ids = {kFirstGpu, kSecondGpu}, .nvml = driver(NEW_DRIVER), .powercap = powercap.path()});
   CHECK(meter.source()->kind == "cpu");
   CHECK(meter.source()->text == "1 whole CPU package, other programs included; without the GPU: NVML: Not Supported");
   const EnergyMeter without_driver(
-      {.pci_bus_ids = {kFirstGpu}, .nvml_library = "libno-such-library.so.1", .powercap = "/nowhere"});
+      {.pci_bus_ids = {kFirstGpu}, .nvml = driver("libno-such-library.so.1"), .powercap = "/nowhere"});
   CHECK(!without_driver.source());
   CHECK_THAT(without_driver.reason(), ContainsSubstring("libno-such-library.so.1 cannot be loaded") &&
                                           ContainsSubstring("/nowhere has no energy counter"));
