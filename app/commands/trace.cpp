@@ -33,7 +33,7 @@ CLI::Option* add_choice(CLI::App& command, const char* option, const std::map<st
       .add_option_function<std::string>(
           option, [&choices, set](const std::string& word) { set(choices.at(word)); }, help)
       ->check(CLI::IsMember(words))
-      ->type_name(fmt::format("{}", fmt::join(words, "|")));
+      ->type_name("WORD");
 }
 
 int print_trace(const TraceArguments& arguments) {
