@@ -13,7 +13,7 @@ namespace trainopt::trace {
 namespace {
 
 constexpr size_t kStartBytes = 16;         // a file that is wrong this early was never JSON
-constexpr double kMaxMicroseconds = 9e15;  // 285 years; nanoseconds still fit into 64 bits
+constexpr double kMaxMicroseconds = 4e15;  // 127 years; start plus duration fits into 64 bits
 
 }  // namespace
 
