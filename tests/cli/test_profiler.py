@@ -158,3 +158,36 @@ def test_profile_of_two_ranks(small):
     result = run.json()
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1]
     assert all(rank["breakdown_ms"]["communication"] > 0 for rank in result["ranks"])
+
+
+# Convolutions, norms and matrix products as the dispatcher's outermost names, forward and backward.
+COUNTED = (
+    "aten::conv2d",
+    "aten::convolution_backward",
+    "aten::batch_norm",
+    "aten::native_batch_norm_backward",
+    "aten::addmm",
+    "aten::mm",
+    "aten::max_pool2d",
+)
+
+
+def test_own_profile_counts_what_torch_profiler_counts(trainopt):
+    """ResNet-18 on the same batch: torchvision's model under torch.profiler, and ours."""
+    torch = pytest.importorskip("torch")
+    torchvision = pytest.importorskip("torchvision")
+    trainopt.write(
+        "resnet.yaml",
+        "model: {name: resnet18, num_classes: 10}\n"
+        "data: {dataset: fake_cifar10, size: 64, batch_size: 4, transforms: []}\n"
+        "optimizer: {name: sgd, lr: 0.1}\n",
+    )
+    run = trainopt("profile", "resnet.yaml", "device=cpu", "profiler={active: 1}", "--json")
+    assert run.code == 0, run
+    ours = {operation["name"]: operation["calls"] for operation in run.json()["operations"]}
+    model = torchvision.models.resnet18(num_classes=10)
+    images, labels = torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+    theirs = {event.key: event.count for event in profiler.key_averages()}
+    assert {name: ours.get(name, 0) for name in COUNTED} == {name: theirs.get(name, 0) for name in COUNTED}
