@@ -23,7 +23,8 @@ std::set<ActivityType> activities_of(const RecordingOptions& options) {
 
 ProfilerConfig config_of(const RecordingOptions& options) {
   torch::profiler::impl::ExperimentalConfig experimental;
-  experimental.profile_all_threads = true;  // the loader's threads too, which exist already
+  // The loader's threads too, which exist already. libtorch reports memory only to a profiler of this thread.
+  experimental.profile_all_threads = !options.memory;
   return ProfilerConfig(ProfilerState::KINETO, options.shapes, options.memory, /*with_stack=*/false,
                         /*with_flops=*/false, /*with_modules=*/false, experimental);
 }

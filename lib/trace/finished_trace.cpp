@@ -103,7 +103,7 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
   std::string path;  // of the operation whose lines are being copied
   for (std::string line; std::getline(file, line);) {
     write(line);
-    if (at_start && line == "{") {
+    if (at_start && line.ends_with('{')) {
       at_start = false;
       write(fmt::format(R"(  "distributedInfo": {{"rank": {}, "world_size": {}}},)", origin.rank, origin.ranks));
     } else if (origin.call_stacks && begins_event(line, "cpu_op")) {

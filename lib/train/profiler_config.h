@@ -29,7 +29,8 @@ void describe(V& v, ProfilerConfig& c) {
   v.field("activities", c.activities,
           "What is recorded. An empty list records no trace and only sets the labels, for Nsight Systems.");
   v.field("record_shapes", c.record_shapes, "Record the sizes of each operation's inputs.");
-  v.field("profile_memory", c.profile_memory, "Record allocations and releases of memory.");
+  v.field("profile_memory", c.profile_memory,
+          "Record allocations and releases of memory; the loader's threads are then not recorded.");
   v.field("with_stack", c.with_stack,
           "Record where each operation was called: the path of labels and units around it. Needs units.");
   v.field("with_flops", c.with_flops, "Record what the FLOPs are computed from, which are the shapes.");

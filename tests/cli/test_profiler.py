@@ -104,7 +104,7 @@ def test_what_is_recorded(small):
     trace = {name: events(small.folder / name / "trace/rank0-step2.json.gz") for name in recorded}
     product = {name: named(trace[name], "aten::addmm", "cpu_op")[0]["args"] for name in trace}
     assert "Input Dims" not in product["plain"] and product["shapes"]["Input Dims"][1][0] == 8
-    assert not named(trace["plain"], "unit::head") and named(trace["shapes"], "unit::head")
+    assert not named(trace["plain"], "unit::layers.0") and named(trace["shapes"], "unit::layers.0")
     assert any(event["name"] == "[memory]" for event in trace["memory"]["traceEvents"])
     assert not any(event.get("name") == "[memory]" for event in trace["plain"]["traceEvents"])
     stacks = [event["args"]["Call stack"] for event in named(trace["stack"], "aten::addmm", "cpu_op")]
@@ -127,7 +127,7 @@ def test_profile_prints_where_the_time_went(small):
     result = json.loads((small.folder / "out/profile.json").read_text())
     assert sum(result["breakdown_ms"].values()) == pytest.approx(result["wall_ms"])
     assert [step["step"] for step in result["steps"]] == [3, 4, 5]
-    assert {unit["name"] for unit in result["units"]} >= {"head"}
+    assert {unit["name"] for unit in result["units"]} == {"layers.0", "layers.1", "layers.2"}
     assert (small.folder / "out/operations.csv").read_text().count("aten::addmm") >= 1
     assert not (small.folder / "out/checkpoints").exists(), "it only trains"
     as_json = small("profile", "small.yaml", "device=cpu", "--run-dir", "json", "--json")
@@ -135,7 +135,7 @@ def test_profile_prints_where_the_time_went(small):
 
 
 def test_two_ranks_are_merged_into_one_picture(small):
-    run = small("launch", "-n", "2", "run", "small.yaml", "--run-dir", "out", "device=cpu", "data.batch_size=4", ON)
+    run = small("launch", "-n", "2", "--", "run", "small.yaml", "--run-dir", "out", "device=cpu", "data.batch_size=4", ON)
     assert run.code == 0, run
     assert sorted(os.listdir(small.folder / "out/trace")) == [
         "all-ranks-step3.json.gz",
@@ -152,7 +152,7 @@ def test_two_ranks_are_merged_into_one_picture(small):
 
 
 def test_profile_of_two_ranks(small):
-    two = ("launch", "-n", "2", "profile", "small.yaml", "device=cpu", "data.batch_size=4")
+    two = ("launch", "-n", "2", "--", "profile", "small.yaml", "device=cpu", "data.batch_size=4")
     run = small(*two, "--run-dir", "out", "--json")
     assert run.code == 0, run
     result = run.json()
