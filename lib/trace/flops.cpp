@@ -27,11 +27,11 @@ std::vector<Shape> parse_shapes(std::string_view text) {
   return shapes;
 }
 
-/// The two numbers of "[1, 1]".
+/// The two numbers of "[1, 2]"; "[1]" stands for both, as libtorch's C++ functions take it.
 std::optional<std::array<int64_t, 2>> pair_of(std::string_view text) {
   const auto lists = parse_shapes("[" + std::string(text) + "]");
-  if (lists.size() != 1 || lists[0].size() != 2) return {};
-  return std::array{lists[0][0], lists[0][1]};
+  if (lists.size() != 1 || lists[0].empty() || lists[0].size() > 2) return {};
+  return std::array{lists[0].front(), lists[0].back()};
 }
 
 int64_t product(const Shape& shape) {

@@ -45,7 +45,8 @@ TEST_CASE("profiled steps count only towards their own slow-down") {
   CHECK(json.at("loss").at("last") == 5);
   CHECK(json.at("profiler").at("steps") == 3);
   CHECK(json.at("profiler").at("slowdown_pct").get<double>() == Approx(20));
-  CHECK_THAT(summary.table({}), Contains("3 steps, not counted above; recording made a step 20.0 % slower"));
+  CHECK_THAT(summary.table({}),
+             Catch::Matchers::Contains("3 steps, not counted above; recording made a step 20.0 % slower"));
   Summary none(0);
   none.add(row_of(10));
   CHECK(none.to_json().at("profiler").is_null());
@@ -61,7 +62,7 @@ TEST_CASE("a phase has a mean only if every measured step has it") {
     summary.add(row);
   }
   CHECK(summary.to_json().at("phases_ms") == Json{{"forward", 2.0}, {"backward", nullptr}, {"update", 2.0}});
-  CHECK_THAT(summary.table({}), Contains("mean step           forward 2.00 ms, update 2.00 ms"));
+  CHECK_THAT(summary.table({}), Catch::Matchers::Contains("mean step           forward 2.00 ms, update 2.00 ms"));
 }
 
 TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match values computed by hand") {

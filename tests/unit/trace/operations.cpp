@@ -171,6 +171,7 @@ TEST_CASE("FLOPs by PyTorch's formulas", "[trace]") {
   // Stride 2, no padding: (8 − 3) / 2 + 1 = 3 outputs a side.
   const std::vector<std::string> strided = {"", "", "", "[2, 2]", "[0, 0]", "[1, 1]", "1"};
   CHECK(flops_of("aten::conv2d", image, strided) == 2 * 2 * 9 * 9 * 3 * 16);
+  CHECK(flops_of("aten::conv2d", image, {"", "", "", "[2]", "[0]", "[1]", "1"}) == 2 * 2 * 9 * 9 * 3 * 16);  // from C++
   const std::vector<std::string> grouped = {"", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"};
   CHECK(flops_of("aten::conv2d", "[[2, 16, 8, 8], [16, 1, 3, 3], [], [], [], [], []]", grouped) == 2 * 2 * 64 * 9 * 16);
   CHECK(flops_of("aten::mm", "[[4, 0], [0, 5]]", {}) == 0);
