@@ -135,7 +135,8 @@ def test_profile_prints_where_the_time_went(small):
 
 
 def test_two_ranks_are_merged_into_one_picture(small):
-    run = small("launch", "-n", "2", "--", "run", "small.yaml", "--run-dir", "out", "device=cpu", "data.batch_size=4", ON)
+    two = ("launch", "-n", "2", "--", "run", "small.yaml", "device=cpu", "data.batch_size=4")
+    run = small(*two, "--run-dir", "out", ON)
     assert run.code == 0, run
     assert sorted(os.listdir(small.folder / "out/trace")) == [
         "all-ranks-step3.json.gz",
