@@ -11,8 +11,8 @@
 #include "train/profiler.h"
 
 #include <CLI/CLI.hpp>
+#include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstdio>
 
 namespace trainopt {
@@ -79,9 +79,12 @@ Command add_profile(CLI::App& app) {
       throw UserError("profiler.activities is empty, so there would be nothing to show");
     make_short(loaded.recipe);
     const ProfilerConfig& profiler = loaded.recipe.profiler.options;
-    const auto first_step = profiler.wait + profiler.warmup + 1;
-    if (!*as_json && !output.quiet && launch.position.is_first())
-      std::fprintf(stderr, "profiling steps %ld to %ld\n", first_step, first_step + profiler.active - 1);
+    const int64_t first_step = profiler.wait + profiler.warmup + 1, last_step = first_step + profiler.active - 1;
+    const std::string steps = first_step == last_step ? fmt::format("step {}", first_step)
+                                                      : fmt::format("steps {} to {}", first_step, last_step);
+    if (const auto step = options->analysis.step; step && (*step < first_step || *step > last_step))
+      throw UserError(fmt::format("--step is not among the profiled ones, {}: {}", steps, *step));
+    if (!output.quiet && launch.position.is_first()) spdlog::info("profiling {}", steps);
     output.quiet = true;
     return run_session(launch, loaded,
                        {.injections = {},

@@ -117,6 +117,9 @@ def test_mistakes(small):
     small.refused("run", "small.yaml", "profiler={active: 0}", code=2, says=["profiler.active"])
     small.refused("run", "small.yaml", "profiler={activities: [tpu]}", code=2, says=["profiler.activities"])
     small.refused("profile", "small.yaml", "profiler={activities: []}", code=2, says=["nothing to show"])
+    late = ("profile", "small.yaml", "--step", 6, "--run-dir", "late")
+    small.refused(*late, code=2, says=["steps 3 to 5: 6"])
+    assert not (small.folder / "late").exists(), "refused before the run"
 
 
 def test_profile_prints_where_the_time_went(small):
