@@ -89,7 +89,7 @@ std::vector<std::string> memory_texts(const ArmFacts& facts) {
   return texts;
 }
 
-std::string phases_cell(const PhaseSums& phases) {
+std::string phases_text(const PhaseSums& phases) {
   const std::string text = phases.text();
   return text.empty() ? "–" : text;
 }
@@ -142,7 +142,7 @@ std::string comparison_markdown(const Comparison& c) {
                {arm->name},
                {human_rate(arm->samples_per_s)},
                {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
-               {phases_cell(arm->phases)},
+               {phases_text(arm->phases)},
                {fmt::format("{:.1f} %", arm->data_wait_pct)},
                {memory.empty() ? "–" : fmt::format("{}", fmt::join(memory, ", "))},
                {human_seconds(arm->facts.time_to_first_step_s)}});
