@@ -1,7 +1,7 @@
 """What the profiler costs, and what it leaves unexplained.
 
-slowdown   how much longer a step of ResNet-18 takes while it is recorded: trainopt's `profiler` beside torch.profiler,
-           which records the same activities of torchvision's model on one batch. Within each process, recorded and
+slowdown   how much longer a step takes while it is recorded: trainopt's `profiler` beside torch.profiler, which records
+           the same activities of the same model in PyTorch, torchvision's ResNet-18 or an MLP, on one batch. Within each process, recorded and
            other steps alternate; the processes take turns.
 other      the share of the wall time that belongs to no category, in `trainopt profile` of every shipped recipe that
            runs on a CPU without data of its own.
@@ -17,7 +17,8 @@ from pathlib import Path
 
 import common
 
-WAIT, WARMUP, ACTIVE = 6, 1, 4
+WAIT, WARMUP, ACTIVE = 12, 1, 6
+SETTLING = 6  # steps after a recording that are not counted: its events have filled the caches
 OTHER_LIMIT_PCT = 5
 # Recipes that need data which is not in the checkout.
 NEEDS_DATA = {"image_folder.yaml", "digits.yaml"}
@@ -28,9 +29,11 @@ import json, sys, time
 import torch, torchvision
 from torch.profiler import ProfilerActivity, profile, schedule
 
-size, batch, cycles, wait, warmup, active = map(int, sys.argv[1:])
+name, *numbers = sys.argv[1:]
+size, batch, cycles, wait, warmup, active = map(int, numbers)
 torch.set_num_threads(1)
-model = torchvision.models.resnet18(num_classes=10)
+model = torchvision.models.resnet18(num_classes=10) if name == "resnet18" else torch.nn.Sequential(
+    torch.nn.Flatten(), torch.nn.Linear(3 * size * size, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
 images, labels = torch.randn(batch, 3, size, size), torch.randint(0, 10, (batch,))
 steps = []
@@ -50,7 +53,7 @@ def recipe(chosen) -> dict:
     return {
         "device": "cpu",
         "num_threads": 1,
-        "model": {"name": "resnet18", "num_classes": 10},
+        "model": {"name": chosen.model, "num_classes": 10} | ({"hidden": [16]} if chosen.model == "mlp" else {}),
         "data": {"dataset": "synthetic", "image_size": chosen.size, "batch_size": chosen.batch},
         "train": {"max_steps": chosen.cycles * (WAIT + WARMUP + ACTIVE)},
         "optimizer": {"name": "sgd", "lr": 0.001, "momentum": 0.9},
@@ -71,18 +74,22 @@ def our_steps(chosen) -> list[float]:
 
 def their_steps(chosen) -> list[float]:
     sizes = map(str, (chosen.size, chosen.batch, chosen.cycles, WAIT, WARMUP, ACTIVE))
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PEER, *sizes], check=True, capture_output=True)
+    command = [sys.executable, "-W", "ignore", "-c", PEER, chosen.model, *sizes]
+    done = subprocess.run(command, check=True, capture_output=True)
     return json.loads(done.stdout)
 
 
-def slowdowns(steps: list[float]) -> list[float]:
-    """Per cycle but the first: a recorded step's time divided by another's, from medians."""
+def slowdowns(steps: list[float]) -> list[tuple[float, float]]:
+    """Per cycle but the first, from medians: the milliseconds that recording adds to a step, and its ratio to another
+    step.
+    """
     cycle = WAIT + WARMUP + ACTIVE
-    ratios = []
+    cycles = []
     for begin in range(cycle, len(steps), cycle):
-        plain, recorded = steps[begin + 1 : begin + WAIT], steps[begin + WAIT + WARMUP : begin + cycle]
-        ratios.append(statistics.median(recorded) / statistics.median(plain))
-    return ratios
+        plain, recorded = steps[begin + SETTLING : begin + WAIT], steps[begin + WAIT + WARMUP : begin + cycle]
+        with_it, without = statistics.median(recorded), statistics.median(plain)
+        cycles.append((with_it - without, with_it / without))
+    return cycles
 
 
 def slowdown(chosen) -> list[dict]:
@@ -91,11 +98,12 @@ def slowdown(chosen) -> list[dict]:
     for number in range(chosen.rounds):
         for side in sorted(found, reverse=number % 2 == 1):
             found[side] += slowdowns(measure[side](chosen))
-        print(f"  {number + 1}/{chosen.rounds}: {found}", file=sys.stderr)
-    row = {"what": "a recorded step ÷ another", "asked": "not more than torch.profiler's"}
-    for side, ratios in found.items():
-        ratio, low, high = common.bootstrap(ratios, statistics.median)
-        row[side] = f"{ratio:.4f} ({low:.4f} … {high:.4f})"
+        print(f"  {number + 1}/{chosen.rounds}", file=sys.stderr)
+    row = {"what": f"{chosen.model}: what recording adds to a step", "asked": "not more than torch.profiler"}
+    for side, cycles in found.items():
+        added, low, high = (1e3 * ms for ms in common.bootstrap([ms for ms, _ in cycles], statistics.median))
+        ratio = statistics.median(ratio for _, ratio in cycles)
+        row[side] = f"{added:.0f} µs ({low:.0f} … {high:.0f}), the step × {ratio:.3f}"
     row["cycles"] = len(found["trainopt"])
     return [row]
 
@@ -122,6 +130,7 @@ ROWS = {"slowdown": slowdown, "other": other}
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", choices=list(ROWS), action="append", help="run only this; may be repeated")
+    options.add_argument("--model", choices=["resnet18", "mlp"], default="resnet18")
     options.add_argument("--size", type=int, default=64, help="pixels of an image's side")
     options.add_argument("--batch", type=int, default=8)
     options.add_argument("--cycles", type=int, default=10, help="recordings per process; the first is not counted")
