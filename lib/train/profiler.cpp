@@ -46,6 +46,7 @@ class RecordingProfiler : public StepProfiler {
     if (profiling == Profiling::warmup) return profiling;
     if (!first_step_) {
       recording_->start();
+      { const TraceRange first("profiler"); }  // a thread's first event takes longer, and belongs to no step
       first_step_ = step;
     }
     label_name_ = fmt::format("ProfilerStep#{}", step);

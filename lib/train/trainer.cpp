@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 #include "train/checkpoint_writer.h"
 #include "train/micro_batches.h"
 #include "train/observed_step.h"
@@ -148,6 +149,7 @@ at::Tensor Trainer::update_step() {
 }
 
 void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
+  std::optional<TraceRange> range(std::in_place, "record");
   const auto stats = batches_->take_stats();
   if (observed) observed->finish({outcome_.steps, stats, *parameters_, *optimizer_, gradient_bytes_});
   runner_->report(outcome_.trace);
@@ -170,6 +172,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_->submit(std::move(record));
+  range.reset();
   profiler_->end_step();
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or

@@ -50,7 +50,7 @@ def test_a_trace_has_every_label_at_its_place(small):
     assert trace["distributedInfo"] == {"rank": 0, "world_size": 1}
     (first,), (second,) = named(trace, "ProfilerStep#3"), named(trace, "ProfilerStep#4")
     assert not named(trace, "ProfilerStep#2") and not named(trace, "ProfilerStep#5")
-    for label in ("loader::wait", "forward", "backward", "update", "optimizer"):
+    for label in ("loader::wait", "forward", "backward", "update", "optimizer", "record"):
         assert [contains(step, event) for step, event in zip((first, second), named(trace, label), strict=True)] == [
             True,
             True,
