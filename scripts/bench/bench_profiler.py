@@ -1,8 +1,8 @@
 """What the profiler costs, and what it leaves unexplained.
 
 slowdown   how much longer a step takes while it is recorded: trainopt's `profiler` beside torch.profiler, which records
-           the same activities of the same model in PyTorch, torchvision's ResNet-18 or an MLP, on one batch. Within each process, recorded and
-           other steps alternate; the processes take turns.
+           the same activities of the same model in PyTorch, torchvision's ResNet-18 or an MLP, on one batch. Within
+           each process, recorded and other steps alternate; the processes take turns.
 other      the share of the wall time that belongs to no category, in `trainopt profile` of every shipped recipe that
            runs on a CPU without data of its own.
 """
