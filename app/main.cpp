@@ -70,6 +70,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   data.require_subcommand(1);
   add(data, add_data_bench);
   add(data, add_data_export);
+  add(app, add_profile);
   add(app, add_compare);
   add(app, add_ablate);
   CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
@@ -78,6 +79,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(checkpoint, add_checkpoint_show);
   add(checkpoint, add_checkpoint_diff);
   add(app, add_launch);
+  add(app, add_trace);
   add(app, add_env);
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.

@@ -15,6 +15,9 @@ std::string reason_of(Metric metric, const Plan& plan) {
       if (plan.device.is_cpu()) return "on the CPU batches are used in place, without a copy";
       if (!plan.data.dataset) return "synthetic batches are created on the device, without a copy";
       return "no copy was known to be complete when a record was taken";
+    case Metric::forward_ms:
+    case Metric::backward_ms:
+      return "a CUDA graph runs forward and backward in one piece";
     case Metric::comm_exposed_ms:
     case Metric::all_reduce_mib:
     case Metric::reduce_scatter_mib:

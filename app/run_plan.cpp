@@ -43,6 +43,9 @@ void add_process_settings(Plan& plan, const Environment& environment) {
       plan.notes.push_back(
           fmt::format("uses only the {} local to its GPU", counted(std::ssize(plan.process.cpus), "CPU")));
   }
+  // Kineto looks for a GPU and prints an error if there is none. Its level is 5 for nothing but fatal errors.
+  if (plan.device.is_cpu() && !plan.profiler.is_plain() && !environment.contains("KINETO_LOG_LEVEL"))
+    plan.process.environment["KINETO_LOG_LEVEL"] = "5";
   require_no_contradiction(plan.process, environment);
 }
 

@@ -9,6 +9,8 @@
 #include "device/memory.h"
 #include "metrics/environment.h"
 #include "metrics/resumed_lines.h"
+#include "metrics/tensorboard_sink.h"
+#include "recipe/recipe_io.h"
 #include "train/receipt.h"
 
 #include <spdlog/spdlog.h>
@@ -77,9 +79,9 @@ RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::option
 }
 
 RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
-                            bool resumed)
+                            int64_t resumed_after)
     : sinks(output.quiet ? without_console(plan.logging) : plan.logging, run_dir, console_options(plan, output),
-            resumed),
+            resumed_after),
       summary(plan.bench.warmup_steps),
       telemetry(
           {.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir / "telemetry.jsonl"}),
@@ -89,9 +91,10 @@ RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const Outp
                      std::function<void(const char*, int64_t)> progress)
     : plan_(plan), run_dir_(std::move(run_dir)), output_(output), progress_(std::move(progress)) {}
 
-void RunReport::open(const std::optional<RecordsSoFar>& so_far) {
+void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe) {
   if (so_far) remove_later_records(run_dir_, *so_far, plan_.logging.every_n_steps);
-  records_.emplace(plan_, run_dir_, output_, so_far && so_far->step > 0);
+  records_.emplace(plan_, run_dir_, output_, so_far ? so_far->step : 0);
+  records_->sinks.run_began(recipe_json(recipe), recipe_yaml(recipe));
   if (so_far) records_->summary.set_first_loss(so_far->first_loss);
 }
 
@@ -139,6 +142,7 @@ void RunReport::save(ArchiveWriter& archive) {
 void RunReport::sync_records(const std::filesystem::path& run_dir) {
   for (const char* name : {kMetricsJsonl, kMetricsCsv, kEvaluations, kNonfinite})
     if (std::filesystem::exists(run_dir / name)) File::open(run_dir / name, ExitCode::storage).sync();
+  for (const auto& file : event_files(run_dir)) File::open(file, ExitCode::storage).sync();
 }
 
 void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
@@ -147,6 +151,7 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   line.update(to_json(result));
   records_->evaluations.write(json_text(line) + "\n");
   records_->evaluations.flush();
+  records_->sinks.evaluated(step, to_json(result));
   if (!output_.quiet)
     records_->sinks.console().line(
         fmt::format("evaluation after step {}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % of {} samples in {:.1f} s",
@@ -194,6 +199,8 @@ void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const Ru
     records_->summary.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
   records_->summary.set_peak_memory(peak_memory_mib(plan_.device));
   records_->telemetry.stop();
+  records_->summary.set_energy_source(records_->telemetry.energy_source());
+  records_->summary.set_price_per_hour(plan_.bench.price_per_hour);
   records_->sinks.finish();
   write_files(outcome, bad_samples, end);
   if (!output_.quiet) print_end(outcome, end);
@@ -211,7 +218,9 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
 
 void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
   // First, because a full disk may have room for nothing else.
-  write_file(run_dir_ / "summary.json", json_text(summary_json(outcome, end), 2) + "\n");
+  const Json summary = summary_json(outcome, end);
+  write_file(run_dir_ / "summary.json", json_text(summary, 2) + "\n");
+  records_->sinks.run_ended(summary);
   const auto not_measured = why_not_measured(plan_, records_->sinks.recorded(), records_->telemetry.reasons());
   EnvironmentSources sources;
   sources.visible_devices = plan_.machine.evidence.visible_devices;

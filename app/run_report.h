@@ -8,6 +8,7 @@
 #include "metrics/sinks.h"
 #include "metrics/summary.h"
 #include "metrics/telemetry.h"
+#include "recipe/recipe.h"
 #include "train/trainer.h"
 
 #include <filesystem>
@@ -44,7 +45,7 @@ class RunReport : public RunListener {
             std::function<void(const char*, int64_t)> progress);
 
   /// Opens the record files. `so_far` describes the records of an existing run directory; null for a new one.
-  void open(const std::optional<RecordsSoFar>& so_far);
+  void open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe);
 
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
@@ -63,7 +64,7 @@ class RunReport : public RunListener {
 
  private:
   struct Records {
-    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, bool resumed);
+    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, int64_t resumed_after);
 
     Sinks sinks;
     Summary summary;

@@ -172,7 +172,7 @@ class RunSession {
   void open_run_directory() {
     if (!member_.is_first()) return;
     prepare_run_directory(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
-    report_->open(so_far_);
+    report_->open(so_far_, recipe_);
   }
 
   void save_weights() {
@@ -217,6 +217,7 @@ class RunSession {
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
     watchdog_->finished();
     member_.finish_with_other_ranks();
+    if (options_.then && member_.is_first() && end.status == "done") options_.then(run_dir());
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device

@@ -6,6 +6,8 @@
 #include "comm/launch_environment.h"
 #include "train/inject.h"
 
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -15,6 +17,8 @@ struct SessionOptions {
   std::vector<Injection> injections;
   std::optional<MeasureOptions> ceilings;  ///< to measure after the training
   OutputOptions output;
+  /// Called on rank 0 after a training that was not stopped, with the run directory; may be empty.
+  std::function<void(const std::filesystem::path& run_dir)> then = {};
 };
 
 /// Returns the exit code. With a single rank, a failure is thrown; with several, the rank reports it and ends the

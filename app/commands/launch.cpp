@@ -61,7 +61,7 @@ LocalRanks read_options(const LaunchOptions& options) {
         "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port on it");
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
   if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
-  constexpr std::array kForRanks{"run", "compare", "ablate"};
+  constexpr std::array kForRanks{"run", "compare", "ablate", "profile"};
   if (std::find(kForRanks.begin(), kForRanks.end(), options.words.front()) == kForRanks.end())
     throw UserError(fmt::format("launch starts one of {}; name it first after --: {}", fmt::join(kForRanks, ", "),
                                 options.words.front()));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "comm/lost_rank.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 
 #include <functional>
 
@@ -10,6 +11,8 @@ namespace trainopt {
 namespace {
 
 bool uses_direct_messages(const at::Tensor& tensor) { return tensor.is_cpu(); }
+
+constexpr const char* kWaitLabel = "comm::wait";
 
 constexpr int64_t kTags = 1 << 20;  // more than are ever in flight at once
 
@@ -26,6 +29,7 @@ class C10dCommunicator::PendingExchange : public Exchange {
   PendingExchange(c10::intrusive_ptr<c10d::Work> work, c10::Device device, Traffic& traffic)
       : work_(std::move(work)), device_(device), traffic_(traffic) {}
   void wait() override {
+    const TraceRange range(kWaitLabel);
     if (!device_.is_cpu()) {  // the stream waits, not this thread
       auto stall = std::make_shared<EventSpan>(device_);
       stall->start.record(Stream::current(device_));
@@ -53,6 +57,7 @@ class C10dCommunicator::DirectMessages : public Exchange {
   DirectMessages(std::vector<c10::intrusive_ptr<c10d::Work>> messages, std::function<void()> then, Traffic& traffic)
       : messages_(std::move(messages)), then_(std::move(then)), traffic_(traffic) {}
   void wait() override {
+    const TraceRange range(kWaitLabel);
     const auto began = Clock::now();
     or_lost_rank([&] {
       for (auto& message : messages_) message->wait();
@@ -86,12 +91,14 @@ std::unique_ptr<Exchange> C10dCommunicator::begin(Collective collective, const a
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_reduce(at::Tensor data) {
+  const TraceRange range("comm::all_reduce");
   std::vector<at::Tensor> tensors{data};
   return begin(Collective::all_reduce, data,
                or_lost_rank([&] { return data_->getDefaultBackend()->allreduce(tensors, {}); }));
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::Tensor all) {
+  const TraceRange range("comm::reduce_scatter");
   require_parts(all, mine, ranks());
   at::Tensor flat = all.view(-1);
   if (!uses_direct_messages(all)) {
@@ -124,6 +131,7 @@ std::unique_ptr<Exchange> C10dCommunicator::reduce_scatter(at::Tensor mine, at::
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::all_gather(at::Tensor all, at::Tensor mine) {
+  const TraceRange range("comm::all_gather");
   require_parts(all, mine, ranks());
   at::Tensor out = all.view(-1), in = mine.view(-1);
   if (!uses_direct_messages(all))
@@ -158,6 +166,7 @@ std::vector<c10::intrusive_ptr<c10d::Work>> C10dCommunicator::messages_between(
 }
 
 std::unique_ptr<Exchange> C10dCommunicator::broadcast(at::Tensor data, int64_t root) {
+  const TraceRange range("comm::broadcast");
   std::vector<at::Tensor> tensors{data};
   c10d::BroadcastOptions options;
   options.rootRank = root;
@@ -166,6 +175,7 @@ std::unique_ptr<Exchange> C10dCommunicator::broadcast(at::Tensor data, int64_t r
 }
 
 std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {
+  const TraceRange range("comm::gather");
   const auto size = static_cast<int64_t>(mine.size());
   std::vector<double> all(mine.size() * static_cast<size_t>(ranks()));
   at::Tensor in = at::empty({size}, at::kDouble), out = at::from_blob(all.data(), {size * ranks()}, at::kDouble);

@@ -268,6 +268,7 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   const Recipe recipe = load_recipe(request.sources, request.ranks).recipe;
   Ablation result;
   result.name = recipe.name;
+  result.price_per_hour = recipe.bench.price_per_hour;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
   const Plan plan = factory.plan({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});

@@ -82,6 +82,7 @@ struct Ablation {
   std::optional<double> budget_needed_s;  ///< for that many pairs
   std::optional<Share> rest;              ///< the total divided by the product of the shares
   double plain_samples_per_s = 0, full_samples_per_s = 0;
+  std::optional<double> price_per_hour;  ///< bench.price_per_hour
   double level = 0.95, min_effect = 0.01, seconds = 0;
   std::vector<std::string> warnings;
 };

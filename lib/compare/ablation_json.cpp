@@ -54,6 +54,7 @@ Json to_json(const Ablation& a) {
                {"seconds", a.seconds},
                {"plain_samples_per_s", a.plain_samples_per_s},
                {"full_samples_per_s", a.full_samples_per_s},
+               {"price_per_hour", or_null(a.price_per_hour)},
                {"share_rule", kShareRule},
                {"rest", share_json(a.rest)},
                {"pair_sd_pct", a.pair_sd ? Json(100 * *a.pair_sd) : Json()},

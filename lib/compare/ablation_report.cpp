@@ -6,6 +6,7 @@
 #include "compare/comparison_text.h"
 #include "compare/table.h"
 #include "metrics/format.h"
+#include "metrics/summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -153,13 +154,17 @@ std::vector<std::string> remarks(const Ablation& a) {
   return all;
 }
 
-std::string rate_text(double samples_per_s) {
-  return samples_per_s > 0 ? human_rate(samples_per_s) + " samples/s" : "not measured";
+std::string rate_text(const Ablation& a, double samples_per_s) {
+  if (samples_per_s <= 0) return "not measured";
+  const std::string rate = human_rate(samples_per_s) + " samples/s";
+  if (!a.price_per_hour) return rate;
+  return fmt::format("{} ({:.4g} per million samples)", rate,
+                     price_of_a_million_samples(*a.price_per_hour, samples_per_s));
 }
 
 std::string head(const Ablation& a) {
   return fmt::format("{}: everything off {}, everything on {}; measured in {}", a.name,
-                     rate_text(a.plain_samples_per_s), rate_text(a.full_samples_per_s), human_seconds(a.seconds));
+                     rate_text(a, a.plain_samples_per_s), rate_text(a, a.full_samples_per_s), human_seconds(a.seconds));
 }
 
 std::string legend(const Ablation& a) {

@@ -39,6 +39,7 @@ Json to_json(const ArmFacts& facts) {
           {"peak_memory_mib", or_null(facts.peak_memory_mib)},
           {"plan", facts.plan},
           {"receipts", facts.receipts},
+          {"price_per_hour", or_null(facts.price_per_hour)},
           {"ranks", ranks}};
 }
 
@@ -48,8 +49,10 @@ ArmFacts facts_from(const Json& json) {
                  .peak_memory_mib = optional_at<double>(json, "peak_memory_mib"),
                  .plan = json.at("plan"),
                  .receipts = json.at("receipts"),
+                 .price_per_hour = {},
                  .ranks = {}};
   if (!facts.receipts.is_object()) throw UserError("an arm's receipts are not a JSON object", ExitCode::data);
+  if (json.contains("price_per_hour")) facts.price_per_hour = optional_at<double>(json, "price_per_hour");
   if (json.contains("ranks"))
     for (const Json& share : json.at("ranks")) facts.ranks.push_back(share_from(share));
   return facts;

@@ -28,6 +28,7 @@ struct ArmFacts {
   std::optional<double> peak_memory_mib;  ///< of its process, the largest over the ranks; null if it shares one
   Json plan;                              ///< as in plan.json
   Json receipts;                          ///< as in summary.json
+  std::optional<double> price_per_hour;   ///< the recipe's bench.price_per_hour
   std::vector<RankShare> ranks;           ///< in rank order; empty before the second step, and in older results
 };
 Json to_json(const ArmFacts& facts);

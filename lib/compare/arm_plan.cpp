@@ -52,7 +52,8 @@ ArmSpec arm_spec_from(const Json& json) {
 
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position) {
   Recipe recipe = spec.recipe;
-  recipe.logging.dump = {};  // the arm dumps only what the comparison reads
+  recipe.profiler.on = false;  // it would slow down some turns, and one process can hold only one recording
+  recipe.logging.dump = {};    // the arm dumps only what the comparison reads
   if (spec.without == Ceiling::logging) recipe.logging.sinks.clear();
   Plan plan = make_plan(recipe, machine, position);
   plan.steps.reset();

@@ -59,6 +59,7 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
       const Turn& turn = round.turns[i];
       seconds += turn.seconds;
       waited += turn.data_wait_s;
+      result.phases.add(turn.phases);
       samples += turn.samples;
       step_ms.insert(step_ms.end(), turn.step_ms.begin(), turn.step_ms.end());
     }
@@ -68,6 +69,11 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
   }
   if (!step_ms.empty()) result.step_ms_p50 = percentile(step_ms, 0.5);
   return result;
+}
+
+std::optional<double> price_per_million_samples(const ArmResult& arm) {
+  if (!arm.facts.price_per_hour || arm.samples_per_s <= 0) return std::nullopt;
+  return price_of_a_million_samples(*arm.facts.price_per_hour, arm.samples_per_s);
 }
 
 Comparison comparison_of(const Sampling& sampling, const CompareOptions& options,

@@ -17,7 +17,11 @@ struct ArmResult {
   Json recipe;                                  ///< the effective one; null: an earlier version did not store it
   double samples_per_s = 0, data_wait_pct = 0;  ///< over the measured blocks
   std::optional<double> step_ms_p50;
+  PhaseSums phases;  ///< over the measured blocks; with several ranks, rank 0's
 };
+
+/// What a million samples cost at the arm's throughput; nullopt unless its recipe has bench.price_per_hour.
+std::optional<double> price_per_million_samples(const ArmResult& arm);
 
 /// Carry-over: what an arm leaves behind for the next turn (heat, a cold cache). Each arm follows the other in 5 of 8
 /// turns, so it is charged with a part of what the other leaves.

@@ -89,11 +89,18 @@ std::vector<std::string> memory_texts(const ArmFacts& facts) {
   return texts;
 }
 
+std::string phases_text(const PhaseSums& phases) {
+  const std::string text = phases.text();
+  return text.empty() ? "–" : text;
+}
+
 }  // namespace
 
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
+  if (const auto price = price_per_million_samples(arm)) text += fmt::format(", {:.4g} per million samples", *price);
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
+  if (const std::string phases = arm.phases.text(); !phases.empty()) text += fmt::format(" ({})", phases);
   text += fmt::format(", waiting for data {:.1f} %", arm.data_wait_pct);
   for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));
@@ -126,7 +133,8 @@ std::string comparison_text(const Comparison& c, bool color) {
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  Table table({"arm", "recipe", "samples/s", "step p50", "waiting for data", "memory and traffic", "first step after"},
+  Table table({"arm", "recipe", "samples/s", "step p50", "phases of a step", "waiting for data", "memory and traffic",
+               "first step after"},
               2);
   for (const auto& [letter, arm] : {std::pair("A", &c.a), std::pair("B", &c.b)}) {
     const std::vector<std::string> memory = memory_texts(arm->facts);
@@ -134,6 +142,7 @@ std::string comparison_markdown(const Comparison& c) {
                {arm->name},
                {human_rate(arm->samples_per_s)},
                {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
+               {phases_text(arm->phases)},
                {fmt::format("{:.1f} %", arm->data_wait_pct)},
                {memory.empty() ? "–" : fmt::format("{}", fmt::join(memory, ", "))},
                {human_seconds(arm->facts.time_to_first_step_s)}});

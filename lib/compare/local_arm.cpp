@@ -61,6 +61,7 @@ void LocalArm::step_done(const StepRecord& row) {
   if (sinks_) sinks_->write(full_row);
   turn_.step_ms.push_back(full_row[Metric::step_ms].value_or(0));
   turn_.losses.push_back(full_row[Metric::loss].value_or(0));
+  turn_.phases.add(full_row);
   turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
   turn_.samples += full_row.step_samples;
   if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {
@@ -103,6 +104,7 @@ ArmFacts LocalArm::facts() {
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
   if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);
+  facts.price_per_hour = plan.bench.price_per_hour;
   facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
   if (const StepTrace& seen = outcome.trace; seen.step != 0)
     facts.ranks.push_back({.peak_memory_mib = facts.peak_memory_mib,

@@ -63,6 +63,13 @@ Table::Cell verdict_cell(const Comparison& pair) {
   return {with_range(pair.ratio, pair.interval) + " " + std::string(text(pair.verdict)), color_of(pair.verdict)};
 }
 
+/// "12.5 + 25.1 + 3.0 ms".
+std::string phases_cell(const PhaseSums& phases) {
+  std::vector<std::string> parts;
+  for (const auto& mean : phases.means_ms()) parts.push_back(mean ? fmt::format("{:.1f}", *mean) : "–");
+  return fmt::format("{} ms", fmt::join(parts, " + "));
+}
+
 Table::Cell agreement_cell(const std::optional<Numerics>& numerics) {
   if (!numerics) return {"–"};
   if (!numerics->not_comparable.empty()) return {"not compared", kDim};
@@ -89,7 +96,14 @@ std::vector<Column> columns_of(const Rotation& r) {
        }},
       {"waiting for data",
        [&](size_t arm) { return Table::Cell{fmt::format("{:.1f} %", r.arms[arm].data_wait_pct)}; }}};
+  all.push_back(
+      {"forward + backward + update", [&](size_t arm) { return Table::Cell{phases_cell(r.arms[arm].phases)}; }});
   const auto any = [&](auto has) { return std::any_of(r.arms.begin(), r.arms.end(), has); };
+  if (any([](const ArmResult& arm) { return price_per_million_samples(arm).has_value(); }))
+    all.push_back({"per million samples", [&](size_t arm) {
+                     const auto price = price_per_million_samples(r.arms[arm]);
+                     return Table::Cell{price ? fmt::format("{:.4g}", *price) : "–"};
+                   }});
   if (any([](const ArmResult& arm) { return arm.facts.peak_memory_mib.has_value(); }))
     all.push_back({"memory", [=](size_t arm) {
                      return facts(arm).peak_memory_mib ? mebibytes(*facts(arm).peak_memory_mib) : Table::Cell{"–"};

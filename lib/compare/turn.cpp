@@ -61,6 +61,7 @@ Json to_json(const Turn& turn) {
           {"cpu_s", turn.cpu_s},
           {"step_ms", turn.step_ms},
           {"losses", turn.losses},
+          {"phases", to_json(turn.phases)},
           {"sm_clock_mhz", or_null(turn.sm_clock_mhz)},
           {"throttle", or_null(turn.throttle)}};
 }
@@ -74,6 +75,7 @@ Turn turn_from(const Json& json) {
   turn.cpu_s = json.at("cpu_s");
   turn.step_ms = json.at("step_ms").get<std::vector<double>>();
   for (const Json& loss : json.at("losses")) turn.losses.push_back(loss.is_null() ? NAN : loss.get<double>());
+  if (json.contains("phases")) turn.phases = phase_sums_from(json.at("phases"));  // older results have none
   turn.sm_clock_mhz = optional_at<double>(json, "sm_clock_mhz");
   turn.throttle = optional_at<int64_t>(json, "throttle");
   return turn;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "metrics/phases.h"
 #include "statistics/block_order.h"
 #include "statistics/verdict.h"
 
@@ -21,6 +22,7 @@ struct Turn {
   double cpu_s = 0;                     ///< CPU time of the arm's processes on this machine meanwhile
   double cpu_outside_s = 0;             ///< part of it in other processes than this one; not stored
   std::vector<double> step_ms, losses;  ///< of each step
+  PhaseSums phases;                     ///< of all steps; with several ranks, rank 0's
   std::optional<double> sm_clock_mhz;   ///< mean; null without a GPU
   std::optional<int64_t> throttle;      ///< bits of gpu_throttle that were set in any step
 };

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 #include "kernels/image_finish/placement_rows.h"
 
 namespace trainopt {
@@ -57,6 +58,7 @@ std::vector<int64_t> DeviceDatasetBatches::draw(const MicroBatch& where) {
 }
 
 Batch DeviceDatasetBatches::next() {
+  const TraceRange range("loader::transforms");
   const auto begin = Clock::now();
   if (make_loader_) prepare();
   const MicroBatch where = order_.schedule.at_sequence(sequence_++);

@@ -3,6 +3,7 @@
 #include "data/batch_source.h"
 #include "device/device.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 
 namespace trainopt {
 namespace {
@@ -27,6 +28,7 @@ Batch LoadedBatches::next() {
 
 /// Applies the device's part of the transforms.
 void LoadedBatches::finish(Batch& batch) {
+  const TraceRange range("loader::transforms");
   const at::Tensor placement =
       transforms_->make_placement({.epoch = batch.epoch, .samples = batch.sample_ids, .in_order = true});
   if (placement.defined() && !device_.is_cpu())
@@ -47,6 +49,7 @@ Batch LoadedBatches::next_in_place() {
 
 Batch LoadedBatches::next_copied() {
   const HostBatch host = loader_->next();
+  const TraceRange range("copy");
   const Stream stream = Stream::current(device_);
   Event begun(device_, true), done(device_, true);
   begun.record(stream);  // after the work queued before, which the copy waits for
@@ -78,6 +81,7 @@ Batch LoadedBatches::next_overlapped() {
 }
 
 LoadedBatches::Copy LoadedBatches::begin_copy(const HostBatch& host) {
+  const TraceRange range("copy");
   const StreamGuard guard(*copy_stream_);
   Event begun(device_, true), done(device_, true), last_use(device_);
   begun.record(*copy_stream_);

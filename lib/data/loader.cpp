@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include "base/error.h"
+#include "device/trace_range.h"
 
 #include <pthread.h>
 
@@ -80,6 +81,7 @@ void Loader::resume() {
 
 HostBatch Loader::next() {
   TRAINOPT_CHECK(delivered_ - released_ < slots());
+  const TraceRange range("loader::wait");
   resume();
   const auto begin = Clock::now();
   if (settings_.num_workers == 0) {
@@ -207,6 +209,7 @@ void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
 }
 
 void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch) {
+  const TraceRange range("loader::sample");
   const auto begin = Clock::now();
   const auto [sample, label] =
       samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);

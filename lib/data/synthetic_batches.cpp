@@ -2,6 +2,7 @@
 #include "data/batch_source.h"
 #include "device/device.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 
 #include <cstring>
 #include <numeric>
@@ -43,6 +44,7 @@ SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const Syntheti
 }
 
 Batch SyntheticBatches::next() {
+  const TraceRange range("loader::wait");
   const MicroBatch where = schedule_.at_sequence(sequence_++);
   std::vector<int64_t> sample_ids(static_cast<size_t>(where.items));
   std::iota(sample_ids.begin(), sample_ids.end(), schedule_.shape().rank * schedule_.shape().batch_size);

@@ -22,6 +22,9 @@ enum class Metric : size_t {
   data_wait_ms,
   copy_ms,
   device_ms,
+  forward_ms,
+  backward_ms,
+  update_ms,
   samples_per_s,
   comm_exposed_ms,
   all_reduce_mib,
@@ -42,87 +45,99 @@ enum class Metric : size_t {
   gpu_throttle,
   cpu_util_pct,
   other_cpu_pct,
-  process_rss_mib
+  process_rss_mib,
+  energy_j
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::process_rss_mib) + 1;
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::energy_j) + 1;
 
 /// How the telemetry samples within a step are combined.
-enum class Aggregate { last, mean, max, bits_or };
+enum class Aggregate { last, mean, max, sum, bits_or };
 /// How a value is written. float32: nine digits, which parse back to the same float.
 enum class NumberForm { integer, float32, real };
 
 struct MetricInfo {
   Metric metric;
   std::string_view name;
-  std::string_view unit;  ///< empty if dimensionless
+  std::string_view section;  ///< groups related metrics where a viewer has sections
+  std::string_view unit;     ///< empty if dimensionless
   Aggregate aggregate;
   NumberForm form;
   std::string_view meaning;
 };
 
 inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
-    {Metric::step, "step", "", Aggregate::last, NumberForm::integer, "Completed steps, counted from 1."},
-    {Metric::epoch, "epoch", "", Aggregate::last, NumberForm::real,
+    {Metric::step, "step", "progress", "", Aggregate::last, NumberForm::integer, "Completed steps, counted from 1."},
+    {Metric::epoch, "epoch", "progress", "", Aggregate::last, NumberForm::real,
      "Samples seen divided by the size of the data set."},
-    {Metric::samples, "samples", "", Aggregate::last, NumberForm::integer, "Samples seen by all ranks."},
-    {Metric::loss, "loss", "", Aggregate::mean, NumberForm::float32, "Mean over the step's samples."},
-    {Metric::learning_rate, "learning_rate", "", Aggregate::last, NumberForm::real, "Used by this step."},
-    {Metric::grad_norm, "grad_norm", "", Aggregate::mean, NumberForm::float32,
+    {Metric::samples, "samples", "progress", "", Aggregate::last, NumberForm::integer, "Samples seen by all ranks."},
+    {Metric::loss, "loss", "loss", "", Aggregate::mean, NumberForm::float32, "Mean over the step's samples."},
+    {Metric::learning_rate, "learning_rate", "optimizer", "", Aggregate::last, NumberForm::real, "Used by this step."},
+    {Metric::grad_norm, "grad_norm", "optimizer", "", Aggregate::mean, NumberForm::float32,
      "Global norm after unscaling, before clipping; null unless train.max_grad_norm is set."},
-    {Metric::loss_scale, "loss_scale", "", Aggregate::last, NumberForm::float32,
+    {Metric::loss_scale, "loss_scale", "optimizer", "", Aggregate::last, NumberForm::float32,
      "Loss scale of this step; null without fp16."},
-    {Metric::nonfinite, "nonfinite", "", Aggregate::max, NumberForm::integer,
+    {Metric::nonfinite, "nonfinite", "optimizer", "", Aggregate::max, NumberForm::integer,
      "1 if the loss or a gradient was non-finite and the step changed nothing; null unless train.on_nonfinite is skip "
      "or rerun."},
-    {Metric::step_ms, "step_ms", "ms", Aggregate::mean, NumberForm::real,
+    {Metric::step_ms, "step_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "Wall time between step boundaries, without evaluation and checkpoints."},
-    {Metric::data_wait_ms, "data_wait_ms", "ms", Aggregate::mean, NumberForm::real,
+    {Metric::data_wait_ms, "data_wait_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "Time that the training thread was blocked on data."},
-    {Metric::copy_ms, "copy_ms", "ms", Aggregate::mean, NumberForm::real,
+    {Metric::copy_ms, "copy_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "Copies from host to device, timed by the device."},
-    {Metric::device_ms, "device_ms", "ms", Aggregate::mean, NumberForm::real,
+    {Metric::device_ms, "device_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "From the first to the last work on the device, timed by the device."},
-    {Metric::samples_per_s, "samples_per_s", "1/s", Aggregate::mean, NumberForm::real,
+    {Metric::forward_ms, "forward_ms", "time", "ms", Aggregate::mean, NumberForm::real,
+     "Part of device_ms: the forward passes with the loss, over all micro-batches."},
+    {Metric::backward_ms, "backward_ms", "time", "ms", Aggregate::mean, NumberForm::real,
+     "Part of device_ms: the backward passes, with the communication that they wait for."},
+    {Metric::update_ms, "update_ms", "time", "ms", Aggregate::mean, NumberForm::real,
+     "Part of device_ms: the rest of the communication, clipping, the optimizer and the weight average."},
+    {Metric::samples_per_s, "samples_per_s", "throughput", "1/s", Aggregate::mean, NumberForm::real,
      "The step's samples over all ranks divided by step_ms."},
-    {Metric::comm_exposed_ms, "comm_exposed_ms", "ms", Aggregate::mean, NumberForm::real,
+    {Metric::comm_exposed_ms, "comm_exposed_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "Communication that the step waited for; null with one rank."},
-    {Metric::all_reduce_mib, "all_reduce_mib", "MiB", Aggregate::mean, NumberForm::real,
+    {Metric::all_reduce_mib, "all_reduce_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
      "Data that this rank passed to all-reduces in this step; null with one rank."},
-    {Metric::reduce_scatter_mib, "reduce_scatter_mib", "MiB", Aggregate::mean, NumberForm::real,
+    {Metric::reduce_scatter_mib, "reduce_scatter_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
      "The same for reduce-scatters: the full input, of which this rank keeps a part."},
-    {Metric::all_gather_mib, "all_gather_mib", "MiB", Aggregate::mean, NumberForm::real,
+    {Metric::all_gather_mib, "all_gather_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
      "The same for all-gathers: the full output, of which this rank provides a part."},
-    {Metric::broadcast_mib, "broadcast_mib", "MiB", Aggregate::mean, NumberForm::real, "The same for broadcasts."},
-    {Metric::parameters_mib, "parameters_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::broadcast_mib, "broadcast_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
+     "The same for broadcasts."},
+    {Metric::parameters_mib, "parameters_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Parameters that this rank holds between steps."},
-    {Metric::gradients_mib, "gradients_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::gradients_mib, "gradients_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Gradients that this rank holds at the update."},
-    {Metric::optimizer_mib, "optimizer_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::optimizer_mib, "optimizer_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Optimizer state that this rank holds."},
-    {Metric::gpu_util_pct, "gpu_util_pct", "%", Aggregate::mean, NumberForm::real,
+    {Metric::gpu_util_pct, "gpu_util_pct", "gpu", "%", Aggregate::mean, NumberForm::real,
      "NVML: share of time with at least one kernel running."},
-    {Metric::gpu_sm_util_pct, "gpu_sm_util_pct", "%", Aggregate::mean, NumberForm::real,
+    {Metric::gpu_sm_util_pct, "gpu_sm_util_pct", "gpu", "%", Aggregate::mean, NumberForm::real,
      "GPM: share of busy multiprocessors."},
-    {Metric::gpu_tensor_util_pct, "gpu_tensor_util_pct", "%", Aggregate::mean, NumberForm::real,
+    {Metric::gpu_tensor_util_pct, "gpu_tensor_util_pct", "gpu", "%", Aggregate::mean, NumberForm::real,
      "GPM: share of time with tensor cores active."},
-    {Metric::gpu_memory_used_mib, "gpu_memory_used_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::gpu_memory_used_mib, "gpu_memory_used_mib", "gpu", "MiB", Aggregate::max, NumberForm::real,
      "NVML: memory in use on the GPU, by anyone."},
-    {Metric::memory_allocated_mib, "memory_allocated_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::memory_allocated_mib, "memory_allocated_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "libtorch's allocator: memory held by tensors."},
-    {Metric::memory_reserved_mib, "memory_reserved_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::memory_reserved_mib, "memory_reserved_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "libtorch's allocator: memory reserved on the GPU."},
-    {Metric::gpu_power_w, "gpu_power_w", "W", Aggregate::mean, NumberForm::real, "NVML: power drawn."},
-    {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "MHz", Aggregate::mean, NumberForm::real,
+    {Metric::gpu_power_w, "gpu_power_w", "gpu", "W", Aggregate::mean, NumberForm::real, "NVML: power drawn."},
+    {Metric::gpu_sm_clock_mhz, "gpu_sm_clock_mhz", "gpu", "MHz", Aggregate::mean, NumberForm::real,
      "NVML: clock of the multiprocessors."},
-    {Metric::gpu_throttle, "gpu_throttle", "", Aggregate::bits_or, NumberForm::integer,
+    {Metric::gpu_throttle, "gpu_throttle", "gpu", "", Aggregate::bits_or, NumberForm::integer,
      "NVML: bits of the reasons why the clock is throttled (4 power cap, 8 hardware, 32 and 64 heat, 128 power brake); "
      "0 if none."},
-    {Metric::cpu_util_pct, "cpu_util_pct", "%", Aggregate::mean, NumberForm::real,
+    {Metric::cpu_util_pct, "cpu_util_pct", "cpu", "%", Aggregate::mean, NumberForm::real,
      "CPU time of this process, as a share of its allowed cores."},
-    {Metric::other_cpu_pct, "other_cpu_pct", "%", Aggregate::mean, NumberForm::real,
+    {Metric::other_cpu_pct, "other_cpu_pct", "cpu", "%", Aggregate::mean, NumberForm::real,
      "CPU time of everything else on the CPUs this process may run on, over the last half second."},
-    {Metric::process_rss_mib, "process_rss_mib", "MiB", Aggregate::max, NumberForm::real,
+    {Metric::process_rss_mib, "process_rss_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Resident memory of this process."},
+    {Metric::energy_j, "energy_j", "energy", "J", Aggregate::sum, NumberForm::real,
+     "Energy since the last reading, at least a second ago; null in steps without a reading. summary.json says of "
+     "what."},
 }};
 
 constexpr const MetricInfo& info(Metric metric) { return kCatalogue[static_cast<size_t>(metric)]; }

@@ -5,12 +5,12 @@
 
 namespace trainopt {
 
-enum class SinkKind { console, jsonl, csv };
+enum class SinkKind { console, jsonl, csv, tensorboard };
 template <>
 struct Choices<SinkKind> {
   static constexpr std::array all = {Choice<SinkKind>{"console", SinkKind::console},
-                                     Choice<SinkKind>{"jsonl", SinkKind::jsonl},
-                                     Choice<SinkKind>{"csv", SinkKind::csv}};
+                                     Choice<SinkKind>{"jsonl", SinkKind::jsonl}, Choice<SinkKind>{"csv", SinkKind::csv},
+                                     Choice<SinkKind>{"tensorboard", SinkKind::tensorboard}};
 };
 
 enum class Progress { automatic, on, off };
@@ -49,7 +49,8 @@ template <class V>
 void describe(V& v, LoggingConfig& c) {
   v.field("every_n_steps", c.every_n_steps, "Record every n-th step; the first and the last are always recorded.",
           in_range(1, 1e15), alias("log_every_n_steps", "logging_steps", "log_interval", "steps_per_print"));
-  v.field("sinks", c.sinks, "Where records are written: standard output, metrics.jsonl, metrics.csv.");
+  v.field("sinks", c.sinks,
+          "Where records are written: standard output, metrics.jsonl, metrics.csv, or an event file for TensorBoard.");
   v.field("progress", c.progress, "Show a progress line with the remaining time; auto: only on a terminal.");
   v.section("dump", c.dump, "Tensors to save for inspection.");
 }

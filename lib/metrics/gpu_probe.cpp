@@ -24,7 +24,7 @@ constexpr double kGpmIntervalMs = 105;
 }  // namespace
 
 struct GpuProbe::Nvml {
-  explicit Nvml(const std::string& name) : library(name) {}
+  explicit Nvml(std::shared_ptr<const NvmlLibrary> shared) : held(std::move(shared)) {}
   ~Nvml() {
     for (nvmlGpmSample_t sample : {earlier, later})
       if (sample) library.functions.gpm_free(sample);
@@ -32,7 +32,8 @@ struct GpuProbe::Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  NvmlLibrary library;
+  const std::shared_ptr<const NvmlLibrary> held;
+  const NvmlLibrary& library = *held;
   nvmlDevice_t device = nullptr;
   bool lost = false;
   std::set<Metric> unavailable;
@@ -43,7 +44,10 @@ struct GpuProbe::Nvml {
 };
 
 GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_id)
-    : nvml_(std::make_unique<Nvml>(library_name)) {
+    : GpuProbe(std::make_shared<const NvmlLibrary>(library_name), pci_bus_id) {}
+
+GpuProbe::GpuProbe(std::shared_ptr<const NvmlLibrary> shared, const std::string& pci_bus_id)
+    : nvml_(std::make_unique<Nvml>(std::move(shared))) {
   const auto all_absent = [this](const std::string& reason) {
     for (const Metric metric : kGpuMetrics) absent(metric, reason);
     nvml_.reset();

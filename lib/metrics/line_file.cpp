@@ -61,6 +61,7 @@ LineFile::~LineFile() { flush(); }
 
 void LineFile::write(std::string_view line) {
   buffer_ += line;
+  ends_.push_back(buffer_.size());
   if (buffer_.size() >= kFlushBytes || seconds_since(flushed_at_) >= kFlushSeconds) flush();
 }
 
@@ -72,14 +73,15 @@ void LineFile::flush() {
     const NoPipeSignal guard;
     file_.append(buffer_.data(), buffer_.size());
   } catch (const FileError& error) {
-    // Complete lines stay. A torn line after the last newline written is cut off, so that later lines stay intact.
+    // Complete lines stay. A torn one is cut off, so that later lines stay intact.
     const auto written = static_cast<size_t>(file_.appended() - before);
-    const size_t newline = written == 0 ? std::string::npos : buffer_.rfind('\n', written - 1);
-    const size_t complete = newline == std::string::npos ? 0 : newline + 1;
+    const auto first_lost = std::upper_bound(ends_.begin(), ends_.end(), written);
+    const size_t complete = first_lost == ends_.begin() ? 0 : *(first_lost - 1);
     truncate_torn_line(static_cast<int64_t>(written - complete));
     if (dropped_ == 0) spdlog::warn("{}; training continues and lines are dropped", error.what());
-    dropped_ += std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(complete), buffer_.end(), '\n');
+    dropped_ += ends_.end() - first_lost;
   }
+  ends_.clear();
   buffer_.clear();
 }
 

@@ -1,5 +1,5 @@
-// Appends lines to a file without ever stopping training: buffered, flushed every second and at the end. A full disk
-// costs lines and one warning.
+// Appends lines (or binary records) to a file without ever stopping training: buffered, flushed every second and at the
+// end. A full disk costs lines and one warning.
 #pragma once
 
 #include "base/clock.h"
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainopt {
 
@@ -26,7 +27,7 @@ class LineFile {
   LineFile& operator=(const LineFile&) = delete;
 
   bool was_empty() const { return was_empty_; }
-  /// `line` ends with a newline.
+  /// `line` is written completely or not at all: one line with its newline, or one binary record.
   void write(std::string_view line);
   void flush();
   /// Lines that could not be written. The file contains only complete lines, unless the disk also fails when a torn one
@@ -39,6 +40,7 @@ class LineFile {
   File file_;
   bool was_empty_;
   std::string buffer_;
+  std::vector<size_t> ends_;  ///< of the lines in buffer_
   Clock::time_point flushed_at_ = Clock::now();
   int64_t dropped_ = 0;
 };

@@ -45,6 +45,7 @@ NvmlFunctions load_functions(void* library) {
   load(library, f.persistence_mode, "nvmlDeviceGetPersistenceMode");
   load(library, f.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   load(library, f.utilization, "nvmlDeviceGetUtilizationRates");
+  load(library, f.total_energy, "nvmlDeviceGetTotalEnergyConsumption");
   load(library, f.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   load(library, f.memory_v1, "nvmlDeviceGetMemoryInfo");
   load(library, f.power, "nvmlDeviceGetPowerUsage");

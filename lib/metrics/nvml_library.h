@@ -41,6 +41,7 @@ struct NvmlFunctions {
   nvmlReturn_t (*memory_v2)(nvmlDevice_t, nvmlMemory_v2_t*) = nullptr;
   nvmlReturn_t (*memory_v1)(nvmlDevice_t, nvmlMemory_t*) = nullptr;
   decltype(&nvmlDeviceGetPowerUsage) power = nullptr;
+  decltype(&nvmlDeviceGetTotalEnergyConsumption) total_energy = nullptr;
   decltype(&nvmlDeviceGetClockInfo) clock = nullptr;
   nvmlReturn_t (*clocks_event_reasons)(nvmlDevice_t, unsigned long long*) = nullptr;
   decltype(&nvmlGpmQueryDeviceSupport) gpm_support = nullptr;

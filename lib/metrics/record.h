@@ -22,11 +22,15 @@ struct RankTimes {
   double busy_ms() const { return step_ms - comm_exposed_ms; }
 };
 
+/// How a step was profiled. Both `warmup` and `active` steps are slower than others.
+enum class Profiling { none, warmup, active };
+
 /// A step's metrics, all on the host. With several ranks they are rank 0's, except that the loss is that of all ranks.
 struct StepRecord : Values {
   int64_t step_samples = 0;        ///< real samples of this step over all ranks
   Clock::time_point began, ended;  ///< the step's boundaries on the host
   std::vector<RankTimes> ranks;    ///< by rank; empty with one
+  Profiling profiling = Profiling::none;
 
   int64_t step() const { return static_cast<int64_t>((*this)[Metric::step].value_or(0)); }
 };
@@ -39,6 +43,7 @@ class PendingRecord {
   /// `step` counts from 1. `samples` have been seen by all ranks, including this step; `dataset_size` make an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
 
+  void set(Profiling profiling) { row_.profiling = profiling; }
   void set(Metric metric, double value) { row_[metric] = value; }
   /// Adds a scalar that the device may still be computing; the scalars of several micro-batches are summed. It is read
   /// when the record is submitted and must not be overwritten before.

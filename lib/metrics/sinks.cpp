@@ -1,6 +1,7 @@
 #include "metrics/sinks.h"
 
 #include "metrics/format.h"
+#include "metrics/tensorboard_sink.h"
 
 #include <algorithm>
 
@@ -14,8 +15,9 @@ CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
 
 void CsvSink::write(const StepRecord& row) { file_.write(csv_line(row)); }
 
-Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console, bool resumed)
-    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(resumed) {
+Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
+             int64_t resumed_after)
+    : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(resumed_after > 0) {
   const auto wants = [&](SinkKind kind) {
     return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end();
   };
@@ -25,6 +27,7 @@ Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, 
   if (run_dir.empty()) return;
   if (wants(SinkKind::jsonl)) files_.push_back(std::make_unique<JsonlSink>(run_dir / "metrics.jsonl"));
   if (wants(SinkKind::csv)) files_.push_back(std::make_unique<CsvSink>(run_dir / "metrics.csv"));
+  if (wants(SinkKind::tensorboard)) files_.push_back(std::make_unique<TensorboardSink>(run_dir, resumed_after));
 }
 
 void Sinks::write(const StepRecord& row) {
@@ -43,6 +46,18 @@ void Sinks::write_now(const StepRecord& row) {
     if (row[metric.metric]) recorded_.set(static_cast<size_t>(metric.metric));
   for (const auto& file : files_) file->write(row);
   console_->step(row, console_lines_ ? console_line(row, total_steps_) : std::string());
+}
+
+void Sinks::run_began(const Json& recipe, const std::string& recipe_yaml) {
+  for (const auto& file : files_) file->run_began(recipe, recipe_yaml);
+}
+
+void Sinks::evaluated(int64_t step, const Json& evaluation) {
+  for (const auto& file : files_) file->evaluated(step, evaluation);
+}
+
+void Sinks::run_ended(const Json& summary) {
+  for (const auto& file : files_) file->run_ended(summary);
 }
 
 void Sinks::finish() {

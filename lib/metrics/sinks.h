@@ -5,6 +5,7 @@
 #include "metrics/console.h"
 #include "metrics/line_file.h"
 #include "metrics/record.h"
+#include "metrics/sink.h"
 
 #include <bitset>
 #include <filesystem>
@@ -13,14 +14,6 @@
 #include <vector>
 
 namespace trainopt {
-
-class Sink {
- public:
-  virtual ~Sink() = default;
-  virtual void write(const StepRecord& row) = 0;
-  virtual void flush() = 0;
-  virtual int64_t dropped_lines() const { return 0; }
-};
 
 /// metrics.jsonl: one JSON object per line.
 class JsonlSink : public Sink {
@@ -49,12 +42,16 @@ class CsvSink : public Sink {
 /// The sinks that a recipe selects. They receive every n-th row, the first and the last.
 class Sinks {
  public:
-  /// Opens metrics.jsonl and metrics.csv in `run_dir` (empty: neither). Throws UserError(storage) if that fails.
-  /// `resumed`: the run is resumed, so its first row is already written.
+  /// Opens the selected files in `run_dir` (empty: none). Throws UserError(storage) if that fails. `resumed_after`: the
+  /// step of the checkpoint that the run continues from, whose first row is already written; 0 for a new run.
   Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
-        bool resumed = false);
+        int64_t resumed_after = 0);
 
   void write(const StepRecord& row);
+  // Passed on to every sink (sink.h).
+  void run_began(const Json& recipe, const std::string& recipe_yaml);
+  void evaluated(int64_t step, const Json& evaluation);
+  void run_ended(const Json& summary);
   /// Writes the last row if it was skipped, flushes, and removes the progress line.
   void finish();
   void flush();

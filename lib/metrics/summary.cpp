@@ -21,7 +21,19 @@ Json json_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
+std::string energy_text(const EnergySums& energy, const std::optional<double>& samples_per_joule,
+                        const std::optional<EnergySource>& source) {
+  std::string text = fmt::format("{:.4g} J", energy.joules());
+  if (samples_per_joule) text += fmt::format(", {:.4g} samples per joule", *samples_per_joule);
+  if (source) text += fmt::format(" ({})", source->text);
+  return text;
+}
+
 }  // namespace
+
+double price_of_a_million_samples(double price_per_hour, double samples_per_s) {
+  return price_per_hour / 3600 / samples_per_s * 1e6;
+}
 
 double percentile(std::vector<double>& values, double q) {
   TRAINOPT_CHECK(!values.empty());
@@ -54,12 +66,12 @@ void Summary::Sums::add(const StepRecord& row) {
   gpu_sm_util.add(row[Metric::gpu_sm_util_pct], *time);
   gpu_tensor_util.add(row[Metric::gpu_tensor_util_pct], *time);
   cpu_util.add(row[Metric::cpu_util_pct], *time);
+  phases.add(row);
 }
 
 Summary::Summary(int64_t warmup_steps) : warmup_steps_(warmup_steps) { TRAINOPT_CHECK(warmup_steps >= 0); }
 
 void Summary::add(const StepRecord& row) {
-  ++steps_;
   if (const auto& loss = row[Metric::loss]) {
     if (!first_loss_) first_loss_ = loss;
     last_loss_ = loss;
@@ -68,6 +80,15 @@ void Summary::add(const StepRecord& row) {
       row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
   const std::optional<Piece> piece = piece_of(row);
+  if (row.profiling == Profiling::none) return add_unprofiled(row, piece);
+  ++profiled_steps_;
+  if (row.profiling != Profiling::active) return;
+  ++recorded_steps_;
+  recorded_ms_ += row[Metric::step_ms].value_or(0);
+}
+
+void Summary::add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece) {
+  ++steps_;
   if (steps_ <= 2 * warmup_steps_) {
     head_.push_back(row);
     head_pieces_.push_back(piece);
@@ -76,6 +97,7 @@ void Summary::add(const StepRecord& row) {
   later_.add(row);
   later_conditions_.add(row);
   later_stragglers_.add(row.ranks);
+  later_energy_.add(row);
   if (piece) later_series_.add(*piece);
   if (!row[Metric::step_ms] || steps_ % stride_ != 0) return;
   later_ms_.push_back(*row[Metric::step_ms]);
@@ -120,6 +142,9 @@ Summary::Statistics Summary::statistics() const {
                     .samples_per_s = {},
                     .samples_per_s_interval = {},
                     .straggler = {},
+                    .energy = {},
+                    .samples_per_joule = {},
+                    .price_per_million_samples = {},
                     .warnings = {}};
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
@@ -128,6 +153,7 @@ Summary::Statistics Summary::statistics() const {
     result.sums.add(head_[i]);
     conditions.add(head_[i]);
     stragglers.add(head_[i].ranks);
+    result.energy.add(head_[i]);
     // Thinned like later_ms_, so that every stored time represents the same number of steps.
     if (head_[i][Metric::step_ms] && static_cast<int64_t>(i) % stride_ == 0)
       times.push_back(*head_[i][Metric::step_ms]);
@@ -139,12 +165,27 @@ Summary::Statistics Summary::statistics() const {
   result.p95 = percentile(times, 0.95);
   result.p99 = percentile(times, 0.99);
   if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
+  result.energy.add(later_energy_);
+  add_costs(result);
   const std::vector<Piece> measured = pieces();
   result.samples_per_s_interval = throughput_interval(measured, kLevel, 0);
   result.warnings = conditions.warnings(measured);
   result.straggler = stragglers.found();
   if (result.straggler) result.warnings.push_back(result.straggler->text());
   return result;
+}
+
+std::optional<double> Summary::profiler_slowdown_pct(const Statistics& statistics) const {
+  if (recorded_steps_ == 0 || !statistics.mean || *statistics.mean <= 0) return std::nullopt;
+  return 100 * (recorded_ms_ / static_cast<double>(recorded_steps_) / *statistics.mean - 1);
+}
+
+void Summary::add_costs(Statistics& result) const {
+  const bool one_rank = rank_ms_.empty();  // the energy is rank 0's, the samples are those of all ranks
+  if (one_rank && result.energy.joules() > 0)
+    result.samples_per_joule = result.energy.samples() / result.energy.joules();
+  if (price_per_hour_ && result.samples_per_s)
+    result.price_per_million_samples = price_of_a_million_samples(*price_per_hour_, *result.samples_per_s);
 }
 
 Json Summary::to_json() const {
@@ -157,6 +198,7 @@ Json Summary::to_json() const {
     json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
   json["step_ms"] = {
       {"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
+  json["phases_ms"] = s.sums.phases.means_json();
   json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
   json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
   json["gpu_sm_util_pct"] = json_of(s.sums.gpu_sm_util.mean());
@@ -166,6 +208,9 @@ Json Summary::to_json() const {
   json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
   json["measured_steps"] = measured_steps();
   json["left_out_steps"] = left_out_steps();
+  json["profiler"] = nullptr;
+  if (profiled_steps_ > 0)
+    json["profiler"] = {{"steps", profiled_steps_}, {"slowdown_pct", json_of(profiler_slowdown_pct(s))}};
   json["straggler"] = nullptr;
   if (const auto& rank = s.straggler)
     json["straggler"] = {{"rank", rank->rank},
@@ -174,6 +219,11 @@ Json Summary::to_json() const {
                          {"data_wait_ms", rank->data_wait_ms},
                          {"steps_pct", rank->steps_pct}};
   json["warnings"] = s.warnings;
+  json["energy_j"] = s.energy.any() ? Json(s.energy.joules()) : Json();
+  json["energy_source"] = s.energy.any() && energy_source_ ? Json(energy_source_->kind) : Json();
+  json["energy_of"] = s.energy.any() && energy_source_ ? Json(energy_source_->text) : Json();
+  json["samples_per_joule"] = json_of(s.samples_per_joule);
+  json["price_per_million_samples"] = json_of(s.price_per_million_samples);
   return json;
 }
 
@@ -192,6 +242,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   if (s.p50)
     row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95),
                                  human_milliseconds(*s.p99)));
+  if (const std::string phases = s.sums.phases.text(); !phases.empty()) row("mean step", phases);
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
   if (const auto share = s.sums.gpu_util.mean())
     row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
@@ -203,11 +254,20 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
     row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
   if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_)
     row("peak memory", human_bytes(*memory * 0x1p20));
+  if (s.energy.any()) row("energy", energy_text(s.energy, s.samples_per_joule, energy_source_));
+  if (s.price_per_million_samples)
+    row("price",
+        fmt::format("{:.4g} per million samples, at {:.4g} per hour", *s.price_per_million_samples, *price_per_hour_));
   if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
   if (measured_steps() > 0) {
     const std::string left_out =
         left_out_steps() == 0 ? "" : fmt::format(", the first {} excluded as warm-up", left_out_steps());
     row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
+  }
+  if (profiled_steps_ > 0) {
+    const auto slower = profiler_slowdown_pct(s);
+    row("profiled", fmt::format("{} step{}, not counted above{}", profiled_steps_, profiled_steps_ == 1 ? "" : "s",
+                                slower ? fmt::format("; recording made a step {:.1f} % slower", *slower) : ""));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);
   for (const std::string& warning : s.warnings) row("warning", warning);

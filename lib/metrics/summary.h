@@ -3,6 +3,9 @@
 
 #include "base/json.h"
 #include "metrics/conditions.h"
+#include "metrics/energy_meter.h"
+#include "metrics/energy_sums.h"
+#include "metrics/phases.h"
 #include "metrics/record.h"
 #include "metrics/step_series.h"
 #include "metrics/stragglers.h"
@@ -18,6 +21,9 @@ namespace trainopt {
 /// must not be empty and is reordered.
 double percentile(std::vector<double>& values, double q);
 
+/// In the currency of `price_per_hour`.
+double price_of_a_million_samples(double price_per_hour, double samples_per_s);
+
 /// A switch's row in the table at the end of a run.
 struct SwitchLine {
   std::string name;
@@ -29,12 +35,18 @@ class Summary {
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
+  /// Profiled steps count towards no other statistic than their own slow-down, the losses and the memory.
   void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
   /// From libtorch's allocator or the kernel, which also see peaks between steps. Without it, the largest value of the
   /// rows is used.
   void set_peak_memory(double mib) { peak_memory_mib_ = mib; }
+
+  /// What the rows' energy_j includes.
+  void set_energy_source(std::optional<EnergySource> source) { energy_source_ = std::move(source); }
+  /// What an hour of the machines costs, in any currency.
+  void set_price_per_hour(std::optional<double> price) { price_per_hour_ = price; }
 
   /// The loss of the training's first step, if another process took that step.
   void set_first_loss(std::optional<double> loss) { first_loss_ = loss; }
@@ -49,9 +61,12 @@ class Summary {
   std::vector<Piece> pieces() const;
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
-  /// step_ms, data_wait_pct, gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib,
-  /// loss, measured_steps, left_out_steps, time_to_first_step_s, straggler, warnings. null: not measured, or no
-  /// finding.
+  /// step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
+  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, profiler (steps and
+  /// slowdown_pct, if a step was profiled), time_to_first_step_s, straggler, warnings, energy_j, energy_source,
+  /// energy_of, samples_per_joule, price_per_million_samples. null: not measured, or no finding. Energy is that from
+  /// the first to the last reading in the measured steps, with evaluations and checkpoints in between; with several
+  /// ranks it is rank 0's, and samples_per_joule is null.
   Json to_json() const;
   /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
@@ -66,6 +81,7 @@ class Summary {
       std::optional<double> mean() const;
     };
     Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
+    PhaseSums phases;
     void add(const StepRecord& row);
   };
   struct Statistics {
@@ -73,12 +89,20 @@ class Summary {
     std::optional<double> mean, p50, p95, p99, samples_per_s;
     std::optional<Interval> samples_per_s_interval;  ///< nullopt: too few steps to estimate their noise
     std::optional<Straggler> straggler;
+    EnergySums energy;
+    std::optional<double> samples_per_joule, price_per_million_samples;
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
+  void add_costs(Statistics& result) const;
   std::optional<Piece> piece_of(const StepRecord& row);
+  void add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece);
+  /// How much longer a step takes while it is recorded, in %.
+  std::optional<double> profiler_slowdown_pct(const Statistics& statistics) const;
 
   int64_t warmup_steps_, steps_ = 0;
+  int64_t profiled_steps_ = 0, recorded_steps_ = 0;  ///< the latter without the profiler's warm-up
+  double recorded_ms_ = 0;                           ///< of recorded_steps_
   std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows; which of them count is known only later
   std::vector<std::optional<Piece>> head_pieces_;  ///< of head_
   std::vector<double> rank_ms_;                    ///< by rank: sum of its step times so far
@@ -86,9 +110,12 @@ class Summary {
   StepSeries later_series_;
   Conditions later_conditions_;
   Stragglers later_stragglers_;
+  EnergySums later_energy_;
   std::vector<double> later_ms_;  ///< every `stride_`-th step's time
   int64_t stride_ = 1;
   std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;
+  std::optional<EnergySource> energy_source_;
+  std::optional<double> price_per_hour_;
 };
 
 }  // namespace trainopt

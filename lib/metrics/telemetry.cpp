@@ -2,19 +2,16 @@
 
 #include "base/blocked_signals.h"
 #include "device/device.h"
-#include "device/process.h"
 #include "metrics/format.h"
+#include "metrics/nvml_library.h"
 
 #include <spdlog/spdlog.h>
 
 #include <pthread.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <mutex>
 #include <numeric>
@@ -25,19 +22,9 @@ namespace {
 /// Fourteen minutes at the default interval; for a longer step the mean covers its last part.
 constexpr size_t kSamplesKept = 8192;
 
-std::optional<double> resident_mib() {
-  std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (!file) return std::nullopt;
-  long total = 0, resident = 0;
-  const int found = std::fscanf(file, "%ld %ld", &total, &resident);
-  std::fclose(file);
-  if (found != 2) return std::nullopt;
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / 0x1p20;
-}
-
 bool is_sampled(Metric metric) {
   return metric == Metric::cpu_util_pct || metric == Metric::other_cpu_pct || metric == Metric::process_rss_mib ||
-         std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
+         metric == Metric::energy_j || std::find(kGpuMetrics.begin(), kGpuMetrics.end(), metric) != kGpuMetrics.end();
 }
 
 std::string telemetry_line(double time_s, const Values& values) {
@@ -59,6 +46,8 @@ double combined(Aggregate aggregate, std::span<const double> values) {
   switch (aggregate) {
     case Aggregate::last:
       return values.back();
+    case Aggregate::sum:
+      return std::accumulate(values.begin(), values.end(), 0.0);
     case Aggregate::mean:
       return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
     case Aggregate::max:
@@ -69,34 +58,6 @@ double combined(Aggregate aggregate, std::span<const double> values) {
                           [](int64_t bits, double value) { return bits | std::llround(value); }));
   }
   return 0;
-}
-
-ProcessProbe::ProcessProbe() : ProcessProbe(allowed_cpus()) {}
-
-ProcessProbe::ProcessProbe(const std::vector<int>& cpus)
-    : cores_(allowed_cores()),
-      sampled_at_(Clock::now()),
-      cpu_seconds_(process_cpu_seconds()),
-      others_(
-          cpus.size(), [cpus] { return busy_seconds(cpus); }, cpu_seconds_, sampled_at_) {}
-
-void ProcessProbe::restart_interval() {
-  sampled_at_ = Clock::now();
-  cpu_seconds_ = process_cpu_seconds();
-}
-
-void ProcessProbe::sample(Values& values) {
-  const auto now = Clock::now();
-  const double cpu_seconds = process_cpu_seconds();
-  const double seconds = milliseconds_between(sampled_at_, now) / 1e3;
-  // Over a shorter time the value reflects the scheduler rather than the program.
-  if (seconds >= 0.01) {
-    values[Metric::cpu_util_pct] = 100 * (cpu_seconds - cpu_seconds_) / (seconds * cores_);
-    sampled_at_ = now;
-    cpu_seconds_ = cpu_seconds;
-  }
-  values[Metric::other_cpu_pct] = others_.sample(cpu_seconds, now);
-  values[Metric::process_rss_mib] = resident_mib();
 }
 
 /// The state that the thread shares with the rest of the program.
@@ -115,11 +76,18 @@ class Telemetry::Watch {
   std::condition_variable wake;
   bool stopping = false, paused = false, ended = false;
   std::deque<TelemetrySample> samples;
+  std::deque<TelemetrySample> energy;  ///< samples with energy_j that no row has got yet
+  std::optional<EnergySource> energy_source;
   Reasons reasons;
 
  private:
+  struct Probes {
+    std::unique_ptr<GpuProbe> gpu;
+    std::unique_ptr<EnergyMeter> energy;
+  };
+  Probes open_probes();
   void sample_until_stopped();
-  void take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started);
+  void take_sample(Probes& probes, ProcessProbe& process, Clock::time_point started);
 };
 
 void Telemetry::Watch::run() {
@@ -135,23 +103,34 @@ void Telemetry::Watch::run() {
   wake.notify_all();
 }
 
-void Telemetry::Watch::sample_until_stopped() {
-  std::unique_ptr<GpuProbe> gpu;
-  if (!options.pci_bus_id.empty()) {
-    gpu = std::make_unique<GpuProbe>(options.nvml_library, options.pci_bus_id);
-  } else if (!options.device.is_cpu()) {
-    gpu = std::make_unique<GpuProbe>(options.nvml_library, device_facts(options.device).pci_bus_id);
-  } else {
-    const std::lock_guard lock(mutex);
+Telemetry::Watch::Probes Telemetry::Watch::open_probes() {
+  Probes probes;
+  EnergyOptions energy_options{.powercap = options.powercap};
+  const bool uses_gpu = !options.pci_bus_id.empty() || !options.device.is_cpu();
+  if (uses_gpu) {
+    const std::string bus = options.pci_bus_id.empty() ? device_facts(options.device).pci_bus_id : options.pci_bus_id;
+    energy_options.nvml = std::make_shared<const NvmlLibrary>(options.nvml_library);
+    energy_options.pci_bus_ids = {bus};
+    probes.gpu = std::make_unique<GpuProbe>(energy_options.nvml, bus);
+  }
+  probes.energy = std::make_unique<EnergyMeter>(energy_options);
+  const std::lock_guard lock(mutex);
+  energy_source = probes.energy->source();
+  if (!uses_gpu) {
     for (const Metric metric : kGpuMetrics) reasons.emplace(info(metric).name, "the run uses no GPU");
     for (const Metric metric : {Metric::memory_allocated_mib, Metric::memory_reserved_mib})
       reasons.emplace(info(metric).name, "libtorch's CPU allocator keeps no statistics");
   }
+  return probes;
+}
+
+void Telemetry::Watch::sample_until_stopped() {
+  Probes probes = open_probes();
   ProcessProbe process;
   const auto started = Clock::now();
   const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.interval_s));
   for (auto due = started;; due = std::max(due + interval, Clock::now())) {
-    take_sample(gpu.get(), process, started);
+    take_sample(probes, process, started);
     std::unique_lock lock(mutex);
     wake.wait_until(lock, due + interval, [this] { return stopping || paused; });
     const bool was_paused = paused;
@@ -159,18 +138,24 @@ void Telemetry::Watch::sample_until_stopped() {
     if (stopping) return;
     if (!was_paused) continue;
     process.restart_interval();  // excludes the load during the pause
-    if (gpu) gpu->restart_interval();
+    probes.energy->restart_interval();
+    if (probes.gpu) probes.gpu->restart_interval();
   }
 }
 
-void Telemetry::Watch::take_sample(GpuProbe* gpu, ProcessProbe& process, Clock::time_point started) {
+void Telemetry::Watch::take_sample(Probes& probes, ProcessProbe& process, Clock::time_point started) {
   TelemetrySample sample;
   process.sample(sample.values);
-  if (gpu) gpu->sample(sample.values);
+  if (probes.gpu) probes.gpu->sample(sample.values);
   sample.at = Clock::now();
+  sample.values[Metric::energy_j] = probes.energy->sample(sample.at);
   if (file) file->write(telemetry_line(milliseconds_between(started, sample.at) / 1e3, sample.values));
   const std::lock_guard lock(mutex);
-  if (gpu) reasons = gpu->reasons();
+  if (probes.gpu) reasons = probes.gpu->reasons();
+  reasons.erase(std::string(info(Metric::energy_j).name));
+  if (!probes.energy->reason().empty()) reasons.emplace(info(Metric::energy_j).name, probes.energy->reason());
+  if (sample.values[Metric::energy_j]) energy.push_back(sample);
+  if (energy.size() > kSamplesKept) energy.pop_front();
   samples.push_back(sample);
   if (samples.size() > kSamplesKept) samples.pop_front();
 }
@@ -234,12 +219,14 @@ TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point en
   const auto before = [](const TelemetrySample& sample, Clock::time_point time) { return sample.at < time; };
   auto first = std::lower_bound(samples.begin(), samples.end(), begin, before);
   const auto last = std::lower_bound(first, samples.end(), end, before);
-  if (first == last) {
+  const bool repeats = first == last;
+  if (repeats) {
     if (first == samples.begin()) return result;
     --first;
   }
   std::vector<double> values;
   for (const MetricInfo& metric : kCatalogue) {
+    if (repeats && metric.aggregate == Aggregate::sum) continue;  // it belongs to an earlier step
     values.clear();
     for (auto sample = first; sample != last; ++sample)
       if (const auto& value = sample->values[metric.metric]) values.push_back(*value);
@@ -248,10 +235,25 @@ TelemetrySample Telemetry::between(Clock::time_point begin, Clock::time_point en
   return result;
 }
 
-void Telemetry::fill(StepRecord& row) const {
-  const TelemetrySample sample = between(row.began, row.ended);
+void Telemetry::fill(StepRecord& row) {
+  TelemetrySample sample = between(row.began, row.ended);
+  sample.values[Metric::energy_j] = take_energy(row.ended);
   for (const MetricInfo& metric : kCatalogue)
     if (!row[metric.metric]) row[metric.metric] = sample.values[metric.metric];
+}
+
+/// A reading may be taken in a step and be stored only after the step's row was filled, so it goes to the next row.
+std::optional<double> Telemetry::take_energy(Clock::time_point end) {
+  const std::lock_guard lock(watch_->mutex);
+  std::optional<double> joules;
+  for (auto& readings = watch_->energy; !readings.empty() && readings.front().at < end; readings.pop_front())
+    joules = joules.value_or(0) + *readings.front().values[Metric::energy_j];
+  return joules;
+}
+
+std::optional<EnergySource> Telemetry::energy_source() const {
+  const std::lock_guard lock(watch_->mutex);
+  return watch_->energy_source;
 }
 
 Reasons Telemetry::reasons() const {

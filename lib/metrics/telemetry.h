@@ -3,9 +3,10 @@
 #pragma once
 
 #include "base/clock.h"
+#include "metrics/energy_meter.h"
 #include "metrics/gpu_probe.h"
 #include "metrics/line_file.h"
-#include "metrics/other_load.h"
+#include "metrics/process_probe.h"
 #include "metrics/record.h"
 
 #include <c10/core/Device.h>
@@ -25,6 +26,7 @@ struct TelemetryOptions {
   std::filesystem::path file = {};  ///< telemetry.jsonl, one line per sample; empty: no file
   std::string nvml_library = kNvmlLibrary;
   std::string pci_bus_id = {};  ///< of the GPU to sample, set by tests; empty: that of `device`
+  std::filesystem::path powercap = EnergyOptions().powercap;
 };
 
 /// The metrics that telemetry measures, at one moment.
@@ -36,23 +38,6 @@ struct TelemetrySample {
 /// The telemetry samples of one step as one value. `values` must not be empty.
 double combined(Aggregate aggregate, std::span<const double> values);
 
-/// Measures memory of this process, and CPU time of this process and of others since the last sample.
-class ProcessProbe {
- public:
-  ProcessProbe();
-  void sample(Values& values);
-  /// The next cpu_util_pct covers the time from now on.
-  void restart_interval();
-
- private:
-  explicit ProcessProbe(const std::vector<int>& cpus);
-
-  double cores_;
-  Clock::time_point sampled_at_;
-  double cpu_seconds_ = 0;
-  OtherLoad others_;
-};
-
 class Telemetry {
  public:
   /// Starts the thread. Throws UserError(storage) only if `file` cannot be opened.
@@ -61,8 +46,11 @@ class Telemetry {
 
   /// The samples in the window, combined by each metric's Aggregate; the latest earlier sample if there are none.
   TelemetrySample between(Clock::time_point begin, Clock::time_point end) const;
-  /// Fills the row's empty columns with between()'s values.
-  void fill(StepRecord& row) const;
+  /// Fills the row's empty columns with between()'s values, except that energy_j has every reading up to the step's end
+  /// that no earlier row got, so that the rows of a run contain all energy.
+  void fill(StepRecord& row);
+  /// What energy_j includes; nullopt if nothing can be read, or until the thread has looked.
+  std::optional<EnergySource> energy_source() const;
   /// Metrics without a value, with the reason; for environment.json.
   Reasons reasons() const;
   /// Lines dropped because of a full disk; known after stop().
@@ -75,6 +63,8 @@ class Telemetry {
   void stop();
 
  private:
+  std::optional<double> take_energy(Clock::time_point end);
+
   class Watch;
   std::shared_ptr<Watch> watch_;  ///< shared with the thread, which may outlive this object
   std::thread thread_;

@@ -16,6 +16,7 @@
 #include "recipe/plan_ranks.h"
 #include "recipe/recipe_io.h"
 #include "train/dump.h"
+#include "train/profiler.h"
 
 namespace trainopt {
 namespace {
@@ -136,6 +137,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
   if (recipe.strict) refuse_without_effect(plan);
   if (const auto reason = why_no_nccl(plan))
     plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
+  if (recipe.profiler.on) add_profiler(plan, recipe.profiler.options);
   add_dump(plan);  // last, so that its wrappers are outermost and see what the slots really did
   return plan;
 }

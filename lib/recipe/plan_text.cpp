@@ -201,6 +201,7 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   add(plan.parameters);
   add(plan.optimizer);
   add(plan.runner);
+  add_unless_plain(plan.profiler);
   add(plan.average);
   return texts;
 }

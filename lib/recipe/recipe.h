@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "optimizations/config.h"
 #include "train/config.h"
+#include "train/profiler_config.h"
 
 namespace trainopt {
 
@@ -33,6 +34,7 @@ struct Recipe {
   TelemetryConfig telemetry;
   WatchdogConfig watchdog;
   BenchConfig bench;
+  Switch<ProfilerConfig> profiler;
 };
 
 template <class V>
@@ -62,7 +64,8 @@ void describe(V& v, Recipe& c) {
   v.section("logging", c.logging, "Records, progress and tensor dumps.");
   v.section("telemetry", c.telemetry, "The thread that samples the hardware.");
   v.section("watchdog", c.watchdog, "Ends a run that hangs.");
-  v.section("bench", c.bench, "Which steps the summary counts.");
+  v.section("bench", c.bench, "Which steps the summary counts, and the price of the machines.");
+  v.toggle("profiler", c.profiler, "Record traces of a few steps with libtorch's profiler.");
 }
 
 }  // namespace trainopt

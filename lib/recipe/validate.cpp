@@ -194,6 +194,12 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.backend", "gloo is for CPUs; remove this key or use device: cpu"});
 }
 
+void check_profiler(const Recipe& recipe, Problems& problems) {
+  const auto& [on, profiler] = recipe.profiler;
+  if (on && profiler.with_stack && !profiler.units)
+    problems.push_back({"profiler.with_stack", "the stacks are the paths of units, so it needs profiler.units: true"});
+}
+
 void check_device(const Recipe& recipe, Problems& problems) {
   if (!known_device(recipe.device))
     problems.push_back({"device", fmt::format("must be auto, cpu, cuda or cuda:N: {}", recipe.device)});
@@ -210,6 +216,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
+  check_profiler(recipe, problems);
   for (auto& problem : check_optimizations(recipe)) problems.push_back(std::move(problem));
   return problems;
 }

@@ -1,5 +1,6 @@
 #include "train/autograd_hooks.h"
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -38,6 +39,12 @@ void after_gradient(const at::Tensor& leaf, std::function<void()> call) {
 
 void before_backward_of(const at::Tensor& output, std::function<void()> call) {
   if (const auto& node = output.grad_fn()) node->add_pre_hook(std::make_unique<BeforeBackward>(std::move(call)));
+}
+
+int64_t current_backward() { return torch::autograd::get_current_graph_task_id(); }
+
+void at_end_of_backward(std::function<void()> call) {
+  torch::autograd::Engine::get_default_engine().queue_callback(std::move(call));
 }
 
 }  // namespace trainopt

@@ -15,4 +15,10 @@ void after_gradient(const at::Tensor& leaf, std::function<void()> call);
 /// nothing if `output` requires no gradient.
 void before_backward_of(const at::Tensor& output, std::function<void()> call);
 
+/// A number of the backward that is running on this thread.
+int64_t current_backward();
+
+/// Runs `call` once, when the backward that is running on this thread has ended. Call it from one of the hooks above.
+void at_end_of_backward(std::function<void()> call);
+
 }  // namespace trainopt

@@ -146,12 +146,18 @@ void describe(V& v, CheckpointConfig& c) {
 
 struct BenchConfig {
   int64_t warmup_steps = 10;
+  std::optional<double> price_per_hour;
 };
 template <class V>
 void describe(V& v, BenchConfig& c) {
   v.field("warmup_steps", c.warmup_steps,
           "First steps excluded from the summary; half of all steps if the run has fewer than twice as many.",
           at_least(0));
+  v.field(
+      "price_per_hour", c.price_per_hour,
+      "What an hour of all machines of this job costs, in any currency; results then include the price of a million "
+      "samples.",
+      above(0));
 }
 
 struct WatchdogConfig {

@@ -1,9 +1,8 @@
 #include "train/optimizer.h"
 
 #include "device/tensor.h"
+#include "device/trace_range.h"
 #include "train/parameter_store.h"
-
-#include <ATen/record_function.h>
 
 namespace trainopt {
 namespace {
@@ -134,7 +133,7 @@ void ParameterState::load(const ArchiveReader& archive) { store_.load(archive, p
 std::unique_ptr<Gradients> Optimizer::make_gradients() const { return std::make_unique<Gradients>(); }
 
 void Optimizer::step(Gradients& gradients, const at::Tensor& skip_update) {
-  RECORD_USER_SCOPE(kOptimizerLabel);
+  const TraceRange range(kOptimizerLabel);
   update(gradients, skip_update);
 }
 

@@ -26,7 +26,8 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
                   return make_loop_optimizer(context.plan.optimizer_config, *context.parameters);
                 }),
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
-      average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }) {}
+      average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }),
+      profiler("profiler", "off", [](const BuildContext&) { return std::make_unique<StepProfiler>(); }) {}
 
 Operations Plan::build_operations(const BuildContext& context) const {
   return {

@@ -23,6 +23,7 @@
 #include "train/precision.h"
 #include "train/receipt.h"
 #include "train/slot.h"
+#include "train/step_profiler.h"
 #include "train/step_runner.h"
 #include "train/weight_average.h"
 
@@ -86,6 +87,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
+  bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,
@@ -109,6 +111,7 @@ struct Plan {
   Slot<Optimizer> optimizer;
   Slot<StepRunner> runner;
   Slot<WeightAverage> average;
+  Slot<StepProfiler> profiler;
 
   // What decided the slots
   std::vector<PlannedSwitch> switches;

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 #include "device/tensor.h"
+#include "device/trace_range.h"
 #include "train/checkpoint_writer.h"
 #include "train/micro_batches.h"
 #include "train/observed_step.h"
@@ -34,6 +35,7 @@ void Trainer::train() {
     while (!finished()) take_step();
     deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
+  profiler_->finish();
   if (outcome_.steps > 0) compare_replicas();
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
@@ -63,6 +65,7 @@ void Trainer::take_step() {
   const auto observed = ObservedStep::if_due(outcome_.trace, *parameters_, process_steps_,
                                              plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;
+  const Profiling profiling = profiler_->begin_step(step);
   in_step_ = true;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
@@ -70,7 +73,8 @@ void Trainer::take_step() {
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   at("updating the weights");
-  grad_norm_ = runner_->update_step(body_);
+  phases_.run(Metric::update_ms, [&] { grad_norm_ = runner_->update_step(body_); });
+  phases_.move_to(results->record);
 
   results->device_time->end.record(Stream::current(plan_.device));
   outcome_.steps = step;
@@ -78,6 +82,7 @@ void Trainer::take_step() {
   outcome_.samples += results->samples;
   ++process_steps_;
   results->record.set(Metric::learning_rate, learning_rate);
+  results->record.set(profiling);
   results->record.set_position(step, outcome_.samples, results->samples, plan_.data.samples());
   after_step(std::move(results->record), observed.get());
 }
@@ -86,6 +91,7 @@ void Trainer::take_step() {
 /// step and returns nullopt.
 std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t step) {
   guard_->begin(step, outcome_.samples);
+  phases_.discard();
   MicroBatchResults results{.record = PendingRecord(boundary_),
                             .device_time = std::make_shared<EventSpan>(plan_.device)};
   results.record.add(Metric::device_ms, results.device_time);
@@ -117,12 +123,12 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
 at::Tensor Trainer::micro_step(const Batch& micro) {
   const auto scope = parameters_->accumulate(micro.is_last);  // only the last micro-batch communicates
   at::Tensor loss;
-  {
+  phases_.run(Metric::forward_ms, [&] {
     const auto autocast = precision_->autocast();
     loss = task_->loss(*model_, micro.input, micro.target, training_).loss *
            micro.weight;  // makes the sum over micro-batches the step's mean
-  }
-  precision_->backward(loss);
+  });
+  phases_.run(Metric::backward_ms, [&] { precision_->backward(loss); });
   guard_->watch(loss);
   return loss.detach();
 }
@@ -143,6 +149,7 @@ at::Tensor Trainer::update_step() {
 }
 
 void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
+  std::optional<TraceRange> range(std::in_place, "record");
   const auto stats = batches_->take_stats();
   if (observed) observed->finish({outcome_.steps, stats, *parameters_, *optimizer_, gradient_bytes_});
   runner_->report(outcome_.trace);
@@ -165,6 +172,8 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_->submit(std::move(record));
+  range.reset();
+  profiler_->end_step();
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
   // saving, because the state must be known to be finite.

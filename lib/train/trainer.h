@@ -12,6 +12,7 @@
 #include "train/run_listener.h"
 #include "train/schedule.h"
 #include "train/step_guard.h"
+#include "train/step_phases.h"
 
 #include <atomic>
 #include <filesystem>
@@ -145,6 +146,8 @@ class Trainer {
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
+  StepPhases phases_;
+  std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources
   Schedule schedule_;

@@ -22,6 +22,7 @@ Trainer::Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_
       communicator_(std::move(communicator)),
       ranks_(*communicator_),
       replica_check_(*communicator_, plan_.parallel.check_replicas_every),
+      phases_(plan_.device, plan_.replays_steps),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps) {}
 
 void Trainer::build(const std::filesystem::path& run_dir, const Persistence& persistence) {
@@ -43,6 +44,7 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   parameters_->set_form(optimizer_->make_gradients());
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
+  profiler_ = plan_.profiler.build(context);
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
            .update_step = [this] { return update_step(); }};
   if (persistence.resume) {

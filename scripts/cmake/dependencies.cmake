@@ -40,6 +40,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
+find_package(ZLIB REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 if(NOT TARGET yaml-cpp::yaml-cpp)       # before 0.8
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)

@@ -6,6 +6,7 @@ names of what there was no time for.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -131,6 +132,18 @@ def kernels(check: Check, _: dict) -> dict:
     return result
 
 
+def profile(check: Check, _: dict) -> dict:
+    """Where the time of a few steps of the ladder's last rung goes."""
+    folder = check.results / "profile"
+    small = [] if check.on_gpu else ["data.batch_size=4", "data.transforms=[]"]
+    command = [check.place.trainopt, "profile", TOP / "configs/ladder/10-all.yaml", "--run-dir", folder]
+    shutil.rmtree(folder, ignore_errors=True)
+    code = check.run([*command, *small, *check.overrides], check.results / "profile.txt")
+    result = ended(code, "trainopt profile")
+    found = folder / "profile.json"
+    return {**result, "breakdown_ms": json.loads(found.read_text())["breakdown_ms"]} if found.exists() else result
+
+
 def ladder(check: Check, _: dict) -> dict:
     root = check.scratch / "ladder"
     small = (
@@ -246,6 +259,7 @@ def parts(on_gpu: bool) -> list[Part]:
     return [
         Part("tests", gpu_tests, least_s),
         Part("kernels", kernels, least_s),
+        Part("profile", profile, least_s),
         *peers,
         Part("curves", curves(compared), least_s),
         Part("ladder", ladder, 2 * least_s),

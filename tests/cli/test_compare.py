@@ -68,6 +68,17 @@ def test_two_recipes(trainopt, recipe):
     assert answer["pairs"] is None and answer["carry_over"]["interval"]
 
 
+def test_with_a_price_each_arm_has_the_price_of_its_samples(trainopt, recipe):
+    price = "bench.price_per_hour=3.6"
+    answer = trainopt("compare", recipe, recipe, *QUICK, price, "--json", "--run-dir", "out").json()
+    for arm in answer["arms"].values():
+        assert arm["price_per_million_samples"] == pytest.approx(1e3 / arm["samples_per_s"])
+    shown = trainopt("compare", "--show", "out")
+    assert len(re.findall(r"^  [AB] +\S+ samples/s, \S+ per million samples, step", shown.out, re.M)) == 2, shown
+    ablated = trainopt("ablate", recipe, *TWO_PAIRS, price)
+    assert re.search(r"everything off \S+ samples/s \(\S+ per million samples\), everything on", ablated.out), ablated
+
+
 def test_a_slow_arm_costs(trainopt, recipe):
     """B's hidden layers are much wider. A busy machine may leave the verdict inconclusive, but never reverse it."""
     many = ("--repeats", "40", *QUICK[2:])

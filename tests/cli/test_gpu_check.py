@@ -63,6 +63,7 @@ def test_every_part_on_a_cpu(build, tmp_path):
     assert {name: part["status"] for name, part in found["parts"].items()} == {
         "tests": "skipped",
         "kernels": "ok",
+        "profile": "ok",
         "peers-resnet18-4": "ok",
         "curves": "ok",
         "ladder": "ok",
@@ -111,6 +112,7 @@ def test_a_part_that_fails_does_not_stop_the_others(build, tmp_path):
     assert {name: part["status"] for name, part in parts.items()} == {
         "tests": "failed",
         "kernels": "failed",
+        "profile": "left out",
         "peers-resnet18-4": "failed",
         "curves": "left out",
         "ladder": "left out",

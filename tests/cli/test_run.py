@@ -15,15 +15,16 @@ from conftest import PROGRAM, TINY, losses, records, summary
 
 RECORD = (
     "step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms "
-    "samples_per_s comm_exposed_ms all_reduce_mib reduce_scatter_mib all_gather_mib broadcast_mib parameters_mib "
+    "forward_ms backward_ms update_ms samples_per_s comm_exposed_ms all_reduce_mib reduce_scatter_mib "
+    "all_gather_mib broadcast_mib parameters_mib "
     "gradients_mib optimizer_mib gpu_util_pct gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib "
     "memory_allocated_mib memory_reserved_mib gpu_power_w gpu_sm_clock_mhz gpu_throttle cpu_util_pct other_cpu_pct "
-    "process_rss_mib"
+    "process_rss_mib energy_j"
 ).split()
 SUMMARY = (
-    "status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms data_wait_pct "
+    "status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s step_ms phases_ms data_wait_pct "
     "gpu_util_pct cpu_util_pct peak_memory_mib loss evaluation measured_steps receipts samples_per_s_interval "
-    "warnings"
+    "warnings energy_j energy_source energy_of samples_per_joule price_per_million_samples"
 ).split()
 
 
@@ -127,6 +128,28 @@ def test_the_throughput_has_an_interval_where_there_are_enough_steps(trainopt):
         assert 0 < interval["low"] <= got["samples_per_s"] <= interval["high"] and interval["level"] == 0.95, got
         assert re.search(r"samples/s +\S+ \(\S+–\S+, 95 %\)", result.out), result
     assert len(re.findall(r"^  warning  ", result.out, re.M)) == len(got["warnings"]), result
+
+
+def test_the_price_of_a_million_samples(trainopt, tiny_run):
+    assert summary(tiny_run[0])["price_per_million_samples"] is None
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "bench.price_per_hour=3.6")
+    got = summary(trainopt.folder / "out")
+    assert got["price_per_million_samples"] == pytest.approx(1e3 / got["samples_per_s"])
+    assert re.search(r"^  price +\S+ per million samples, at 3.6 per hour$", result.out, re.M), result
+    trainopt.refused("plan", "tiny.yaml", "bench.price_per_hour=0", says=["bench.price_per_hour"])
+
+
+def test_energy_is_measured_or_has_a_reason(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    run = ["run", "tiny.yaml", "--run-dir", "out", "device=cpu", "train.max_steps=1000000", "train.max_time=4s"]
+    assert trainopt(*run).code == 0
+    got, reasons = summary(trainopt.folder / "out"), not_measured_as_recorded(trainopt.folder / "out")
+    if "energy_j" in reasons:
+        assert got["energy_j"] is None and got["energy_source"] is None and got["samples_per_joule"] is None
+        assert "/sys/class/powercap" in reasons["energy_j"], reasons
+    else:
+        assert got["energy_j"] > 0 and got["energy_source"] == "cpu" and got["samples_per_joule"] > 0
 
 
 def test_console(tiny_run):

@@ -49,6 +49,7 @@ Outcome apply(Plan& plan) {
         "without fused_optimizer the host supplies the learning rate, and a recording would never see it change");
   plan.runner.fill("cuda_graph", "CUDA graphs, recorded and replayed",
                    [](const BuildContext& context) { return std::make_unique<GraphRunner>(context, make_graph); });
+  plan.replays_steps = true;
   return Outcome::applied(
       fmt::format("each kind of step runs eagerly {} times, then is recorded and replayed", GraphRunner::kEagerSteps),
       receipt);

@@ -119,6 +119,13 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned* milliwatts) 
   return result;
 }
 
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long* millijoules) {
+  const auto result = call("nvmlDeviceGetTotalEnergyConsumption", device);
+  if (text(key(device, "energy_mj")).empty()) return NVML_ERROR_NOT_SUPPORTED;
+  *millijoules = static_cast<unsigned long long>(number(key(device, "energy_mj")));
+  return result;
+}
+
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned* megahertz) {
   const auto result = call("nvmlDeviceGetClockInfo", device);
   *megahertz = type == NVML_CLOCK_SM ? static_cast<unsigned>(number(key(device, "sm_mhz"))) : 1;

@@ -8,6 +8,7 @@
 //   gpu0.bus 00000000:41:00.0      up to gpu7, in NVML's own order
 //   gpu0.utilization 97            also used_mib 2048, reserved_mib 512, power_mw 412500, sm_mhz 1830,
 //                                  clock_reasons 0x24, gpm 1, sm_util 61, tensor_util 33
+//   gpu0.energy_mj 1234567         without a line: not supported
 //   gpu0.name NVIDIA-H100          also uuid GPU-1, compute_mode 3, process 4242, mig 1, mig_instances 2, ecc 1,
 //                                  pcie_generation 1, max_pcie_generation 5, pcie_width 8, max_pcie_width 16,
 //                                  persistence_mode 1, power_limit_mw 700000, ancestor 30; without a line: not

@@ -20,6 +20,9 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "data_wait_ms",
                                             "copy_ms",
                                             "device_ms",
+                                            "forward_ms",
+                                            "backward_ms",
+                                            "update_ms",
                                             "samples_per_s",
                                             "comm_exposed_ms",
                                             "all_reduce_mib",
@@ -40,7 +43,8 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "gpu_throttle",
                                             "cpu_util_pct",
                                             "other_cpu_pct",
-                                            "process_rss_mib"};
+                                            "process_rss_mib",
+                                            "energy_j"};
   REQUIRE(documented.size() == kMetricCount);
   for (size_t i = 0; i < kMetricCount; ++i) {
     CHECK(kCatalogue[i].name == documented[i]);
@@ -57,6 +61,7 @@ TEST_CASE("a metric's name ends in its unit") {
     CHECK(name.ends_with("_pct") == (unit == "%"));
     CHECK(name.ends_with("_mib") == (unit == "MiB"));
     CHECK(name.ends_with("_per_s") == (unit == "1/s"));
+    CHECK(name.ends_with("_j") == (unit == "J"));
   }
 }
 

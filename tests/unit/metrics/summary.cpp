@@ -31,6 +31,40 @@ TEST_CASE("percentiles match numpy's") {
   CHECK(percentile(one, 0.99) == 7);
 }
 
+TEST_CASE("profiled steps count only towards their own slow-down") {
+  Summary summary(0);
+  for (int i = 0; i < 6; ++i) {
+    StepRecord row = row_of(i < 4 ? 10 : 12);
+    row.profiling = i == 3 ? Profiling::warmup : i > 3 ? Profiling::active : Profiling::none;
+    row[Metric::loss] = i;
+    summary.add(row);
+  }
+  const Json json = summary.to_json();
+  CHECK(json.at("measured_steps") == 3);
+  CHECK(json.at("step_ms").at("mean") == 10);
+  CHECK(json.at("loss").at("last") == 5);
+  CHECK(json.at("profiler").at("steps") == 3);
+  CHECK(json.at("profiler").at("slowdown_pct").get<double>() == Approx(20));
+  CHECK_THAT(summary.table({}),
+             Catch::Matchers::Contains("3 steps, not counted above; recording made a step 20.0 % slower"));
+  Summary none(0);
+  none.add(row_of(10));
+  CHECK(none.to_json().at("profiler").is_null());
+}
+
+TEST_CASE("a phase has a mean only if every measured step has it") {
+  Summary summary(1);
+  for (int i = 0; i < 4; ++i) {
+    StepRecord row = row_of(10, 0);
+    row[Metric::forward_ms] = i;
+    if (i < 2) row[Metric::backward_ms] = 5.0;
+    row[Metric::update_ms] = 2.0;
+    summary.add(row);
+  }
+  CHECK(summary.to_json().at("phases_ms") == Json{{"forward", 2.0}, {"backward", nullptr}, {"update", 2.0}});
+  CHECK_THAT(summary.table({}), Catch::Matchers::Contains("mean step           forward 2.0 ms, update 2.0 ms"));
+}
+
 TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match values computed by hand") {
   Summary summary(10);
   for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
@@ -56,6 +90,52 @@ TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match valu
   CHECK(json.at("loss").at("last") == 0);
   CHECK(json.at("measured_steps") == 100);
   CHECK(json.at("left_out_steps") == 10);
+}
+
+TEST_CASE("energy and price of the measured steps match values computed by hand") {
+  Summary summary(2);
+  for (int step = 1; step <= 10; ++step) {  // 10 samples in half a second each
+    StepRecord row = row_of(500);
+    if (step % 2 == 0) row[Metric::energy_j] = 100.0 + step;
+    summary.add(row);
+  }
+  Json json = summary.to_json();
+  // The first reading of the measured steps, in step 4, covers steps 3 and 4, but began at an unknown time before them.
+  CHECK(json.at("energy_j") == 106 + 108 + 110);
+  CHECK(json.at("samples_per_joule").get<double>() == Approx(60.0 / 324));
+  CHECK(json.at("energy_source").is_null());
+  CHECK(json.at("price_per_million_samples").is_null());
+  CHECK_THAT(summary.table({}), !ContainsSubstring("price"));
+
+  summary.set_energy_source(EnergySource{"cpu", "1 whole CPU package, other programs included"});
+  summary.set_price_per_hour(3.6);
+  json = summary.to_json();
+  CHECK(json.at("energy_source") == "cpu");
+  CHECK(json.at("energy_of") == "1 whole CPU package, other programs included");
+  CHECK(json.at("price_per_million_samples").get<double>() == Approx(50.0));  // 0.001 a second, 20 samples a second
+  CHECK_THAT(summary.table({}),
+             ContainsSubstring("324 J, 0.1852 samples per joule (1 whole CPU package, other programs included)") &&
+                 ContainsSubstring("50 per million samples, at 3.6 per hour"));
+}
+
+TEST_CASE("with several ranks there is no number of samples per joule, because the energy is rank 0's") {
+  Summary summary(0);
+  for (int step = 1; step <= 4; ++step) {
+    StepRecord row = row_of(500);
+    row.ranks = {{.step_ms = 500}, {.step_ms = 500}};
+    row[Metric::energy_j] = 10;
+    summary.add(row);
+  }
+  const Json json = summary.to_json();
+  CHECK(json.at("energy_j") == 30);
+  CHECK(json.at("samples_per_joule").is_null());
+}
+
+TEST_CASE("without readings the energy is null") {
+  Summary summary(0);
+  for (int step = 1; step <= 4; ++step) summary.add(row_of(500));
+  for (const char* name : {"energy_j", "energy_source", "energy_of", "samples_per_joule"})
+    CHECK(summary.to_json().at(name).is_null());
 }
 
 TEST_CASE("warm-up steps are excluded, but at most half of the steps") {

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 #include "device/tensor.h"
 #include "support/catch.h"
+#include "metrics/phases.h"
 #include "support/plans.h"
 
 #include <thread>
@@ -32,6 +33,29 @@ TEST_CASE("the loss of the plain trainer falls") {
   CHECK(trainer.outcome().time_to_first_step_s.has_value());
   CHECK(rows.rows[1][Metric::epoch] == Approx(1.0));
   CHECK_FALSE(rows.rows[1][Metric::grad_norm].has_value());  // not measured, which is not 0
+}
+
+TEST_CASE("every step is split into forward, backward and update") {
+  Rows rows;
+  Plan plan = small_plan(3);
+  plan.data.accumulation = 2;
+  plan.data.batch_size = 4;
+  Trainer(plan, {}, rows, never_stopped()).run();
+  for (const StepRecord& row : rows.rows) {
+    for (const Metric phase : PhaseSums::kPhases) CHECK(row[phase].value() > 0);
+    CHECK(*row[Metric::forward_ms] + *row[Metric::backward_ms] + *row[Metric::update_ms] <=
+          *row[Metric::device_ms] * 1.001);
+  }
+}
+
+TEST_CASE("if steps are replayed, only the update is timed by itself") {
+  Rows rows;
+  Plan plan = small_plan(2);
+  plan.replays_steps = true;
+  Trainer(plan, {}, rows, never_stopped()).run();
+  CHECK_FALSE(rows.rows[1][Metric::forward_ms].has_value());
+  CHECK_FALSE(rows.rows[1][Metric::backward_ms].has_value());
+  CHECK(rows.rows[1][Metric::update_ms].value() > 0);
 }
 
 TEST_CASE("two trainers that take turns compute the same numbers as each alone") {

@@ -1,0 +1,66 @@
+// Energy from the hardware's own counters: GPUs through NVML, CPUs through the kernel's powercap (Intel's and AMD's
+// RAPL).
+#pragma once
+
+#include "base/clock.h"
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+struct NvmlLibrary;
+
+/// What an energy includes.
+struct EnergySource {
+  std::string kind;  ///< "gpu", "cpu" or "both"
+  std::string text;  ///< in words, with what is not included
+};
+
+/// What EnergyMeter reads; tests pass their own.
+struct EnergyOptions {
+  std::vector<std::string> pci_bus_ids = {};     ///< of this process's GPUs
+  std::shared_ptr<const NvmlLibrary> nvml = {};  ///< not needed without GPUs
+  /// Package domains `intel-rapl:N` are read, not their parts, which they include.
+  std::filesystem::path powercap = "/sys/class/powercap";
+};
+
+/// Not for several threads. Never throws; anything missing is a reason.
+class EnergyMeter {
+ public:
+  explicit EnergyMeter(const EnergyOptions& options);
+  ~EnergyMeter();
+  EnergyMeter(const EnergyMeter&) = delete;
+  EnergyMeter& operator=(const EnergyMeter&) = delete;
+
+  /// Joules of all counters since the last value, at least a second ago; nullopt before that, and if a counter cannot
+  /// be read now, so that the next value covers a longer time.
+  std::optional<double> sample(Clock::time_point now);
+  /// The next value covers the time from the next sample() on.
+  void restart_interval() { began_.reset(); }
+
+  /// nullopt without any counter.
+  const std::optional<EnergySource>& source() const { return source_; }
+  /// Why the last sample() had no value although a second had passed; empty if it had one.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  struct Counter;
+  void add_gpus(const EnergyOptions& options);
+  void add_packages(const std::filesystem::path& powercap);
+  void describe_source();
+  /// nullopt sets the reason.
+  std::optional<std::vector<uint64_t>> read_all();
+
+  std::vector<Counter> counters_;
+  std::string no_gpus_, no_cpus_;  ///< why they are not included
+  std::optional<EnergySource> source_;
+  std::string reason_;
+  std::optional<Clock::time_point> began_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,63 @@
+// The bytes of TensorBoard's event files, without TensorFlow or a protobuf library: records framed as TFRecords, each a
+// protobuf `Event`. Field numbers are those of tensorboard/compat/proto/{event,summary,tensor}.proto and
+// tensorboard/plugins/hparams/plugin_data.proto (tensorboard 2.21).
+#pragma once
+
+#include "base/json.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+/// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
+uint32_t crc32c(std::string_view bytes);
+
+/// One record of a TFRecord file: length, checksum of the length, `payload`, checksum of the payload.
+std::string framed(std::string_view payload);
+/// The payload of the record at the start of `bytes`; nullopt if it is incomplete or a checksum is wrong.
+std::optional<std::string_view> unframed(std::string_view bytes);
+/// Bytes that framed() adds to a payload.
+inline constexpr size_t kFrameBytes = 16;
+
+/// A tag's first part, up to a slash, is its section in TensorBoard.
+struct TaggedScalar {
+  std::string tag;
+  double value = 0;  ///< stored as a float
+};
+
+/// As in tensorboard/plugins/hparams/api.proto.
+enum class SessionStatus : uint8_t { success = 1, failure = 2 };
+
+/// Tag of session_ended().
+inline constexpr std::string_view kSessionEndTag = "_hparams_/session_end_info";
+
+/// Makes events. `wall_s`: seconds since 1970.
+class EventMaker {
+ public:
+  EventMaker(double wall_s, int64_t step) : wall_s_(wall_s), step_(step) {}
+
+  /// Must be the first event of a file.
+  std::string file_version() const;
+  /// Makes TensorBoard forget what earlier files of the run say about this step and later ones.
+  std::string restarted() const;
+  std::string scalars(const std::vector<TaggedScalar>& values) const;
+  /// TensorBoard shows `markdown` on its TEXT page.
+  std::string text(std::string_view tag, std::string_view markdown) const;
+  /// `hyperparameters` is an object of booleans, numbers and strings.
+  std::string session_started(const Json& hyperparameters) const;
+  std::string session_ended(SessionStatus status) const;
+
+ private:
+  std::string event(uint32_t field, std::string_view content) const;
+  std::string hparams(std::string_view tag, uint32_t field, std::string_view content) const;
+
+  double wall_s_;
+  int64_t step_;
+};
+
+}  // namespace trainopt

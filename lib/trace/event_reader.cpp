@@ -1,0 +1,288 @@
+#include "trace/event_reader.h"
+
+#include "trace/flops.h"
+#include "trace/read_trace.h"
+
+#include <charconv>
+#include <stdexcept>
+
+namespace trainopt::trace {
+namespace {
+
+/// The kinds of Kineto's categories (libkineto/src/ActivityType.cpp), and of those that PyTorch 1.8 wrote.
+constexpr std::pair<std::string_view, HostKind> kHostCategories[] = {
+    {"cpu_op", HostKind::operation},
+    {"Operator", HostKind::operation},
+    {"", HostKind::operation},  // torch.autograd.profiler writes no categories
+    {"user_annotation", HostKind::annotation},
+    {"cuda_runtime", HostKind::runtime},
+    {"cuda_driver", HostKind::runtime},
+    {"Runtime", HostKind::runtime},
+    {"xpu_runtime", HostKind::runtime},
+    {"mtia_runtime", HostKind::runtime},
+    {"privateuse1_runtime", HostKind::runtime}};
+constexpr std::pair<std::string_view, DeviceKind> kDeviceCategories[] = {
+    {"kernel", DeviceKind::kernel}, {"Kernel", DeviceKind::kernel},   {"gpu_memcpy", DeviceKind::copy},
+    {"Memcpy", DeviceKind::copy},   {"gpu_memset", DeviceKind::fill}, {"Memset", DeviceKind::fill}};
+
+}  // namespace
+
+EventReader::Field EventReader::event_field(std::string_view key) {
+  if (key == "ph") return Field::phase;
+  if (key == "name") return Field::name;
+  if (key == "cat") return Field::category;
+  if (key == "ts") return Field::start;
+  if (key == "dur") return Field::duration;
+  if (key == "pid") return Field::process;
+  if (key == "tid") return Field::thread;
+  return key == "args" ? Field::arguments : Field::other;
+}
+
+EventReader::Field EventReader::argument_field(std::string_view key) {
+  if (key == "External id" || key == "external id") return Field::id;
+  if (key == "correlation") return Field::correlation;
+  if (key == "Input Dims" || key == "Input dims") return Field::shapes;
+  if (key == "Concrete Inputs") return Field::values;
+  if (key == "bytes") return Field::bytes;
+  if (key == "est. achieved occupancy %") return Field::occupancy;
+  if (key == "grid") return Field::grid;
+  return key == "flops" ? Field::flops : Field::other;
+}
+
+int64_t EventReader::integer(std::string_view text) const {
+  int64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr == text.data())
+    refuse_trace(path_, fmt::format("not a trace: event {} has a text where a number belongs", events_ + 1));
+  return number;
+}
+
+int64_t EventReader::time(std::string_view text) const {
+  try {
+    return nanoseconds_of(text);
+  } catch (const std::logic_error&) {  // std::stod's two
+    refuse_trace(path_, fmt::format("not a trace: event {} has an impossible time", events_ + 1));
+  }
+}
+
+void EventReader::open() {
+  ++depth_;
+  if (events_depth_ > 0 && depth_ == events_depth_ + 1) clear_draft();
+}
+
+bool EventReader::start_object(size_t) {
+  open();
+  if (events_depth_ > 0 && depth_ == events_depth_ + 2 && field_ == Field::arguments) argument_ = Field::other;
+  return true;
+}
+
+bool EventReader::start_array(size_t) {
+  const bool events = events_depth_ == 0 && (depth_ == 0 || (depth_ == 1 && section_ == "traceEvents"));
+  if (events_depth_ > 0 && field_ == Field::arguments && argument_ == Field::shapes) {
+    if (!draft_.shapes.empty() && draft_.shapes.back() != '[') draft_.shapes += ", ";
+    draft_.shapes += '[';
+  }
+  open();
+  if (events) {
+    events_depth_ = depth_;
+    seen_events_ = true;
+  }
+  if (events_depth_ > 0 && argument_ == Field::grid && draft_.blocks < 0) draft_.blocks = 1;
+  return true;
+}
+
+bool EventReader::end_array() {
+  if (depth_ == events_depth_) events_depth_ = 0;
+  if (events_depth_ > 0 && field_ == Field::arguments && argument_ == Field::shapes) draft_.shapes += ']';
+  --depth_;
+  return true;
+}
+
+bool EventReader::end_object() {
+  if (events_depth_ > 0 && depth_ == events_depth_ + 1) finish_event();
+  if (events_depth_ > 0 && depth_ == events_depth_ + 2) argument_ = Field::other;
+  --depth_;
+  return true;
+}
+
+bool EventReader::key(string_t& value) {
+  if (events_depth_ == 0) {
+    if (depth_ == 1) section_ = value;
+    if (depth_ == 3) member_ = value;
+    last_key_ = value;
+  } else if (depth_ == events_depth_ + 1) {
+    field_ = event_field(value);
+    argument_ = Field::other;
+  } else if (depth_ == events_depth_ + 2 && field_ == Field::arguments) {
+    argument_ = argument_field(value);
+  }
+  return true;
+}
+
+bool EventReader::boolean(bool) { return value("", true); }
+bool EventReader::null() { return value("", true); }
+bool EventReader::number(const std::string& text) { return value(text, false); }
+bool EventReader::string(string_t& text) { return value(text, true); }
+
+bool EventReader::value(std::string_view text, bool is_text) {
+  if (events_depth_ == 0)
+    header_value(text);
+  else if (depth_ > events_depth_)
+    event_value(text, is_text);
+  return true;
+}
+
+void EventReader::header_value(std::string_view text) {
+  if (depth_ == 1 && last_key_ == "pidsPerRank") {
+    pids_per_rank_ = integer(text);
+    if (pids_per_rank_ != kPidsPerRank) refuse_trace(path_, "the trace was merged by another version of trainopt");
+  }
+  if (depth_ == 2 && section_ == "distributedInfo" && last_key_ == "rank") own_rank_ = integer(text);
+  if (depth_ == 3 && section_ == "deviceProperties" && last_key_ == "name") device_names_[0].emplace_back(text);
+  if (section_ != "ranks") return;
+  if (depth_ == 3 && last_key_ == "rank") listed_rank_ = integer(text);
+  if (depth_ == 5 && member_ == "deviceProperties" && last_key_ == "name")
+    device_names_[listed_rank_].emplace_back(text);
+}
+
+void EventReader::event_value(std::string_view text, bool is_text) {
+  if (depth_ == events_depth_ + 1) {
+    switch (field_) {
+      case Field::phase:
+        draft_.phase = text;
+        break;
+      case Field::name:
+        draft_.name = text;
+        break;
+      case Field::category:
+        draft_.category = text;
+        break;
+      case Field::start:
+        draft_.start_ns = time(text);
+        break;
+      case Field::duration:
+        draft_.duration_ns = time(text);
+        break;
+      // Kineto names some processes and threads, "Traces" and "Trace PyTorch Profiler".
+      case Field::process:
+        draft_.process = is_text ? -1 : integer(text);
+        break;
+      case Field::thread:
+        draft_.thread = is_text ? -1 - int64_t{names_->add(text)} : integer(text);
+        break;
+      default:
+        break;
+    }
+    return;
+  }
+  switch (argument_) {
+    case Field::id:
+      draft_.id = integer(text);
+      break;
+    case Field::correlation:
+      draft_.correlation = integer(text);
+      break;
+    case Field::bytes:
+      draft_.bytes = integer(text);
+      break;
+    case Field::flops:
+      draft_.flops = integer(text);
+      break;
+    case Field::occupancy:
+      draft_.occupancy = is_text ? -1 : std::stod(std::string(text));
+      break;
+    case Field::grid:
+      draft_.blocks *= integer(text);
+      break;
+    case Field::values:
+      draft_.values.emplace_back(text);
+      break;
+    case Field::shapes:
+      if (!draft_.shapes.empty() && draft_.shapes.back() != '[') draft_.shapes += ", ";
+      draft_.shapes += text;
+      break;
+    default:
+      break;
+  }
+}
+
+void EventReader::clear_draft() {
+  draft_.phase.clear();
+  draft_.name.clear();
+  draft_.category.clear();
+  draft_.shapes.clear();
+  draft_.values.clear();
+  draft_.start_ns = draft_.correlation = draft_.blocks = draft_.flops = -1;
+  draft_.duration_ns = draft_.process = draft_.thread = draft_.id = draft_.bytes = 0;
+  draft_.occupancy = -1;
+  field_ = argument_ = Field::other;
+}
+
+void EventReader::finish_event() {
+  ++events_;
+  if (draft_.phase != "X") return;
+  for (const auto& [category, kind] : kHostCategories)
+    if (draft_.category == category) return add_host(kind);
+  for (const auto& [category, kind] : kDeviceCategories)
+    if (draft_.category == category) return add_device(kind);
+}
+
+RankTrace& EventReader::rank_of_draft() {
+  if (draft_.start_ns < 0 || draft_.duration_ns < 0)
+    refuse_trace(path_, fmt::format("not a trace: event {} has no time", events_));
+  const int64_t rank = pids_per_rank_ > 0 && draft_.process >= 0 ? draft_.process / pids_per_rank_ : 0;
+  RankTrace& trace = ranks_[rank];
+  trace.rank = rank;
+  return trace;
+}
+
+uint32_t EventReader::thread_of_draft() {
+  return threads_.try_emplace({draft_.process, draft_.thread}, static_cast<uint32_t>(threads_.size())).first->second;
+}
+
+void EventReader::add_host(HostKind kind) {
+  HostEvent event;
+  RankTrace& trace = rank_of_draft();
+  event.start_ns = draft_.start_ns;
+  event.end_ns = draft_.start_ns + draft_.duration_ns;
+  event.id = draft_.id;
+  event.kind = kind;
+  event.name = names_->add(draft_.name);
+  event.thread = thread_of_draft();
+  if (!draft_.shapes.empty() && draft_.shapes != "[]") event.shapes = names_->add(draft_.shapes);
+  if (kind == HostKind::runtime)
+    event.extra = draft_.correlation;
+  else
+    event.extra = draft_.flops >= 0 ? draft_.flops : flops_of(draft_.name, draft_.shapes, draft_.values);
+  trace.host.push_back(event);
+}
+
+void EventReader::add_device(DeviceKind kind) {
+  DeviceEvent event;
+  RankTrace& trace = rank_of_draft();
+  event.start_ns = draft_.start_ns;
+  event.end_ns = draft_.start_ns + draft_.duration_ns;
+  event.id = draft_.id;
+  event.correlation = draft_.correlation;
+  event.bytes = draft_.bytes;
+  event.blocks = draft_.blocks;
+  event.occupancy = draft_.occupancy;
+  event.kind = kind;
+  event.name = names_->add(draft_.name);
+  // Kineto uses the device's number as process number.
+  event.device = static_cast<int32_t>(pids_per_rank_ > 0 ? draft_.process % pids_per_rank_ : draft_.process);
+  trace.device.push_back(event);
+}
+
+std::vector<RankTrace> EventReader::take_ranks() {
+  std::vector<RankTrace> all;
+  for (auto& [rank, trace] : ranks_) {
+    trace.names = names_;
+    trace.device_names = std::move(device_names_[rank]);
+    if (pids_per_rank_ == 0) trace.rank = own_rank_;
+    all.push_back(std::move(trace));
+  }
+  return all;
+}
+
+}  // namespace trainopt::trace

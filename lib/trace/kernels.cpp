@@ -1,0 +1,57 @@
+#include "trace/kernels.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace trainopt::trace {
+namespace {
+
+struct KernelSums {
+  Kernel kernel;
+  int64_t grids = 0, blocks = 0, occupied_ns = 0;
+  double occupancy_ns = 0;
+};
+
+void add_call(KernelSums& sums, const DeviceEvent& event) {
+  ++sums.kernel.calls;
+  sums.kernel.total_ns += event.duration_ns();
+  if (event.blocks >= 0) {
+    ++sums.grids;
+    sums.blocks += event.blocks;
+  }
+  if (event.occupancy >= 0) {
+    sums.occupied_ns += event.duration_ns();
+    sums.occupancy_ns += event.occupancy * static_cast<double>(event.duration_ns());
+  }
+}
+
+}  // namespace
+
+int64_t launch_time(const RankTrace& trace, const Launches& launches, size_t device_event) {
+  const uint32_t call = launches.call[device_event];
+  const uint32_t host = call != kNone ? call : launches.operation[device_event];
+  return host != kNone ? trace.host[host].start_ns : trace.device[device_event].start_ns;
+}
+
+std::vector<Kernel> list_kernels(const RankTrace& trace, const Launches& launches, Interval scope) {
+  std::unordered_map<uint32_t, KernelSums> rows;
+  for (size_t i = 0; i < trace.device.size(); ++i) {
+    const DeviceEvent& event = trace.device[i];
+    if (event.kind == DeviceKind::kernel && scope.contains(launch_time(trace, launches, i)))
+      add_call(rows[event.name], event);
+  }
+  std::vector<Kernel> kernels;
+  for (auto& [name, sums] : rows) {
+    sums.kernel.name = (*trace.names)[name];
+    sums.kernel.tensor_cores = uses_tensor_cores(sums.kernel.name);
+    if (sums.grids > 0) sums.kernel.blocks = static_cast<double>(sums.blocks) / static_cast<double>(sums.grids);
+    if (sums.occupied_ns > 0) sums.kernel.occupancy = sums.occupancy_ns / static_cast<double>(sums.occupied_ns);
+    kernels.push_back(std::move(sums.kernel));
+  }
+  std::sort(kernels.begin(), kernels.end(), [](const Kernel& a, const Kernel& b) {
+    return a.total_ns != b.total_ns ? a.total_ns > b.total_ns : a.name < b.name;
+  });
+  return kernels;
+}
+
+}  // namespace trainopt::trace

@@ -1,0 +1,142 @@
+#include "train/profiler.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "device/profiler_recording.h"
+#include "device/trace_range.h"
+#include "trace/finished_trace.h"
+#include "trace/trace_file.h"
+#include "train/plan.h"
+#include "train/profiled_units.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace trainopt {
+namespace {
+
+bool records(const ProfilerConfig& config, ProfiledActivity activity) {
+  return std::find(config.activities.begin(), config.activities.end(), activity) != config.activities.end();
+}
+
+RecordingOptions recording_options(const ProfilerConfig& config) {
+  return {.cpu = records(config, ProfiledActivity::cpu),
+          .gpu = records(config, ProfiledActivity::gpu),
+          .shapes = config.record_shapes || config.with_flops,
+          .memory = config.profile_memory};
+}
+
+class RecordingProfiler : public StepProfiler {
+ public:
+  RecordingProfiler(const ProfilerConfig& config, const BuildContext& context)
+      : config_(config),
+        device_(context.device),
+        communicator_(*context.communicator),
+        folder_(context.run_dir / "trace") {}
+
+  Profiling begin_step(int64_t step) override {
+    const Profiling profiling = profiling_of(config_, steps_++);
+    if (profiling == Profiling::none) return profiling;
+    if (!recording_) recording_.emplace(recording_options(config_));
+    if (profiling == Profiling::warmup) return profiling;
+    if (!first_step_) {
+      recording_->start();
+      { const TraceRange first("profiler"); }  // a thread's first event takes longer, and belongs to no step
+      first_step_ = step;
+    }
+    label_name_ = fmt::format("ProfilerStep#{}", step);
+    label_ = std::make_unique<TraceRange>(label_name_.c_str());
+    return profiling;
+  }
+
+  void end_step() override {
+    label_.reset();
+    if (first_step_ && profiling_of(config_, steps_) != Profiling::active) save();
+    if (first_step_ && config_.wait + config_.warmup == 0 && steps_ % config_.active == 0) save();  // recordings adjoin
+  }
+
+  void finish() override {
+    label_.reset();
+    if (first_step_) save();
+    if (saved_ == 0)
+      spdlog::warn("the run ended before the profiler's first recording, which begins with step {} of the process",
+                   config_.wait + config_.warmup + 1);
+  }
+
+ private:
+  void save() {
+    synchronize(device_);
+    create_folders(folder_);
+    const std::string suffix = fmt::format("-step{}.json", *first_step_);
+    const auto trace = folder_ / fmt::format("rank{}{}.gz", communicator_.rank(), suffix);
+    auto raw = trace;
+    raw.replace_extension();
+    recording_->save(raw);
+    recording_.reset();
+    first_step_.reset();
+    ++saved_;
+    trace::finish_trace(
+        raw, trace, {.rank = communicator_.rank(), .ranks = communicator_.ranks(), .call_stacks = config_.with_stack});
+    if (communicator_.ranks() > 1) merge(suffix);
+    spdlog::info("wrote {}", trace.string());
+  }
+
+  /// Ranks on other machines write to disks that this one may not see.
+  void merge(const std::string& suffix) {
+    gather_texts(communicator_, "");  // every rank has written its trace
+    if (communicator_.rank() != 0) return;
+    std::vector<std::filesystem::path> of_ranks;
+    for (int64_t rank = 0; rank < communicator_.ranks(); ++rank) {
+      of_ranks.push_back(folder_ / fmt::format("rank{}{}.gz", rank, suffix));
+      if (!std::filesystem::exists(of_ranks.back()))
+        return spdlog::warn("the ranks' traces were not merged: rank 0 cannot read rank {}'s, {}", rank,
+                            of_ranks.back().string());
+    }
+    trace::merge_traces(of_ranks, folder_ / fmt::format("all-ranks{}.gz", suffix));
+  }
+
+  ProfilerConfig config_;
+  at::Device device_;
+  Communicator& communicator_;
+  std::filesystem::path folder_;
+  int64_t steps_ = 0;  ///< begun in this process
+  int64_t saved_ = 0;  ///< recordings
+  std::optional<ProfilerRecording> recording_;
+  std::optional<int64_t> first_step_;  ///< of the recording in progress
+  std::string label_name_;
+  std::unique_ptr<TraceRange> label_;
+};
+
+}  // namespace
+
+Profiling profiling_of(const ProfilerConfig& config, int64_t index) {
+  const int64_t cycle = config.wait + config.warmup + config.active;
+  if (config.repeat > 0 && index / cycle >= config.repeat) return Profiling::none;
+  const int64_t at = index % cycle;
+  return at < config.wait ? Profiling::none : at < config.wait + config.warmup ? Profiling::warmup : Profiling::active;
+}
+
+int64_t profiled_steps(const ProfilerConfig& config) {
+  TRAINOPT_CHECK(config.repeat > 0);
+  return (config.wait + config.warmup + config.active) * config.repeat;
+}
+
+void add_profiler(Plan& plan, const ProfilerConfig& config) {
+  const auto what =
+      config.activities.empty()
+          ? std::string("labels only")
+          : fmt::format("{} after {}, {}", counted(config.active, "step"), counted(config.wait + config.warmup, "step"),
+                        config.repeat == 0 ? "repeated to the end" : counted(config.repeat, "time"));
+  plan.profiler.fill("profiler", what, [config](const BuildContext& context) -> std::unique_ptr<StepProfiler> {
+    if (config.units) label_units(*context.model);
+    if (config.activities.empty()) return std::make_unique<StepProfiler>();
+    return std::make_unique<RecordingProfiler>(config, context);
+  });
+}
+
+}  // namespace trainopt
