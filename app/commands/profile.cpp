@@ -13,16 +13,21 @@
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace trainopt {
 namespace {
+
+/// The first steps allocate memory and choose algorithms, and steps that are replayed have to be recorded first.
+constexpr int64_t kSteadyAfter = 5;
 
 /// A training just long enough for one recording, which does nothing but train.
 void make_short(Recipe& recipe) {
   ProfilerConfig& profiler = recipe.profiler.options;
   recipe.profiler.on = true;
   profiler.repeat = 1;
+  profiler.wait = std::max<int64_t>(profiler.wait, kSteadyAfter);
   profiler.record_shapes = profiler.with_flops = true;
   recipe.train.max_steps = profiled_steps(profiler);
   recipe.train.epochs.reset();

@@ -45,7 +45,7 @@ void ProfilerRecording::start() {
 
 void ProfilerRecording::save(const std::filesystem::path& file) {
   TRAINOPT_CHECK(started_);
-  started_ = false;
+  started_ = prepared_ = false;
   const auto result = profiler::disableProfiler();
   result->save(file.string());
   std::error_code ignored;
@@ -54,8 +54,9 @@ void ProfilerRecording::save(const std::filesystem::path& file) {
 }
 
 ProfilerRecording::~ProfilerRecording() {
-  if (!started_) return;
+  if (!prepared_) return;
   try {
+    if (!started_) start();  // what was only prepared cannot be ended
     profiler::disableProfiler();
   } catch (...) {  // a destructor must not throw
   }

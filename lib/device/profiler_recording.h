@@ -7,8 +7,8 @@
 namespace trainopt {
 
 struct RecordingOptions {
-  bool cpu = true;      ///< operations and labels, on all threads; with `memory` only this one and those of backward
-  bool gpu = true;      ///< kernels, copies and CUDA calls; nothing without an NVIDIA GPU
+  bool cpu = true;  ///< operations and labels, on all threads; with `memory`, only this thread and those of backward
+  bool gpu = true;  ///< kernels, copies and CUDA calls; nothing without an NVIDIA GPU
   bool shapes = false;  ///< the sizes of each operation's inputs
   bool memory = false;  ///< allocations and releases
 };

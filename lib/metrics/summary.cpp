@@ -17,6 +17,9 @@ constexpr size_t kMaxStepTimes = 1 << 20;
 /// Confidence level of the throughput interval.
 constexpr double kLevel = 0.95;
 
+/// Steps that were not profiled, without which a recorded step is compared with nothing.
+constexpr int64_t kLeastForSlowdown = 3;
+
 Json json_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
@@ -82,6 +85,7 @@ void Summary::add(const StepRecord& row) {
   const std::optional<Piece> piece = piece_of(row);
   if (row.profiling == Profiling::none) return add_unprofiled(row, piece);
   ++profiled_steps_;
+  if (steps_ >= 2 * warmup_steps_) later_energy_.add(row);  // a reading covers several steps, profiled or not
   if (row.profiling != Profiling::active) return;
   ++recorded_steps_;
   recorded_ms_ += row[Metric::step_ms].value_or(0);
@@ -176,7 +180,8 @@ Summary::Statistics Summary::statistics() const {
 }
 
 std::optional<double> Summary::profiler_slowdown_pct(const Statistics& statistics) const {
-  if (recorded_steps_ == 0 || !statistics.mean || *statistics.mean <= 0) return std::nullopt;
+  if (recorded_steps_ == 0 || measured_steps() < kLeastForSlowdown || !statistics.mean || *statistics.mean <= 0)
+    return std::nullopt;
   return 100 * (recorded_ms_ / static_cast<double>(recorded_steps_) / *statistics.mean - 1);
 }
 

@@ -35,7 +35,7 @@ class Summary {
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
-  /// Profiled steps count towards no other statistic than their own slow-down, the losses and the memory.
+  /// Profiled steps count only towards their own slow-down, the losses, the memory and the energy.
   void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }

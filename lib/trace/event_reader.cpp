@@ -189,10 +189,10 @@ void EventReader::event_value(std::string_view text, bool is_text) {
       draft_.flops = integer(text);
       break;
     case Field::occupancy:
-      draft_.occupancy = is_text ? -1 : std::stod(std::string(text));
+      draft_.occupancy = is_text ? -1 : std::strtod(std::string(text).c_str(), nullptr);
       break;
     case Field::grid:
-      draft_.blocks *= integer(text);
+      if (__builtin_mul_overflow(draft_.blocks, integer(text), &draft_.blocks)) draft_.blocks = -1;  // nonsense
       break;
     case Field::values:
       draft_.values.emplace_back(text);

@@ -101,6 +101,7 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
   std::ifstream file(raw);
   bool at_start = true;
   std::string path;  // of the operation whose lines are being copied
+  std::string last;
   for (std::string line; std::getline(file, line);) {
     write(line);
     if (at_start && line.ends_with('{')) {
@@ -115,7 +116,10 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
     } else if (!path.empty() && line == R"(    "args": {)") {
       write(fmt::format(R"(      "Call stack": {},)", json_text(Json(std::exchange(path, "")))));
     }
+    if (!line.empty()) last = line;
   }
+  if (!last.ends_with('}'))
+    throw UserError(fmt::format("the trace is incomplete; is the disk full? {}", raw.string()), ExitCode::storage);
 }
 
 }  // namespace

@@ -54,10 +54,14 @@ class RecordingProfiler : public StepProfiler {
     return profiling;
   }
 
+  bool ends_recording() const override {
+    const bool adjoin = config_.wait + config_.warmup == 0 && steps_ % config_.active == 0;
+    return first_step_ && (adjoin || profiling_of(config_, steps_) != Profiling::active);
+  }
+
   void end_step() override {
     label_.reset();
-    if (first_step_ && profiling_of(config_, steps_) != Profiling::active) save();
-    if (first_step_ && config_.wait + config_.warmup == 0 && steps_ % config_.active == 0) save();  // recordings adjoin
+    if (ends_recording()) save();
   }
 
   void finish() override {
@@ -71,25 +75,41 @@ class RecordingProfiler : public StepProfiler {
  private:
   void save() {
     synchronize(device_);
-    create_folders(folder_);
     const std::string suffix = fmt::format("-step{}.json", *first_step_);
     const auto trace = folder_ / fmt::format("rank{}{}.gz", communicator_.rank(), suffix);
     auto raw = trace;
     raw.replace_extension();
-    recording_->save(raw);
-    recording_.reset();
     first_step_.reset();
     ++saved_;
+    try {
+      write(raw, trace);
+      spdlog::info("wrote {}", trace.string());
+    } catch (const UserError& error) {  // named recovery: the training does not depend on its trace
+      spdlog::warn("{}; training continues", error.what());
+    }
+    recording_.reset();
+    if (communicator_.ranks() > 1) merge(suffix);
+  }
+
+  void write(const std::filesystem::path& raw, const std::filesystem::path& trace) {
+    create_folders(folder_);
+    recording_->save(raw);
     trace::finish_trace(
         raw, trace, {.rank = communicator_.rank(), .ranks = communicator_.ranks(), .call_stacks = config_.with_stack});
-    if (communicator_.ranks() > 1) merge(suffix);
-    spdlog::info("wrote {}", trace.string());
   }
 
   /// Ranks on other machines write to disks that this one may not see.
   void merge(const std::string& suffix) {
     gather_texts(communicator_, "");  // every rank has written its trace
-    if (communicator_.rank() != 0) return;
+    try {
+      if (communicator_.rank() == 0) merge_files(suffix);
+    } catch (const UserError& error) {  // named recovery: as in save()
+      spdlog::warn("{}; training continues", error.what());
+    }
+    gather_texts(communicator_, "");  // no rank waits in its next step for rank 0
+  }
+
+  void merge_files(const std::string& suffix) {
     std::vector<std::filesystem::path> of_ranks;
     for (int64_t rank = 0; rank < communicator_.ranks(); ++rank) {
       of_ranks.push_back(folder_ / fmt::format("rank{}{}.gz", rank, suffix));

@@ -167,13 +167,16 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const int64_t step = outcome_.steps;
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (ranks_.agreed().save || checkpoints_->due(step));
-  const bool compares = replica_check_.due(step), waits = compares || evaluates || saves;
+  const bool compares = replica_check_.due(step), recorded = profiler_->ends_recording(),
+             waits = compares || evaluates || saves || recorded;
   if (waits)
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
   record.finish();
   async_reader_->submit(std::move(record));
   range.reset();
+  if (recorded) batches_->pause();  // loading meanwhile would spare the next steps their wait
   profiler_->end_step();
+  if (recorded) ranks_.drop_traffic();
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
   // saving, because the state must be known to be finite.

@@ -118,7 +118,7 @@ def test_mistakes(small):
     small.refused("run", "small.yaml", "profiler={activities: [tpu]}", code=2, says=["profiler.activities"])
     small.refused("profile", "small.yaml", "profiler={activities: []}", code=2, says=["nothing to show"])
     late = ("profile", "small.yaml", "--step", 6, "--run-dir", "late")
-    small.refused(*late, code=2, says=["steps 3 to 5: 6"])
+    small.refused(*late, code=2, says=["steps 7 to 9: 6"])
     assert not (small.folder / "late").exists(), "refused before the run"
 
 
@@ -129,7 +129,7 @@ def test_profile_prints_where_the_time_went(small):
         assert word in run.out, word
     result = json.loads((small.folder / "out/profile.json").read_text())
     assert sum(result["breakdown_ms"].values()) == pytest.approx(result["wall_ms"])
-    assert [step["step"] for step in result["steps"]] == [3, 4, 5]
+    assert [step["step"] for step in result["steps"]] == [7, 8, 9]
     assert {unit["name"] for unit in result["units"]} == {"layers.0", "layers.1", "layers.2"}
     assert (small.folder / "out/operations.csv").read_text().count("aten::addmm") >= 1
     assert not (small.folder / "out/checkpoints").exists(), "it only trains"
