@@ -1,6 +1,7 @@
 #include "device/memory.h"
 
 #include "device/device.h"
+#include "device/facts.h"
 #include "device/gpu_error.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -16,13 +17,20 @@ std::optional<MemoryStats> memory_stats(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (!allocator->initialized()) return MemoryStats{};
-  const auto stats = allocator->getDeviceStats(with_index(device).index());
+  const c10::DeviceIndex index = with_index(device).index();
+  const auto stats = allocator->getDeviceStats(index);
   const auto& allocated = stats.allocated_bytes[0];  // [0]: large and small blocks together
   const auto& reserved = stats.reserved_bytes[0];
   return MemoryStats{.allocated = allocated.current,
                      .reserved = reserved.current,
+                     .active = stats.active_bytes[0].current,
+                     .inactive_split = stats.inactive_split_bytes[0].current,
                      .peak_allocated = allocated.peak,
                      .peak_reserved = reserved.peak,
+                     .capacity = gpu_facts(index).memory_bytes,
+                     .segments = stats.segment[0].current,
+                     .device_allocs = stats.num_device_alloc,
+                     .device_frees = stats.num_device_free,
                      .retries = stats.num_alloc_retries,
                      .ooms = stats.num_ooms};
 }

@@ -12,7 +12,12 @@ namespace trainopt {
 /// Bytes, and counts since the process started. `reserved` includes free memory in the cache.
 struct MemoryStats {
   int64_t allocated = 0, reserved = 0;
+  int64_t active = 0;          ///< `allocated`, and freed memory that another stream may still use
+  int64_t inactive_split = 0;  ///< free parts of segments that are partly in use: cannot be returned to the device
   int64_t peak_allocated = 0, peak_reserved = 0;  ///< since the last reset_peak_memory()
+  int64_t capacity = 0;                           ///< the device's memory; 0: not known
+  int64_t segments = 0;                           ///< contiguous pieces of memory that are reserved now
+  int64_t device_allocs = 0, device_frees = 0;    ///< requests for memory of the driver, and returns to it
   int64_t retries = 0;  ///< allocations that first had to empty the cache: memory is nearly full
   int64_t ooms = 0;
 };

@@ -1,7 +1,10 @@
 #include "metrics/conditions.h"
 
+#include "base/counted.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -37,6 +40,10 @@ std::string throttle_reasons(int64_t bits) {
 }
 
 void Conditions::add(const StepRecord& row) {
+  if (const auto& retries = row[Metric::alloc_retries]) {
+    least_retries_ = std::min(least_retries_.value_or(*retries), *retries);
+    most_retries_ = std::max(most_retries_.value_or(*retries), *retries);
+  }
   const auto& time = row[Metric::step_ms];
   if (!time) return;
   if (const auto& other = row[Metric::other_cpu_pct]) {
@@ -50,6 +57,10 @@ void Conditions::add(const StepRecord& row) {
   }
 }
 
+std::optional<int64_t> Conditions::alloc_retries() const {
+  return most_retries_ ? std::optional(std::llround(*most_retries_ - *least_retries_)) : std::nullopt;
+}
+
 std::vector<std::string> Conditions::warnings(std::span<const Piece> pieces) const {
   std::vector<std::string> all;
   if (other_cpu_ > kMaxOtherPct * other_cpu_ms_)
@@ -61,6 +72,12 @@ std::vector<std::string> Conditions::warnings(std::span<const Piece> pieces) con
                               share < 1 ? "less than 1" : fmt::format("{:.0f}", share),
                               throttle_reasons(throttle_bits_)));
   }
+  if (const int64_t retries = alloc_retries().value_or(0); retries > 0)
+    all.push_back(fmt::format(
+        "the GPU's memory is nearly full: libtorch's allocator had to empty its cache for {} in the measured steps, "
+        "which stalls them; use smaller micro-batches (data.batch_size), 16-bit precision or other settings of the "
+        "allocator (app/guide/memory.md)",
+        counted(retries, "allocation")));
   if (auto sentence = drift(pieces)) all.push_back(std::move(*sentence));
   return all;
 }

@@ -1,7 +1,6 @@
 #include "metrics/record.h"
 
 #include "base/error.h"
-#include "device/memory.h"
 #include "device/tensor.h"
 
 namespace trainopt {
@@ -25,10 +24,18 @@ void PendingRecord::add(Metric metric, const at::Tensor& scalar) {
 }
 
 void PendingRecord::set_memory(c10::Device device) {
-  const auto stats = memory_stats(device);
-  if (!stats) return;
-  row_[Metric::memory_allocated_mib] = static_cast<double>(stats->allocated) / 0x1p20;
-  row_[Metric::memory_reserved_mib] = static_cast<double>(stats->reserved) / 0x1p20;
+  if (const auto stats = memory_stats(device)) set_memory(*stats);
+}
+
+void PendingRecord::set_memory(const MemoryStats& stats) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  row_[Metric::memory_allocated_mib] = mib(stats.allocated);
+  row_[Metric::memory_reserved_mib] = mib(stats.reserved);
+  row_[Metric::memory_active_mib] = mib(stats.active);
+  if (stats.capacity > 0) row_[Metric::memory_peak_pct] = 100 * mib(stats.peak_reserved) / mib(stats.capacity);
+  row_[Metric::alloc_retries] = static_cast<double>(stats.retries);
+  row_[Metric::device_allocs] = static_cast<double>(stats.device_allocs);
+  row_[Metric::device_frees] = static_cast<double>(stats.device_frees);
 }
 
 void PendingRecord::finish(double paused_ms) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "device/memory.h"
 #include "device/stream.h"
 #include "metrics/catalogue.h"
 
@@ -52,6 +53,8 @@ class PendingRecord {
   void add(Metric metric, std::shared_ptr<const EventSpan> span) { spans_.emplace_back(metric, std::move(span)); }
   /// Sets the current figures of libtorch's allocator; does nothing on the CPU.
   void set_memory(c10::Device device);
+  /// Sets figures of a GPU's memory.
+  void set_memory(const MemoryStats& stats);
   /// Ends the step on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), and
   /// samples_per_s follows from it. If AsyncReader::submit() waits for the device, it moves the end to after the wait,
   /// which is part of the step.

@@ -82,6 +82,8 @@ void Summary::add(const StepRecord& row) {
   const auto& memory =
       row[Metric::memory_reserved_mib] ? row[Metric::memory_reserved_mib] : row[Metric::process_rss_mib];
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
+  if (const auto& share = row[Metric::memory_peak_pct])
+    memory_peak_pct_ = std::max(memory_peak_pct_.value_or(0), *share);
   const std::optional<Piece> piece = piece_of(row);
   if (row.profiling == Profiling::none) return add_unprofiled(row, piece);
   ++profiled_steps_;
@@ -149,6 +151,7 @@ Summary::Statistics Summary::statistics() const {
                     .energy = {},
                     .samples_per_joule = {},
                     .price_per_million_samples = {},
+                    .alloc_retries = {},
                     .warnings = {}};
   std::vector<double> times = later_ms_;
   Conditions conditions = later_conditions_;
@@ -174,6 +177,7 @@ Summary::Statistics Summary::statistics() const {
   const std::vector<Piece> measured = pieces();
   result.samples_per_s_interval = throughput_interval(measured, kLevel, 0);
   result.warnings = conditions.warnings(measured);
+  result.alloc_retries = conditions.alloc_retries();
   result.straggler = stragglers.found();
   if (result.straggler) result.warnings.push_back(result.straggler->text());
   return result;
@@ -210,6 +214,8 @@ Json Summary::to_json() const {
   json["gpu_tensor_util_pct"] = json_of(s.sums.gpu_tensor_util.mean());
   json["cpu_util_pct"] = json_of(s.sums.cpu_util.mean());
   json["peak_memory_mib"] = json_of(peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_);
+  json["memory_peak_pct"] = json_of(memory_peak_pct_);
+  json["alloc_retries"] = s.alloc_retries ? Json(*s.alloc_retries) : Json();
   json["loss"] = {{"first", json_of(first_loss_)}, {"last", json_of(last_loss_)}};
   json["measured_steps"] = measured_steps();
   json["left_out_steps"] = left_out_steps();

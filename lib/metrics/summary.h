@@ -62,11 +62,11 @@ class Summary {
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
   /// step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
-  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, loss, measured_steps, left_out_steps, profiler (steps and
-  /// slowdown_pct, if a step was profiled), time_to_first_step_s, straggler, warnings, energy_j, energy_source,
-  /// energy_of, samples_per_joule, price_per_million_samples. null: not measured, or no finding. Energy is that from
-  /// the first to the last reading in the measured steps, with evaluations and checkpoints in between; with several
-  /// ranks it is rank 0's, and samples_per_joule is null.
+  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, memory_peak_pct, alloc_retries (in the measured steps), loss,
+  /// measured_steps, left_out_steps, profiler (steps and slowdown_pct, if a step was profiled), time_to_first_step_s,
+  /// straggler, warnings, energy_j, energy_source, energy_of, samples_per_joule, price_per_million_samples. null: not
+  /// measured, or no finding. Energy is that from the first to the last reading in the measured steps, with evaluations
+  /// and checkpoints in between; with several ranks it is rank 0's, and samples_per_joule is null.
   Json to_json() const;
   /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
@@ -91,6 +91,7 @@ class Summary {
     std::optional<Straggler> straggler;
     EnergySums energy;
     std::optional<double> samples_per_joule, price_per_million_samples;
+    std::optional<int64_t> alloc_retries;
     std::vector<std::string> warnings;
   };
   Statistics statistics() const;
@@ -113,7 +114,8 @@ class Summary {
   EnergySums later_energy_;
   std::vector<double> later_ms_;  ///< every `stride_`-th step's time
   int64_t stride_ = 1;
-  std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_;
+  std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_,
+      memory_peak_pct_;
   std::optional<EnergySource> energy_source_;
   std::optional<double> price_per_hour_;
 };

@@ -26,7 +26,12 @@ TEST_CASE("host tensors are page-locked on request") {
 TEST_CASE("the memory figures of the GPU's allocator are consistent") {
   reset_peak_memory(at::kCUDA);
   const at::Tensor held = at::empty({1 << 20}, at::TensorOptions().device(at::kCUDA));
-  CHECK(memory_stats(at::kCUDA)->allocated >= 1 << 20);
-  CHECK(memory_stats(at::kCUDA)->reserved >= memory_stats(at::kCUDA)->allocated);
-  CHECK(memory_stats(at::kCUDA)->peak_reserved >= memory_stats(at::kCUDA)->reserved);
+  const MemoryStats stats = memory_stats(at::kCUDA).value();
+  CHECK(stats.allocated >= 1 << 20);
+  CHECK(stats.active >= stats.allocated);
+  CHECK(stats.reserved >= stats.allocated + stats.inactive_split);
+  CHECK(stats.peak_reserved >= stats.reserved);
+  CHECK(stats.capacity == device_facts(at::kCUDA).memory_bytes);
+  CHECK(stats.segments >= 1);
+  CHECK(stats.device_allocs >= stats.segments);
 }

@@ -45,6 +45,12 @@ TEST_CASE("without the switches nothing is page-locked or copied concurrently") 
   for (const StepRecord& row : finished.rows.rows) {
     CHECK(*row[Metric::device_ms] > 0);
     CHECK(*row[Metric::memory_allocated_mib] > 0);
+    CHECK(*row[Metric::memory_active_mib] >= *row[Metric::memory_allocated_mib]);
+    CHECK(*row[Metric::memory_peak_pct] > 0);
+    CHECK(*row[Metric::memory_peak_pct] <= 100);
+    CHECK(*row[Metric::alloc_retries] == 0);
+    CHECK(*row[Metric::device_allocs] > 0);
+    CHECK(*row[Metric::device_frees] <= *row[Metric::device_allocs]);
   }
 }
 

@@ -52,6 +52,27 @@ TEST_CASE("the warning of a throttled GPU names the reasons") {
   CHECK(Conditions().warnings({}).empty());
 }
 
+TEST_CASE("allocations retried after the first measured step are counted and warned of") {
+  Conditions settled, full, unknown;
+  for (const double retries : {2.0, 2.0, 2.0}) {  // two before the first measured step
+    StepRecord row = row_of(10, 0);
+    row[Metric::alloc_retries] = retries;
+    settled.add(row);
+  }
+  CHECK(settled.alloc_retries() == 0);
+  CHECK(settled.warnings({}).empty());
+  for (const double retries : {5.0, 6.0, 2.0}) {  // the order in which steps are added does not count
+    StepRecord row = row_of(10, 0);
+    row[Metric::alloc_retries] = retries;
+    full.add(row);
+  }
+  CHECK(full.alloc_retries() == 4);
+  REQUIRE(full.warnings({}).size() == 1);
+  CHECK_THAT(full.warnings({})[0], ContainsSubstring("had to empty its cache for 4 allocations"));
+  unknown.add(row_of(10, 0));
+  CHECK(!unknown.alloc_retries());
+}
+
 TEST_CASE("a run that drifts is distinguished from one that is noisy") {
   int steady = 0, small = 0, drifting = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {

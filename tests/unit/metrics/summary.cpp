@@ -73,6 +73,8 @@ TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match valu
     row[Metric::gpu_util_pct] = i <= 50 ? 0 : 100;
     row[Metric::loss] = 100.0 - i;
     row[Metric::memory_reserved_mib] = i == 60 ? 900 : 500;
+    row[Metric::memory_peak_pct] = i < 60 ? 50 : 90;
+    row[Metric::alloc_retries] = i < 60 ? 1 : 3;
     summary.add(row);
   }
   CHECK(summary.measured_steps() == 100);
@@ -86,6 +88,8 @@ TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match valu
   CHECK(json.at("gpu_util_pct").get<double>() == Approx(100 * 3775 / 5050.0));
   CHECK(json.at("cpu_util_pct").is_null());
   CHECK(json.at("peak_memory_mib") == 900);
+  CHECK(json.at("memory_peak_pct") == 90);
+  CHECK(json.at("alloc_retries") == 2);
   CHECK(json.at("loss").at("first") == 99);
   CHECK(json.at("loss").at("last") == 0);
   CHECK(json.at("measured_steps") == 100);
