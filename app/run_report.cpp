@@ -11,6 +11,7 @@
 #include "metrics/resumed_lines.h"
 #include "metrics/tensorboard_sink.h"
 #include "recipe/recipe_io.h"
+#include "train/memory_report.h"
 #include "train/receipt.h"
 
 #include <spdlog/spdlog.h>
@@ -175,6 +176,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
+  json["memory"] = memory_json(outcome.trace);
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
   return json;
 }
@@ -236,6 +238,9 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
 
 void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   std::vector<SwitchLine> lines;
+  if (const auto text = memory_text(outcome.trace.memory); !text.empty()) lines.push_back({"tensor memory", text});
+  for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
+  for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));

@@ -16,10 +16,12 @@
 #include "compare/ceilings.h"
 #include "device/device.h"
 #include "device/gpu_error.h"
+#include "device/memory_snapshot.h"
 #include "device/process.h"
 #include "metrics/watchdog.h"
 #include "recipe/plan_text.h"
 #include "train/checkpoint_writer.h"
+#include "train/memory_snapshot.h"
 #include "train/trainer.h"
 
 #include <spdlog/spdlog.h>
@@ -131,6 +133,26 @@ class RunSession {
       watchdog_->at(stage, steps);
       member_.at(stage, steps);
     });
+    record_memory();
+  }
+
+  void record_memory() {
+    if (plan_.memory_snapshot && plan_.device.is_cuda()) record_gpu_memory_history(kSnapshotEvents);
+    // On a GPU the recorder listens where libtorch's profiler does, and the two would end each other.
+    if (plan_.device.is_cuda() && plan_.records_traces) return;
+    memory_.emplace(plan_.device, plan_.memory_snapshot ? kSnapshotEvents : 0);
+  }
+
+  /// The training does not depend on its snapshot.
+  void save_memory_snapshot() {
+    if (!plan_.memory_snapshot) return;
+    const auto file = run_dir() / "memory" / fmt::format("rank{}.pickle", member_.position().rank);
+    try {
+      write_memory_snapshot(file, plan_.device, memory_ ? &*memory_ : nullptr);
+      spdlog::info("wrote {}", file.string());
+    } catch (const UserError& error) {  // named recovery
+      spdlog::warn("{}", error.what());
+    }
   }
 
   CheckpointWriterOptions checkpoint_options() const {
@@ -160,11 +182,12 @@ class RunSession {
     trainer_.emplace(
         plan_, run_dir(), *report_, stop_signal(),
         Persistence{.checkpoints = &*writer_, .resume = state ? &*state : nullptr, .forks = state && !continues},
-        member_.communicator());
+        member_.communicator(), memory_ ? &*memory_ : nullptr);
     state.reset();  // frees tensors as large as the trainer's
     if (continues) open_run_directory();
     before_training_s_ = seconds_since(began_);
     trainer_->run();
+    save_memory_snapshot();
     save_weights();
     bad_samples_ = member_.gathered_on_rank_0("bad_samples", to_json(trainer_->bad_samples()));
   }
@@ -189,6 +212,7 @@ class RunSession {
   /// Returns only if there is a single rank and its GPU, if any, still works.
   void report_failure(const std::exception& error) {
     const auto end = member_.end_of(error);
+    if (!is_gpu_lost(error)) save_memory_snapshot();
     report_->finish_failed(trainer_ ? &*trainer_ : nullptr, end, before_training_s_);
     if (member_.is_single()) {
       if (is_gpu_lost(error)) {
@@ -238,6 +262,7 @@ class RunSession {
   std::optional<RecordsSoFar> so_far_;  ///< set if the run continues in an existing run directory
   std::optional<CheckpointWriter> writer_;
   std::optional<RunReport> report_;
+  std::optional<MemoryRecorder> memory_;  ///< outlives the trainer, whose tensors it follows
   std::optional<Trainer> trainer_;
   double before_training_s_ = 0;
   Json bad_samples_;  ///< from all ranks

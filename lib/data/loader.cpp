@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include "base/error.h"
+#include "device/memory_label.h"
 #include "device/trace_range.h"
 
 #include <pthread.h>
@@ -138,6 +139,7 @@ void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
 }
 
 void Loader::work(int64_t worker, int64_t sequence) {
+  const MemoryScope scope({.use = MemoryUse::batches, .phase = "loading"});
   std::atomic<bool>& has_loaded = has_loaded_[static_cast<size_t>(worker)];
   SampleLoader::Scratch scratch;
   std::optional<Claim> current;

@@ -20,23 +20,15 @@ size_t rounded(size_t bytes) {
 }  // namespace
 
 c10::DataPtr CachingAllocator::allocate(size_t bytes) {
-  if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
-  Header* header = nullptr;
-  if (bytes < kMinCachedBytes) {
-    void* start =
-        std::aligned_alloc(alignof(Header), (bytes + 2 * sizeof(Header) - 1) / sizeof(Header) * sizeof(Header));
-    if (!start) throw std::bad_alloc();
-    header = new (start) Header{nullptr, start, bytes};
-  } else {
-    const size_t size = rounded(bytes + sizeof(Header));
-    header = take_cached(size);
-    if (!header) header = map_new(size);
-  }
-  void* data = header + 1;
-  return {data, data, &CachingAllocator::release, c10::Device(c10::kCPU)};
+  if (bytes < kMinCachedBytes) return CountingAllocator::allocate(bytes);
+  const size_t size = rounded(bytes + sizeof(Header));
+  Header* header = take_cached(size);
+  if (!header) header = map_new(size);
+  header->requested = bytes;
+  return hand_out(header);
 }
 
-CachingAllocator::Header* CachingAllocator::take_cached(size_t bytes) {
+CountingAllocator::Header* CachingAllocator::take_cached(size_t bytes) {
   const std::lock_guard lock(mutex_);
   ++stats_.requests;
   const auto found = cached_.lower_bound(bytes);
@@ -49,7 +41,7 @@ CachingAllocator::Header* CachingAllocator::take_cached(size_t bytes) {
   return header;
 }
 
-CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
+CountingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
   // One extra huge page, so that the block can start at a multiple of it; otherwise the kernel could use none at the
   // ends.
   const size_t extra = huge_pages_ && bytes >= kHugePage ? kHugePage : 0;
@@ -63,15 +55,12 @@ CachingAllocator::Header* CachingAllocator::map_new(size_t bytes) {
   }
   const std::lock_guard lock(mutex_);
   stats_.mapped_bytes += static_cast<int64_t>(bytes);
-  return new (reinterpret_cast<void*>(address)) Header{this, mapped, bytes};
+  return new (reinterpret_cast<void*>(address)) Header{this, mapped, bytes, 0};
 }
 
-void CachingAllocator::release(void* data) {
-  if (!data) return;
-  Header* header = static_cast<Header*>(data) - 1;
-  if (!header->owner) return std::free(header->start);
-  const std::lock_guard lock(header->owner->mutex_);
-  header->owner->cached_.emplace(header->bytes, header);
+void CachingAllocator::take_back(Header* header) {
+  const std::lock_guard lock(mutex_);
+  cached_.emplace(header->bytes, header);
 }
 
 CachingAllocator::Stats CachingAllocator::stats() const {
@@ -81,6 +70,7 @@ CachingAllocator::Stats CachingAllocator::stats() const {
 
 void install_caching_allocator(bool huge_pages) {
   if (installed_caching_allocator()) return;
+  install_counting_allocator();  // starts the count
   // Never deleted: tensors may outlive everything else in the process.
   c10::SetCPUAllocator(new CachingAllocator(huge_pages), /*priority=*/255);
 }

@@ -3,7 +3,7 @@
 // costs a fault and zeroing 4 KiB.
 #pragma once
 
-#include <c10/core/Allocator.h>
+#include "device/tensor_memory.h"
 
 #include <cstdint>
 #include <map>
@@ -12,8 +12,9 @@
 namespace trainopt {
 
 /// Freed large blocks are cached and reused for requests of nearly their size; small blocks are left to malloc. Memory
-/// use grows to slightly more than the largest amount ever needed at once. Thread-safe.
-class CachingAllocator : public c10::Allocator {
+/// use grows to slightly more than the largest amount ever needed at once. Counts tensors as its base class does.
+/// Thread-safe.
+class CachingAllocator : public CountingAllocator {
  public:
   /// Blocks of at least this size are cached.
   static constexpr size_t kMinCachedBytes = size_t{256} << 10;
@@ -22,8 +23,6 @@ class CachingAllocator : public c10::Allocator {
   explicit CachingAllocator(bool huge_pages) : huge_pages_(huge_pages) {}
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return &CachingAllocator::release; }
-  void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
 
   struct Stats {
     int64_t mapped_bytes = 0;  ///< obtained from the kernel, in use or cached
@@ -33,14 +32,7 @@ class CachingAllocator : public c10::Allocator {
   Stats stats() const;
 
  private:
-  /// Precedes every block. A deleter gets only the data's address (oneDNN frees that way), so everything else must be
-  /// stored next to it.
-  struct alignas(64) Header {
-    CachingAllocator* owner;  ///< null: the block is from malloc
-    void* start;              ///< address returned by malloc or the kernel
-    size_t bytes;             ///< including the header
-  };
-  static void release(void* data);
+  void take_back(Header* header) override;
   Header* take_cached(size_t bytes);
   Header* map_new(size_t bytes);
 

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "device/facts.h"
 #include "device/gpu_error.h"
+#include "device/tensor_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
@@ -14,7 +15,12 @@
 namespace trainopt {
 
 std::optional<MemoryStats> memory_stats(c10::Device device) {
-  if (device.is_cpu()) return std::nullopt;
+  if (device.is_cpu()) {
+    const auto tensors = cpu_tensor_memory();
+    if (!tensors) return std::nullopt;
+    static const int64_t capacity = device_facts(device).memory_bytes;
+    return MemoryStats{.allocated = tensors->live, .peak_allocated = tensors->peak, .capacity = capacity};
+  }
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (!allocator->initialized()) return MemoryStats{};
   const c10::DeviceIndex index = with_index(device).index();
@@ -43,7 +49,7 @@ std::optional<int64_t> free_memory_bytes(c10::Device device) {
 }
 
 double peak_memory_mib(c10::Device device) {
-  if (const auto stats = memory_stats(device)) return static_cast<double>(stats->peak_reserved) / 0x1p20;
+  if (!device.is_cpu()) return static_cast<double>(memory_stats(device).value().peak_reserved) / 0x1p20;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;  // "VmHWM:   123456 kB"
@@ -70,7 +76,7 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 void reset_peak_memory(c10::Device device) {
-  if (device.is_cpu()) return;
+  if (device.is_cpu()) return reset_cpu_tensor_peak();
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (allocator->initialized()) allocator->resetPeakStats(with_index(device).index());
 }

@@ -1,4 +1,5 @@
-// Statistics of libtorch's caching allocator for a device's memory.
+// Statistics of a device's tensor memory: of libtorch's caching allocator on a GPU, of the counting allocator on the
+// CPU.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,8 +22,8 @@ struct MemoryStats {
   int64_t retries = 0;  ///< allocations that first had to empty the cache: memory is nearly full
   int64_t ooms = 0;
 };
-/// Does not wait for the device. nullopt on the CPU, whose allocator keeps no statistics; zeros before the GPU is first
-/// used.
+/// Does not wait for the device. On the CPU only `allocated` and its peak are counted, and nullopt is returned before
+/// tensors are counted (tensor_memory.h). Zeros before the GPU is first used.
 std::optional<MemoryStats> memory_stats(c10::Device device);
 /// Bytes that can still be allocated: free on the device, or free in libtorch's cache. nullopt on the CPU, where this
 /// is not known.
@@ -35,7 +36,7 @@ void release_cached_memory(c10::Device device);
 /// Whether `error` is a failed allocation, by libtorch or the language, on any device. A failed CPU allocation in
 /// libtorch has no exception type of its own and is recognised by its message.
 bool is_out_of_memory(const std::exception& error);
-/// Resets the peaks to the memory now in use. Does nothing on the CPU.
+/// Resets the peaks to the memory now in use.
 void reset_peak_memory(c10::Device device);
 
 }  // namespace trainopt

@@ -46,6 +46,7 @@ void bind_threads(const std::vector<int>& cpus) {
 
 void apply(const ProcessSettings& settings) {
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
+  install_counting_allocator();
   if (settings.caching_allocator) install_caching_allocator(settings.huge_pages);
   if (settings.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);

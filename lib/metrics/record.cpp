@@ -1,6 +1,7 @@
 #include "metrics/record.h"
 
 #include "base/error.h"
+#include "base/units.h"
 #include "device/tensor.h"
 
 namespace trainopt {
@@ -24,15 +25,16 @@ void PendingRecord::add(Metric metric, const at::Tensor& scalar) {
 }
 
 void PendingRecord::set_memory(c10::Device device) {
-  if (const auto stats = memory_stats(device)) set_memory(*stats);
+  if (const auto stats = memory_stats(device)) set_memory(*stats, device.is_cpu());
 }
 
-void PendingRecord::set_memory(const MemoryStats& stats) {
-  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+void PendingRecord::set_memory(const MemoryStats& stats, bool of_cpu) {
   row_[Metric::memory_allocated_mib] = mib(stats.allocated);
+  const int64_t peak = of_cpu ? stats.peak_allocated : stats.peak_reserved;
+  if (stats.capacity > 0) row_[Metric::memory_peak_pct] = 100 * mib(peak) / mib(stats.capacity);
+  if (of_cpu) return;
   row_[Metric::memory_reserved_mib] = mib(stats.reserved);
   row_[Metric::memory_active_mib] = mib(stats.active);
-  if (stats.capacity > 0) row_[Metric::memory_peak_pct] = 100 * mib(stats.peak_reserved) / mib(stats.capacity);
   row_[Metric::alloc_retries] = static_cast<double>(stats.retries);
   row_[Metric::device_allocs] = static_cast<double>(stats.device_allocs);
   row_[Metric::device_frees] = static_cast<double>(stats.device_frees);

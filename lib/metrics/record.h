@@ -51,10 +51,10 @@ class PendingRecord {
   void add(Metric metric, const at::Tensor& scalar);
   /// Adds device time, which may still be running; both events must be recorded before the record is submitted.
   void add(Metric metric, std::shared_ptr<const EventSpan> span) { spans_.emplace_back(metric, std::move(span)); }
-  /// Sets the current figures of libtorch's allocator; does nothing on the CPU.
+  /// Sets the current figures of the device's tensor memory; does nothing on a CPU whose tensors are not counted.
   void set_memory(c10::Device device);
-  /// Sets figures of a GPU's memory.
-  void set_memory(const MemoryStats& stats);
+  /// Sets these figures. On a CPU those that only a GPU has stay unmeasured.
+  void set_memory(const MemoryStats& stats, bool of_cpu);
   /// Ends the step on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), and
   /// samples_per_s follows from it. If AsyncReader::submit() waits for the device, it moves the end to after the wait,
   /// which is part of the step.

@@ -88,6 +88,8 @@ struct Plan {
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
   bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
+  bool records_traces = false;           ///< libtorch's profiler records some steps
+  bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,

@@ -147,6 +147,8 @@ int64_t profiled_steps(const ProfilerConfig& config) {
 }
 
 void add_profiler(Plan& plan, const ProfilerConfig& config) {
+  plan.memory_snapshot = config.memory_snapshot;
+  plan.records_traces = !config.activities.empty();
   const auto what =
       config.activities.empty()
           ? std::string("labels only")

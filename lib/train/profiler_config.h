@@ -17,6 +17,7 @@ struct ProfilerConfig {
   int64_t wait = 1, warmup = 1, active = 3, repeat = 1;
   std::vector<ProfiledActivity> activities{ProfiledActivity::cpu, ProfiledActivity::gpu};
   bool record_shapes = false, profile_memory = false, with_stack = false, with_flops = false, units = true;
+  bool memory_snapshot = false;
 };
 template <class V>
 void describe(V& v, ProfilerConfig& c) {
@@ -34,6 +35,9 @@ void describe(V& v, ProfilerConfig& c) {
   v.field("with_stack", c.with_stack,
           "Record where each operation was called: the path of labels and units around it. Needs units.");
   v.field("with_flops", c.with_flops, "Record what the FLOPs are computed from, which are the shapes.");
+  v.field("memory_snapshot", c.memory_snapshot,
+          "Record allocations and releases to the end of the run: writes memory/rank0.pickle for PyTorch's memory "
+          "viewer, and names leaks and spikes.");
   v.field("units", c.units, "Label the forward and backward of each of the model's units.");
 }
 

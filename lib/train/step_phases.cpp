@@ -1,10 +1,16 @@
 #include "train/step_phases.h"
 
 #include "base/error.h"
+#include "device/memory_label.h"
 #include "device/trace_range.h"
 
 namespace trainopt {
 namespace {
+
+/// What a phase allocates is filed under; units are named by wrappers of their own.
+MemoryUse memory_of(Metric metric) {
+  return metric == Metric::forward_ms ? MemoryUse::activations : MemoryUse::other;
+}
 
 const char* phase_label(Metric metric) {
   switch (metric) {
@@ -22,6 +28,7 @@ const char* phase_label(Metric metric) {
 
 void StepPhases::run(Metric metric, const std::function<void()>& work) {
   const TraceRange range(phase_label(metric));
+  const MemoryScope memory({.use = memory_of(metric), .phase = phase_label(metric)});
   if (replays_ && metric != Metric::update_ms) return work();
   const auto span = std::make_shared<EventSpan>(device_);
   span->start.record(Stream::current(device_));

@@ -6,6 +6,7 @@
 #include "data/batch_source.h"
 #include "device/backend_settings.h"
 #include "device/caching_allocator.h"
+#include "train/memory_findings.h"
 #include "train/type_name.h"
 
 #include <compare>
@@ -66,6 +67,10 @@ struct StepTrace {
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far
+
+  MemoryPeak memory;                       ///< of the step; step 0 if no recorder was there
+  std::vector<MemorySpike> memory_spikes;  ///< of the run so far
+  std::vector<MemoryLeak> memory_leaks;    ///< of the run so far; searched for every ten steps
 
   /// Numbers that parts post under their own labels, of the run so far.
   std::map<std::string, double, std::less<>> counts;

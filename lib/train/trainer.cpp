@@ -36,6 +36,7 @@ void Trainer::train() {
     deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
   profiler_->finish();
+  memory_.finish(outcome_.trace);
   if (outcome_.steps > 0) compare_replicas();
   if (checkpoints_ && outcome_.steps > 0 && saved_at_ != outcome_.steps &&
       (plan_.checkpoint.at_end || ranks_.stopped()))
@@ -66,6 +67,7 @@ void Trainer::take_step() {
                                              plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;
   const Profiling profiling = profiler_->begin_step(step);
+  memory_.begin_step(step);
   in_step_ = true;
   const double learning_rate = schedule_.learning_rate(step);
   optimizer_->set_learning_rate(learning_rate);
@@ -73,6 +75,7 @@ void Trainer::take_step() {
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   at("updating the weights");
+  memory_.before_update(*parameters_);
   phases_.run(Metric::update_ms, [&] { grad_norm_ = runner_->update_step(body_); });
   phases_.move_to(results->record);
 
@@ -97,8 +100,7 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
   results.record.add(Metric::device_ms, results.device_time);
   try {
     for (bool last = false; !last;) {
-      at("waiting for data");
-      const Batch batch = batches_->next();
+      const Batch batch = next_batch();
       if (batch.is_first)
         results.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
@@ -116,6 +118,12 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
     return std::nullopt;
   }
   return results;
+}
+
+Batch Trainer::next_batch() {
+  at("waiting for data");
+  const MemoryScope scope({.use = MemoryUse::batches, .phase = "loading"});
+  return batches_->next();
 }
 
 /// Runs forward and backward of one micro-batch. Like update_step(), it decides nothing from values on the device, so
@@ -152,6 +160,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   std::optional<TraceRange> range(std::in_place, "record");
   const auto stats = batches_->take_stats();
   if (observed) observed->finish({outcome_.steps, stats, *parameters_, *optimizer_, gradient_bytes_});
+  memory_.end_step(outcome_.steps, observed != nullptr, outcome_.trace);
   runner_->report(outcome_.trace);
   outcome_.trace.loader.copies = stats.copies;
   // Counted over the whole run, because an epoch may end much later than the observed step.

@@ -12,6 +12,7 @@
 #include "train/run_listener.h"
 #include "train/schedule.h"
 #include "train/step_guard.h"
+#include "train/step_memory.h"
 #include "train/step_phases.h"
 
 #include <atomic>
@@ -55,10 +56,12 @@ struct RunOutcome {
 class Trainer {
  public:
   /// `run_dir`: where parts may write; empty for none. `stop_signal`: checked after each step and between the batches
-  /// of an evaluation; if non-zero on any rank, all ranks end the run there and discard the evaluation. Throws
+  /// of an evaluation; if non-zero on any rank, all ranks end the run there and discard the evaluation. `memory`: told
+  /// what memory is for, if it is not null; must outlive the trainer. Throws
   /// UserError: checkpoint or data if the state to resume from does not match the plan; GpuLost.
   Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
-          Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator());
+          Persistence persistence = {}, std::shared_ptr<Communicator> communicator = make_single_communicator(),
+          MemoryRecorder* memory = nullptr);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -91,7 +94,7 @@ class Trainer {
  private:
   // trainer_build.cpp
   Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_signal, CheckpointWriter* checkpoints,
-          std::shared_ptr<Communicator> communicator);
+          std::shared_ptr<Communicator> communicator, MemoryRecorder* memory);
   void build(const std::filesystem::path& run_dir, const Persistence& persistence);
 
   // trainer.cpp: the loop
@@ -101,6 +104,7 @@ class Trainer {
   at::Tensor micro_step(const Batch& micro);
   at::Tensor update_step();
   std::optional<MicroBatchResults> run_micro_batches(int64_t step);
+  Batch next_batch();
   void after_step(PendingRecord record, ObservedStep* observed);
   bool evaluation_due() const;
   void evaluate();
@@ -147,6 +151,7 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;
   std::unique_ptr<StepGuard> guard_;
   StepPhases phases_;
+  StepMemory memory_;
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "device/memory_label.h"
 #include "device/tensor.h"
 #include "train/checkpoint_writer.h"
 
@@ -19,6 +20,7 @@ std::string random_name(int64_t rank) { return rank == 0 ? "random.model" : fmt:
 void Trainer::open_batches() {
   if (batches_) bad_samples_ = bad_samples();
   batches_.reset();  // release its memory first
+  const MemoryScope scope({.use = MemoryUse::batches, .phase = "opening the data"});
   batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
 }
 

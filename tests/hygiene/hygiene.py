@@ -15,7 +15,8 @@ from lengths import PLANTED, SOURCES, check_lengths, check_subjects
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".json", ".md", ".supp", ".dict", ".toml", ""}
 # Headers under torch/ that are needed and cheap; the umbrella header torch/torch.h and the torch::nn/optim/data API are
 # not.
-TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/distributed/c10d/", "torch/library.h", "torch/version.h")
+TORCH_HEADERS = ("torch/csrc/autograd/", "torch/csrc/cuda/memory_snapshot.h", "torch/csrc/distributed/c10d/",
+                 "torch/library.h", "torch/version.h")
 LIBTORCH = ("ATen/", "c10/", "torch/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|nvrtc|ATen/cuda/|c10/cuda/|ATen/cudnn/)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,6 +1,7 @@
 #include "optimizations/sharding/flat_unit.h"
 
 #include "base/error.h"
+#include "device/memory_label.h"
 #include "device/tensor.h"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ size_t bytes_of(const at::Tensor& flat) { return static_cast<size_t>(flat.numel(
 FlatUnit::FlatUnit(const NamedTensors& parameters, Communicator& communicator, bool keeps_full)
     : communicator_(communicator), keeps_full_(keeps_full) {
   const at::NoGradGuard no_grad;
+  const MemoryScope scope({.use = MemoryUse::parameters});
   int64_t count = 0;
   for (const auto& [name, parameter] : parameters) {
     TRAINOPT_CHECK(parameter.is_non_overlapping_and_dense() && parameter.scalar_type() == at::kFloat);
@@ -59,6 +61,7 @@ at::Tensor FlatUnit::gather_full(const at::Tensor& own) const {
 
 void FlatUnit::gather() {
   if (fresh_) return;
+  const MemoryScope scope({.use = MemoryUse::parameters, .phase = "gathering"});
   if (!keeps_full_) resize_storage(full_, bytes_of(full_));
   fresh_ = true;
   pending_exchange_ = communicator_.all_gather(full_, own_);

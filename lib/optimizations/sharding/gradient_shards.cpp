@@ -1,6 +1,7 @@
 #include "optimizations/sharding/gradient_shards.h"
 
 #include "base/error.h"
+#include "device/memory_label.h"
 #include "device/tensor.h"
 #include "train/autograd_hooks.h"
 
@@ -56,6 +57,7 @@ void GradientShards::zero_padding(at::Tensor& full) const {
 
 /// A buffer that backward fills; only the padding after the last piece needs initialising.
 at::Tensor GradientShards::make_full_buffer() const {
+  const MemoryScope scope({.use = MemoryUse::gradients, .phase = "backward"});
   at::Tensor full = at::empty({unit_.padded()}, own_.options());
   zero_padding(full);
   return full;

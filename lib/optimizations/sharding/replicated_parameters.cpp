@@ -1,6 +1,7 @@
 #include "optimizations/sharding/replicated_parameters.h"
 
 #include "comm/gradient_reducer.h"
+#include "device/memory_label.h"
 #include "device/tensor.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/plan.h"
@@ -15,6 +16,7 @@ class ReplicatedParameters : public LocalParameters {
       : LocalParameters(model, clear), communicator_(communicator), reducer_(communicator, leaves(), options) {}
 
   Scope accumulate(bool is_last) override {
+    const MemoryScope scope({.use = MemoryUse::gradients});  // it may lay out its buckets anew
     if (is_last) reducer_.prepare();
     return Scope();
   }

@@ -1,0 +1,17 @@
+// The history of a GPU's memory as libtorch's allocator records it, for PyTorch's memory viewer
+// (docs.pytorch.org/memory_viz).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace trainopt {
+
+/// Records allocations and releases on the GPUs of this process from now on, the latest `max_events` of them. Does
+/// nothing in a build without CUDA.
+void record_gpu_memory_history(size_t max_events);
+
+/// What was recorded, with the state of the allocator, as a pickle. Empty in a build without CUDA.
+std::string gpu_memory_snapshot();
+
+}  // namespace trainopt

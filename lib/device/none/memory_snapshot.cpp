@@ -1,0 +1,8 @@
+#include "device/memory_snapshot.h"
+
+namespace trainopt {
+
+void record_gpu_memory_history(size_t) {}
+std::string gpu_memory_snapshot() { return {}; }
+
+}  // namespace trainopt

@@ -1,0 +1,77 @@
+// The memory of tensors, observed where it is allocated. libtorch counts the memory of GPUs only, so CPU tensors come
+// from an allocator of this project, which counts them.
+#pragma once
+
+#include "device/memory_label.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace trainopt {
+
+/// The memory of all CPU tensors of this process, in bytes as requested.
+struct TensorMemory {
+  int64_t live = 0;
+  int64_t peak = 0;  ///< of `live`, since the last reset_cpu_tensor_peak()
+};
+/// nullopt before install_counting_allocator() and install_caching_allocator().
+std::optional<TensorMemory> cpu_tensor_memory();
+void reset_cpu_tensor_peak();
+
+/// Hears of every allocation and release of a tensor's memory, on any thread. Must not allocate tensors.
+class MemoryListener {
+ public:
+  virtual ~MemoryListener() = default;
+  /// `label`: what the allocating thread is working on.
+  virtual void allocated(const void* address, int64_t bytes, const MemoryLabel& label) = 0;
+  virtual void released(const void* address, int64_t bytes) = 0;
+};
+
+/// Passes allocations on `device` to the listener during its lifetime. On the CPU these are all threads' allocations
+/// from the counting or caching allocator; on a GPU those of this thread and of the backward passes that it starts.
+class ListenToMemory {
+ public:
+  /// At most one exists per process. `listener` must outlive it.
+  ListenToMemory(c10::Device device, MemoryListener& listener);
+  ~ListenToMemory();
+  ListenToMemory(const ListenToMemory&) = delete;
+  ListenToMemory& operator=(const ListenToMemory&) = delete;
+
+ private:
+  struct OnDevice;
+  std::unique_ptr<OnDevice> on_device_;
+};
+
+/// Allocates CPU tensors with malloc and counts them. Thread-safe.
+class CountingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::release; }
+  void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
+
+ protected:
+  /// Precedes every block. A deleter gets only the data's address (oneDNN frees that way), so everything else must be
+  /// stored next to it.
+  struct alignas(64) Header {
+    CountingAllocator* owner;  ///< null: the block is from malloc
+    void* start;               ///< address returned by malloc or the kernel
+    size_t bytes;              ///< of the block, including the header
+    size_t requested;          ///< of the tensor
+  };
+  /// Counts the block and hands it out.
+  c10::DataPtr hand_out(Header* header);
+  static void release(void* data);
+
+ private:
+  /// Takes back a block of which this allocator is the owner.
+  virtual void take_back(Header* header);
+};
+
+/// Makes all CPU tensors created from now on in this process use a CountingAllocator, unless they use one already.
+void install_counting_allocator();
+
+}  // namespace trainopt

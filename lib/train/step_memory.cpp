@@ -1,0 +1,74 @@
+#include "train/step_memory.h"
+
+#include "model/model.h"
+#include "train/autograd_hooks.h"
+#include "train/parameter_store.h"
+#include "train/step_trace.h"
+
+#include <spdlog/spdlog.h>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kStepsPerLeakSearch = 10;
+
+class MemoryLabelledUnit : public WrappedUnit {
+ public:
+  MemoryLabelledUnit(std::unique_ptr<Unit> inner, MemoryRecorder& recorder)
+      : WrappedUnit(std::move(inner)), recorder_(recorder), name_(recorder.unit(name())) {}
+
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    const MemoryScope scope({.use = MemoryUse::activations, .phase = "forward", .unit = name_});
+    at::Tensor output = inner_->forward(input, context);
+    if (context.training && recorder_.listens())
+      before_backward_of(output, [this] { recorder_.set_backward_unit(name_); });
+    return output;
+  }
+
+ private:
+  MemoryRecorder& recorder_;
+  const std::string* name_;
+};
+
+}  // namespace
+
+void StepMemory::label_units(Model& model) {
+  if (!recorder_) return;
+  model.wrap_units(
+      [&](std::unique_ptr<Unit> unit) { return std::make_unique<MemoryLabelledUnit>(std::move(unit), *recorder_); });
+}
+
+void StepMemory::begin_step(int64_t step) {
+  if (recorder_ && recorder_->listens()) recorder_->begin_step(step);
+}
+
+void StepMemory::before_update(const ParameterStore& parameters) {
+  if (recorder_ && recorder_->listens()) recorder_->relabel(parameters.gradients(), MemoryUse::gradients);
+}
+
+void StepMemory::end_step(int64_t step, bool observed, StepTrace& trace) {
+  if (!recorder_ || !recorder_->listens()) return;
+  if (observed) trace.memory = recorder_->peak();
+  if (!whole_run_) {
+    if (observed) recorder_->stop();
+    return;
+  }
+  if (const auto spike = spikes_.add(step, recorder_->peak_by_label())) {
+    spdlog::warn("memory {}", spike->text());
+    trace.memory_spikes.push_back(*spike);
+  }
+  if (step % kStepsPerLeakSearch == 0) find_leaks(trace);  // before a leak ends the run
+}
+
+void StepMemory::find_leaks(StepTrace& trace) {
+  const bool known = !trace.memory_leaks.empty();
+  trace.memory_leaks = memory_leaks(recorder_->contents());
+  if (known) return;
+  for (const MemoryLeak& leak : trace.memory_leaks) spdlog::warn("memory {}", leak.text());
+}
+
+void StepMemory::finish(StepTrace& trace) {
+  if (recorder_ && whole_run_ && recorder_->listens()) find_leaks(trace);
+}
+
+}  // namespace trainopt

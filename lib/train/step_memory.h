@@ -1,0 +1,40 @@
+// What a trainer does for a MemoryRecorder, if it has one.
+#pragma once
+
+#include "train/memory_findings.h"
+
+#include <memory>
+
+namespace trainopt {
+
+class Model;
+class ParameterStore;
+struct StepTrace;
+
+class StepMemory {
+ public:
+  /// `recorder`: may be null, then nothing here does anything. `whole_run`: record until the end, and look for leaks
+  /// and spikes; otherwise recording ends with the observed step.
+  StepMemory(MemoryRecorder* recorder, bool whole_run) : recorder_(recorder), whole_run_(whole_run) {}
+
+  /// Files what the units' forward allocates under their names, and names the unit whose backward runs. Call once,
+  /// after all other wrappers.
+  void label_units(Model& model);
+
+  void begin_step(int64_t step);
+  /// Between backward and update, while the gradients are there.
+  void before_update(const ParameterStore& parameters);
+  /// `observed`: this is the step whose peak the trace keeps.
+  void end_step(int64_t step, bool observed, StepTrace& trace);
+  /// At the end of the run: what has leaked in all of it.
+  void finish(StepTrace& trace);
+
+ private:
+  void find_leaks(StepTrace& trace);
+
+  MemoryRecorder* recorder_;
+  bool whole_run_;
+  MemorySpikes spikes_;
+};
+
+}  // namespace trainopt
