@@ -8,9 +8,7 @@ namespace trainopt {
 namespace {
 
 /// What a phase allocates is filed under; units are named by wrappers of their own.
-MemoryUse memory_of(Metric metric) {
-  return metric == Metric::forward_ms ? MemoryUse::activations : MemoryUse::other;
-}
+MemoryUse memory_of(Metric metric) { return metric == Metric::forward_ms ? MemoryUse::activations : MemoryUse::other; }
 
 const char* phase_label(Metric metric) {
   switch (metric) {

@@ -130,9 +130,9 @@ void Trainer::recover_memory(const std::exception& cause) {
                     min_micro_batch_size() > 1 ? ", the minimum for batch-norm" : "",
                     mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),
                     stats && !plan_.device.is_cpu()
-                          ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(stats->allocated),
-                                        mib(stats->reserved))
-                          : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
+                        ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(stats->allocated),
+                                      mib(stats->reserved))
+                        : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
         ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;

@@ -5,6 +5,7 @@
 #include "device/pinned.h"
 #include "device/process.h"
 #include "device/tensor.h"
+#include "device/tensor_memory.h"
 #include "support/catch.h"
 
 using namespace trainopt;
@@ -44,9 +45,15 @@ TEST_CASE("peak memory is this process's own and does not drop when memory is fr
   CHECK(peak_memory_mib(c10::Device(c10::kCPU)) > before + 100);
 }
 
-TEST_CASE("memory figures are absent on the CPU, not zero") {
-  CHECK(!memory_stats(at::kCPU));
-  reset_peak_memory(at::kCPU);
+TEST_CASE("memory figures of the CPU are those of its tensors") {
+  install_counting_allocator();
+  const int64_t before = memory_stats(at::kCPU)->allocated;
+  const at::Tensor tensor = at::empty({1000}, at::kFloat);
+  const auto stats = memory_stats(at::kCPU).value();
+  CHECK(stats.allocated == before + 4000);
+  CHECK(stats.peak_allocated >= stats.allocated);
+  CHECK(stats.capacity > int64_t{1} << 28);
+  CHECK(!free_memory_bytes(at::kCPU));
 }
 
 TEST_CASE("errors of CUDA's libraries for lack of memory are recognised, others are not") {

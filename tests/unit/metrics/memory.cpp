@@ -8,7 +8,7 @@ namespace {
 
 StepRecord row_of(const MemoryStats& stats) {
   PendingRecord record;
-  record.set_memory(stats);
+  record.set_memory(stats, /*of_cpu=*/false);
   record.finish();
   AsyncReader reader(at::kCPU);
   reader.submit(std::move(record));
