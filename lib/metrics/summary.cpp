@@ -84,6 +84,7 @@ void Summary::add(const StepRecord& row) {
   if (memory) largest_memory_mib_ = std::max(largest_memory_mib_.value_or(0), *memory);
   if (const auto& share = row[Metric::memory_peak_pct])
     memory_peak_pct_ = std::max(memory_peak_pct_.value_or(0), *share);
+  memory_trend_.add(row);
   const std::optional<Piece> piece = piece_of(row);
   if (row.profiling == Profiling::none) return add_unprofiled(row, piece);
   ++profiled_steps_;
@@ -177,6 +178,7 @@ Summary::Statistics Summary::statistics() const {
   const std::vector<Piece> measured = pieces();
   result.samples_per_s_interval = throughput_interval(measured, kLevel, 0);
   result.warnings = conditions.warnings(measured);
+  if (auto growth = memory_trend_.warning()) result.warnings.push_back(std::move(*growth));
   result.alloc_retries = conditions.alloc_retries();
   result.straggler = stragglers.found();
   if (result.straggler) result.warnings.push_back(result.straggler->text());

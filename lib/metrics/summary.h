@@ -5,6 +5,7 @@
 #include "metrics/conditions.h"
 #include "metrics/energy_meter.h"
 #include "metrics/energy_sums.h"
+#include "metrics/memory_trend.h"
 #include "metrics/phases.h"
 #include "metrics/record.h"
 #include "metrics/step_series.h"
@@ -108,6 +109,7 @@ class Summary {
   std::vector<std::optional<Piece>> head_pieces_;  ///< of head_
   std::vector<double> rank_ms_;                    ///< by rank: sum of its step times so far
   Sums later_;
+  MemoryTrend memory_trend_;
   StepSeries later_series_;
   Conditions later_conditions_;
   Stragglers later_stragglers_;

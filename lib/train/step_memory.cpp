@@ -1,7 +1,9 @@
 #include "train/step_memory.h"
 
+#include "base/error.h"
 #include "model/model.h"
 #include "train/autograd_hooks.h"
+#include "train/memory_snapshot.h"
 #include "train/parameter_store.h"
 #include "train/step_trace.h"
 
@@ -32,7 +34,8 @@ class MemoryLabelledUnit : public WrappedUnit {
 
 }  // namespace
 
-void StepMemory::label_units(Model& model) {
+void StepMemory::attach(Model& model, std::string snapshots) {
+  snapshots_ = std::move(snapshots);
   if (!recorder_) return;
   model.wrap_units(
       [&](std::unique_ptr<Unit> unit) { return std::make_unique<MemoryLabelledUnit>(std::move(unit), *recorder_); });
@@ -65,6 +68,20 @@ void StepMemory::find_leaks(StepTrace& trace) {
   trace.memory_leaks = memory_leaks(recorder_->contents());
   if (known) return;
   for (const MemoryLeak& leak : trace.memory_leaks) spdlog::warn("memory {}", leak.text());
+}
+
+void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trace) {
+  if (!recorder_ || !recorder_->listens()) return;
+  trace.memory = recorder_->peak();
+  if (!whole_run_) return;
+  find_leaks(trace);
+  const auto file = fmt::format("{}-step{}-out-of-memory.pickle", snapshots_, step);
+  try {
+    write_memory_snapshot(file, device, recorder_);
+    spdlog::warn("what was in memory is in {}", file);
+  } catch (const UserError& error) {  // named recovery: running out of memory is the news
+    spdlog::warn("{}", error.what());
+  }
 }
 
 void StepMemory::finish(StepTrace& trace) {

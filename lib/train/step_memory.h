@@ -18,14 +18,16 @@ class StepMemory {
   StepMemory(MemoryRecorder* recorder, bool whole_run) : recorder_(recorder), whole_run_(whole_run) {}
 
   /// Files what the units' forward allocates under their names, and names the unit whose backward runs. Call once,
-  /// after all other wrappers.
-  void label_units(Model& model);
+  /// after all other wrappers. `snapshots`: where snapshots are written, without the name's end: "memory/rank0".
+  void attach(Model& model, std::string snapshots);
 
   void begin_step(int64_t step);
   /// Between backward and update, while the gradients are there.
   void before_update(const ParameterStore& parameters);
   /// `observed`: this is the step whose peak the trace keeps.
   void end_step(int64_t step, bool observed, StepTrace& trace);
+  /// When memory ran out in `step`: keeps its peak in the trace, and writes a snapshot if the whole run is recorded.
+  void out_of_memory(int64_t step, c10::Device device, StepTrace& trace);
   /// At the end of the run: what has leaked in all of it.
   void finish(StepTrace& trace);
 
@@ -34,6 +36,7 @@ class StepMemory {
 
   MemoryRecorder* recorder_;
   bool whole_run_;
+  std::string snapshots_;
   MemorySpikes spikes_;
 };
 

@@ -56,7 +56,7 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   runner_ = plan_.runner.build(context);
   average_ = plan_.average.build(context);
   profiler_ = plan_.profiler.build(context);
-  memory_.label_units(*model_);
+  memory_.attach(*model_, (run_dir / "memory" / fmt::format("rank{}", communicator_->rank())).string());
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
            .update_step = [this] { return update_step(); }};
   if (persistence.resume) {

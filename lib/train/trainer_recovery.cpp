@@ -4,6 +4,7 @@
 #include "base/host_name.h"
 #include "base/units.h"
 #include "device/memory.h"
+#include "train/memory_report.h"
 
 #include <spdlog/spdlog.h>
 
@@ -108,6 +109,7 @@ void Trainer::recover_memory(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
   const int64_t gradients = parameters_->gradient_bytes();
+  memory_.out_of_memory(outcome_.steps + 1, plan_.device, outcome_.trace);
   const bool recorded = runner_->drop_state(/*permanently=*/true);
   parameters_->clear_gradients();
   guard_->rollback();
@@ -122,9 +124,10 @@ void Trainer::recover_memory(const std::exception& cause) {
       batch_size / (2 * pieces) <
           min_micro_batch_size()) {  // the other ranks wait in a collective that cannot be undone
     const auto stats = memory_stats(plan_.device);
+    const std::string in_memory = memory_text(outcome_.trace.memory);
     throw UserError(
         fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
-                    "the rest is activations and batches; use a "
+                    "the rest is activations and batches{}; use a "
                     "smaller model or image, 16-bit precision or more memory",
                     counted(largest(pieces), "sample"),
                     min_micro_batch_size() > 1 ? ", the minimum for batch-norm" : "",
@@ -132,7 +135,8 @@ void Trainer::recover_memory(const std::exception& cause) {
                     stats && !plan_.device.is_cpu()
                         ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(stats->allocated),
                                       mib(stats->reserved))
-                        : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device))),
+                        : fmt::format(", peak of this process {:.0f}", peak_memory_mib(plan_.device)),
+                    in_memory.empty() ? "" : fmt::format(" ({})", in_memory)),
         ExitCode::memory);
   }
   outcome_.micro_split = 2 * pieces;
