@@ -45,7 +45,7 @@ void StepMemory::begin_step(int64_t step) {
   if (recorder_ && recorder_->listens()) recorder_->begin_step(step);
 }
 
-void StepMemory::before_update(const ParameterStore& parameters) {
+void StepMemory::file_gradients(const ParameterStore& parameters) {
   if (recorder_ && recorder_->listens()) recorder_->relabel(parameters.gradients(), MemoryUse::gradients);
 }
 

@@ -22,8 +22,9 @@ class StepMemory {
   void attach(Model& model, std::string snapshots);
 
   void begin_step(int64_t step);
-  /// Between backward and update, while the gradients are there.
-  void before_update(const ParameterStore& parameters);
+  /// Files gradients as such, which only the store can tell from the rest of what backward allocates. Call it while
+  /// they are there.
+  void file_gradients(const ParameterStore& parameters);
   /// `observed`: this is the step whose peak the trace keeps.
   void end_step(int64_t step, bool observed, StepTrace& trace);
   /// When memory ran out in `step`: keeps its peak in the trace, and writes a snapshot if the whole run is recorded.

@@ -75,7 +75,7 @@ void Trainer::take_step() {
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
   at("updating the weights");
-  memory_.before_update(*parameters_);
+  memory_.file_gradients(*parameters_);
   phases_.run(Metric::update_ms, [&] { grad_norm_ = runner_->update_step(body_); });
   phases_.move_to(results->record);
 

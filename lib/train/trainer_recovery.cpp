@@ -109,6 +109,7 @@ void Trainer::recover_memory(const std::exception& cause) {
   const int64_t pieces = outcome_.micro_split, batch_size = plan_.data.batch_size;
   const auto largest = [&](int64_t split) { return (batch_size + split - 1) / split; };
   const int64_t gradients = parameters_->gradient_bytes();
+  memory_.file_gradients(*parameters_);
   memory_.out_of_memory(outcome_.steps + 1, plan_.device, outcome_.trace);
   const bool recorded = runner_->drop_state(/*permanently=*/true);
   parameters_->clear_gradients();
