@@ -68,7 +68,7 @@ def test_pytorch_reads_the_snapshot(tiny):
     places = {frame["name"] for event in events for frame in event["frames"]}
     assert {"forward of layers.0", "backward of layers.1", "update", "opening the data"} <= places
     with contextlib.redirect_stdout(io.StringIO()):
-        assert "forward of layers.0" in viewer.trace(snapshot)
+        assert f"{len(events)} entries" in viewer.trace(snapshot)
         assert "segments: " in viewer.segsum(snapshot)
         assert viewer.trace_plot(snapshot, device=0)
 
