@@ -244,6 +244,7 @@ class RunSession {
     if (options_.then && member_.is_first() && end.status == "done") options_.then(run_dir());
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
+    memory_.reset();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
     return measure_with(member_, machine_, environment_, [this](ArmFactory& arms, const Explain&) {
       return show_ceilings(recipe_, member_.position().ranks, arms, run_dir(), *options_.ceilings, options_.output);
