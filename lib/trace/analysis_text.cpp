@@ -76,7 +76,7 @@ std::string operations_text(const RankAnalysis& rank, const AnalysisView& view) 
                         ms_text(operation.cpu_self_ns), ms_text(operation.cpu_total_ns));
     if (rank.device)
       text += fmt::format("{:>16}{:>17}", ms_text(operation.device_self_ns), ms_text(operation.device_total_ns));
-    if (flops)
+    if (flops && (operation.flops > 0 || !operation.group.empty()))
       text += fmt::format("{:>12}",
                           operation.flops > 0 ? fmt::format("{:.4g}", static_cast<double>(operation.flops) / 1e9) : "");
     if (!operation.group.empty()) text += "  " + operation.group;
