@@ -1,6 +1,8 @@
 #include "app/arguments.h"
 
+#include "base/json.h"
 #include "comm/launch_environment.h"
+#include "config/utf8.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -83,6 +85,12 @@ Sources RecipeArguments::split(const CLI::App& command) const {
       sources.files.push_back(recipe_file(word));
   }
   return sources;
+}
+
+void RecipeArguments::add_run_dir(const std::string& run_dir) {
+  if (run_dir.empty()) return;
+  if (!is_utf8(run_dir)) throw UserError("--run-dir must be valid UTF-8, since a recipe contains it");
+  words.push_back(fmt::format("run_dir={}", json_text(Json(run_dir))));  // quoted, so that any path is one YAML scalar
 }
 
 LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_t> ranks) const {

@@ -42,6 +42,8 @@ struct RecipeArguments {
   void add_to(CLI::App& command, const std::string& what = "RECIPE... [key=value ...]");
   /// Separates recipes from overrides. Throws UserError for a word that is neither an option, a recipe nor an override.
   Sources split(const CLI::App& command) const;
+  /// --run-dir as an override; empty: none. Throws UserError.
+  void add_run_dir(const std::string& run_dir);
   LoadedRecipe load(const CLI::App& command, std::optional<int64_t> ranks = 1) const;
 };
 

@@ -52,6 +52,7 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
   const MeasureJob job = measure_job(std::array{arguments.recipe});
   return run_measurement(read_launch(environment), job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
+    warn_of_unused_profiler(std::array{arguments.recipe});
     warn_of_unused_gpu(arguments.recipe, detect_machine(visible_devices(environment)));
     return measure_and_print(arguments, options, until, output, factory, observer_of(console, explain),
                              colored_output(console));

@@ -34,6 +34,7 @@ std::vector<Recipe> recipes_of(const EachArguments& arguments, const EachValues&
       throw UserError(
           fmt::format("two values of {} give the same recipe; name one: {} and {}", each.key, same->second, value));
   }
+  refuse_profiler_alone(recipes);
   return recipes;
 }
 
@@ -92,6 +93,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
   for (const Recipe& recipe : recipes) options.warmup_steps = std::max(options.warmup_steps, recipe.bench.warmup_steps);
   return run_measurement(launch, job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
+    warn_of_unused_profiler(recipes);
     warn_of_unused_gpu(recipes.front(), detect_machine(visible_devices(environment)));
     ArmsToRotate arms = arms_of_each(arguments, each, recipes, factory);
     Recipe named = recipes.front();

@@ -8,8 +8,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 
 namespace trainopt {
 
@@ -25,6 +27,25 @@ MeasureJob measure_job(std::span<const Recipe> recipes) {
     job.recipes += recipe_yaml(recipe);
   }
   return job;
+}
+
+void warn_of_unused_profiler(std::span<const Recipe> recipes) {
+  if (std::any_of(recipes.begin(), recipes.end(), [](const Recipe& recipe) { return recipe.profiler.on; }))
+    spdlog::warn("the profiler stays off: it would slow down some of the measured steps");
+}
+
+void refuse_profiler_alone(std::span<const Recipe> recipes) {
+  std::map<std::string, std::string> profiler_of;  // by the rest of the recipe
+  for (Recipe rest : recipes) {
+    const std::string profiler = rest.profiler.on ? json_text(to_json(rest.profiler.options)) : "";
+    rest.profiler = {};
+    rest.name.clear();
+    const auto [other, is_new] = profiler_of.emplace(recipe_yaml(rest), profiler);
+    if (!is_new && other->second != profiler)
+      throw UserError(
+          "the recipes differ only in profiler, which comparisons leave off; trainopt run with it says how much slower "
+          "it makes a step");
+  }
 }
 
 ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment) {

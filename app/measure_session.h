@@ -20,6 +20,11 @@ struct MeasureJob {
 /// The longest parallel.timeout and the text of all these recipes.
 MeasureJob measure_job(std::span<const Recipe> recipes);
 
+/// Comparisons switch the recipe's profiler off; says so if it is on in one of these recipes.
+void warn_of_unused_profiler(std::span<const Recipe> recipes);
+/// Throws UserError if two of these recipes differ, but only in their profiler and name.
+void refuse_profiler_alone(std::span<const Recipe> recipes);
+
 /// Gives rank 0 the arms and an explanation of their failures; returns its exit code.
 using Measure = std::function<int(ArmFactory& arms, const Explain& explain)>;
 

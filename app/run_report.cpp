@@ -80,21 +80,26 @@ RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::option
 }
 
 RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
-                            int64_t resumed_after)
+                            int64_t resumed_after, const std::vector<std::string>& energy_gpus)
     : sinks(output.quiet ? without_console(plan.logging) : plan.logging, run_dir, console_options(plan, output),
             resumed_after),
       summary(plan.bench.warmup_steps),
-      telemetry(
-          {.device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = run_dir / "telemetry.jsonl"}),
-      evaluations(run_dir / kEvaluations) {}
+      telemetry({.device = plan.device,
+                 .interval_s = plan.telemetry.interval.seconds,
+                 .file = run_dir / "telemetry.jsonl",
+                 .energy_gpus = energy_gpus}),
+      evaluations(run_dir / kEvaluations) {
+  summary.set_energy_of_all_ranks(plan.position.one_machine());
+}
 
 RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
                      std::function<void(const char*, int64_t)> progress)
     : plan_(plan), run_dir_(std::move(run_dir)), output_(output), progress_(std::move(progress)) {}
 
-void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe) {
+void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe,
+                     const std::vector<std::string>& energy_gpus) {
   if (so_far) remove_later_records(run_dir_, *so_far, plan_.logging.every_n_steps);
-  records_.emplace(plan_, run_dir_, output_, so_far ? so_far->step : 0);
+  records_.emplace(plan_, run_dir_, output_, so_far ? so_far->step : 0, energy_gpus);
   records_->sinks.run_began(recipe_json(recipe), recipe_yaml(recipe));
   if (so_far) records_->summary.set_first_loss(so_far->first_loss);
 }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainopt {
 
@@ -45,7 +46,9 @@ class RunReport : public RunListener {
             std::function<void(const char*, int64_t)> progress);
 
   /// Opens the record files. `so_far` describes the records of an existing run directory; null for a new one.
-  void open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe);
+  /// `energy_gpus` are the PCI bus ids of the GPUs whose energy is measured; empty: only this rank's.
+  void open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe,
+            const std::vector<std::string>& energy_gpus);
 
   void step_done(const StepRecord& row) override;
   void evaluated(int64_t step, const EvaluationResult& result) override;
@@ -64,7 +67,8 @@ class RunReport : public RunListener {
 
  private:
   struct Records {
-    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, int64_t resumed_after);
+    Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output, int64_t resumed_after,
+            const std::vector<std::string>& energy_gpus);
 
     Sinks sinks;
     Summary summary;

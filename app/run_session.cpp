@@ -128,6 +128,9 @@ class RunSession {
 
   void prepare_training() {
     if (start().folder.continues) so_far_ = claimed_->state ? RecordsSoFar::of(*claimed_->state) : RecordsSoFar{};
+    if (member_.position().one_machine() && !plan_.device.is_cpu())  // counters of other machines cannot be read here
+      energy_gpus_ = member_.gathered_on_rank_0("GPUs", Json::array({device_facts(plan_.device).pci_bus_id}))
+                         .get<std::vector<std::string>>();
     writer_.emplace(checkpoint_options());
     report_.emplace(plan_, run_dir(), options_.output, [this](const char* stage, int64_t steps) {
       watchdog_->at(stage, steps);
@@ -195,7 +198,7 @@ class RunSession {
   void open_run_directory() {
     if (!member_.is_first()) return;
     prepare_run_directory(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
-    report_->open(so_far_, recipe_);
+    report_->open(so_far_, recipe_, energy_gpus_);
   }
 
   void save_weights() {
@@ -260,7 +263,8 @@ class RunSession {
   Plan plan_;
   std::optional<ClaimedRun> claimed_;
   std::optional<Watchdog> watchdog_;
-  std::optional<RecordsSoFar> so_far_;  ///< set if the run continues in an existing run directory
+  std::optional<RecordsSoFar> so_far_;    ///< set if the run continues in an existing run directory
+  std::vector<std::string> energy_gpus_;  ///< of all ranks, if all are on this machine; only on rank 0
   std::optional<CheckpointWriter> writer_;
   std::optional<RunReport> report_;
   std::optional<MemoryRecorder> memory_;  ///< outlives the trainer, whose tensors it follows

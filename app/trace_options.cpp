@@ -41,7 +41,7 @@ void TraceOptions::add_to(CLI::App& command) {
       .add_option_function<size_t>(
           "--top", [this](size_t top) { view.top = top; },
           "Rows of operations, kernels and units (default: 15 in the text, otherwise all)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
   add_choice<trace::GroupBy>(
       command, "--group-by", kGroupings, [this](trace::GroupBy by) { analysis.group_by = by; },
@@ -49,6 +49,7 @@ void TraceOptions::add_to(CLI::App& command) {
   command
       .add_option_function<int64_t>(
           "--step", [this](int64_t step) { analysis.step = step; }, "Only this step")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000'000'000}))
       ->type_name("N");
 }
 

@@ -73,6 +73,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   request.options.warmup_steps = recipe.bench.warmup_steps;
   const MeasureJob job = measure_job(std::array{recipe});
   return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain&) {
+    warn_of_unused_profiler(std::array{recipe});
     warn_of_unused_gpu(recipe, detect_machine(visible_devices(context.environment)));
     return ablate_recipe(recipe, request, arguments, context.output, factory);
   });

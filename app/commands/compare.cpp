@@ -117,6 +117,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   if (const auto rule = arguments.gate.rule()) options.boundary = rule->boundary();
   const auto until = arguments.measure.end();
+  warn_of_unused_profiler(std::array{a.recipe, b.recipe});
   warn_of_unused_gpu(b.recipe, detect_machine(visible_devices(context.environment)));
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
@@ -208,6 +209,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   handle_signals();
   for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
   const auto [a, b] = arms_of(command, arguments, files, overrides, launch.position.ranks);
+  refuse_profiler_alone(std::array{a.recipe, b.recipe});
   const MeasureJob job = measure_job(std::array{a.recipe, b.recipe});
   return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain& explain) {
     return compare_recipes(a, b, arguments, context, factory, explain);

@@ -3,9 +3,7 @@
 #include "app/measure_options.h"
 #include "app/run_session.h"
 #include "app/signals.h"
-#include "base/json.h"
 #include "comm/launch_environment.h"
-#include "config/utf8.h"
 #include "train/inject.h"
 
 #include <CLI/CLI.hpp>
@@ -38,11 +36,7 @@ Command add_run(CLI::App& app) {
     const Launch launch = read_launch(context.environment);
     const OutputOptions output = of_rank(context).output;
     handle_signals();
-    if (!run_dir->empty()) {
-      if (!is_utf8(*run_dir)) throw UserError("--run-dir must be valid UTF-8, since a recipe contains it");
-      // Quoted, so that any path is one YAML scalar.
-      recipes->words.push_back(fmt::format("run_dir={}", json_text(Json(*run_dir))));
-    }
+    recipes->add_run_dir(*run_dir);
     if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;
     for (const auto& text : *faults) injections.push_back(parse_injection(text));

@@ -1,10 +1,14 @@
 #include "device/profiler_recording.h"
 
 #include "base/error.h"
+#include "base/file_calls.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <fstream>
 #include <set>
+#include <string>
+#include <string_view>
 
 namespace trainopt {
 namespace {
@@ -29,6 +33,29 @@ ProfilerConfig config_of(const RecordingOptions& options) {
                         /*with_flops=*/false, /*with_modules=*/false, experimental);
 }
 
+/// Kineto's last line is "}"; no other line is.
+bool is_complete(const std::filesystem::path& trace) {
+  std::ifstream file(trace, std::ios::binary);
+  char end[3] = {};
+  file.seekg(-3, std::ios::end).read(end, sizeof end);
+  return file && (std::string_view(end, 3) == "\n}\n" || std::string_view(end + 1, 2) == "\n}");
+}
+
+/// Kineto does not say why it could not write. What prevented it prevents writing more to the same file. Returns the
+/// errno, or 0 if more can be written after all.
+int why_incomplete(const std::filesystem::path& trace) {
+  try {
+    File file = File::append_to(trace);
+    const std::string more(size_t{1} << 16, ' ');
+    file.append(more.data(), more.size());
+    file.sync();
+    file.close();
+  } catch (const FileError& error) {  // named recovery: this is the answer
+    return error.number();
+  }
+  return 0;
+}
+
 }  // namespace
 
 ProfilerRecording::ProfilerRecording(const RecordingOptions& options) : options_(options) {
@@ -48,9 +75,14 @@ void ProfilerRecording::save(const std::filesystem::path& file) {
   started_ = prepared_ = false;
   const auto result = profiler::disableProfiler();
   result->save(file.string());
+  if (is_complete(file)) return;
+  auto unfinished = file;
+  unfinished += ".tmp";  // Kineto renames it once all is written
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored) || std::filesystem::file_size(file, ignored) == 0)
-    throw UserError(fmt::format("cannot write the profiler's trace: {}", file.string()), ExitCode::storage);
+  const int reason = why_incomplete(std::filesystem::exists(unfinished, ignored) ? unfinished : file);
+  for (const auto& leftover : {unfinished, file}) std::filesystem::remove(leftover, ignored);
+  if (reason != 0) throw FileError("write", file, reason, ExitCode::storage);
+  throw UserError(fmt::format("the profiler could not write its trace: {}", file.string()), ExitCode::storage);
 }
 
 ProfilerRecording::~ProfilerRecording() {

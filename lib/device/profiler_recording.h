@@ -25,7 +25,7 @@ class ProfilerRecording {
 
   void start();
   /// Ends the recording and writes it to `file` in Chrome's trace format. Call after start(), once, when the device is
-  /// idle. Throws UserError(storage).
+  /// idle. Throws UserError(storage) with the reason; then nothing is left of `file`.
   void save(const std::filesystem::path& file);
 
  private:

@@ -38,6 +38,12 @@ double price_of_a_million_samples(double price_per_hour, double samples_per_s) {
   return price_per_hour / 3600 / samples_per_s * 1e6;
 }
 
+std::string slowdown_text(double slowdown_pct) {
+  const std::string pct = fmt::format("{:.1f}", slowdown_pct);
+  if (slowdown_pct <= 0 || pct == "0.0") return "recording made no step measurably slower";
+  return fmt::format("recording made a step {} % slower", pct);
+}
+
 double percentile(std::vector<double>& values, double q) {
   TRAINOPT_CHECK(!values.empty());
   const double position = q * static_cast<double>(values.size() - 1);
@@ -192,9 +198,8 @@ std::optional<double> Summary::profiler_slowdown_pct(const Statistics& statistic
 }
 
 void Summary::add_costs(Statistics& result) const {
-  const bool one_rank = rank_ms_.empty();  // the energy is rank 0's, the samples are those of all ranks
-  if (one_rank && result.energy.joules() > 0)
-    result.samples_per_joule = result.energy.samples() / result.energy.joules();
+  const bool of_all = rank_ms_.empty() || energy_of_all_ranks_;  // as the samples are
+  if (of_all && result.energy.joules() > 0) result.samples_per_joule = result.energy.samples() / result.energy.joules();
   if (price_per_hour_ && result.samples_per_s)
     result.price_per_million_samples = price_of_a_million_samples(*price_per_hour_, *result.samples_per_s);
 }
@@ -280,7 +285,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   if (profiled_steps_ > 0) {
     const auto slower = profiler_slowdown_pct(s);
     row("profiled", fmt::format("{} step{}, not counted above{}", profiled_steps_, profiled_steps_ == 1 ? "" : "s",
-                                slower ? fmt::format("; recording made a step {:.1f} % slower", *slower) : ""));
+                                slower ? "; " + slowdown_text(*slower) : ""));
   }
   for (const SwitchLine& line : switches) row(line.name, line.observed);
   for (const std::string& warning : s.warnings) row("warning", warning);

@@ -31,6 +31,9 @@ struct SwitchLine {
   std::string observed;
 };
 
+/// "recording made a step 3.1 % slower", or that no slow-down can be measured: the times of steps vary.
+std::string slowdown_text(double slowdown_pct);
+
 class Summary {
  public:
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
@@ -46,6 +49,8 @@ class Summary {
 
   /// What the rows' energy_j includes.
   void set_energy_source(std::optional<EnergySource> source) { energy_source_ = std::move(source); }
+  /// With several ranks: the rows' energy_j is that of all of them. Otherwise no samples per joule are computed.
+  void set_energy_of_all_ranks(bool all) { energy_of_all_ranks_ = all; }
   /// What an hour of the machines costs, in any currency.
   void set_price_per_hour(std::optional<double> price) { price_per_hour_ = price; }
 
@@ -67,7 +72,7 @@ class Summary {
   /// measured_steps, left_out_steps, profiler (steps and slowdown_pct, if a step was profiled), time_to_first_step_s,
   /// straggler, warnings, energy_j, energy_source, energy_of, samples_per_joule, price_per_million_samples. null: not
   /// measured, or no finding. Energy is that from the first to the last reading in the measured steps, with evaluations
-  /// and checkpoints in between; with several ranks it is rank 0's, and samples_per_joule is null.
+  /// and checkpoints in between; samples_per_joule is null if it is not that of all ranks.
   Json to_json() const;
   /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
@@ -99,7 +104,7 @@ class Summary {
   void add_costs(Statistics& result) const;
   std::optional<Piece> piece_of(const StepRecord& row);
   void add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece);
-  /// How much longer a step takes while it is recorded, in %.
+  /// How much longer a step takes while it is recorded, in %; below 0 if the noise is larger.
   std::optional<double> profiler_slowdown_pct(const Statistics& statistics) const;
 
   int64_t warmup_steps_, steps_ = 0;
@@ -119,6 +124,7 @@ class Summary {
   std::optional<double> first_loss_, last_loss_, time_to_first_step_s_, peak_memory_mib_, largest_memory_mib_,
       memory_peak_pct_;
   std::optional<EnergySource> energy_source_;
+  bool energy_of_all_ranks_ = false;
   std::optional<double> price_per_hour_;
 };
 

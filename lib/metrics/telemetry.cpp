@@ -110,7 +110,7 @@ Telemetry::Watch::Probes Telemetry::Watch::open_probes() {
   if (uses_gpu) {
     const std::string bus = options.pci_bus_id.empty() ? device_facts(options.device).pci_bus_id : options.pci_bus_id;
     energy_options.nvml = std::make_shared<const NvmlLibrary>(options.nvml_library);
-    energy_options.pci_bus_ids = {bus};
+    energy_options.pci_bus_ids = options.energy_gpus.empty() ? std::vector{bus} : options.energy_gpus;
     probes.gpu = std::make_unique<GpuProbe>(energy_options.nvml, bus);
   }
   probes.energy = std::make_unique<EnergyMeter>(energy_options);

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace trainopt {
 
@@ -26,6 +27,8 @@ struct TelemetryOptions {
   std::filesystem::path file = {};  ///< telemetry.jsonl, one line per sample; empty: no file
   std::string nvml_library = kNvmlLibrary;
   std::string pci_bus_id = {};  ///< of the GPU to sample, set by tests; empty: that of `device`
+  /// PCI bus ids of the GPUs whose energy counts, those of other ranks included; empty: only the sampled GPU.
+  std::vector<std::string> energy_gpus = {};
   std::filesystem::path powercap = EnergyOptions().powercap;
 };
 

@@ -15,7 +15,7 @@ LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks) {
     for (const auto& [key, message] : validate(recipe, ranks)) problems.push_back(problem_at(origins, key, message));
     return problems;
   });
-  return {std::move(loaded.config), std::move(loaded.notes)};
+  return {std::move(loaded.config), std::move(loaded.notes), std::move(loaded.origins)};
 }
 
 void require_weights_file(const Recipe& recipe) {

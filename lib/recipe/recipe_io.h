@@ -14,6 +14,7 @@ namespace trainopt {
 struct LoadedRecipe {
   Recipe recipe;
   std::vector<std::string> notes;  ///< what the user should know about how sources were merged
+  Origins origins = {};            ///< the keys that a source set
 };
 
 /// Throws RecipeErrors with all problems at once, including those of a job with `ranks` ranks; null: number not known.

@@ -7,6 +7,7 @@
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
+#include <algorithm>
 #include <set>
 
 namespace trainopt {
@@ -196,8 +197,26 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
 
 void check_profiler(const Recipe& recipe, Problems& problems) {
   const auto& [on, profiler] = recipe.profiler;
-  if (on && profiler.with_stack && !profiler.units)
+  if (!on) return;
+  if (profiler.with_stack && !profiler.units)
     problems.push_back({"profiler.with_stack", "the stacks are the paths of units, so it needs profiler.units: true"});
+  const Json chosen = to_json(profiler), standard = to_json(ProfilerConfig());
+  const auto refuse_changed = [&](std::initializer_list<const char*> keys, const char* sentence) {
+    for (const char* key : keys)
+      if (chosen.at(key) != standard.at(key)) problems.push_back({fmt::format("profiler.{}", key), sentence});
+  };
+  const auto& activities = profiler.activities;
+  if (activities.empty() && !profiler.units && !profiler.memory_snapshot)
+    problems.push_back(
+        {"profiler.units",
+         "with profiler.activities: [] these labels or memory_snapshot are all there is; remove this key"});
+  if (activities.empty())
+    refuse_changed(
+        {"wait", "warmup", "active", "repeat", "record_shapes", "profile_memory", "with_stack", "with_flops"},
+        "has no effect with profiler.activities: [], which records no trace; remove this key");
+  else if (std::find(activities.begin(), activities.end(), ProfiledActivity::cpu) == activities.end())
+    refuse_changed({"record_shapes", "with_stack", "with_flops"},
+                   "is about operations, which only cpu in profiler.activities records; remove this key");
 }
 
 void check_device(const Recipe& recipe, Problems& problems) {

@@ -2,10 +2,11 @@
 
 #include "trace/read_trace.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace trainopt::trace {
 namespace {
@@ -52,28 +53,70 @@ RankAnalysis analyse_rank(const RankTrace& trace, const AnalysisOptions& options
   return result;
 }
 
+void refuse_repeated(const std::vector<fs::path>& paths) {
+  std::error_code ignored;  // reading a file that is missing reports it better
+  for (size_t i = 0; i < paths.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (fs::equivalent(paths[i], paths[j], ignored))
+        throw UserError(fmt::format("the same trace is named twice; name one file per rank: {}", paths[i].string()));
+}
+
+/// Traces that can belong together, as far as they say.
+class TracesOfJob {
+ public:
+  /// Throws UserError for a trace that cannot be of the same recording as those before.
+  void add(const RankTrace& trace, const fs::path& path) {
+    if (trace.ranks) {
+      if (ranks_ && *ranks_ != *trace.ranks)
+        throw UserError(fmt::format("the traces are of different jobs, one of {} and one of {}: {} and {}",
+                                    counted(*ranks_, "rank"), counted(*trace.ranks, "rank"), ranks_from_.string(),
+                                    path.string()));
+      ranks_ = trace.ranks;
+      ranks_from_ = path;
+    }
+    if (!trace.says_rank) return;
+    const auto [other, is_new] = of_rank_.emplace(trace.rank, path);
+    if (!is_new)
+      throw UserError(fmt::format("two traces are of rank {}; name one file per rank of one recording: {} and {}",
+                                  trace.rank, other->second.string(), path.string()));
+  }
+
+  /// The lowest number that no trace has. Call after all add().
+  int64_t take_free_rank() {
+    int64_t rank = 0;
+    while (of_rank_.contains(rank)) ++rank;
+    of_rank_.emplace(rank, fs::path());
+    return rank;
+  }
+
+ private:
+  std::map<int64_t, fs::path> of_rank_;
+  std::optional<int64_t> ranks_;
+  fs::path ranks_from_;
+};
+
 }  // namespace
 
 TraceAnalysis analyse_trace(const fs::path& path, const AnalysisOptions& options) {
-  TraceAnalysis analysis;
-  analysis.group_by = options.group_by;
-  auto ranks = read_trace(path);
-  for (RankTrace& trace : ranks) {
-    analysis.ranks.push_back(analyse_rank(trace, options, path));
-    trace = {};  // each rank's events are large
-  }
-  return analysis;
+  return analyse_traces({path}, options);
 }
 
 TraceAnalysis analyse_traces(const std::vector<fs::path>& paths, const AnalysisOptions& options) {
+  refuse_repeated(paths);
   TraceAnalysis all;
   all.group_by = options.group_by;
-  for (const fs::path& path : paths)
-    for (RankAnalysis& rank : analyse_trace(path, options).ranks) all.ranks.push_back(std::move(rank));
-  std::set<int64_t> numbers;
-  for (const RankAnalysis& rank : all.ranks) numbers.insert(rank.rank);
-  if (numbers.size() < all.ranks.size())
-    for (size_t i = 0; i < all.ranks.size(); ++i) all.ranks[i].rank = static_cast<int64_t>(i);
+  TracesOfJob job;
+  std::vector<size_t> without_rank;
+  for (const fs::path& path : paths) {
+    auto ranks = read_trace(path);
+    for (RankTrace& trace : ranks) {
+      job.add(trace, path);
+      if (!trace.says_rank) without_rank.push_back(all.ranks.size());
+      all.ranks.push_back(analyse_rank(trace, options, path));
+      trace = {};  // each rank's events are large
+    }
+  }
+  for (const size_t i : without_rank) all.ranks[i].rank = job.take_free_rank();
   std::sort(all.ranks.begin(), all.ranks.end(),
             [](const RankAnalysis& a, const RankAnalysis& b) { return a.rank < b.rank; });
   return all;

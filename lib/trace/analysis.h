@@ -50,8 +50,9 @@ struct TraceAnalysis {
 /// Throws UserError(data) for a file that is not a trace (read_trace()), and UserError if it lacks `options.step`.
 TraceAnalysis analyse_trace(const std::filesystem::path& path, const AnalysisOptions& options = {});
 
-/// Several files, each with one or more ranks. If two files claim the same rank, or do not say theirs, ranks are
-/// numbered in the order of the files.
+/// Several files, each with one or more ranks; one that does not say its rank gets the lowest free number, in the order
+/// of the files. Throws UserError also for a file named twice, for two traces of the same rank, and for traces that
+/// disagree about the number of ranks.
 TraceAnalysis analyse_traces(const std::vector<std::filesystem::path>& paths, const AnalysisOptions& options = {});
 
 struct AnalysisView {

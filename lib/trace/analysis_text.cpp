@@ -64,14 +64,21 @@ std::string rest_text(size_t all, size_t shown) {
 std::string operations_text(const RankAnalysis& rank, const AnalysisView& view) {
   const auto shown = shown_operations(rank, view);
   if (shown.empty()) return "";
+  const bool flops = std::any_of(rank.operations.begin(), rank.operations.end(),
+                                 [](const Operation& operation) { return operation.flops > 0; });
   std::string text =
       fmt::format("\n{:<{}}{:>9}{:>14}{:>14}", "operation", kNameColumns + 2, "calls", "cpu self, ms", "cpu total, ms");
-  text += rank.device ? fmt::format("{:>16}{:>17}\n", "device self, ms", "device total, ms") : "\n";
+  if (rank.device) text += fmt::format("{:>16}{:>17}", "device self, ms", "device total, ms");
+  if (flops) text += fmt::format("{:>12}", "GFLOP");
+  text += "\n";
   for (const Operation& operation : shown) {
     text += fmt::format("  {}{:>9}{:>14}{:>14}", padded_name(operation.name), operation.calls,
                         ms_text(operation.cpu_self_ns), ms_text(operation.cpu_total_ns));
     if (rank.device)
       text += fmt::format("{:>16}{:>17}", ms_text(operation.device_self_ns), ms_text(operation.device_total_ns));
+    if (flops && (operation.flops > 0 || !operation.group.empty()))
+      text += fmt::format("{:>12}",
+                          operation.flops > 0 ? fmt::format("{:.4g}", static_cast<double>(operation.flops) / 1e9) : "");
     if (!operation.group.empty()) text += "  " + operation.group;
     text += "\n";
   }

@@ -137,10 +137,15 @@ void EventReader::header_value(std::string_view text) {
     pids_per_rank_ = integer(text);
     if (pids_per_rank_ != kPidsPerRank) refuse_trace(path_, "the trace was merged by another version of trainopt");
   }
-  if (depth_ == 2 && section_ == "distributedInfo" && last_key_ == "rank") own_rank_ = integer(text);
+  if (depth_ == 2 && section_ == "distributedInfo") {
+    if (last_key_ == "rank") own_rank_ = integer(text);
+    if (last_key_ == "world_size") world_sizes_[0] = integer(text);
+  }
   if (depth_ == 3 && section_ == "deviceProperties" && last_key_ == "name") device_names_[0].emplace_back(text);
   if (section_ != "ranks") return;
   if (depth_ == 3 && last_key_ == "rank") listed_rank_ = integer(text);
+  if (depth_ == 4 && member_ == "distributedInfo" && last_key_ == "world_size")
+    world_sizes_[listed_rank_] = integer(text);
   if (depth_ == 5 && member_ == "deviceProperties" && last_key_ == "name")
     device_names_[listed_rank_].emplace_back(text);
 }
@@ -279,7 +284,9 @@ std::vector<RankTrace> EventReader::take_ranks() {
   for (auto& [rank, trace] : ranks_) {
     trace.names = names_;
     trace.device_names = std::move(device_names_[rank]);
-    if (pids_per_rank_ == 0) trace.rank = own_rank_;
+    if (const auto size = world_sizes_.find(rank); size != world_sizes_.end()) trace.ranks = size->second;
+    trace.says_rank = pids_per_rank_ > 0 || own_rank_;
+    if (pids_per_rank_ == 0) trace.rank = own_rank_.value_or(0);
     all.push_back(std::move(trace));
   }
   return all;

@@ -80,6 +80,7 @@ class EventReader : public SaxHandler {
   std::map<int64_t, RankTrace> ranks_;
   std::map<std::pair<int64_t, int64_t>, uint32_t> threads_;
   std::map<int64_t, std::vector<std::string>> device_names_;
+  std::map<int64_t, int64_t> world_sizes_;  ///< by rank, as far as the file says; of a file of one rank: at 0
 
   int depth_ = 0;         ///< open objects and arrays
   int events_depth_ = 0;  ///< depth inside the array of events; 0: outside
@@ -89,7 +90,8 @@ class EventReader : public SaxHandler {
   Field field_ = Field::other, argument_ = Field::other;
   Draft draft_;
   int64_t events_ = 0;
-  int64_t own_rank_ = 0, listed_rank_ = 0;
+  std::optional<int64_t> own_rank_;  ///< of a file of one rank
+  int64_t listed_rank_ = 0;
   int64_t pids_per_rank_ = 0;  ///< 0: not a merged trace
 };
 

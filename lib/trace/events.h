@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct DeviceEvent {
 /// What one process recorded.
 struct RankTrace {
   int64_t rank = 0;
+  bool says_rank = false;                 ///< otherwise `rank` is 0 for want of another number
+  std::optional<int64_t> ranks;           ///< of the job, if the file says so
   std::shared_ptr<const Names> names;     ///< shared by the ranks of a file
   std::vector<HostEvent> host;            ///< in file order
   std::vector<DeviceEvent> device;        ///< in file order

@@ -118,20 +118,24 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
     }
     if (!line.empty()) last = line;
   }
-  if (!last.ends_with('}'))
-    throw UserError(fmt::format("the trace is incomplete; is the disk full? {}", raw.string()), ExitCode::storage);
+  if (last != "}") throw UserError(fmt::format("the trace is incomplete: {}", raw.string()), ExitCode::storage);
 }
 
 }  // namespace
 
 void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin) {
+  struct RemovedAtEnd {
+    const std::filesystem::path& path;
+    ~RemovedAtEnd() {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+    }
+  } const removed{raw};  // also on failure: a large file would fill a disk that has little room already
   replace_file(finished, [&](File& file) {
     GzipWriter out(file);
     copy_lines(raw, origin, out);
     out.finish();
   });
-  std::error_code ignored;
-  std::filesystem::remove(raw, ignored);
 }
 
 }  // namespace trainopt::trace

@@ -14,7 +14,7 @@ struct TraceOrigin {
 };
 
 /// Reads `raw`, writes it to `finished` compressed with gzip and with "distributedInfo" as torch.profiler writes it,
-/// and removes `raw`. Throws UserError(storage).
+/// and removes `raw`, also if it fails. Throws UserError(storage).
 void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin);
 
 }  // namespace trainopt::trace

@@ -12,7 +12,7 @@ namespace trainopt::trace {
 constexpr int64_t kPidsPerRank = 1000000;
 
 /// The ranks of a trace file, plain or gzip-compressed, in ascending order: one, except in a merged file. A trace that
-/// does not say its rank (`distributedInfo`) has rank 0. Needs memory for the compact events, not for the text. Throws
+/// does not say its rank (`distributedInfo`) gets rank 0. Needs memory for the compact events, not for the text. Throws
 /// UserError(data) that names the file if it is missing, empty, truncated, damaged or not a trace, or has no events.
 std::vector<RankTrace> read_trace(const std::filesystem::path& path);
 

@@ -157,7 +157,7 @@ void describe(V& v, BenchConfig& c) {
       "price_per_hour", c.price_per_hour,
       "What an hour of all machines of this job costs, in any currency; results then include the price of a million "
       "samples.",
-      above(0));
+      Bounds{.low = 0, .high = 1e9, .low_included = false});
 }
 
 struct WatchdogConfig {

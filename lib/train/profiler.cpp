@@ -147,6 +147,9 @@ int64_t profiled_steps(const ProfilerConfig& config) {
 }
 
 void add_profiler(Plan& plan, const ProfilerConfig& config) {
+  if (plan.device.is_cpu() && !config.activities.empty() && !records(config, ProfiledActivity::cpu))
+    throw UserError(
+        "profiler.activities is [gpu], and this job runs on the CPU, so its traces would be empty; add cpu");
   plan.memory_snapshot = config.memory_snapshot;
   plan.records_traces = !config.activities.empty();
   const auto what =

@@ -16,7 +16,8 @@ Profiling profiling_of(const ProfilerConfig& config, int64_t index);
 int64_t profiled_steps(const ProfilerConfig& config);
 
 /// Fills the profiler's slot. Every rank writes RUN_DIR/trace/rank0-step3.json.gz for each recording, named after its
-/// first step; rank 0 then merges those that it can read into RUN_DIR/trace/all-ranks-step3.json.gz.
+/// first step; rank 0 then merges those that it can read into RUN_DIR/trace/all-ranks-step3.json.gz. Throws UserError
+/// if the plan's device does none of the activities.
 void add_profiler(Plan& plan, const ProfilerConfig& config);
 
 }  // namespace trainopt

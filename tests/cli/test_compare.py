@@ -68,6 +68,17 @@ def test_two_recipes(trainopt, recipe):
     assert answer["pairs"] is None and answer["carry_over"]["interval"]
 
 
+def test_the_profiler_is_left_off_and_is_no_difference(trainopt, recipe):
+    result = trainopt("compare", recipe, recipe, *QUICK, "profiler=true", "--run-dir", "out")
+    assert result.code == 0 and "the profiler stays off" in result.err, result
+    assert not list((trainopt.folder / "out").rglob("trace"))
+    for difference in (["--with", "profiler=true"], ["--each", "profiler=false,true"]):
+        trainopt.refused("compare", recipe, *difference, says=["differ only in profiler"])
+    text = (trainopt.folder / recipe).read_text()
+    trainopt.write("profiled.yaml", text.replace("name: job", "name: profiled") + "profiler: true\n")
+    trainopt.refused("compare", recipe, "profiled.yaml", says=["differ only in profiler"])
+
+
 def test_with_a_price_each_arm_has_the_price_of_its_samples(trainopt, recipe):
     price = "bench.price_per_hour=3.6"
     answer = trainopt("compare", recipe, recipe, *QUICK, price, "--json", "--run-dir", "out").json()

@@ -3,10 +3,12 @@
 import gzip
 import json
 import os
+import resource
+import subprocess
 
 import pytest
 
-from conftest import losses, summary
+from conftest import PROGRAM, losses, summary
 
 # Units with several operations, a loader with threads, and every phase.
 RECIPE = """\
@@ -95,10 +97,10 @@ def test_what_is_recorded(small):
         "shapes": "record_shapes: true",
         "memory": "profile_memory: true",
         "stack": "with_stack: true",
-        "labels": "activities: []",
     }.items():
         run = small("run", "small.yaml", "--run-dir", name, "device=cpu", f"profiler={{wait: 0, active: 1, {options}}}")
         assert run.code == 0, run
+    assert small("run", "small.yaml", "--run-dir", "labels", "device=cpu", "profiler={activities: []}").code == 0
     assert not (small.folder / "labels/trace").exists()
     recorded = ("plain", "shapes", "memory", "stack")
     trace = {name: events(small.folder / name / "trace/rank0-step2.json.gz") for name in recorded}
@@ -117,6 +119,13 @@ def test_mistakes(small):
     small.refused("run", "small.yaml", "profiler={active: 0}", code=2, says=["profiler.active"])
     small.refused("run", "small.yaml", "profiler={activities: [tpu]}", code=2, says=["profiler.activities"])
     small.refused("profile", "small.yaml", "profiler={activities: []}", code=2, says=["nothing to show"])
+    nothing = "profiler={activities: [], repeat: 2, with_flops: true}"
+    small.refused("plan", "small.yaml", nothing, code=2, says=["profiler.repeat: has no effect", "profiler.with_flops"])
+    kernels = "profiler={activities: [gpu]}"
+    small.refused("run", "small.yaml", "device=cpu", kernels, code=2, says=["its traces would be empty"])
+    about_operations = "profiler={activities: [gpu], record_shapes: true}"
+    small.refused("plan", "small.yaml", about_operations, code=2, says=["profiler.record_shapes: is about operations"])
+    small.refused("profile", "small.yaml", "profiler={active: 1000}", code=2, says=["at most 1,000 steps", "1,011"])
     late = ("profile", "small.yaml", "--step", 6, "--run-dir", "late")
     small.refused(*late, code=2, says=["steps 7 to 9: 6"])
     assert not (small.folder / "late").exists(), "refused before the run"
@@ -133,8 +142,60 @@ def test_profile_prints_where_the_time_went(small):
     assert {unit["name"] for unit in result["units"]} == {"layers.0", "layers.1", "layers.2"}
     assert (small.folder / "out/operations.csv").read_text().count("aten::addmm") >= 1
     assert not (small.folder / "out/checkpoints").exists(), "it only trains"
-    as_json = small("profile", "small.yaml", "device=cpu", "--run-dir", "json", "--json")
+    assert result["recording"]["steps"] == 3 and result["recording"]["other_steps"] == 5
+    assert ", from only 3 recorded and 5 other steps\n" in run.out, run
+    assert "GFLOP\n" in run.out, run
+    without_shapes = "profiler={record_shapes: false}"
+    as_json = small("profile", "small.yaml", "device=cpu", "--run-dir", "json", "--json", without_shapes)
     assert as_json.code == 0 and as_json.json()["wall_ms"] > 0, as_json
+    assert not any(operation["flops"] for operation in as_json.json()["operations"]), "as asked"
+
+
+def test_profile_names_what_it_does_not_use(small):
+    unused = ("checkpoint.resume=auto", "profiler={repeat: 0}")
+    run = small("profile", "small.yaml", "device=cpu", "--run-dir", "out", *unused)
+    assert run.code == 0 and "does not use checkpoint.resume, profiler.repeat\n" in run.err, run
+    assert os.listdir(small.folder / "out/trace") == ["rank0-step7.json.gz"]
+    off = small("profile", "small.yaml", "device=cpu", "--run-dir", "off", "profiler=false")
+    assert off.code == 0 and "does not use profiler: false\n" in off.err, off
+
+
+def small_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_costs_the_trace_and_nothing_else(small):
+    """The trace as libtorch writes it has over 100 KiB. A limit of 64 KiB per file stands in for a full disk."""
+    run = small("run", "small.yaml", "--run-dir", "out", "device=cpu", ON, before=small_files)
+    assert run.code == 0, run
+    assert "rank0-step3.json: File too large; training continues\n" in run.err, run
+    assert os.listdir(small.folder / "out/trace") == []
+    assert summary(small.folder / "out")["steps"] == 8 and (small.folder / "out/weights.safetensors").exists()
+    profile = small("profile", "small.yaml", "--run-dir", "shown", "device=cpu", before=small_files)
+    assert profile.code == 8 and "no trace was written" in profile.err, profile
+
+
+def test_a_disk_that_the_trace_fills_has_room_for_the_results(small):
+    """As above on a file system without room for the trace."""
+    in_namespace = ["unshare", "--mount", "--map-root-user"]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", "disk"]
+    (small.folder / "disk").mkdir()
+    if subprocess.run([*in_namespace, *mount], cwd=small.folder, capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a file system")
+    script = f'{" ".join(mount)} && "$@"; code=$?; cp -r disk/out kept; exit $code'
+    run = ["run", "small.yaml", "device=cpu", "--run-dir", "disk/out", "profiler={wait: 1, active: 6}"]
+    done = subprocess.run(
+        [*in_namespace, "sh", "-c", script, "sh", PROGRAM, *run, "train.max_steps=12", "checkpoint.at_end=false"],
+        cwd=small.folder,
+        env=small.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rank0-step3.json: No space left on device; training continues" in done.stderr
+    assert os.listdir(small.folder / "kept/trace") == []
+    assert summary(small.folder / "kept")["steps"] == 12 and (small.folder / "kept/weights.safetensors").exists()
 
 
 def test_two_ranks_are_merged_into_one_picture(small):

@@ -197,7 +197,10 @@ def test_a_folder_is_no_trace(trainopt):
         (["trace.json", "--step", "9"], "steps 4 to 5, not step 9"),
         (["trace.json", "--sort", "name"], "cpu_self"),
         (["trace.json", "--group-by", "thread"], "shape"),
-        (["trace.json", "--top", "0"], "--top"),
+        (["trace.json", "--top", "0"], "--top: Value 0 not in range 1 to 1000000"),
+        (["trace.json", "--top", "9" * 20], "not in range 1 to 1000000"),
+        (["trace.json", "--step", "9" * 20], "not in range 0 to"),
+        (["trace.json", "./trace.json"], "named twice; name one file per rank: ./trace.json"),
         (["trace.json", "--json", "--csv"], "--csv"),
     ],
 )

@@ -205,6 +205,22 @@ TEST_CASE("sums of two parts of a run are the sum of the whole, wherever it is d
   }
 }
 
+TEST_CASE("the GPUs whose energy counts may be more than the one that is sampled") {
+  const FakeMachine machine(two_gpus(1000, 500));
+  const auto source = [](std::vector<std::string> energy_gpus) {
+    Telemetry telemetry({.nvml_library = NEW_DRIVER,
+                         .pci_bus_id = kFirstGpu,
+                         .energy_gpus = std::move(energy_gpus),
+                         .powercap = "/nowhere"});
+    const auto begin = Clock::now();
+    while (!telemetry.energy_source() && seconds_since(begin) < 20)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return telemetry.energy_source().value_or(EnergySource{}).text;
+  };
+  CHECK_THAT(source({}), Catch::Matchers::StartsWith("1 GPU;"));
+  CHECK_THAT(source({kFirstGpu, kSecondGpu}), Catch::Matchers::StartsWith("2 GPUs;"));
+}
+
 TEST_CASE("every reading of the telemetry thread is in exactly one row") {
   FakePowercap powercap;
   powercap.domain("intel-rapl:0", "package-0", 0);

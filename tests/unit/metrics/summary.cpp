@@ -47,6 +47,8 @@ TEST_CASE("profiled steps count only towards their own slow-down") {
   CHECK(json.at("profiler").at("slowdown_pct").get<double>() == Approx(20));
   CHECK_THAT(summary.table({}),
              Catch::Matchers::Contains("3 steps, not counted above; recording made a step 20.0 % slower"));
+  CHECK(slowdown_text(-2.5) == "recording made no step measurably slower");
+  CHECK(slowdown_text(0.04) == "recording made no step measurably slower");
   Summary none(0);
   none.add(row_of(10));
   CHECK(none.to_json().at("profiler").is_null());
@@ -122,7 +124,7 @@ TEST_CASE("energy and price of the measured steps match values computed by hand"
                  ContainsSubstring("50 per million samples, at 3.6 per hour"));
 }
 
-TEST_CASE("with several ranks there is no number of samples per joule, because the energy is rank 0's") {
+TEST_CASE("with several ranks there are samples per joule only if the energy is that of all") {
   Summary summary(0);
   for (int step = 1; step <= 4; ++step) {
     StepRecord row = row_of(500);
@@ -133,6 +135,8 @@ TEST_CASE("with several ranks there is no number of samples per joule, because t
   const Json json = summary.to_json();
   CHECK(json.at("energy_j") == 30);
   CHECK(json.at("samples_per_joule").is_null());
+  summary.set_energy_of_all_ranks(true);
+  CHECK(summary.to_json().at("samples_per_joule") == 1.0);
 }
 
 TEST_CASE("without readings the energy is null") {

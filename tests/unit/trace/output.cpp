@@ -1,5 +1,6 @@
 #include "events.h"
 #include "support/catch.h"
+#include "trace/trace_file.h"
 
 namespace trainopt::trace {
 namespace {
@@ -78,11 +79,12 @@ TEST_CASE("the operations as CSV", "[trace]") {
 TEST_CASE("the analysis as text", "[trace]") {
   const std::string text = analysis_text(small_analysis());
   CHECK(text.starts_with("step 3, 1.000 ms of wall time\n  kernel                0.120 ms   12.0 %  ####\n"));
-  for (const char* part : {"aten::mm", "device self, ms", "s884gemm", "device: NVIDIA H100", "busy 0.120 of 0.120 ms"})
+  for (const char* part :
+       {"aten::mm", "device self, ms", "s884gemm", "device: NVIDIA H100", "busy 0.120 of 0.120 ms", " 1.2e-07\n"})
     CHECK_THAT(text, ContainsSubstring(part));
   const TemporaryFolder folder;
   const std::string host = analysis_text(analyse_trace(stored(folder, "a.json", trace_text({operation("a", 0, 1)}))));
-  for (const char* part : {"device", "kernel", "unit", "exchange"}) CHECK_THAT(host, !ContainsSubstring(part));
+  for (const char* part : {"device", "kernel", "unit", "exchange", "GFLOP"}) CHECK_THAT(host, !ContainsSubstring(part));
 }
 
 TEST_CASE("several files are several ranks", "[trace]") {
@@ -98,12 +100,33 @@ TEST_CASE("several files are several ranks", "[trace]") {
   };
   CHECK(names(analyse_traces({rank(1, "a"), rank(0, "b")})) == "0b1a");    // as the files say
   CHECK(names(analyse_traces({rank(-1, "a"), rank(-1, "b")})) == "0a1b");  // as they are named
+  CHECK(names(analyse_traces({rank(-1, "a"), rank(0, "b"), rank(-1, "c")})) == "0b1a2c");
   const auto analysis = analyse_traces({rank(1, "a"), rank(0, "b")});
   const Json json = analysis_json(analysis);
   REQUIRE(json["ranks"].size() == 2);
   CHECK(json["ranks"][1]["rank"] == 1);
   CHECK_THAT(analysis_text(analysis), ContainsSubstring("rank 1: the whole trace"));
   CHECK_THAT(operations_csv(analysis), ContainsSubstring("\n1,a,cpu_op,1,"));
+}
+
+TEST_CASE("files that cannot be the ranks of one job are refused", "[trace]") {
+  const TemporaryFolder folder;
+  const auto rank = [&](int number, int ranks, const std::string& name) {
+    const auto members = fmt::format(R"("distributedInfo": {{"rank": {}, "world_size": {}}}, )", number, ranks);
+    return stored(folder, name, trace_text({operation("a", 0, 1)}, members));
+  };
+  const auto first = rank(0, 2, "first"), second = rank(1, 2, "second"),
+             foreign = stored(folder, "foreign", "[" + operation("a", 0, 1) + "]");
+  CHECK(analyse_traces({second, first}).ranks.size() == 2);
+  CHECK_THROWS_WITH(analyse_traces({foreign, second, foreign}), ContainsSubstring("named twice"));
+  CHECK_THROWS_WITH(analyse_traces({first, rank(0, 2, "other")}),
+                    ContainsSubstring("two traces are of rank 0") && ContainsSubstring("other"));
+  CHECK_THROWS_WITH(analyse_traces({first, rank(1, 4, "of four")}),
+                    ContainsSubstring("one of 2 ranks and one of 4 ranks"));
+  merge_traces({first, second}, folder / "merged");
+  CHECK(analyse_traces({folder / "merged", rank(2, 2, "third")}).ranks.size() == 3);
+  CHECK_THROWS_WITH(analyse_traces({folder / "merged", second}), ContainsSubstring("two traces are of rank 1"));
+  CHECK_THROWS_WITH(analyse_traces({folder / "merged", rank(2, 3, "of three")}), ContainsSubstring("one of 3 ranks"));
 }
 
 }  // namespace trainopt::trace
