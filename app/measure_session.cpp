@@ -4,6 +4,7 @@
 #include "app/signals.h"
 #include "compare/ranked_arms.h"
 #include "device/device.h"
+#include "device/device_allocator.h"
 #include "device/process.h"
 
 #include <spdlog/spdlog.h>
@@ -50,7 +51,10 @@ void refuse_profiler_alone(std::span<const Recipe> recipes) {
 
 ArmSite site_of(JobMember& member, const Machine& machine, const Environment& environment) {
   ArmSite site{.machine = machine, .position = member.position()};
-  site.complete_plan = [environment](Plan& plan) { add_process_settings(plan, environment); };
+  site.complete_plan = [environment](Plan& plan) {
+    add_process_settings(plan, environment);
+    require_settings_of_this_job_only(plan.process, environment);
+  };
   site.prepare = [&member, ready = false](const Plan& plan) mutable {
     if (!ready) {  // arms that share a process have the same settings
       apply(plan.process);

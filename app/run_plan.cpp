@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "comm/nccl_environment.h"
 #include "device/device.h"
+#include "device/device_allocator.h"
 #include "device/process.h"
 #include "recipe/make_plan.h"
 
@@ -37,7 +38,7 @@ Machine machine_of(const JobMember& member, const Environment& environment) {
 
 void add_process_settings(Plan& plan, const Environment& environment) {
   if (plan.position.ranks > 1 && !plan.device.is_cpu()) {  // one of several GPUs
-    plan.process.environment = nccl_environment(plan.parallel.nccl);
+    plan.process.environment.merge(nccl_environment(plan.parallel.nccl));
     plan.process.cpus = allowed_cpus_local_to(plan.device);
     if (!plan.process.cpus.empty())
       plan.notes.push_back(
@@ -46,6 +47,10 @@ void add_process_settings(Plan& plan, const Environment& environment) {
   // Kineto looks for a GPU and prints an error if there is none. Its level is 5 for nothing but fatal errors.
   if (plan.device.is_cpu() && !plan.profiler.is_plain() && !environment.contains("KINETO_LOG_LEVEL"))
     plan.process.environment["KINETO_LOG_LEVEL"] = "5";
+  if (!plan.device.is_cpu())
+    for (const auto& variable : allocator_variables_only_in(environment, plan.process))
+      plan.notes.push_back(
+          fmt::format("libtorch's GPU allocator is set in the environment, not in the recipe: {}", variable));
   require_no_contradiction(plan.process, environment);
 }
 

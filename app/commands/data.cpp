@@ -19,6 +19,7 @@ namespace {
 Plan loader_plan(const LoadedRecipe& loaded, const Environment& environment) {
   Plan plan = make_plan(loaded.recipe, detect_machine(visible_devices(environment)));
   if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to measure; choose another data set");
+  require_no_contradiction(plan.process, environment);
   apply(plan.process);
   for (const auto& note : loaded.notes) spdlog::info("{}", note);
   return plan;
@@ -105,6 +106,7 @@ Command add_data_export(CLI::App& data) {
           fmt::format("the last argument must be the file to write, ending in .safetensors: {}", output.string()));
     Plan plan = make_plan(with_output.load(*command).recipe, detect_machine(visible_devices(context.environment)));
     plan.tensor_format.compute_type = at::kFloat;  // the file holds float32, even if autocast would round it
+    require_no_contradiction(plan.process, context.environment);
     apply(plan.process);
     const auto batches = plan.open_batches(plan.data, {.end = *steps});
     export_steps(*batches, *steps, output);

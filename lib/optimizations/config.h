@@ -4,6 +4,7 @@
 
 #include "config/describe.h"
 #include "optimizations/amp/amp.h"
+#include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/device_preprocess/device_preprocess.h"
 #include "optimizations/host_allocator/host_allocator.h"
 
@@ -17,6 +18,7 @@ struct OptimizationsConfig {
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
   Switch<host_allocator::Config> host_allocator;
+  Switch<cuda_allocator::Config> cuda_allocator;
   bool fused_optimizer = false;
   bool fused_kernels = false;
   bool winograd = false;
@@ -50,6 +52,9 @@ void describe(V& v, OptimizationsConfig& c) {
   v.toggle("device_preprocess", c.device_preprocess,
            "Copy images to the device as uint8; convert and normalise them there.");
   v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.");
+  v.toggle("cuda_allocator", c.cuda_allocator,
+           "Change how libtorch's allocator divides GPU memory, so that less of it is lost to fragmentation.",
+           {{"alloc_conf"}, {"cuda_alloc_conf"}, {"pytorch_alloc_conf"}});
   v.field("fused_optimizer", c.fused_optimizer,
           "Update all parameters in one operation instead of several per parameter.", any(), {},
           {{"fused"}, {"foreach"}, {"adamw_torch_fused"}});

@@ -2,6 +2,7 @@
 
 #include "config/load.h"
 #include "optimizations/channels_last/channels_last.h"
+#include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/cuda_graph/cuda_graph.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 #include "optimizations/device_cache/device_cache.h"
@@ -93,6 +94,7 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(loading::kNonBlocking,       data.non_blocking, loading::non_blocking);
   // The process
   pass(host_allocator::kInfo,       o.host_allocator, host_allocator::apply);
+  pass(cuda_allocator::kInfo,       o.cuda_allocator, cuda_allocator::apply, cuda_allocator::check);
   // The step
   pass(channels_last::kInfo,        o.channels_last, channels_last::apply);
   pass(fused_kernels::kInfo,        o.fused_kernels, fused_kernels::apply, fused_kernels::check);

@@ -1,5 +1,6 @@
 #include "train/observed_step.h"
 
+#include "device/device_allocator.h"
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
 
@@ -49,6 +50,10 @@ void ObservedStep::finish(const End& end) {
   trace_.allocator = {.mapped_bytes = allocator.mapped_bytes,
                       .requests = allocator.requests - trace_.allocator.requests,
                       .cache_hits = allocator.cache_hits - trace_.allocator.cache_hits};
+  if (const c10::Device device = end.parameters.parameters().front().second.device(); !device.is_cpu()) {
+    trace_.device_memory = memory_stats(device).value();
+    trace_.device_allocator_settings = device_allocator_settings();
+  }
   trace_.parameter_bytes = end.parameters.parameter_bytes();
   trace_.gradient_bytes = end.gradient_bytes;
   trace_.optimizer_bytes = end.optimizer.state_bytes();

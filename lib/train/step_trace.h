@@ -6,6 +6,7 @@
 #include "data/batch_source.h"
 #include "device/backend_settings.h"
 #include "device/caching_allocator.h"
+#include "device/memory.h"
 #include "train/memory_findings.h"
 #include "train/type_name.h"
 
@@ -59,6 +60,8 @@ struct StepTrace {
   BatchSourceStats loader;            ///< of the step; `threads` and `thread_starts` of the run so far, `copies` since
                                       ///< the batches were opened
   CachingAllocator::Stats allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
+  MemoryStats device_memory;          ///< at the step's end; counts and peaks of the process so far; zeros on the CPU
+  std::string device_allocator_settings;  ///< of libtorch's allocator for the device (device_allocator.h)
   double float32_product_error =
       0;                           ///< float32_product_error() before the step; 0: not measured (full float32, or CPU)
   int64_t page_faults = 0;         ///< minor page faults (no disk access) of the process during the step

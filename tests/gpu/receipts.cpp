@@ -1,6 +1,9 @@
 // Tests that every switch that only a GPU supports takes effect in a run.
+#include "device/memory.h"
 #include "recipes.h"
 #include "support/catch.h"
+
+#include <c10/core/AllocatorConfig.h>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -76,6 +79,23 @@ TEST_CASE("amp, device_preprocess, set_to_none and fused_optimizer take effect")
   recipe.optimizations.device_preprocess = {true, {.resize = true}};
   recipe.optimizations.set_to_none = recipe.optimizations.fused_optimizer = true;
   check_effective(train(recipe), {"amp", "device_preprocess", "set_to_none", "fused_optimizer"});
+}
+
+TEST_CASE("with cuda_allocator all memory is in segments that can grow") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.optimizations.cuda_allocator.on = true;
+  release_cached_memory(at::kCUDA);
+  const MemoryStats before = memory_stats(at::kCUDA).value();  // other tests of this process may hold memory
+  const std::string settings = cuda_allocator::settings_text({});
+  c10::CachingAllocator::setAllocatorSettings(
+      settings);  // the program sets them in the environment, before CUDA starts
+  const Finished finished = train(recipe);
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:False");
+  CHECK(finished.seen.device_allocator_settings == settings);
+  CHECK(finished.seen.device_memory.device_allocs > before.device_allocs);
+  CHECK(finished.seen.device_memory.segments <= before.segments);
+  if (before.segments == 0) check_effective(finished, {"cuda_allocator"});
+  release_cached_memory(at::kCUDA);
 }
 
 TEST_CASE("float16 reports its loss scale") {
