@@ -208,7 +208,8 @@ void AnomalyWatch::end(const at::RecordFunction& function, at::ObserverContext* 
 /// The first operation whose result is not finite although its inputs were. An output that an operation is given to
 /// write to may have had any values before.
 void AnomalyWatch::judge(const at::RecordFunction& function, const Operation& operation) {
-  auto results = tensors_with_values(function.outputs());
+  const std::vector<c10::IValue>& outputs = function.outputs();
+  auto results = tensors_with_values({outputs.data(), outputs.size()});
   if (results.empty() && operation.in_place) results = operation.inputs;  // such as lists of tensors
   const at::Tensor* bad = first_bad(results);
   if (!bad) return;

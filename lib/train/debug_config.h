@@ -7,6 +7,7 @@ namespace trainopt {
 
 struct DebugConfig {
   bool find_syncs = false, anomaly = false;
+  bool operator==(const DebugConfig&) const = default;
 };
 template <class V>
 void describe(V& v, DebugConfig& c) {

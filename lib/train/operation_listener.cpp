@@ -42,11 +42,11 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
 at::RecordFunctionCallback callback_for(ListensFor purpose) {
   switch (purpose) {
     case ListensFor::receipts:
-      return {on_start<ListensFor::receipts>, on_end};
+      return at::RecordFunctionCallback(on_start<ListensFor::receipts>, on_end);
     case ListensFor::waits:
-      return {on_start<ListensFor::waits>, on_end};
+      return at::RecordFunctionCallback(on_start<ListensFor::waits>, on_end);
     default:
-      return {on_start<ListensFor::anomalies>, on_end};
+      return at::RecordFunctionCallback(on_start<ListensFor::anomalies>, on_end);
   }
 }
 
