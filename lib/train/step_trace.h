@@ -71,9 +71,9 @@ struct StepTrace {
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far
 
-  MemoryPeak memory;                       ///< of the step; step 0 if no recorder was there
-  std::vector<MemorySpike> memory_spikes;  ///< of the run so far
-  std::vector<MemoryLeak> memory_leaks;    ///< of the run so far; searched for every ten steps
+  MemoryPeak memory;                                    ///< of the step; step 0 if no recorder was there
+  std::vector<MemorySpike> memory_spikes;               ///< of the run so far
+  std::vector<MemoryLeak> memory_leaks;                 ///< of the run so far; searched for every ten steps
   std::optional<std::vector<HiddenWait>> hidden_waits;  ///< null: not looked for (debug.find_syncs)
 
   /// Numbers that parts post under their own labels, of the run so far.
