@@ -27,6 +27,8 @@ MeasureJob measure_job(std::span<const Recipe> recipes) {
     job.timeout_s = std::max(job.timeout_s, recipe.parallel.timeout.seconds);
     job.recipes += recipe_yaml(recipe);
   }
+  if (std::any_of(recipes.begin(), recipes.end(), [](const Recipe& each) { return each.debug != DebugConfig(); }))
+    spdlog::warn("debug is ignored here: its checks would slow down the steps that are measured");
   return job;
 }
 

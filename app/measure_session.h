@@ -17,7 +17,7 @@ struct MeasureJob {
   double timeout_s = 600;  ///< how long a rank waits for the others (parallel.timeout)
   std::string recipes;     ///< all that are measured, as text
 };
-/// The longest parallel.timeout and the text of all these recipes.
+/// The longest parallel.timeout and the text of all these recipes. Warns that their `debug` is ignored.
 MeasureJob measure_job(std::span<const Recipe> recipes);
 
 /// Comparisons switch the recipe's profiler off; says so if it is on in one of these recipes.

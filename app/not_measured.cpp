@@ -8,7 +8,7 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::grad_norm:
       return "train.max_grad_norm is not set";
     case Metric::nonfinite:
-      return "only train.on_nonfinite: skip and rerun check every step";
+      return "only train.on_nonfinite: skip and rerun, and debug.anomaly, check every step";
     case Metric::loss_scale:
       return "only float16 has a loss scale";
     case Metric::copy_ms:

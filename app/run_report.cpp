@@ -129,12 +129,14 @@ void RunReport::not_finite(const NonfiniteStep& event) {
                      {"epoch", event.epoch},
                      {"loss", number(event.loss)},
                      {"grad_norm", number(event.grad_norm)},
+                     {"began", event.began},
                      {"action", event.action},
                      {"sample_ids", event.sample_ids},
                      {"sample_ids_before", event.sample_ids_before}};
   LineFile file(run_dir_ / kNonfinite);
   file.write(json_text(line) + "\n");
-  spdlog::warn("step {} has non-finite values: {}; its samples are in nonfinite.jsonl", event.step, event.action);
+  spdlog::warn("step {} has non-finite values: {}{}; its samples are in nonfinite.jsonl", event.step, event.action,
+               event.began.empty() ? "" : "; " + event.began);
 }
 
 void RunReport::save(ArchiveWriter& archive) {
@@ -182,6 +184,8 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
   json["memory"] = memory_json(outcome.trace);
+  const auto& waits = outcome.trace.hidden_waits;
+  json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
   return json;
 }
@@ -252,6 +256,8 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   if (compares_replicas(plan_))
     console.line(fmt::format("\nreplica checks: {} passed in {:.1f} ms", outcome.replicas.passed,
                              1e3 * outcome.replicas.wall_s));
+  if (const auto& waits = outcome.trace.hidden_waits)
+    console.line("\n" + hidden_waits_text(*waits, outcome.trace.step, plan_.device.is_cpu()));
   // main() prints the reason for a failure to standard error.
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
   console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));

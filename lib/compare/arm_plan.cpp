@@ -53,6 +53,7 @@ ArmSpec arm_spec_from(const Json& json) {
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position) {
   Recipe recipe = spec.recipe;
   recipe.profiler.on = false;  // it would slow down some turns, and one process can hold only one recording
+  recipe.debug = {};           // its checks slow steps down
   recipe.logging.dump = {};    // the arm dumps only what the comparison reads
   if (spec.without == Ceiling::logging) recipe.logging.sinks.clear();
   Plan plan = make_plan(recipe, machine, position);

@@ -16,6 +16,7 @@
 #include "recipe/plain_plan.h"
 #include "recipe/plan_ranks.h"
 #include "recipe/recipe_io.h"
+#include "train/debug.h"
 #include "train/dump.h"
 #include "train/profiler.h"
 
@@ -140,6 +141,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
   if (const auto reason = why_no_nccl(plan))
     plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
   if (recipe.profiler.on) add_profiler(plan, recipe.profiler.options);
+  add_debug(plan, recipe.debug);
   add_dump(plan);  // last, so that its wrappers are outermost and see what the slots really did
   return plan;
 }

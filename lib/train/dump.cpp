@@ -60,23 +60,14 @@ std::filesystem::path folder_of_rank(const BuildContext& context) {
 }
 
 /// Collects the gradients after unscaling and before clipping.
-class DumpingPrecision : public Precision {
+class DumpingPrecision : public WrappedPrecision {
  public:
   DumpingPrecision(std::unique_ptr<Precision> inner, const ParameterStore& parameters,
                    std::shared_ptr<Gathered> gathered)
-      : inner_(std::move(inner)), parameters_(parameters), gathered_(std::move(gathered)) {}
-
-  AutocastGuard autocast() override { return inner_->autocast(); }
-  void backward(const at::Tensor& loss) override { inner_->backward(loss); }
-  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
-    inner_->update(overflow, rolled_back);
-  }
-  at::Tensor loss_scale() const override { return inner_->loss_scale(); }
-  void save(ArchiveWriter& archive) const override { inner_->save(archive); }
-  void load(const ArchiveReader& archive) override { inner_->load(archive); }
+      : WrappedPrecision(std::move(inner)), parameters_(parameters), gathered_(std::move(gathered)) {}
 
   at::Tensor unscale(Gradients& gradients) override {
-    at::Tensor overflow = inner_->unscale(gradients);
+    at::Tensor overflow = WrappedPrecision::unscale(gradients);
     if (!gathered_->wants(DumpKind::gradients)) return overflow;
     std::vector<at::Tensor> values;
     for (const at::Tensor& each : gradients.tensors())
@@ -88,7 +79,6 @@ class DumpingPrecision : public Precision {
   }
 
  private:
-  std::unique_ptr<Precision> inner_;
   const ParameterStore& parameters_;
   std::shared_ptr<Gathered> gathered_;
 };

@@ -40,7 +40,7 @@ ObservedStep::ObservedStep(StepTrace& trace, const ParameterStore& parameters) :
 
 std::unique_ptr<ObservedStep> ObservedStep::if_due(StepTrace& trace, const ParameterStore& parameters,
                                                    int64_t steps_taken, int64_t steps_left) {
-  if (trace.step != 0 || (steps_taken == 0 && steps_left > 1)) return nullptr;
+  if (trace.step != 0 || !observes(steps_taken, steps_left)) return nullptr;
   return std::make_unique<ObservedStep>(trace, parameters);
 }
 

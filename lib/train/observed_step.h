@@ -15,9 +15,11 @@ class ParameterStore;
 class ObservedStep {
  public:
   ObservedStep(StepTrace& trace, const ParameterStore& parameters);
-  /// Starts observing if the starting step is the one to observe, otherwise returns null. That is the process's second
-  /// step, since the first includes one-off work, or its only step. `steps_taken`: steps of this process so far;
-  /// `steps_left`: steps still to take.
+  /// Whether the step that starts is the one to observe: the process's second step, since the first includes one-off
+  /// work, or its only step. `steps_taken`: steps of this process so far; `steps_left`: steps still to take. Also true
+  /// of later steps, in case the second one failed.
+  static bool observes(int64_t steps_taken, int64_t steps_left) { return steps_taken > 0 || steps_left <= 1; }
+  /// Starts observing if it is and no step was observed before, otherwise returns null.
   static std::unique_ptr<ObservedStep> if_due(StepTrace& trace, const ParameterStore& parameters, int64_t steps_taken,
                                               int64_t steps_left);
 

@@ -87,6 +87,7 @@ struct Plan {
   BackendSettings backend;
   ProcessSettings process;
   ClearGradients clear_gradients = ClearGradients::zero;
+  bool detects_nonfinite = false;        ///< every step, although train.on_nonfinite is abort
   bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
   bool records_traces = false;           ///< libtorch's profiler records some steps
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written

@@ -7,7 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace trainopt {
 
@@ -28,6 +30,24 @@ class Precision {
   virtual at::Tensor loss_scale() const { return {}; }
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}
+};
+
+/// A precision around another one. Derived classes override some functions and call them here too.
+class WrappedPrecision : public Precision {
+ public:
+  explicit WrappedPrecision(std::unique_ptr<Precision> inner) : inner_(std::move(inner)) {}
+  AutocastGuard autocast() override { return inner_->autocast(); }
+  void backward(const at::Tensor& loss) override { inner_->backward(loss); }
+  at::Tensor unscale(Gradients& gradients) override { return inner_->unscale(gradients); }
+  void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    inner_->update(overflow, rolled_back);
+  }
+  at::Tensor loss_scale() const override { return inner_->loss_scale(); }
+  void save(ArchiveWriter& archive) const override { inner_->save(archive); }
+  void load(const ArchiveReader& archive) override { inner_->load(archive); }
+
+ private:
+  std::unique_ptr<Precision> inner_;
 };
 
 class FullPrecision : public Precision {

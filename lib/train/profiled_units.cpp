@@ -32,8 +32,8 @@ class LabelledUnit : public WrappedUnit {
  public:
   LabelledUnit(std::unique_ptr<Unit> inner, std::shared_ptr<BackwardLabel> backward)
       : WrappedUnit(std::move(inner)),
-        forward_name_("unit::" + name()),
-        backward_name_("unit_backward::" + name()),
+        forward_name_(std::string(kUnitLabel) + name()),
+        backward_name_(std::string(kUnitBackwardLabel) + name()),
         backward_(std::move(backward)) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
@@ -51,6 +51,7 @@ class LabelledUnit : public WrappedUnit {
 }  // namespace
 
 void label_units(Model& model) {
+  if (dynamic_cast<const LabelledUnit*>(model.units().front().get())) return;
   const auto backward = std::make_shared<BackwardLabel>();
   model.wrap_units(
       [&](std::unique_ptr<Unit> unit) { return std::make_unique<LabelledUnit>(std::move(unit), backward); });

@@ -1,9 +1,7 @@
 #include "train/step_trace.h"
 
 #include "device/tensor.h"
-
-#include <ATen/record_function.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
+#include "train/operation_listener.h"
 
 #include <algorithm>
 #include <mutex>
@@ -93,63 +91,47 @@ std::map<std::string, int64_t> multiplications_by_type(const StepTrace& trace) {
   return calls;
 }
 
-// libtorch's callbacks are plain functions. ThreadLocalDebugInfo passes them our pointer, on backward's threads too.
-struct StepObserver::Tap : c10::DebugInfoBase {
-  explicit Tap(StepTrace::Operations& o) : operations(o) {}
+namespace {
 
-  void start(const at::RecordFunction& function) {
-    const std::lock_guard lock(mutex);
+class OperationRecorder : public OperationListener {
+ public:
+  explicit OperationRecorder(StepTrace::Operations& operations) : operations_(operations) {}
+
+  std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& function) override {
+    const std::lock_guard lock(mutex_);
     if (function.scope() == at::RecordScope::USER_SCOPE) {
-      ranges.emplace_back(function.name());
-      return;
+      ranges_.emplace_back(function.name());
+      return nullptr;
     }
     TracedOperation operation{.name = function.name(),
                               .inputs = {},
-                              .range = ranges.empty() ? "" : ranges.back(),
-                              .depth = depth++,
+                              .range = ranges_.empty() ? "" : ranges_.back(),
+                              .depth = depth_++,
                               .grad_mode = at::GradMode::is_enabled()};
     for (const c10::IValue& input : function.inputs()) operation.inputs.push_back(traced(input));
-    ++operations[std::move(operation)];
+    ++operations_[std::move(operation)];
+    return nullptr;
   }
-  void end(const at::RecordFunction& function) {
-    const std::lock_guard lock(mutex);
+  void end(const at::RecordFunction& function, at::ObserverContext*) override {
+    const std::lock_guard lock(mutex_);
     if (function.scope() != at::RecordScope::USER_SCOPE)
-      --depth;
-    else if (!ranges.empty())
-      ranges.pop_back();
+      --depth_;
+    else if (!ranges_.empty())
+      ranges_.pop_back();
   }
-
-  StepTrace::Operations& operations;
-  std::vector<std::string> ranges;
-  int64_t depth = 0;
-  std::mutex mutex;
-};
-
-class StepObserver::Installed {
- public:
-  explicit Installed(std::shared_ptr<Tap> tap) : guard_(c10::DebugInfoKind::PRODUCER_INFO, std::move(tap)) {}
-
-  static Tap* current() { return static_cast<Tap*>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PRODUCER_INFO)); }
 
  private:
-  c10::DebugInfoGuard guard_;
+  StepTrace::Operations& operations_;
+  std::vector<std::string> ranges_;
+  int64_t depth_ = 0;
+  std::mutex mutex_;
 };
 
-StepObserver::StepObserver(StepTrace::Operations& operations)
-    : tap_(std::make_shared<Tap>(operations)), installed_(std::make_unique<Installed>(tap_)) {
-  auto callback = at::RecordFunctionCallback(
-                      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
-                        if (Tap* tap = Installed::current()) tap->start(function);
-                        return nullptr;
-                      },
-                      [](const at::RecordFunction& function, at::ObserverContext*) {
-                        if (Tap* tap = Installed::current()) tap->end(function);
-                      })
-                      .needsInputs(true)
-                      .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE});
-  callback_ = at::addThreadLocalCallback(callback);
-}
+}  // namespace
 
-StepObserver::~StepObserver() { at::removeCallback(callback_); }
+StepObserver::StepObserver(StepTrace::Operations& operations)
+    : listening_(std::make_unique<Listening>(ListensFor::receipts, std::make_shared<OperationRecorder>(operations))) {}
+
+StepObserver::~StepObserver() = default;
 
 }  // namespace trainopt

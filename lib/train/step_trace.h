@@ -8,11 +8,14 @@
 #include "device/caching_allocator.h"
 #include "device/memory.h"
 #include "train/memory_findings.h"
+#include "train/hidden_waits.h"
 #include "train/type_name.h"
 
 #include <compare>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -71,9 +74,10 @@ struct StepTrace {
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far
 
-  MemoryPeak memory;                       ///< of the step; step 0 if no recorder was there
-  std::vector<MemorySpike> memory_spikes;  ///< of the run so far
-  std::vector<MemoryLeak> memory_leaks;    ///< of the run so far; searched for every ten steps
+  MemoryPeak memory;                                    ///< of the step; step 0 if no recorder was there
+  std::vector<MemorySpike> memory_spikes;               ///< of the run so far
+  std::vector<MemoryLeak> memory_leaks;                 ///< of the run so far; searched for every ten steps
+  std::optional<std::vector<HiddenWait>> hidden_waits;  ///< null: not looked for (debug.find_syncs)
 
   /// Numbers that parts post under their own labels, of the run so far.
   std::map<std::string, double, std::less<>> counts;
@@ -99,21 +103,17 @@ bool is_own_convolution(const TracedOperation& operation);
 /// "bfloat16" → calls.
 std::map<std::string, int64_t> multiplications_by_type(const StepTrace& trace);
 
+class Listening;
+
 /// Records the operations of this thread, and of the backward threads that it starts, during its lifetime. That costs a
 /// few microseconds per operation, so it is done for only one warm-up step.
 class StepObserver {
  public:
   explicit StepObserver(StepTrace::Operations& operations);
   ~StepObserver();
-  StepObserver(const StepObserver&) = delete;
-  StepObserver& operator=(const StepObserver&) = delete;
 
  private:
-  struct Tap;
-  class Installed;
-  std::shared_ptr<Tap> tap_;
-  uint64_t callback_;
-  std::unique_ptr<Installed> installed_;
+  std::unique_ptr<Listening> listening_;
 };
 
 }  // namespace trainopt

@@ -185,6 +185,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   range.reset();
   if (recorded) batches_->pause();  // loading meanwhile would spare the next steps their wait
   profiler_->end_step();
+  profiler_->report(outcome_.trace);
   if (recorded) ranks_.drop_traffic();
   boundary_ = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or

@@ -50,8 +50,9 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
   const bool again = replayed_step_ == row.step();
   const bool gradients = std::isfinite(*row[Metric::loss]);
   const bool budget_left = outcome_.skipped_steps < plan_.train.max_skipped_steps;
-  const std::string what =
-      fmt::format("{} not finite: {}", gradients ? "the gradients are" : "loss is", numbers_of(row));
+  const std::string began = profiler_->where_nonfinite_began(row.step());
+  const std::string what = fmt::format("{} not finite: {}{}", gradients ? "the gradients are" : "loss is",
+                                       numbers_of(row), began.empty() ? "" : "; " + began);
   const StepStart *start = guard_->start_of(row.step()), *before = guard_->start_of(row.step() - 1);
   NonfiniteStep event{.step = row.step(),
                       .epoch = (row.step() - 1) / plan_.data.schedule().steps_per_epoch(),
@@ -59,9 +60,10 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
                       .grad_norm = row[Metric::grad_norm],
                       .sample_ids = start ? start->sample_ids : std::vector<int64_t>(),
                       .sample_ids_before = {},
+                      .began = began,
                       .action = ""};
-  // With abort gradients are not checked, so the previous step's update may have caused this loss.
-  if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
+  // Without the flag gradients are not checked, so the previous step's update may have caused this loss.
+  if (!guard_->flag().defined() && before) event.sample_ids_before = before->sample_ids;
   const auto tell = [&](std::string action) {
     if (!again) listener_.step_done(row);
     event.action = std::move(action);

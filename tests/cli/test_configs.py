@@ -163,6 +163,7 @@ def test_ladder(trainopt, budget):
             "model={name: mlp, hidden: [8]}",
             "data.transforms=[{resize: 8}]",
             "data.batch_size=4",
+            "debug.find_syncs=true",
         ],
         cwd=trainopt.folder,
         capture_output=True,
@@ -173,6 +174,8 @@ def test_ladder(trainopt, budget):
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *LADDER], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout
+    waits = [json.loads(file.read_text())["hidden_waits"] for file in trainopt.folder.glob("ladder/*/summary.json")]
+    assert waits == [[]] * len(LADDER), waits
 
 
 def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):

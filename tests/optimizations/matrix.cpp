@@ -113,7 +113,8 @@ Recipe small_recipe() {
   recipe.data.batch_size = 8;
   recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
-  recipe.train.max_steps = 8;                // more than an epoch, which has six
+  recipe.train.max_steps = 8;  // more than an epoch, which has six
+  recipe.debug.find_syncs = true;
   recipe.optimizer = SgdConfig{.lr = 1e-4};  // with a larger rate, each step of a fresh ResNet amplifies rounding
                                              // tenfold, and another summation order would train something else
   return recipe;
@@ -122,6 +123,7 @@ Recipe small_recipe() {
 struct Result {
   std::vector<double> losses;
   std::vector<SwitchReceipt> receipts;
+  std::vector<HiddenWait> hidden_waits;
   NamedTensors weights;
 };
 
@@ -131,7 +133,8 @@ Result train(const Recipe& recipe) {
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  Result result{rows.losses(), receipts(plan.switches, trainer.outcome().trace), {}};
+  const StepTrace& trace = trainer.outcome().trace;
+  Result result{rows.losses(), receipts(plan.switches, trace), trace.hidden_waits.value(), {}};
   for (const auto& [name, tensor] : trainer.model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   return result;
@@ -189,6 +192,8 @@ TEST_CASE("every switch trains, is observed and agrees with the plain plan") {
       INFO(receipt->receipt.observed << " / " << receipt->receipt.reason);
       CHECK(receipt->receipt.effective == has_effect);
       CHECK(receipt->receipt.reason.empty() == has_effect);
+      INFO(hidden_waits_text(switched.hidden_waits, 2, /*on_cpu=*/true));
+      CHECK(switched.hidden_waits.empty());
 
       const Info info = info_of(entry.name);
       REQUIRE(switched.losses.size() == plain.losses.size());

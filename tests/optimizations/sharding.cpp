@@ -26,6 +26,7 @@ Recipe mlp_recipe() {
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.optimizer = SgdConfig{.lr = 0.05};
   recipe.train.max_steps = 20;
+  recipe.debug.find_syncs = true;
   return recipe;
 }
 
@@ -65,6 +66,8 @@ TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
       check_close(several.losses, one.losses, 1e-5);
       check_close(several.weights, one.weights, 1e-5);
       REQUIRE(several.receipts.back().name == "parallel.sharding_strategy");
+      INFO(hidden_waits_text(several.trace.hidden_waits.value(), 2, /*on_cpu=*/true));
+      CHECK(several.trace.hidden_waits->empty());
       CHECK(several.receipts.back().receipt.reason == "");  // bytes sent and held match the formulas
     }
   }
