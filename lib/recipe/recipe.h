@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "optimizations/config.h"
 #include "train/config.h"
+#include "train/debug_config.h"
 #include "train/profiler_config.h"
 
 namespace trainopt {
@@ -35,6 +36,7 @@ struct Recipe {
   WatchdogConfig watchdog;
   BenchConfig bench;
   Switch<ProfilerConfig> profiler;
+  DebugConfig debug;
 };
 
 template <class V>
@@ -66,6 +68,7 @@ void describe(V& v, Recipe& c) {
   v.section("watchdog", c.watchdog, "Ends a run that hangs.");
   v.section("bench", c.bench, "Which steps the summary counts, and the price of the machines.");
   v.toggle("profiler", c.profiler, "Record traces of a few steps with libtorch's profiler.");
+  v.section("debug", c.debug, "Checks on demand. Each slows the run down.");
 }
 
 }  // namespace trainopt
