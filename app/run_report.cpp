@@ -183,6 +183,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
   json["memory"] = memory_json(outcome.trace);
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
+  for (const auto& [key, report] : plan_.reports) json[key] = report();
   return json;
 }
 
