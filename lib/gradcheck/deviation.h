@@ -26,6 +26,6 @@ Deviation deviation(const at::Tensor& got, const at::Tensor& wanted);
 /// analysis"); kSumFactor allows for algorithms that add intermediate results of ten times the size, as fast
 /// convolutions do, and for the worst of many slices.
 double rounding_bound(at::ScalarType type, int64_t terms);
-inline constexpr double kSumFactor = 32;
+inline constexpr double kSumFactor = 16;
 
 }  // namespace trainopt::gradcheck

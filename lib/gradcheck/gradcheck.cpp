@@ -16,7 +16,6 @@ namespace {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
-/// "input [64, 64, 32, 32], weight [64]", with the samples that were compared.
 Json shapes_of(const CheckedOperation& checked) {
   Json shapes = Json::object();
   for (const CaseInput& input : checked.gradient_case.inputs) shapes[input.name] = input.sizes;
@@ -90,8 +89,8 @@ std::optional<UserError> failure_of(const Report& report) {
   const auto count = std::count_if(first, report.operations.end(), failed);
   const bool repeatable = first->result.repeatable;
   return UserError(
-      fmt::format("gradcheck: {} in {} of {} ({}; {}); {}{}", error_text(*first), first->gradient_case.operation,
-                  first->gradient_case.layer, shapes_text(*first), report.type,
+      fmt::format("gradcheck: {} of {} ({}; {}): {}; {}{}", first->gradient_case.operation, first->gradient_case.layer,
+                  shapes_text(*first), report.type, error_text(*first),
                   repeatable ? "this is a bug in the program, please report it"
                              : "the same computation gave other bits when repeated, so suspect the hardware",
                   count > 1 ? fmt::format("; {} failed, all are in summary.json", counted(count, "operation")) : ""),

@@ -36,7 +36,7 @@ TEST_CASE("an error in one row, column, channel or image is found and named") {
     at::Tensor got = images();
     got.select(dimension, 1).mul_(1.01);
     const Deviation found = deviation(got, images());
-    CHECK(found.relative == Approx(0.01));
+    CHECK(found.relative == Approx(0.01).epsilon(0.01));  // one of its share of the whole, which may be more
     CHECK(found.slice == name);
   }
 }
