@@ -187,6 +187,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
   const auto& waits = outcome.trace.hidden_waits;
   json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
+  for (const auto& [key, report] : plan_.reports) json[key] = report();
   return json;
 }
 

@@ -5,6 +5,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <set>
+
 namespace trainopt {
 namespace {
 
@@ -48,6 +50,19 @@ struct Operation : torch::autograd::Function<Operation> {
 at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
                           BackwardFunction backward) {
   return Operation::apply(at::TensorList(inputs), &forward, &backward);
+}
+
+bool has_own_backward(const at::Tensor& output) {
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<const torch::autograd::Node*> left{output.grad_fn().get()};
+  while (!left.empty()) {
+    const torch::autograd::Node* node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (dynamic_cast<const torch::autograd::CppNode<Operation>*>(node) != nullptr) return true;
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return false;
 }
 
 }  // namespace trainopt

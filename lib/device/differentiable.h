@@ -25,4 +25,7 @@ using BackwardFunction = std::function<std::vector<at::Tensor>(BackwardCall call
 at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
                           BackwardFunction backward);
 
+/// Whether differentiable() took part in computing `output`, directly or in what it was computed from.
+bool has_own_backward(const at::Tensor& output);
+
 }  // namespace trainopt

@@ -8,9 +8,9 @@ namespace {
 TaskOutput cross_entropy(Model& model, const at::Tensor& input, const at::Tensor& target, const ForwardContext& context,
                          double smoothing) {
   at::Tensor outputs = model.forward(input, context);
-  // In float32, also under autocast, where the outputs are 16-bit.
-  at::Tensor loss =
-      at::cross_entropy_loss(outputs.to(at::kFloat), target, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
+  // At least in float32, also under autocast, where the outputs are 16-bit.
+  const at::Tensor wide = outputs.to(at::promoteTypes(outputs.scalar_type(), at::kFloat));
+  at::Tensor loss = at::cross_entropy_loss(wide, target, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
   return {std::move(loss), std::move(outputs)};
 }
 

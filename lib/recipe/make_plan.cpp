@@ -1,6 +1,7 @@
 #include "recipe/make_plan.h"
 
 #include "config/load.h"
+#include "gradcheck/gradcheck.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/cuda_graph/cuda_graph.h"
@@ -140,6 +141,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
   if (recipe.strict) refuse_without_effect(plan);
   if (const auto reason = why_no_nccl(plan))
     plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
+  if (recipe.debug.gradcheck) gradcheck::add_gradcheck(plan);
   if (recipe.profiler.on) add_profiler(plan, recipe.profiler.options);
   add_debug(plan, recipe.debug);
   add_dump(plan);  // last, so that its wrappers are outermost and see what the slots really did

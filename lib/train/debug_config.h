@@ -6,7 +6,7 @@
 namespace trainopt {
 
 struct DebugConfig {
-  bool find_syncs = false, anomaly = false;
+  bool find_syncs = false, anomaly = false, gradcheck = false;
   bool operator==(const DebugConfig&) const = default;
 };
 template <class V>
@@ -18,6 +18,9 @@ void describe(V& v, DebugConfig& c) {
           "Name the operation and unit in which a NaN or an infinity begins, and those whose backward failed. Makes "
           "training several times slower: the result of every operation is checked, and a GPU is waited for each "
           "time.");
+  v.field("gradcheck", c.gradcheck,
+          "Before the first step, check every backward of trainopt's own that this recipe uses: its results against "
+          "float64, and those against central differences. Delays the start by seconds to minutes.");
 }
 
 }  // namespace trainopt

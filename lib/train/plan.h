@@ -119,6 +119,9 @@ struct Plan {
   // What decided the slots
   std::vector<PlannedSwitch> switches;
   std::vector<std::string> notes;
+
+  /// What parts add to summary.json: a key, and a function that returns its value so far.
+  std::vector<std::pair<std::string, std::function<Json()>>> reports;
 };
 
 }  // namespace trainopt
