@@ -1,6 +1,7 @@
 // trainopt plan RECIPE: prints what would happen here and why.
 #include "app/commands.h"
 #include "recipe/make_plan.h"
+#include "recipe/memory_remedies.h"
 #include "recipe/plan_text.h"
 
 #include <CLI/CLI.hpp>
@@ -26,6 +27,7 @@ Command add_plan(CLI::App& app) {
     const auto loaded = recipes->load(*command, position.ranks);
     require_weights_file(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);
+    plan.memory = make_memory_forecast(loaded.recipe, plan);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {
       Json all = plan_json(plan);

@@ -15,6 +15,7 @@ namespace trainopt {
 struct Machine {
   std::string cpu;  ///< model name
   int cores = 1;    ///< cores that this process may use
+  int64_t memory_bytes = 0;  ///< of the machine, or a smaller limit of this process; 0: not known
   int gpus = 0;
   std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
