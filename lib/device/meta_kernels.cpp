@@ -4,6 +4,7 @@
 #include "device/tensor.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -23,20 +24,17 @@ at::Tensor per_channel(const at::Tensor& input, at::ScalarType type) {
 
 at::Tensor like_if(bool wanted, const at::Tensor& tensor) { return wanted ? at::empty_like(tensor) : at::Tensor(); }
 
-bool is_channels_last(const at::Tensor& tensor) {
-  return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-}
+bool is_nhwc(const at::Tensor& tensor) { return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast; }
 
-/// Two spatial dimensions. The result is channels-last if an operand is, as oneDNN's and cuDNN's.
-at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&,
-                       at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool /*transposed*/,
+/// Two spatial dimensions. The result is NHWC if an operand is, as oneDNN's and cuDNN's.
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&, at::IntArrayRef stride,
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool /*transposed*/,
                        at::IntArrayRef /*output_padding*/, int64_t /*groups*/) {
   const auto extent = [&](int64_t axis) {
     const auto i = static_cast<size_t>(axis);
     return (input.size(axis + 2) + 2 * padding[i] - dilation[i] * (weight.size(axis + 2) - 1) - 1) / stride[i] + 1;
   };
-  const auto format = is_channels_last(input) || is_channels_last(weight) ? at::MemoryFormat::ChannelsLast
-                                                                          : at::MemoryFormat::Contiguous;
+  const auto format = is_nhwc(input) || is_nhwc(weight) ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   return at::empty({input.size(0), weight.size(0), extent(0), extent(1)}, input.options().memory_format(format));
 }
 
@@ -73,13 +71,13 @@ at::Tensor absolute(const at::Tensor& input) { return at::empty_like(input); }
 
 std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& input, at::OptionalIntArrayRef dimensions,
                                                  const std::optional<at::Scalar>&, bool keeps) {
-  return {at::sum(input, dimensions, keeps), at::sum(input, dimensions, keeps)};
+  return {input.sum(dimensions, keeps), input.sum(dimensions, keeps)};
 }
 
 void check_and_unscale(at::TensorList, at::Tensor&, const at::Tensor&) {}
 
-// Autocast. libtorch keeps casts of parameters until autocast ends; here they live as long as backward needs them, which
-// is longer.
+// Autocast. libtorch keeps casts of parameters until autocast ends; here they live as long as backward needs them,
+// which is longer.
 
 at::Tensor as_autocast(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? tensor.to(autocast_type(at::kMeta).value()) : tensor;
@@ -113,7 +111,9 @@ void register_meta_kernels() {
   meta->impl("where.self_out", TORCH_FN(where_out));
   meta->impl("abs", TORCH_FN(absolute));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
-  meta->impl("_amp_foreach_non_finite_check_and_unscale_", TORCH_FN(check_and_unscale));
+  meta->impl(at::_ops::_amp_foreach_non_finite_check_and_unscale_::name, TORCH_FN(check_and_unscale));
+  auto* others = new torch::Library(torch::Library::IMPL, "_", kMetaAutocastKey, __FILE__, __LINE__);
+  others->fallback(torch::CppFunction::makeFallthrough());
   auto* autocast = new torch::Library(torch::Library::IMPL, "aten", kMetaAutocastKey, __FILE__, __LINE__);
   autocast->impl("conv2d", TORCH_FN(conv2d_as_autocast));
   autocast->impl("linear", TORCH_FN(linear_as_autocast));

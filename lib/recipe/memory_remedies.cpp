@@ -1,19 +1,25 @@
 #include "recipe/memory_remedies.h"
 
 #include "base/counted.h"
+#include "config/load.h"
+#include "data/transform_form.h"
 #include "recipe/make_plan.h"
 #include "recipe/validate.h"
 
-#include <algorithm>
+#include <fmt/ranges.h>
+
+#include <utility>
 
 namespace trainopt {
 namespace {
 
-/// A change of a recipe, and the words on the command line that make it.
-struct Change {
-  std::string words;
-  std::function<void(Recipe&)> make;
-};
+/// The recipe with overrides as on the command line; nullopt if they contradict it.
+std::optional<Recipe> with_words(const Recipe& recipe, const std::vector<std::string>& words, int64_t ranks) {
+  Recipe changed = recipe;
+  const LoadedInto into = load_into(outline_of(changed), {.files = {}, .overrides = words});
+  if (!into.problems.empty() || !validate(changed, ranks).empty()) return std::nullopt;
+  return changed;
+}
 
 class Remedies {
  public:
@@ -21,88 +27,83 @@ class Remedies {
 
   std::vector<std::string> find() const {
     std::vector<std::string> found;
-    const auto add = [&](const std::optional<std::string>& words) {
-      if (words) found.push_back(*words);
-    };
-    add(accumulation(plan_, recipe_, ""));
-    add(smaller_batch());
-    const std::vector<Change> all = changes();
-    for (const Change& change : all) add(alone(change));
-    if (found.empty()) add(together(all));
+    if (const auto change = accumulation(plan_, recipe_)) found.push_back(*change);
+    if (const auto change = smaller_batch()) found.push_back(*change);
+    for (const std::string& word : switches())
+      if (const auto plan = plan_with({word}); plan && fits(*plan)) found.push_back(word);
+    if (found.empty())
+      if (const auto change = together()) found.push_back(*change);
     return found;
   }
 
  private:
-  bool fits(const Plan& plan) const { return forecast_memory(plan).breakdown.total() <= capacity_; }
-  bool fits_with(Plan plan, int64_t batch_size) const {
+  int64_t peak(const Plan& plan) const { return forecast_memory(plan).breakdown.total(); }
+  bool fits(const Plan& plan) const { return peak(plan) <= capacity_; }
+  bool fits_with(Plan plan, int64_t batch_size, int64_t times_as_many = 1) const {
     plan.data.batch_size = batch_size;
+    plan.data.accumulation *= times_as_many;
     return fits(plan);
   }
 
-  std::vector<Change> changes() const {
-    const OptimizationsConfig& now = recipe_.optimizations;
-    std::vector<Change> all;
-    if (!now.amp.on) all.push_back({"optimizations.amp=true", [](Recipe& r) { r.optimizations.amp.on = true; }});
-    if (!now.set_to_none)
-      all.push_back({"optimizations.set_to_none=true", [](Recipe& r) { r.optimizations.set_to_none = true; }});
-    if (plan_.position.ranks == 1) return all;
+  /// Every optimization of the step that is off, and every way to shard.
+  std::vector<std::string> switches() const {
+    std::vector<std::string> words;
+    const Json now = to_json(recipe_);
+    for (const CatalogueEntry& entry : catalogue()) {
+      if (!entry.key.starts_with("optimizations.")) continue;
+      const std::string word = entry.key + "=" + entry.value;
+      if (const auto changed = with_words(recipe_, {word}, plan_.position.ranks); changed && to_json(*changed) != now)
+        words.push_back(word);
+    }
+    if (plan_.position.ranks == 1) return words;
     for (const auto strategy : {ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
-      if (strategy > recipe_.parallel.sharding_strategy)
-        all.push_back({fmt::format("parallel.sharding_strategy={}", word_of(strategy)),
-                       [strategy](Recipe& r) { r.parallel.sharding_strategy = strategy; }});
-    return all;
+      if (strategy != recipe_.parallel.sharding_strategy)
+        words.push_back(fmt::format("parallel.sharding_strategy={}", word_of(strategy)));
+    return words;
   }
 
-  /// The plan of a changed recipe; nullopt if it would be refused.
-  std::optional<Plan> plan_of(const Recipe& changed) const {
-    if (!validate(changed, plan_.position.ranks).empty()) return std::nullopt;
+  std::optional<Plan> plan_with(const std::vector<std::string>& words) const {
+    const auto changed = with_words(recipe_, words, plan_.position.ranks);
+    if (!changed) return std::nullopt;
     try {
-      return make_plan(changed, plan_.machine, plan_.position);
+      return make_plan(*changed, plan_.machine, plan_.position);
     } catch (const UserError&) {  // named recovery: a remedy that this machine refuses is none
       return std::nullopt;
     }
   }
 
-  std::optional<std::string> alone(const Change& change) const {
-    Recipe changed = recipe_;
-    change.make(changed);
-    const auto plan = plan_of(changed);
-    return plan && fits(*plan) ? std::optional(change.words) : std::nullopt;
-  }
-
-  /// Every change that the recipe allows, and then smaller micro-batches.
-  std::optional<std::string> together(const std::vector<Change>& all) const {
-    Recipe changed = recipe_;
-    std::optional<Plan> plan;
-    std::string words;
-    for (auto change = all.rbegin(); change != all.rend(); ++change) {  // the strongest strategy comes first
-      if (words.find("sharding_strategy") != std::string::npos && change->words.starts_with("parallel.")) continue;
-      Recipe next = changed;
-      change->make(next);
-      auto next_plan = plan_of(next);
-      if (!next_plan) continue;
-      changed = std::move(next);
-      plan = std::move(next_plan);
-      words += (words.empty() ? "" : " ") + change->words;
+  /// Every switch that needs less memory, then smaller micro-batches.
+  std::optional<std::string> together() const {
+    std::vector<std::string> words;
+    Plan best = plan_;
+    for (const std::string& word : switches()) {
+      std::vector<std::string> more = words;
+      more.push_back(word);
+      auto plan = plan_with(more);
+      if (!plan || peak(*plan) >= peak(best)) continue;
+      words = std::move(more);
+      best = *std::move(plan);
     }
-    if (!plan) return std::nullopt;
-    return fits(*plan) ? words : accumulation(*plan, changed, words + " ");
+    const std::string all = fmt::format("{}", fmt::join(words, " "));
+    if (fits(best)) return all;
+    const auto pieces = accumulation(best, recipe_);
+    return pieces ? std::optional(all + (words.empty() ? "" : " ") + *pieces) : std::nullopt;
   }
 
   int64_t smallest_batch() const { return plan_.model.has_convolutions ? 2 : 1; }  // batch-norm needs two samples
 
   /// The largest micro-batch that fits without changing the global batch.
-  std::optional<std::string> accumulation(const Plan& plan, const Recipe& recipe, const std::string& words) const {
+  std::optional<std::string> accumulation(const Plan& plan, const Recipe& recipe) const {
     const int64_t batch = plan.data.batch_size;
     for (int64_t pieces = 2; batch / pieces >= smallest_batch(); ++pieces) {
       const int64_t size = batch / pieces;
-      if (batch % pieces != 0 || !fits_with(plan, size)) continue;
+      if (batch % pieces != 0 || !fits_with(plan, size, pieces)) continue;
       const bool follows = recipe.data.global_batch_size && !recipe.train.gradient_accumulation_steps;
       const std::string steps =
           follows ? "" : fmt::format(" train.gradient_accumulation_steps={}", plan.data.accumulation * pieces);
       const std::string norms =
           plan.model.has_convolutions ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample")) : "";
-      return fmt::format("{}data.batch_size={}{} (the same global batch{})", words, size, steps, norms);
+      return fmt::format("data.batch_size={}{} (the same global batch{})", size, steps, norms);
     }
     return std::nullopt;
   }

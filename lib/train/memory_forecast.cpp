@@ -153,8 +153,7 @@ MemoryPeak forecast_memory(const Plan& plan) {
 }
 
 int64_t memory_capacity(const Plan& plan) {
-  return plan.device.is_cuda() ? plan.machine.gpu_memory_bytes
-                               : plan.machine.memory_bytes / plan.position.local_ranks;
+  return plan.device.is_cuda() ? plan.machine.gpu_memory_bytes : plan.machine.memory_bytes / plan.position.local_ranks;
 }
 
 }  // namespace trainopt

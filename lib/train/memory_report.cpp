@@ -31,8 +31,7 @@ std::string units_text(std::vector<std::pair<std::string, int64_t>> units) {
 
 std::string breakdown_text(const MemoryBreakdown& breakdown) {
   std::vector<MemoryUse> uses(kMemoryUses.begin(), kMemoryUses.end());
-  std::stable_sort(uses.begin(), uses.end(),
-                   [&](MemoryUse a, MemoryUse b) { return breakdown[a] > breakdown[b]; });
+  std::stable_sort(uses.begin(), uses.end(), [&](MemoryUse a, MemoryUse b) { return breakdown[a] > breakdown[b]; });
   std::vector<std::string> parts;
   for (const MemoryUse use : uses) {
     if (breakdown[use] <= 0) continue;

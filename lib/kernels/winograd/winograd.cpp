@@ -35,8 +35,8 @@ struct TransformedBuffer : Transformed<W> {
             .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
     // Positions are one cache line apart: otherwise those of one tile would often map to the same cache set.
-    memory_ = at::empty({kPositions * this->position},
-                        at::TensorOptions(device).dtype(c10::CppTypeToScalarType<W>::value));
+    memory_ =
+        at::empty({kPositions * this->position}, at::TensorOptions(device).dtype(c10::CppTypeToScalarType<W>::value));
     this->at = memory_.template mutable_data_ptr<W>();
   }
 

@@ -229,11 +229,9 @@ void check(OptionChecks& checks) { checks.learning_rate_on_device = true; }
 Outcome apply(Plan& plan) {
   if (kernels_for(plan.device) == nullptr)
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
-  plan.optimizer.fill("fused_optimizer",
-                      describe_optimizer(plan.optimizer_config) + ", one fused update of all parameters",
-                      [](const BuildContext& context) {
-                        return make_fused_optimizer(*kernels_for(context.device), context);
-                      });
+  plan.optimizer.fill(
+      "fused_optimizer", describe_optimizer(plan.optimizer_config) + ", one fused update of all parameters",
+      [](const BuildContext& context) { return make_fused_optimizer(*kernels_for(context.device), context); });
   plan.learning_rate_on_device = true;
   return Outcome::applied("one pass updates all parameters and also unscales, clips and zeroes gradients as needed",
                           receipt);
