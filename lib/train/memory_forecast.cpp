@@ -48,7 +48,7 @@ class RehearsedStep {
       micro_step(micro);
       last = micro.is_last;
     }
-    memory_.before_update(*parameters_);
+    memory_.file_gradients(*parameters_);
     const MemoryScope scope({.use = MemoryUse::other, .phase = "update"});
     update_step();
     return recorder_.peak();
@@ -78,7 +78,7 @@ class RehearsedStep {
     }
     parameters_->set_form(optimizer_->make_gradients());
     average_ = plan_.average.build(context);
-    memory_.label_units(*model_);
+    memory_.attach(*model_, "");
   }
 
   Batch next_batch() {
