@@ -69,6 +69,8 @@ at::Tensor& where_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, a
 
 at::Tensor absolute(const at::Tensor& input) { return at::empty_like(input); }
 
+at::Tensor logical_not(const at::Tensor& input) { return at::empty_like(input, at::kBool); }
+
 std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& input, at::OptionalIntArrayRef dimensions,
                                                  const std::optional<at::Scalar>&, bool keeps) {
   return {input.sum(dimensions, keeps), input.sum(dimensions, keeps)};
@@ -79,23 +81,24 @@ void check_and_unscale(at::TensorList, at::Tensor&, const at::Tensor&) {}
 // Autocast. libtorch keeps casts of parameters until autocast ends; here they live as long as backward needs them,
 // which is longer.
 
-at::Tensor as_autocast(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat ? tensor.to(autocast_type(at::kMeta).value()) : tensor;
-}
-OptionalTensor as_autocast(const OptionalTensor& tensor) {
-  return tensor && tensor->defined() ? OptionalTensor(as_autocast(*tensor)) : tensor;
+at::Tensor as_autocast(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(type) : tensor;
 }
 
 at::Tensor conv2d_as_autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                               int64_t groups) {
+  const at::ScalarType type = autocast_type(at::kMeta).value();
   const c10::impl::ExcludeDispatchKeyGuard once(kMetaAutocastKey);
-  return at::conv2d(as_autocast(input), as_autocast(weight), as_autocast(bias), stride, padding, dilation, groups);
+  return at::conv2d(as_autocast(input, type), as_autocast(weight, type), as_autocast(bias.value_or(at::Tensor()), type),
+                    stride, padding, dilation, groups);
 }
 
 at::Tensor linear_as_autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias) {
+  const at::ScalarType type = autocast_type(at::kMeta).value();
   const c10::impl::ExcludeDispatchKeyGuard once(kMetaAutocastKey);
-  return at::linear(as_autocast(input), as_autocast(weight), as_autocast(bias));
+  return at::linear(as_autocast(input, type), as_autocast(weight, type),
+                    as_autocast(bias.value_or(at::Tensor()), type));
 }
 
 }  // namespace
@@ -110,6 +113,7 @@ void register_meta_kernels() {
   meta->impl("where.self", TORCH_FN(where));
   meta->impl("where.self_out", TORCH_FN(where_out));
   meta->impl("abs", TORCH_FN(absolute));
+  meta->impl("logical_not", TORCH_FN(logical_not));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
   meta->impl(at::_ops::_amp_foreach_non_finite_check_and_unscale_::name, TORCH_FN(check_and_unscale));
   auto* others = new torch::Library(torch::Library::IMPL, "_", kMetaAutocastKey, __FILE__, __LINE__);

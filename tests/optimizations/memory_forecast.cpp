@@ -176,14 +176,14 @@ TEST_CASE("the memory of every switch can be forecast, on CPUs and GPUs") {
 TEST_CASE("a forecast allocates nothing on the host") {
   install_counting_allocator();
   Recipe recipe = recipe_of(cases().front());
-  recipe.data.batch_size = 1 << 14;  // 700 GiB
+  recipe.data.batch_size = 1 << 14;
   recipe.data.size = 1 << 14;
   recipe.data.memory_limit = Bytes{int64_t{1} << 40};
   const Plan plan = plan_for(recipe, 1);
   reset_cpu_tensor_peak();
   const int64_t before = cpu_tensor_memory()->live;
   const MemoryPeak forecast = forecast_memory(plan);
-  CHECK(forecast.breakdown.total() > int64_t{100} << 30);
+  CHECK(forecast.breakdown.total() > int64_t{20} << 30);
   CHECK(cpu_tensor_memory()->peak - before < 1 << 20);
   CHECK(cpu_tensor_memory()->live == before);
 }
