@@ -6,6 +6,8 @@
 #include "device/device_allocator.h"
 #include "device/process.h"
 #include "recipe/make_plan.h"
+#include "recipe/memory_remedies.h"
+#include "recipe/plan_memory.h"
 
 #include <spdlog/spdlog.h>
 
@@ -21,6 +23,13 @@ std::vector<int> allowed_cpus_local_to(at::Device device) {
   std::sort(local.begin(), local.end());
   std::set_intersection(allowed.begin(), allowed.end(), local.begin(), local.end(), std::back_inserter(both));
   return both.size() == allowed.size() ? std::vector<int>() : both;
+}
+
+/// A CPU's process would be killed; on a GPU the trainer splits micro-batches when memory runs out.
+void check_memory(const Plan& plan, const JobMember& member) {
+  if (plan.memory->fits()) return;
+  if (plan.device.is_cpu()) throw UserError(why_it_does_not_fit(plan), ExitCode::memory);
+  if (member.is_first()) spdlog::warn("{}", why_it_does_not_fit(plan));
 }
 
 }  // namespace
@@ -57,7 +66,9 @@ void add_process_settings(Plan& plan, const Environment& environment) {
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment) {
   Plan plan = make_plan(loaded.recipe, machine, member.position());
+  plan.memory = make_memory_forecast(loaded.recipe, plan);
   warn_of_unused_gpu(loaded.recipe, machine);
+  check_memory(plan, member);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   inject(plan, injections);
   add_process_settings(plan, environment);

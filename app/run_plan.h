@@ -19,7 +19,8 @@ Machine machine_of(const JobMember& member, const Environment& environment);
 /// Adds the settings of this rank's process. Throws UserError for an environment that contradicts them.
 void add_process_settings(Plan& plan, const Environment& environment);
 
-/// Throws UserError for a recipe that cannot run here, and for an environment that contradicts what the run sets.
+/// Throws UserError for a recipe that cannot run here, for an environment that contradicts what the run sets, and
+/// (memory) if a step on the CPU would need more memory than there is; on a GPU that is a warning.
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment);
 

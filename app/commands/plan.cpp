@@ -1,6 +1,7 @@
 // trainopt plan RECIPE: prints what would happen here and why.
 #include "app/commands.h"
 #include "recipe/make_plan.h"
+#include "recipe/memory_remedies.h"
 #include "recipe/plan_text.h"
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,8 @@ Command add_plan(CLI::App& app) {
   command->add_flag("--json", *json, "Print one JSON object");
   command
       ->add_option("--assume", *assumptions,
-                   "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64")
+                   "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64; memory_gib is the "
+                   "memory of the GPU or, for a plan on the CPU, of the machine")
       ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
@@ -26,6 +28,7 @@ Command add_plan(CLI::App& app) {
     const auto loaded = recipes->load(*command, position.ranks);
     require_weights_file(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);
+    plan.memory = make_memory_forecast(loaded.recipe, plan);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {
       Json all = plan_json(plan);

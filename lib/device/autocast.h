@@ -3,11 +3,16 @@
 #pragma once
 
 #include <c10/core/DeviceType.h>
+#include <c10/core/DispatchKey.h>
 #include <c10/core/ScalarType.h>
 
 #include <optional>
 
 namespace trainopt {
+
+/// libtorch has no autocast for meta tensors. Theirs is that of out-of-tree devices, which this program has none of:
+/// while it is enabled, this dispatch key is added to every call (meta_kernels.cpp handles it).
+inline constexpr c10::DispatchKey kMetaAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
 
 /// The type that autocast casts to on this kind of device; null while autocast is disabled.
 std::optional<at::ScalarType> autocast_type(at::DeviceType device);
@@ -22,7 +27,7 @@ class AutocastGuard {
 
  private:
   at::DeviceType device_;
-  bool active_ = false, was_enabled_ = false;
+  bool active_ = false, was_enabled_ = false, had_key_ = false;
   at::ScalarType old_dtype_ = at::kFloat;
 };
 

@@ -21,6 +21,7 @@ std::optional<MemoryStats> memory_stats(c10::Device device) {
     static const int64_t capacity = device_facts(device).memory_bytes;
     return MemoryStats{.allocated = tensors->live, .peak_allocated = tensors->peak, .capacity = capacity};
   }
+  if (device.is_meta()) return MemoryStats{};
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (!allocator->initialized()) return MemoryStats{};
   const c10::DeviceIndex index = with_index(device).index();

@@ -23,7 +23,7 @@ struct MemoryStats {
   int64_t ooms = 0;
 };
 /// Does not wait for the device. On the CPU only `allocated` and its peak are counted, and nullopt is returned before
-/// tensors are counted (tensor_memory.h). Zeros before the GPU is first used.
+/// tensors are counted (tensor_memory.h). Zeros before the GPU is first used, and for the meta device.
 std::optional<MemoryStats> memory_stats(c10::Device device);
 /// Bytes that can still be allocated: free on the device, or free in libtorch's cache. nullopt on the CPU, where this
 /// is not known.

@@ -139,19 +139,44 @@ void require_libtorch(const std::string& found) {
       found, TORCH_VERSION));
 }
 
-int allowed_cores() {
-  int cores = std::max(static_cast<int>(allowed_cpus().size()), 1);
-  // "0::/user.slice/job": the quotas of all groups up to the root apply.
+namespace {
+
+/// The first line of `file` in each cgroup (version 2) that this process is in. "0::/user.slice/job": the limits of all
+/// groups up to the root apply.
+std::vector<std::string> cgroup_limits(const char* file) {
+  std::vector<std::string> limits;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     if (!line.starts_with("0::/")) continue;
     for (std::string path = line.substr(3);; path.resize(path.rfind('/'))) {
-      if (const auto quota = cores_of_quota(first_line("/sys/fs/cgroup" + path + "/cpu.max")))
-        cores = std::min(cores, *quota);
+      limits.push_back(first_line("/sys/fs/cgroup" + path + "/" + file));
       if (path.empty()) break;
     }
   }
+  return limits;
+}
+
+}  // namespace
+
+int allowed_cores() {
+  int cores = std::max(static_cast<int>(allowed_cpus().size()), 1);
+  for (const std::string& limit : cgroup_limits("cpu.max"))
+    if (const auto quota = cores_of_quota(limit)) cores = std::min(cores, *quota);
   return std::max(cores, 1);
+}
+
+std::optional<int64_t> bytes_of_limit(std::string_view memory_max) {
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(memory_max.data(), memory_max.data() + memory_max.size(), bytes);
+  if (error != std::errc() || end != memory_max.data() + memory_max.size()) return std::nullopt;
+  return bytes;
+}
+
+int64_t allowed_memory_bytes() {
+  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  for (const std::string& text : cgroup_limits("memory.max"))
+    if (const auto limit = bytes_of_limit(text)) bytes = std::min(bytes, *limit);
+  return bytes;
 }
 
 }  // namespace trainopt

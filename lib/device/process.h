@@ -1,6 +1,7 @@
 // Settings of the process, not of a trainer; the program applies them before anything else.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -47,6 +48,10 @@ int allowed_cores();
 /// Converts the line in a cgroup's cpu.max, "200000 100000", to cores, rounded up; nullopt if it is "max" or cannot be
 /// parsed.
 std::optional<int> cores_of_quota(std::string_view cpu_max);
+/// Memory that this process may use: the machine's or, if smaller, the limit of its cgroups (version 2).
+int64_t allowed_memory_bytes();
+/// Converts the line in a cgroup's memory.max to bytes; nullopt if it is "max" or cannot be parsed.
+std::optional<int64_t> bytes_of_limit(std::string_view memory_max);
 
 /// The version in libtorch's own description of itself (at::show_config()), "2.11.0"; empty if it has none.
 std::string libtorch_version_in(std::string_view config);

@@ -22,9 +22,9 @@ at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryF
 
 int64_t values_per_channel(const at::Tensor& images) { return images.numel() / images.size(1); }
 
-// libtorch's CPU stream has no handle.
+// libtorch's streams of other devices have no handle.
 void* queue_of(at::Device device) {
-  return device.is_cpu() ? nullptr : Stream::current(device).handle().native_handle();
+  return device.is_cuda() ? Stream::current(device).handle().native_handle() : nullptr;
 }
 
 }  // namespace trainopt::kernels

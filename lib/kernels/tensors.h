@@ -13,7 +13,7 @@ DType dtype_of(at::ScalarType type);
 at::Tensor nhwc(const at::Tensor& tensor);
 /// Values per channel of an image batch [N, C, H, W].
 int64_t values_per_channel(const at::Tensor& images);
-/// The queue that kernels for this device are launched on; null for the CPU.
+/// The queue that kernels for this device are launched on; null unless it is a GPU.
 void* queue_of(at::Device device);
 
 }  // namespace trainopt::kernels

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "data/device_dataset.h"
+#include "recipe/plan_memory.h"
 #include "recipe/plan_ranks.h"
 
 #include <fmt/ranges.h>
@@ -179,6 +180,7 @@ std::vector<Fact> facts(const Plan& plan) {
                          plan.evaluation ? Json{{"samples", plan.evaluation->data.samples()}} : Json()},
                         {"checkpoints", checkpoints, "checkpoints", checkpoints},
                         {"non-finite", nonfinite, "on_nonfinite", nonfinite}};
+  if (plan.memory) all.push_back({"memory", forecast_text(plan), "memory", forecast_json(*plan.memory)});
   if (plan.parallel.check_replicas_every > 0)
     all.push_back({"replicas", replicas_text(plan), "replicas", replicas_text(plan)});
   if (const auto variables = nccl_variables_of(plan); !variables.empty())
@@ -222,6 +224,8 @@ std::string plan_text(const Plan& plan) {
   };
   text += fmt::format("plan of {}\n", plan.name);
   for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
+  if (plan.memory)
+    for (const auto& remedy : plan.memory->remedies) line("would fit", remedy);
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none\n" : "switches\n";

@@ -14,6 +14,7 @@ Machine detect_machine(const std::optional<std::string>& visible_devices) {
   Machine machine;
   machine.cpu = device_facts(at::kCPU).name;
   machine.cores = allowed_cores();
+  machine.memory_bytes = allowed_memory_bytes();
   machine.gpus = cuda_count();
   machine.evidence = gpu_evidence(visible_devices);
   // libtorch keeps the facts of each GPU, so that they can be reported after a fault too.
@@ -66,7 +67,7 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
       machine.sm =
           static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
     } else if (key == "memory_gib") {
-      machine.gpu_memory_bytes = whole_number(part, value) << 30;
+      machine.gpu_memory_bytes = machine.memory_bytes = whole_number(part, value) << 30;  // whichever trains
     } else if (key == "ranks") {
       ranks = at_least_one(part, value);
     } else if (key == "cores") {

@@ -13,8 +13,9 @@
 namespace trainopt {
 
 struct Machine {
-  std::string cpu;  ///< model name
-  int cores = 1;    ///< cores that this process may use
+  std::string cpu;           ///< model name
+  int cores = 1;             ///< cores that this process may use
+  int64_t memory_bytes = 0;  ///< of the machine, or a smaller limit of this process; 0: not known
   int gpus = 0;
   std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
@@ -36,8 +37,9 @@ struct AssumedJob {
   Machine machine;
   RankPosition position;
 };
-/// `machine` changed by assumptions such as "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64". Without `ranks` there
-/// is one rank per GPU. Throws UserError for unknown keys or invalid values.
+/// `machine` changed by assumptions such as "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64"; memory_gib is the
+/// memory of the GPU and of the machine, whichever trains. Without `ranks` there is one rank per GPU. Throws UserError
+/// for unknown keys or invalid values.
 AssumedJob assume(Machine machine, const std::string& assumptions);
 
 }  // namespace trainopt

@@ -29,29 +29,38 @@ std::string units_text(std::vector<std::pair<std::string, int64_t>> units) {
 
 }  // namespace
 
-std::string memory_text(const MemoryPeak& peak) {
-  if (peak.step == 0) return "";
+std::string breakdown_text(const MemoryBreakdown& breakdown) {
   std::vector<MemoryUse> uses(kMemoryUses.begin(), kMemoryUses.end());
-  std::stable_sort(uses.begin(), uses.end(),
-                   [&](MemoryUse a, MemoryUse b) { return peak.breakdown[a] > peak.breakdown[b]; });
+  std::stable_sort(uses.begin(), uses.end(), [&](MemoryUse a, MemoryUse b) { return breakdown[a] > breakdown[b]; });
   std::vector<std::string> parts;
   for (const MemoryUse use : uses) {
-    if (peak.breakdown[use] <= 0) continue;
-    parts.push_back(fmt::format("{} {}{}", name_of(use), bytes_text(peak.breakdown[use]),
-                                use == MemoryUse::activations ? units_text(peak.breakdown.activations) : ""));
+    if (breakdown[use] <= 0) continue;
+    parts.push_back(fmt::format("{} {}{}", name_of(use), bytes_text(breakdown[use]),
+                                use == MemoryUse::activations ? units_text(breakdown.activations) : ""));
   }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Json breakdown_json(const MemoryBreakdown& breakdown) {
+  Json json;
+  for (const MemoryUse use : kMemoryUses) json[fmt::format("{}_bytes", name_of(use))] = breakdown[use];
+  json["units"] = Json::array();
+  for (const auto& [unit, bytes] : breakdown.activations)
+    json["units"].push_back({{"unit", unit}, {"activations_bytes", bytes}});
+  return json;
+}
+
+std::string memory_text(const MemoryPeak& peak) {
+  if (peak.step == 0) return "";
   return fmt::format("{} live at the peak of step {}, in {}: {}", bytes_text(peak.breakdown.total()), peak.step,
-                     peak.where, fmt::join(parts, ", "));
+                     peak.where, breakdown_text(peak.breakdown));
 }
 
 Json memory_json(const StepTrace& trace) {
   const MemoryPeak& peak = trace.memory;
   if (peak.step == 0) return nullptr;
   Json json = {{"step", peak.step}, {"where", peak.where}, {"peak_bytes", peak.breakdown.total()}};
-  for (const MemoryUse use : kMemoryUses) json[fmt::format("{}_bytes", name_of(use))] = peak.breakdown[use];
-  json["units"] = Json::array();
-  for (const auto& [unit, bytes] : peak.breakdown.activations)
-    json["units"].push_back({{"unit", unit}, {"activations_bytes", bytes}});
+  json.update(breakdown_json(peak.breakdown));
   json["leaks"] = Json::array();
   for (const MemoryLeak& leak : trace.memory_leaks)
     json["leaks"].push_back({{"where", leak.where}, {"bytes_per_step", leak.bytes_per_step}, {"steps", leak.steps}});

@@ -8,6 +8,11 @@
 
 namespace trainopt {
 
+/// "activations 640 MiB (stem 210 MiB, …), parameters 97 MiB, …", largest first.
+std::string breakdown_text(const MemoryBreakdown& breakdown);
+/// {parameters_bytes, …, other_bytes, units: [{unit, activations_bytes}]}
+Json breakdown_json(const MemoryBreakdown& breakdown);
+
 /// "812 MiB at the peak of step 2, in forward of layer1.0: activations 640 MiB (stem 210 MiB, …), parameters …"; empty
 /// if nothing was recorded.
 std::string memory_text(const MemoryPeak& peak);

@@ -18,6 +18,7 @@
 #include "train/build_context.h"
 #include "train/config.h"
 #include "train/machine.h"
+#include "train/memory_forecast.h"
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
 #include "train/precision.h"
@@ -91,6 +92,7 @@ struct Plan {
   bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
   bool records_traces = false;           ///< libtorch's profiler records some steps
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
+  std::optional<MemoryForecast> memory;  ///< of a step; null: no forecast was made
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,

@@ -30,12 +30,13 @@ auto by_image_type(const at::Tensor& x, const F& work) {
 /// Transformed values with their memory.
 template <class W>
 struct TransformedBuffer : Transformed<W> {
-  TransformedBuffer(int64_t by_rows, int64_t by_channels)
+  TransformedBuffer(int64_t by_rows, int64_t by_channels, at::Device device)
       : Transformed<W>{
             .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
     // Positions are one cache line apart: otherwise those of one tile would often map to the same cache set.
-    memory_ = at::empty({kPositions * this->position}, c10::CppTypeToScalarType<W>::value);
+    memory_ =
+        at::empty({kPositions * this->position}, at::TensorOptions(device).dtype(c10::CppTypeToScalarType<W>::value));
     this->at = memory_.template mutable_data_ptr<W>();
   }
 
@@ -52,7 +53,8 @@ template <class W>
 TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_output, bool rotated) {
   TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
   const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
-  TransformedBuffer<W> to(w.size(0), w.size(1));
+  TransformedBuffer<W> to(w.size(0), w.size(1), w.device());
+  if (w.is_meta()) return to;
   by_image_type(w, [&](auto type) {
     using T = decltype(type);
     if constexpr (std::is_same_v<Work<T>, W>)
@@ -98,7 +100,8 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
   TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
-  const TransformedBuffer<Work<T>> inputs(block, in), outputs(block, out);
+  const TransformedBuffer<Work<T>> inputs(block, in, x.device()), outputs(block, out, x.device());
+  if (x.is_meta()) return y;
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
@@ -119,7 +122,9 @@ TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, cons
   const Grid grid = grid_of(x);
   const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const TransformedBuffer<Work<T>> inputs(block, in), gradients(block, out), sums(out, in);
+  const TransformedBuffer<Work<T>> inputs(block, in, x.device()), gradients(block, out, x.device());
+  TransformedBuffer<Work<T>> sums(out, in, x.device());
+  if (x.is_meta()) return sums;
   const auto& kernels = tile_kernels<T>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
@@ -159,6 +164,7 @@ at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& 
       at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
   by_image_type(x, [&](auto of_image) {
     const auto sums = transformed_weight_gradient<decltype(of_image)>(g, x);
+    if (x.is_meta()) return;
     by_image_type(result, [&](auto of_weight) {
       using T = decltype(of_weight);
       if constexpr (std::is_same_v<Work<T>, Work<decltype(of_image)>>)

@@ -40,11 +40,11 @@ class Float32Convolutions : public ConvolutionOperations {
   explicit Float32Convolutions(std::unique_ptr<ConvolutionOperations> inner) : inner_(std::move(inner)) {}
 
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    return autocast_type(at::kCPU) || inner_->supports(shape, input);
+    return autocast_type(input.device().type()) || inner_->supports(shape, input);
   }
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    const auto type = autocast_type(at::kCPU);
+    const auto type = autocast_type(input.device().type());
     if (!type || inner_->supports(shape, input)) return inner_->forward(shape, input, weight);
     const at::Tensor x = input.to(*type),
                      w = weight.to(*type);  // rounded as autocast does, also if weight is no 16-bit copy

@@ -1,5 +1,6 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 
+#include "kernels/meta.h"
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/option_checks.h"
@@ -16,6 +17,20 @@ constexpr Fused kFused[] = {
     {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
     {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
     {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
+
+/// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
+std::optional<BlockKernels> kernels_for(at::Device device) {
+  using namespace kernels;
+  if (device.is_meta())
+    return BlockKernels{.norm = meta_norm_kernels(), .pool = meta_pool_kernels(), .head = meta_head_kernels()};
+  if (device.is_cpu())
+    return BlockKernels{.norm = cpu_norm_kernels(), .pool = cpu_pool_kernels(), .head = cpu_head_kernels()};
+  const auto* norm = cuda_norm_kernels();
+  const auto* pool = cuda_pool_kernels();
+  const auto* head = cuda_head_kernels();
+  if (norm == nullptr || pool == nullptr || head == nullptr) return std::nullopt;
+  return BlockKernels{.norm = *norm, .pool = *pool, .head = *head};
+}
 
 Receipt receipt(const StepTrace& seen) {
   Receipt receipt{.observed = "", .effective = false, .reason = ""};
@@ -43,26 +58,21 @@ void check(OptionChecks& checks) {
 }
 
 Outcome apply(Plan& plan) {
-  // Does not query the device: plans are also made for other machines.
-  const bool on_cpu = plan.device.is_cpu();
-  const auto* norm = on_cpu ? &kernels::cpu_norm_kernels() : kernels::cuda_norm_kernels();
-  const auto* pool = on_cpu ? &kernels::cpu_pool_kernels() : kernels::cuda_pool_kernels();
-  const auto* head = on_cpu ? &kernels::cpu_head_kernels() : kernels::cuda_head_kernels();
-  if (norm == nullptr || pool == nullptr || head == nullptr)
+  if (!kernels_for(plan.device))
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
-                 [head](const BuildContext& context) {
-                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing, *head);
+                 [](const BuildContext& context) {
+                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
+                                                                    kernels_for(context.device)->head);
                  });
   if (!plan.model.has_convolutions)
     return Outcome::applied(
         fmt::format("loss and its gradient in one pass; the {} has no batch-norm", word_of(plan.model.config.name)),
         receipt);
-  const BlockKernels all{.norm = *norm, .pool = *pool, .head = *head};
   plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
-                       [all](const BuildContext&) { return make_fused_batch_norm(all); });
+                       [](const BuildContext& context) { return make_fused_batch_norm(*kernels_for(context.device)); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
-                 [all](const BuildContext&) { return make_fused_head(all); });
+                 [](const BuildContext& context) { return make_fused_head(*kernels_for(context.device)); });
   // The kernels' own order; otherwise the first kernel would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "device/tensor.h"
+#include "kernels/meta.h"
 #include "model/model.h"
 #include "optimizations/fused_optimizer/deferred_gradients.h"
 #include "optimizations/fused_optimizer/receipt.h"
@@ -206,6 +207,13 @@ class FusedAdam : public FusedOptimizer {
   at::Tensor updates_;
 };
 
+/// Does not query the device, because plans are also made for other machines. Null in builds without such kernels.
+const UpdateKernels* kernels_for(at::Device device) {
+  using namespace kernels::update;
+  if (device.is_meta()) return &meta_kernels();
+  return device.is_cpu() ? &cpu_kernels() : cuda_kernels();
+}
+
 }  // namespace
 
 std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, const BuildContext& context) {
@@ -219,15 +227,11 @@ std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, co
 void check(OptionChecks& checks) { checks.learning_rate_on_device = true; }
 
 Outcome apply(Plan& plan) {
-  const UpdateKernels* kernels =
-      plan.device.is_cpu()
-          ? &kernels::update::cpu_kernels()
-          : kernels::update::cuda_kernels();  // does not query the device: plans are also made for other machines
-  if (kernels == nullptr)
+  if (kernels_for(plan.device) == nullptr)
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
-  plan.optimizer.fill("fused_optimizer",
-                      describe_optimizer(plan.optimizer_config) + ", one fused update of all parameters",
-                      [kernels](const BuildContext& context) { return make_fused_optimizer(*kernels, context); });
+  plan.optimizer.fill(
+      "fused_optimizer", describe_optimizer(plan.optimizer_config) + ", one fused update of all parameters",
+      [](const BuildContext& context) { return make_fused_optimizer(*kernels_for(context.device), context); });
   plan.learning_rate_on_device = true;
   return Outcome::applied("one pass updates all parameters and also unscales, clips and zeroes gradients as needed",
                           receipt);

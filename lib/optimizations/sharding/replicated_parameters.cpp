@@ -3,6 +3,7 @@
 #include "comm/gradient_reducer.h"
 #include "device/memory_label.h"
 #include "device/tensor.h"
+#include "optimizations/sharding/shaped_replicas.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/plan.h"
 
@@ -44,6 +45,7 @@ class ReplicatedParameters : public LocalParameters {
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
+  if (context.device.is_meta()) return make_shaped_replicas(context, wire_type(config));
   broadcast_state(*context.model, *context.communicator);
   const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
                                        .overlap = config.overlap_comm,

@@ -3,6 +3,7 @@
 #include "comm/communicator.h"
 #include "device/tensor.h"
 #include "model/model.h"
+#include "optimizations/sharding/flat_gradients.h"
 #include "optimizations/sharding/sharding_receipt.h"
 
 namespace trainopt {
@@ -13,17 +14,11 @@ constexpr const char* kPending = "parallel.pending_gradients";
 class StaleParameters : public LocalParameters {
  public:
   StaleParameters(const Model& model, Communicator& communicator, std::optional<c10::ScalarType> wire_type)
-      : LocalParameters(model, ClearGradients::zero), communicator_(communicator), wire_type_(wire_type) {
-    int64_t count = 0;
-    for (const auto& [name, parameter] : parameters()) count += parameter.numel();
-    gradients_ = at::zeros({count}, parameters().front().second.options().requires_grad(false));
-    sum_ = at::zeros_like(gradients_);
-    int64_t begin = 0;
-    for (auto [name, parameter] : parameters()) {  // backward adds in place
-      parameter.mutable_grad() = gradients_.as_strided(parameter.sizes(), parameter.strides(), begin);
-      begin += parameter.numel();
-    }
-  }
+      : LocalParameters(model, ClearGradients::zero),
+        communicator_(communicator),
+        wire_type_(wire_type),
+        gradients_(attach_flat_gradients(parameters())),
+        sum_(at::zeros_like(gradients_)) {}
 
   NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }

@@ -19,7 +19,7 @@ constexpr double kMinSaving = 2;
 class Convolutions : public PlainConvolutionOperations {
  public:
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1 || !input.is_cpu()) return false;
+    if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1) return false;
     if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernel::kPanel != 0 ||
         shape.out % kernel::kPanel != 0)
       return false;
@@ -29,7 +29,7 @@ class Convolutions : public PlainConvolutionOperations {
 
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
     if (!supports(shape, input)) return PlainConvolutionOperations::forward(shape, input, weight);
-    const auto type = autocast_type(at::kCPU);
+    const auto type = autocast_type(input.device().type());
     const auto as_autocast = [&](const at::Tensor& tensor) { return type ? tensor.to(*type) : tensor; };
     return kernel::differentiable_convolution(as_autocast(input), as_autocast(weight));
   }

@@ -1,0 +1,14 @@
+// libtorch's meta device, on which tensors have shapes and types but no memory, made fit for training steps. Operations
+// allocate there what they would allocate on a real device, a MemoryListener on this device hears of it, and nothing is
+// computed.
+#pragma once
+
+namespace trainopt {
+
+/// Call before tensors are created that a MemoryListener shall hear of. Installs, once per process: an allocator that
+/// reports to the listener of the allocating thread; the shapes of the operations of training steps for which libtorch
+/// has them in Python only (meta_kernels.h); autocast (autocast.h). Temporary memory within an operation, such as a
+/// library's work space, is not reported.
+void open_meta_device();
+
+}  // namespace trainopt

@@ -1,0 +1,20 @@
+// Kernels for meta tensors, which have shapes and no memory: they allocate what the launched kernels allocate and
+// compute nothing. For forecasts of a step's memory.
+#pragma once
+
+#include "kernels/head/head.h"
+#include "kernels/norm/norm.h"
+#include "kernels/pool/pool.h"
+#include "kernels/update/update.h"
+
+namespace trainopt::kernels {
+
+const NormKernels& meta_norm_kernels();
+const PoolKernels& meta_pool_kernels();
+const HeadKernels& meta_head_kernels();
+
+namespace update {
+const UpdateKernels& meta_kernels();
+}
+
+}  // namespace trainopt::kernels

@@ -1,0 +1,136 @@
+#include "recipe/memory_remedies.h"
+
+#include "base/counted.h"
+#include "config/load.h"
+#include "data/transform_form.h"
+#include "recipe/make_plan.h"
+#include "recipe/validate.h"
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+/// The recipe with overrides as on the command line; nullopt if they contradict it.
+std::optional<Recipe> with_words(const Recipe& recipe, const std::vector<std::string>& words, int64_t ranks) {
+  Recipe changed = recipe;
+  const LoadedInto into = load_into(outline_of(changed), {.files = {}, .overrides = words});
+  if (!into.problems.empty() || !validate(changed, ranks).empty()) return std::nullopt;
+  return changed;
+}
+
+class Remedies {
+ public:
+  Remedies(const Recipe& recipe, const Plan& plan) : recipe_(recipe), plan_(plan), capacity_(memory_capacity(plan)) {}
+
+  std::vector<std::string> find() const {
+    std::vector<std::string> found;
+    if (const auto change = accumulation(plan_, recipe_)) found.push_back(*change);
+    if (const auto change = smaller_batch()) found.push_back(*change);
+    for (const std::string& word : switches())
+      if (const auto plan = plan_with({word}); plan && fits(*plan)) found.push_back(word);
+    if (found.empty())
+      if (const auto change = together()) found.push_back(*change);
+    return found;
+  }
+
+ private:
+  int64_t peak(const Plan& plan) const { return forecast_memory(plan).breakdown.total(); }
+  bool fits(const Plan& plan) const { return peak(plan) <= capacity_; }
+  bool fits_with(Plan plan, int64_t batch_size, int64_t times_as_many = 1) const {
+    plan.data.batch_size = batch_size;
+    plan.data.accumulation *= times_as_many;
+    return fits(plan);
+  }
+
+  /// Every optimization of the step that is off, and every way to shard.
+  std::vector<std::string> switches() const {
+    std::vector<std::string> words;
+    const Json now = to_json(recipe_);
+    for (const CatalogueEntry& entry : catalogue()) {
+      if (!entry.key.starts_with("optimizations.")) continue;
+      const std::string word = entry.key + "=" + entry.value;
+      if (const auto changed = with_words(recipe_, {word}, plan_.position.ranks); changed && to_json(*changed) != now)
+        words.push_back(word);
+    }
+    if (plan_.position.ranks == 1) return words;
+    for (const auto strategy : {ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
+      if (strategy != recipe_.parallel.sharding_strategy)
+        words.push_back(fmt::format("parallel.sharding_strategy={}", word_of(strategy)));
+    return words;
+  }
+
+  std::optional<Plan> plan_with(const std::vector<std::string>& words) const {
+    const auto changed = with_words(recipe_, words, plan_.position.ranks);
+    if (!changed) return std::nullopt;
+    try {
+      return make_plan(*changed, plan_.machine, plan_.position);
+    } catch (const UserError&) {  // named recovery: a remedy that this machine refuses is none
+      return std::nullopt;
+    }
+  }
+
+  /// Every switch that needs less memory, then smaller micro-batches.
+  std::optional<std::string> together() const {
+    std::vector<std::string> words;
+    Plan best = plan_;
+    for (const std::string& word : switches()) {
+      std::vector<std::string> more = words;
+      more.push_back(word);
+      auto plan = plan_with(more);
+      if (!plan || peak(*plan) >= peak(best)) continue;
+      words = std::move(more);
+      best = *std::move(plan);
+    }
+    const std::string all = fmt::format("{}", fmt::join(words, " "));
+    if (fits(best)) return all;
+    const auto pieces = accumulation(best, recipe_);
+    return pieces ? std::optional(all + (words.empty() ? "" : " ") + *pieces) : std::nullopt;
+  }
+
+  int64_t smallest_batch() const { return plan_.model.has_convolutions ? 2 : 1; }  // batch-norm needs two samples
+
+  /// The largest micro-batch that fits without changing the global batch.
+  std::optional<std::string> accumulation(const Plan& plan, const Recipe& recipe) const {
+    const int64_t batch = plan.data.batch_size;
+    for (int64_t pieces = 2; batch / pieces >= smallest_batch(); ++pieces) {
+      const int64_t size = batch / pieces;
+      if (batch % pieces != 0 || !fits_with(plan, size, pieces)) continue;
+      const bool follows = recipe.data.global_batch_size && !recipe.train.gradient_accumulation_steps;
+      const std::string steps =
+          follows ? "" : fmt::format(" train.gradient_accumulation_steps={}", plan.data.accumulation * pieces);
+      const std::string norms =
+          plan.model.has_convolutions ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample")) : "";
+      return fmt::format("data.batch_size={}{} (the same global batch{})", size, steps, norms);
+    }
+    return std::nullopt;
+  }
+
+  /// The largest batch that fits, whatever becomes of the global batch.
+  std::optional<std::string> smaller_batch() const {
+    if (recipe_.data.global_batch_size) return std::nullopt;
+    int64_t fitting = 0, too_large = plan_.data.batch_size;
+    while (too_large - fitting > 1) {
+      const int64_t middle = (fitting + too_large) / 2;
+      (middle < smallest_batch() || fits_with(plan_, middle) ? fitting : too_large) = middle;
+    }
+    if (fitting < smallest_batch() || !fits_with(plan_, fitting)) return std::nullopt;
+    return fmt::format("data.batch_size={} (the largest that fits)", fitting);
+  }
+
+  const Recipe& recipe_;
+  const Plan& plan_;
+  int64_t capacity_;
+};
+
+}  // namespace
+
+MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan) {
+  MemoryForecast forecast{.peak = forecast_memory(plan), .capacity_bytes = memory_capacity(plan)};
+  if (!forecast.fits()) forecast.remedies = Remedies(recipe, plan).find();
+  return forecast;
+}
+
+}  // namespace trainopt
