@@ -21,9 +21,16 @@ std::optional<Recipe> with_words(const Recipe& recipe, const std::vector<std::st
   return changed;
 }
 
+/// The share of the memory that a remedy may take. The rest is for the program, its libraries and other programs, and a
+/// forecast may be a few percent too low.
+constexpr double kUsableShare = 0.9;
+
 class Remedies {
  public:
-  Remedies(const Recipe& recipe, const Plan& plan) : recipe_(recipe), plan_(plan), capacity_(memory_capacity(plan)) {}
+  Remedies(const Recipe& recipe, const Plan& plan)
+      : recipe_(recipe),
+        plan_(plan),
+        capacity_(static_cast<int64_t>(kUsableShare * static_cast<double>(memory_capacity(plan)))) {}
 
   std::vector<std::string> find() const {
     std::vector<std::string> found;
@@ -117,7 +124,7 @@ class Remedies {
       (middle < smallest_batch() || fits_with(plan_, middle) ? fitting : too_large) = middle;
     }
     if (fitting < smallest_batch() || !fits_with(plan_, fitting)) return std::nullopt;
-    return fmt::format("data.batch_size={} (the largest that fits)", fitting);
+    return fmt::format("data.batch_size={} (the largest that leaves a tenth of the memory free)", fitting);
   }
 
   const Recipe& recipe_;

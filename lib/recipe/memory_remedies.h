@@ -7,7 +7,8 @@
 namespace trainopt {
 
 /// Forecasts the memory of `plan`, which was made from `recipe`. If it does not fit, forecasts changed plans too: a
-/// smaller batch, accumulation, switches. Remedies are those that fit, as overrides for the command line.
+/// smaller batch, accumulation, switches. Remedies are those that leave a tenth of the memory free, as overrides for
+/// the command line.
 MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan);
 
 }  // namespace trainopt

@@ -40,8 +40,10 @@ def test_the_summary_says_where_memory_is(tiny):
     units = {unit["unit"]: unit["activations_bytes"] for unit in memory["units"]}
     assert set(units) == {"layers.0", "layers.1", "loss"}
     assert sum(units.values()) == memory["activations_bytes"]
-    assert abs(memory["forecast_error_pct"]) < 10
-    assert f"{abs(memory['forecast_error_pct']):.1f} % " in done.out
+    # Not its size: so small a job is mostly what was there before the training.
+    error = 100 * (memory["forecast_bytes"] / memory["peak_bytes"] - 1)
+    assert memory["forecast_error_pct"] == pytest.approx(error)
+    assert f"{abs(error):.1f} % {'below' if error < 0 else 'above'} what was measured" in done.out
     assert memory["leaks"] == memory["spikes"] == []
     assert f"live at the peak of step 2, in {memory['where']}: " in done.out
     assert not (out / "memory").exists()
@@ -72,7 +74,7 @@ def test_pytorch_reads_the_snapshot(tiny):
     with contextlib.redirect_stdout(io.StringIO()):
         assert f"{len(events)} entries" in viewer.trace(snapshot)
         assert "segments: " in viewer.segsum(snapshot)
-        assert viewer.trace_plot(snapshot, device=0)
+        assert viewer.trace_plot(snapshot)
 
 
 def test_every_rank_writes_its_snapshot(tiny):
