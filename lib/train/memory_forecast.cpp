@@ -1,6 +1,6 @@
 #include "train/memory_forecast.h"
 
-#include "comm/free_communicator.h"
+#include "comm/shaped_communicator.h"
 #include "data/shaped_batches.h"
 #include "device/device.h"
 #include "device/meta_device.h"
@@ -28,7 +28,7 @@ class RehearsedStep {
  public:
   explicit RehearsedStep(const Plan& plan)
       : plan_(on_meta(plan)),
-        communicator_(plan.position.ranks > 1 ? make_free_communicator(plan.position) : make_single_communicator()),
+        communicator_(make_shaped_communicator(plan.position, plan.device)),
         recorder_(plan_.device),
         memory_(&recorder_, /*whole_run=*/false) {
     build();

@@ -1,7 +1,5 @@
 """What `plan` says about memory, what `run` refuses, and how near forecasts come to what a run holds."""
 
-import json
-
 from conftest import summary
 
 # Activations are most of the memory.
@@ -58,10 +56,10 @@ def test_run_refuses_what_the_machine_cannot_hold(trainopt):
 def test_the_forecast_is_near_the_measured_peak_on_two_ranks(trainopt):
     trainopt.write("small.yaml", SMALL)
     environment = {**trainopt.environment(), "OMP_NUM_THREADS": "1"}
-    for strategy in ("none", "zero3"):
-        words = [f"parallel.sharding_strategy={strategy}"]
+    for strategy in ("none", "zero1", "zero2", "zero3"):
+        words = [f"parallel.sharding_strategy={strategy}", "data.transforms=[{resize: 32}]"]
         done = trainopt("launch", "-n", "2", "--", "run", "small.yaml", *words, "--run-dir", strategy, env=environment)
         assert done.code == 0, done
-        measured = summary(trainopt.folder / strategy)["memory"]["peak_bytes"]
-        forecast = memory_of(trainopt, *words, "--assume", "gpus=0,ranks=2")["forecast_bytes"]
-        assert abs(forecast / measured - 1) < 0.1, json.dumps([strategy, forecast, measured])
+        memory = summary(trainopt.folder / strategy)["memory"]
+        assert abs(memory["forecast_error_pct"]) < 10, (strategy, memory)
+        assert memory_of(trainopt, *words, "--assume", "gpus=0,ranks=2")["forecast_bytes"] == memory["forecast_bytes"]

@@ -1,4 +1,5 @@
-// Forecasts of memory against the memory that a run really holds.
+// Forecasts of memory against the memory that a run really holds. tests/cli/test_memory_forecast.py does the same for
+// sharded jobs, whose exchanges hold memory too.
 #include "train/memory_forecast.h"
 
 #include "base/units.h"
@@ -41,9 +42,6 @@ void use_mlp(Recipe& r) {
   r.data.transforms.front() = ResizeConfig{.shorter_side = 16};
   r.data.size = r.data.batch_size = 1024;
 }
-auto sharded(ShardingStrategy strategy) {
-  return [strategy](Recipe& r) { r.parallel.sharding_strategy = strategy; };
-}
 auto both(std::function<void(Recipe&)> first, std::function<void(Recipe&)> second) {
   return [=](Recipe& r) { first(r), second(r); };
 }
@@ -52,7 +50,6 @@ auto named(ModelKind kind) {
 }
 
 const std::vector<Case>& cases() {
-  using Strategy = ShardingStrategy;
   static const std::vector<Case> all = {
       {"plain", [](Recipe&) {}},
       {"cifar stem, label smoothing", both(use_cifar_stem, [](Recipe& r) { r.train.label_smoothing = 0.1; })},
@@ -72,11 +69,7 @@ const std::vector<Case>& cases() {
       {"accumulation, set_to_none", both(accumulate, [](Recipe& r) { r.optimizations.set_to_none = true; })},
       {"skip, adam, clipping", both(both(use_adam, skip_nonfinite), [](Recipe& r) { r.train.max_grad_norm = 1; })},
       {"two ranks, amp", use_amp, 2},
-      {"two ranks, bfloat16 gradients", [](Recipe& r) { r.parallel.gradient_dtype = WireType::bfloat16; }, 2},
-      {"zero1", sharded(Strategy::zero1), 2},
-      {"zero2, accumulation", both(accumulate, sharded(Strategy::zero2)), 2},
-      {"zero3", sharded(Strategy::zero3), 2},
-      {"zero3, amp, adam", both(both(use_amp, use_adam), sharded(Strategy::zero3)), 2}};
+      {"two ranks, bfloat16 gradients", [](Recipe& r) { r.parallel.gradient_dtype = WireType::bfloat16; }, 2}};
   return all;
 }
 
