@@ -30,7 +30,9 @@ AsyncReader::AsyncReader(c10::Device device, bool fixed_delay)
 
 void AsyncReader::submit(PendingRecord record) {
   if (device_.is_cpu()) {
-    for (const auto& [metric, scalar] : record.scalars_) record.row_[metric] = scalar.item<double>();
+    // Not item(), which would wait on a GPU and so be reported by debug.find_syncs.
+    for (const auto& [metric, scalar] : record.scalars_)
+      record.row_[metric] = *scalar.to(at::kDouble).const_data_ptr<double>();
     add_spans(record.row_, record.spans_);
     ready_rows_.push_back(std::move(record.row_));
     return;

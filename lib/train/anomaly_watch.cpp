@@ -1,6 +1,5 @@
 #include "train/anomaly_watch.h"
 
-#include "base/counted.h"
 #include "device/tensor.h"
 
 #include <ATen/SequenceNumber.h>
@@ -78,7 +77,7 @@ std::string sizes_of(const std::vector<at::Tensor>& tensors) {
 std::string bad_values(const at::Tensor& tensor, std::string_view of) {
   const at::NoGradGuard no_grad;
   const int64_t finite = at::isfinite(tensor.detach()).sum().item<int64_t>();
-  return fmt::format("{} of {} of {} {} are not finite", tensor.numel() - finite, counted(tensor.numel(), "value"), of,
+  return fmt::format("{} of {} values of {} {} are not finite", tensor.numel() - finite, tensor.numel(), of,
                      sizes_of(tensor));
 }
 
@@ -209,7 +208,7 @@ void AnomalyWatch::end(const at::RecordFunction& function, at::ObserverContext* 
 /// write to may have had any values before.
 void AnomalyWatch::judge(const at::RecordFunction& function, const Operation& operation) {
   const std::vector<c10::IValue>& outputs = function.outputs();
-  auto results = tensors_with_values({outputs.data(), outputs.size()});
+  auto results = tensors_with_values(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()));
   if (results.empty() && operation.in_place) results = operation.inputs;  // such as lists of tensors
   const at::Tensor* bad = first_bad(results);
   if (!bad) return;

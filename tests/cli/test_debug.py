@@ -26,6 +26,20 @@ def test_no_shipped_recipe_has_a_hidden_wait(digits, name):
     assert "hidden waits: none in step 2" in run.out
 
 
+# The rungs before the one that turns non-blocking copies on.
+BLOCKING = {"0-baseline", "1-workers", "2a-pin-memory"}
+
+
+@pytest.mark.parametrize("recipe", sorted((CHECKOUT / "configs").rglob("*.yaml")), ids=lambda path: path.stem)
+def test_no_shipped_recipe_waits_for_its_batches_on_a_gpu(digits, recipe):
+    """What a run without a GPU cannot observe."""
+    planned = Program(digits)("plan", recipe, "--json", "--assume", "gpus=1,arch=sm_90,memory_gib=80")
+    plan = planned.json()
+    copies = plan["device"] != "cpu" and "non_blocking" in plan["loader"]
+    waits = copies and not (plan["loader"]["pinned"] and plan["loader"]["non_blocking"])
+    assert waits == (recipe.stem in BLOCKING), plan["loader"]
+
+
 def test_no_rank_of_the_shipped_recipe_waits(trainopt):
     two = ("launch", "-n", "2", "--", "run", CHECKOUT / "configs/two_ranks.yaml")
     run = trainopt(*two, "--run-dir", "out", "train.max_steps=2", FIND)

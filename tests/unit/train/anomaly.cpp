@@ -49,8 +49,8 @@ Failure failure_of(const Plan& plan) {
   return failure;
 }
 
-void overwrite_unseen(const at::Tensor& values) {
-  values.data_ptr<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+void overwrite_unseen(const at::Tensor& values, int64_t count) {
+  std::fill_n(values.data_ptr<float>(), count, std::numeric_limits<float>::quiet_NaN());
 }
 
 /// An identity with a gradient of its own, which writes memory without libtorch's operations, as a kernel does.
@@ -62,12 +62,12 @@ Change own_function(const std::string& label, bool bad_forward, bool bad_backwar
           std::optional<at::RecordFunction> posted;
           if (!label.empty()) posted.emplace(at::RecordScope::FUNCTION).before(std::string_view(label));
           at::Tensor output = x.detach().clone();
-          if (bad_forward) overwrite_unseen(output);
+          if (bad_forward) overwrite_unseen(output, output.numel());
           return output;
         },
         [=](const BackwardCall& call) {
           at::Tensor gradient = call.gradient.clone();
-          if (bad_backward) overwrite_unseen(gradient);
+          if (bad_backward) overwrite_unseen(gradient, gradient.numel());
           return std::vector<at::Tensor>{gradient};
         });
   };
@@ -86,7 +86,7 @@ at::Tensor failing(const at::Tensor& x, const std::function<void(const at::Tenso
 class SpoilingAverage : public NoAverage {
  public:
   void update(ParameterStore& parameters, const at::Tensor&) override {
-    if (++updates_ == 2) overwrite_unseen(parameters.parameters().at(1).second);
+    if (++updates_ == 2) overwrite_unseen(parameters.parameters().at(1).second, 1);
   }
 
  private:
@@ -128,12 +128,12 @@ TEST_CASE("values that this project's own kernels write are attributed to their 
     return failure.message;
   };
   CHECK_THAT(began(own_function("trainopt::planted", true, false)),
-             ContainsSubstring("in step 2 in forward of unit layers.0, in trainopt::planted: 1 of 128 values"));
+             ContainsSubstring("in step 2 in forward of unit layers.0, in trainopt::planted: 128 of 128 values"));
   CHECK_THAT(began(own_function("", true, false)),
-             ContainsSubstring("of unit layers.0, in an operation that libtorch does not see: 1 of"));
+             ContainsSubstring("of unit layers.0, in an operation that libtorch does not see: 128 of"));
   CHECK_THAT(
       began(own_function("trainopt::planted", false, true)),
-      ContainsSubstring("in step 2 in the backward of trainopt::planted of unit layers.0: 1 of 128 values of the "
+      ContainsSubstring("in step 2 in the backward of trainopt::planted of unit layers.0: 128 of 128 values of the "
                         "gradient [8, 16] are not finite"));
   CHECK_THAT(began(own_function("", false, true)),
              ContainsSubstring("in the backward of unit layers.0 (a function with a gradient of its own)"));

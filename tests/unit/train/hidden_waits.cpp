@@ -115,9 +115,11 @@ TEST_CASE("waits that libtorch reports are named by the operation in which they 
         report();
         RECORD_FUNCTION("aten::unlisted", std::vector<c10::IValue>());
         report();
-        report();
-        RECORD_FUNCTION("aten::inner", std::vector<c10::IValue>());
-        report();
+        const auto inner = [&] {
+          RECORD_FUNCTION("aten::inner", std::vector<c10::IValue>());
+          report();
+        };
+        inner();
       },
       at::kCUDA);
   REQUIRE(found.size() == 2);
