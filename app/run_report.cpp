@@ -183,7 +183,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  json["memory"] = memory_json(outcome.trace);
+  json["memory"] = memory_json(outcome.trace, plan_.memory);
   const auto& waits = outcome.trace.hidden_waits;
   json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
@@ -249,6 +249,8 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
 void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   std::vector<SwitchLine> lines;
   if (const auto text = memory_text(outcome.trace.memory); !text.empty()) lines.push_back({"tensor memory", text});
+  if (const auto text = forecast_receipt(outcome.trace.memory, plan_.memory); !text.empty())
+    lines.push_back({"memory forecast", text});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});

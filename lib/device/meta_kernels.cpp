@@ -38,9 +38,12 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   return at::empty({input.size(0), weight.size(0), extent(0), extent(1)}, input.options().memory_format(format));
 }
 
+/// Libraries compute the gradient of a weight in a layout of their own (oneDNN) or with work space (cuDNN): one more
+/// copy of it for as long as that takes.
 ThreeTensors convolution_backward(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
                                   at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool, at::IntArrayRef, int64_t,
                                   std::array<bool, 3> wanted) {
+  const at::Tensor in_own_layout = like_if(wanted[1], weight);
   return {like_if(wanted[0], input), like_if(wanted[1], weight),
           wanted[2] ? per_channel(gradient, gradient.scalar_type()) : at::Tensor()};
 }

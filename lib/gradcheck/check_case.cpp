@@ -5,6 +5,7 @@
 #include "device/backend_settings.h"
 #include "device/differentiable.h"
 #include "device/tensor.h"
+#include "gradcheck/twin.h"
 #include "gradcheck/values.h"
 #include "train/plan.h"
 
@@ -37,69 +38,6 @@ at::ScalarType precision_of(const Plan& plan) {
   return plan.tensor_format.compute_type == at::kFloat && rounds ? at::kHalf : plan.tensor_format.compute_type;
 }
 
-struct Evaluated {
-  at::Tensor output;
-  Tensors gradients;
-};
-
-Tensors leaves(const Tensors& values) {
-  Tensors all;
-  for (const auto& value : values) all.push_back(value.detach().requires_grad_());
-  return all;
-}
-
-void backward(Evaluated& evaluated, const Tensors& inputs, const at::Tensor& gradient) {
-  evaluated.output.backward(gradient);
-  for (const auto& input : inputs)
-    evaluated.gradients.push_back(input.grad().defined() ? input.grad() : at::zeros_like(input.detach()));
-  evaluated.output = evaluated.output.detach();
-}
-
-/// On the CPU in float64 with libtorch's operations.
-class Twin {
- public:
-  Twin(const GradientCase& gradient_case, const Parts& plain, Tensors values, at::ScalarType type, uint64_t key)
-      : case_(gradient_case), plain_(plain), values_(std::move(values)) {
-    const Tensors inputs = leaves(values_);
-    evaluated_.output = case_.compute(plain_, inputs);
-    output_gradient_ = output_gradient(case_, evaluated_.output, values_, type, key);
-    backward(evaluated_, inputs, output_gradient_);
-  }
-
-  const Evaluated& evaluated() const { return evaluated_; }
-  const at::Tensor& gradient_of_output() const { return output_gradient_; }
-
-  /// |⟨gradient, d⟩ − (f(x + h d) − f(x − h d)) ÷ 2h| ÷ ‖gradient‖, with f = ⟨output gradient, output⟩ and a random
-  /// direction d.
-  double directional_error(uint64_t key) const {
-    const Tensors d = direction(values_, key);
-    // Truncation is of the order h², rounding ε ÷ h; this makes both ε^⅔ = 4e-11. kDirectionsBound is a thousand times
-    // that, for the curvature of batch-norm and the number of values that are added.
-    static const double kStep = std::cbrt(std::ldexp(1, -52));
-    double along = 0, norm = 0;
-    for (size_t i = 0; i < d.size(); ++i) {
-      along += (evaluated_.gradients[i] * d[i]).sum().item<double>();
-      norm += evaluated_.gradients[i].square().sum().item<double>();
-    }
-    const double difference = (f(d, kStep) - f(d, -kStep)) / (2 * kStep);
-    return std::abs(along - difference) / std::sqrt(norm);
-  }
-
- private:
-  double f(const Tensors& d, double step) const {
-    const at::NoGradGuard no_grad;
-    Tensors moved;
-    for (size_t i = 0; i < d.size(); ++i) moved.push_back(at::add(values_[i], d[i], step));
-    return (case_.compute(plain_, moved) * output_gradient_).sum().item<double>();
-  }
-
-  const GradientCase& case_;
-  const Parts& plain_;
-  Tensors values_;
-  Evaluated evaluated_;
-  at::Tensor output_gradient_;
-};
-
 /// The plan's own computation on this rank's samples.
 class Ours {
  public:
@@ -122,7 +60,7 @@ class Ours {
     const at::Tensor& output = evaluated_.output;
     const auto format =
         output.dim() == 4 ? checked_.context.plan.tensor_format.memory_format : at::MemoryFormat::Contiguous;
-    backward(evaluated_, inputs_, output_gradient.to(output.device(), output.scalar_type()).contiguous(format));
+    evaluated_.run_backward(inputs_, output_gradient.to(output.device(), output.scalar_type()).contiguous(format));
     return evaluated_;
   }
 
@@ -187,7 +125,7 @@ std::optional<CheckedCase> check_case(const GradientCase& gradient_case, const C
   Ours ours(gradient_case, checked, share.mine(values));
   if (!ours.is_own()) return std::nullopt;
   const Twin twin(gradient_case, checked.plain, values, type, key);
-  const at::Tensor output_gradient = share.mine(twin.gradient_of_output());
+  const at::Tensor output_gradient = share.mine(twin.output_gradient());
   const Evaluated& got = ours.evaluated(output_gradient);
 
   result.bound = rounding_bound(

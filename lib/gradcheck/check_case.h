@@ -3,6 +3,7 @@
 
 #include "gradcheck/deviation.h"
 #include "gradcheck/gradient_case.h"
+#include "gradcheck/twin.h"
 #include "train/build_context.h"
 #include "train/precision.h"
 
@@ -24,9 +25,8 @@ struct CheckedCase {
   Deviation backward;      ///< of the gradient that deviates most
   std::string gradient;    ///< of which input that is
   bool repeatable = true;  ///< false: repeated, a failed computation gave different bits
-  /// The largest error of float64's gradient along eight random directions, relative to its norm, and its bound.
+  /// The largest error of float64's gradient along eight random directions, relative to its norm.
   double directions_error = 0;
-  static constexpr double kDirectionsBound = 4e-8;
 
   bool matches() const { return forward.relative <= bound && backward.relative <= bound; }
   bool passed() const { return matches() && directions_error <= kDirectionsBound; }

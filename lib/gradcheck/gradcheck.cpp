@@ -48,7 +48,7 @@ std::string error_text(const CheckedOperation& checked) {
   return fmt::format(
       "the float64 gradient that it is compared with differs from central differences by {:.2g} of its norm, and "
       "rounding explains {:.2g}",
-      result.directions_error, CheckedCase::kDirectionsBound);
+      result.directions_error, kDirectionsBound);
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ Json to_json(const Report& report) {
                     {"tensor", result.gradient},
                     {"slice", result.backward.slice},
                     {"directions_error", number(result.directions_error)},
-                    {"directions_bound", CheckedCase::kDirectionsBound},
+                    {"directions_bound", kDirectionsBound},
                     {"repeatable", result.repeatable},
                     {"passed", result.passed()}});
   }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt {
 namespace {
@@ -56,11 +57,27 @@ std::string memory_text(const MemoryPeak& peak) {
                      peak.where, breakdown_text(peak.breakdown));
 }
 
-Json memory_json(const StepTrace& trace) {
+std::optional<double> forecast_error_pct(const MemoryPeak& measured, const std::optional<MemoryForecast>& forecast) {
+  if (measured.step == 0 || !forecast) return std::nullopt;
+  return 100 *
+         (static_cast<double>(forecast->peak.breakdown.total()) / static_cast<double>(measured.breakdown.total()) - 1);
+}
+
+std::string forecast_receipt(const MemoryPeak& measured, const std::optional<MemoryForecast>& forecast) {
+  const auto error = forecast_error_pct(measured, forecast);
+  if (!error) return "";
+  return fmt::format("{} in {}, {:.1f} % {} what was measured", bytes_text(forecast->peak.breakdown.total()),
+                     forecast->peak.where, std::abs(*error), *error < 0 ? "below" : "above");
+}
+
+Json memory_json(const StepTrace& trace, const std::optional<MemoryForecast>& forecast) {
   const MemoryPeak& peak = trace.memory;
   if (peak.step == 0) return nullptr;
   Json json = {{"step", peak.step}, {"where", peak.where}, {"peak_bytes", peak.breakdown.total()}};
   json.update(breakdown_json(peak.breakdown));
+  const auto error = forecast_error_pct(peak, forecast);
+  json["forecast_bytes"] = error ? Json(forecast->peak.breakdown.total()) : Json();
+  json["forecast_error_pct"] = error ? Json(*error) : Json();
   json["leaks"] = Json::array();
   for (const MemoryLeak& leak : trace.memory_leaks)
     json["leaks"].push_back({{"where", leak.where}, {"bytes_per_step", leak.bytes_per_step}, {"steps", leak.steps}});

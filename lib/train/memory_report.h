@@ -2,8 +2,10 @@
 #pragma once
 
 #include "base/json.h"
+#include "train/memory_forecast.h"
 #include "train/step_trace.h"
 
+#include <optional>
 #include <string>
 
 namespace trainopt {
@@ -17,9 +19,15 @@ Json breakdown_json(const MemoryBreakdown& breakdown);
 /// if nothing was recorded.
 std::string memory_text(const MemoryPeak& peak);
 
-/// {step, where, peak_bytes, parameters_bytes, …, other_bytes, units: [{unit, activations_bytes}], leaks: [{where,
-/// bytes_per_step, steps}], spikes: [{step, where, peak_bytes, usual_bytes, grown_bytes}]}; null if nothing was
-/// recorded. Bytes of live tensors on this rank's device.
-Json memory_json(const StepTrace& trace);
+/// By how much the forecast is above (or, if negative, below) what was measured, in % of the latter; null if nothing
+/// was recorded or forecast.
+std::optional<double> forecast_error_pct(const MemoryPeak& measured, const std::optional<MemoryForecast>& forecast);
+/// "790 MiB in backward of layer1.0, 2.7 % below what was measured"; empty if nothing was recorded or forecast.
+std::string forecast_receipt(const MemoryPeak& measured, const std::optional<MemoryForecast>& forecast);
+
+/// {step, where, peak_bytes, parameters_bytes, …, other_bytes, units: [{unit, activations_bytes}], forecast_bytes,
+/// forecast_error_pct, leaks: [{where, bytes_per_step, steps}], spikes: [{step, where, peak_bytes, usual_bytes,
+/// grown_bytes}]}; null if nothing was recorded. Bytes of live tensors on this rank's device.
+Json memory_json(const StepTrace& trace, const std::optional<MemoryForecast>& forecast);
 
 }  // namespace trainopt

@@ -40,6 +40,8 @@ def test_the_summary_says_where_memory_is(tiny):
     units = {unit["unit"]: unit["activations_bytes"] for unit in memory["units"]}
     assert set(units) == {"layers.0", "layers.1", "loss"}
     assert sum(units.values()) == memory["activations_bytes"]
+    assert abs(memory["forecast_error_pct"]) < 10
+    assert f"{abs(memory['forecast_error_pct']):.1f} % " in done.out
     assert memory["leaks"] == memory["spikes"] == []
     assert f"live at the peak of step 2, in {memory['where']}: " in done.out
     assert not (out / "memory").exists()

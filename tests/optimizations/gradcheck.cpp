@@ -7,6 +7,9 @@
 #include "support/catch.h"
 #include "support/trained_ranks.h"
 #include "support/turned_on.h"
+#include "train/type_name.h"
+
+#include <fmt/ranges.h>
 
 #include <set>
 
@@ -86,7 +89,75 @@ class WithoutVariance : public kernels::NormKernels {
   const kernels::NormKernels& right_ = kernels::cpu_norm_kernels();
 };
 
+std::string call_text(const std::string& operation, at::IntArrayRef sizes, at::ScalarType type, bool is_nhwc) {
+  return fmt::format("{} [{}] {}{}", operation, fmt::join(sizes, ", "), type_name(type), is_nhwc ? " NHWC" : "");
+}
+
+/// Collects the calls of a training, as operation_cases() describes them.
+class Calls : public BatchNormOperations {
+ public:
+  using Collected = std::set<std::string>;
+  Calls(std::unique_ptr<BatchNormOperations> inner, Collected& collected)
+      : inner_(std::move(inner)), collected_(collected) {}
+
+  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
+                        const ForwardContext& context) const override {
+    collect("batch_norm", input, context);
+    return inner_->batch_norm(input, norm, context);
+  }
+  at::Tensor batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                             const ForwardContext& context) const override {
+    collect("batch_norm_relu", input, context);
+    return inner_->batch_norm_relu(input, norm, context);
+  }
+  at::Tensor batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm, const at::Tensor& residual,
+                                 const ForwardContext& context) const override {
+    collect("batch_norm_add_relu", input, context);
+    collect("batch_norm_add_relu", residual, context);
+    return inner_->batch_norm_add_relu(input, norm, residual, context);
+  }
+  at::Tensor stem_pool(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override {
+    collect("stem_pool", input, context);
+    return inner_->stem_pool(input, norm, context);
+  }
+
+ private:
+  void collect(const char* operation, const at::Tensor& input, const ForwardContext& context) const {
+    if (context.training)
+      collected_.insert(call_text(operation, input.sizes(), input.scalar_type(),
+                                  input.is_contiguous(at::MemoryFormat::ChannelsLast)));
+  }
+
+  std::unique_ptr<BatchNormOperations> inner_;
+  Collected& collected_;
+};
+
 }  // namespace
+
+TEST_CASE("what is checked are the shapes, types and layout of a training step") {
+  for (const bool in_16_bits : {false, true}) {
+    Recipe recipe = checked_recipe(StemKind::imagenet);
+    recipe.debug.gradcheck = false;
+    recipe.data.transforms[0] = ResizeConfig{.exact = {64, 48}};
+    recipe.optimizations.fused_kernels = true;
+    recipe.optimizations.amp.on = in_16_bits;
+    Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+    const gradcheck::CheckedSlots slots(plan);
+    Calls::Collected called, assumed;
+    plan.batch_norm.wrap("test", "", [&](const BuildContext&, std::unique_ptr<BatchNormOperations> inner) {
+      return std::make_unique<Calls>(std::move(inner), called);
+    });
+    Rows rows;
+    Trainer trainer(plan, {}, rows, never_stopped());
+    trainer.run();
+    const auto model = plan.build_model();
+    for (const auto& each : operation_cases(slots, {plan, plan.device, {}, nullptr, model.get()}))
+      if (each.inputs.size() >= 3 && each.operation != "head")
+        assumed.insert(call_text(each.operation, each.inputs[0].sizes, plan.tensor_format.compute_type, true));
+    CHECK(assumed.size() == 12);
+    CHECK(called == assumed);
+  }
+}
 
 TEST_CASE("no switch of the catalogue raises an alarm, and none that has a backward of its own is missed") {
   std::set<std::string> with_own;

@@ -53,8 +53,9 @@ void check_memory(const Recipe& recipe) {
 TEST_CASE("no plan of the catalogue leaks or spikes, and its peak has the known categories") {
   const CapturedLog log;
   static const std::vector<CatalogueEntry> entries = catalogue();
-  for (const CatalogueEntry& entry : entries)
-    DYNAMIC_SECTION(entry.info.name) { check_memory(turned_on(recipe_of_memory(), entry)); }
+  for (const CatalogueEntry& entry : entries) DYNAMIC_SECTION(entry.info.name) {
+      check_memory(turned_on(recipe_of_memory(), entry));
+    }
   DYNAMIC_SECTION("plain") { check_memory(recipe_of_memory()); }
   DYNAMIC_SECTION("all that work together") {
     Recipe recipe = recipe_of_memory();

@@ -37,8 +37,9 @@ void use_amp_float16(Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Ty
 void accumulate(Recipe& r) { r.train.gradient_accumulation_steps = 4; }
 void skip_nonfinite(Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }
 void use_mlp(Recipe& r) {
-  r.model = {.name = ModelKind::mlp, .hidden = {2048, 2048}, .dropout = 0.5};
-  r.data.batch_size = 64;
+  r.model = {.name = ModelKind::mlp, .hidden = {512, 512}, .dropout = 0.5};
+  r.data.transforms.front() = ResizeConfig{.shorter_side = 16};
+  r.data.size = r.data.batch_size = 1024;
 }
 auto sharded(ShardingStrategy strategy) {
   return [strategy](Recipe& r) { r.parallel.sharding_strategy = strategy; };
@@ -54,35 +55,25 @@ const std::vector<Case>& cases() {
   using Strategy = ShardingStrategy;
   static const std::vector<Case> all = {
       {"plain", [](Recipe&) {}},
-      {"cifar stem", use_cifar_stem},
-      {"resnet34", named(ModelKind::resnet34)},
-      {"resnet50", named(ModelKind::resnet50)},
+      {"cifar stem, label smoothing", both(use_cifar_stem, [](Recipe& r) { r.train.label_smoothing = 0.1; })},
+      {"resnet34, device_preprocess",
+       both(named(ModelKind::resnet34), [](Recipe& r) { r.optimizations.device_preprocess.on = true; })},
       {"resnet50, amp", both(named(ModelKind::resnet50), use_amp)},
       {"mlp", use_mlp},
-      {"mlp, amp", both(use_mlp, use_amp)},
-      {"mlp, adam", both(use_mlp, use_adam)},
-      {"amp", use_amp},
+      {"mlp, amp, adam", both(use_mlp, both(use_amp, use_adam))},
       {"amp float16", use_amp_float16},
       {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }},
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},
-      {"winograd", [](Recipe& r) { r.optimizations.winograd = true; }},
-      {"winograd, amp", both(use_amp, [](Recipe& r) { r.optimizations.winograd = true; })},
+      {"winograd", both(use_cifar_stem, [](Recipe& r) { r.optimizations.winograd = true; })},
       {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }},
       {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},
       {"fused_optimizer, adam", both(use_adam, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},
       {"fused_optimizer, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},
-      {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }},
-      {"label smoothing", [](Recipe& r) { r.train.label_smoothing = 0.1; }},
-      {"adam", use_adam},
-      {"accumulation", accumulate},
       {"accumulation, set_to_none", both(accumulate, [](Recipe& r) { r.optimizations.set_to_none = true; })},
-      {"skip", skip_nonfinite},
       {"skip, adam, clipping", both(both(use_adam, skip_nonfinite), [](Recipe& r) { r.train.max_grad_norm = 1; })},
-      {"two ranks", [](Recipe&) {}, 2},
       {"two ranks, amp", use_amp, 2},
       {"two ranks, bfloat16 gradients", [](Recipe& r) { r.parallel.gradient_dtype = WireType::bfloat16; }, 2},
       {"zero1", sharded(Strategy::zero1), 2},
-      {"zero2", sharded(Strategy::zero2), 2},
       {"zero2, accumulation", both(accumulate, sharded(Strategy::zero2)), 2},
       {"zero3", sharded(Strategy::zero3), 2},
       {"zero3, amp, adam", both(both(use_amp, use_adam), sharded(Strategy::zero3)), 2}};
@@ -190,12 +181,13 @@ TEST_CASE("a forecast allocates nothing on the host") {
 
 TEST_CASE("remedies of a plan that does not fit are plans that fit") {
   Recipe recipe = recipe_of(cases().front());
+  use_cifar_stem(recipe);
   Plan plan = plan_for(recipe, 2);
   CHECK(make_memory_forecast(recipe, plan).fits());  // an unknown capacity
   const int64_t bytes = forecast_memory(plan).breakdown.total();
   plan.machine.memory_bytes = 2 * bytes;  // two ranks share it
   CHECK(make_memory_forecast(recipe, plan).fits());
-  plan.machine.memory_bytes = 2 * (bytes * 6 / 10);
+  plan.machine.memory_bytes = 2 * (bytes * 7 / 10);
   const MemoryForecast tight = make_memory_forecast(recipe, plan);
   CHECK(!tight.fits());
   REQUIRE(tight.remedies.size() >= 2);

@@ -121,7 +121,12 @@ TEST_CASE("a trainer's categories are its parameters', gradients' and optimizer'
     int64_t of_units = 0;
     for (const auto& [unit, bytes] : peak.activations) of_units += bytes;
     CHECK(of_units == peak[MemoryUse::activations]);
-    CHECK(memory_json(trace)["peak_bytes"] == peak.total());
+    const MemoryForecast forecast{.peak = {.step = 2, .where = "update", .breakdown = peak}};
+    CHECK(memory_json(trace, forecast)["peak_bytes"] == peak.total());
+    CHECK(memory_json(trace, forecast)["forecast_error_pct"] == 0);
+    CHECK_THAT(forecast_receipt(trace.memory, forecast),
+               ContainsSubstring(" in update, 0.0 % above what was measured"));
+    CHECK(memory_json(trace, std::nullopt)["forecast_bytes"].is_null());
     CHECK(!recorder.listens());  // it costs nothing after the observed step
   }
 }

@@ -1,0 +1,33 @@
+// Operations that take the place of a model's on the meta device: they record what they are called with, and return a
+// tensor of the right shape.
+#pragma once
+
+#include "gradcheck/gradient_case.h"
+
+#include <map>
+
+namespace trainopt::gradcheck {
+
+/// The distinct cases of a forward, in the order of their first calls.
+class RecordedCases {
+ public:
+  /// `over_ranks`: batch-norm takes the samples of all ranks as one batch.
+  RecordedCases(const Model& model, bool over_ranks);
+
+  /// `weight`: the parameter of `model` that names the layer.
+  void add(GradientCase found, const at::Tensor& weight);
+  bool over_ranks() const { return over_ranks_; }
+  std::vector<GradientCase> take() { return std::move(all_); }
+
+ private:
+  bool over_ranks_;
+  std::map<const c10::TensorImpl*, std::string> layers_;
+  std::vector<GradientCase> all_;
+};
+
+// Null: the calls are not recorded.
+std::shared_ptr<const ConvolutionOperations> recording_convolution(RecordedCases* cases);
+std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* cases);
+std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases);
+
+}  // namespace trainopt::gradcheck
