@@ -23,7 +23,7 @@ Recipe checked_recipe(StemKind stem) {
   recipe.device = "cpu";
   recipe.model = {.name = ModelKind::resnet18, .stem = stem};
   recipe.data.dataset = DatasetKind::fake_cifar10;
-  recipe.data.size = 32;
+  recipe.data.size = 64;
   recipe.data.batch_size = 8;
   recipe.data.transforms = {ResizeConfig{.exact = {16, 16}}, NormalizeConfig{}};
   recipe.train.label_smoothing = 0.1;
@@ -134,7 +134,7 @@ class Calls : public BatchNormOperations {
 
 }  // namespace
 
-TEST_CASE("what is checked are the shapes, types and layout of a training step") {
+TEST_CASE("a training step has the shapes and types and the layout that are checked") {
   for (const bool in_16_bits : {false, true}) {
     Recipe recipe = checked_recipe(StemKind::imagenet);
     recipe.debug.gradcheck = false;
