@@ -47,6 +47,7 @@ class CheckingRunner : public StepRunner {
     return inner_->micro_step(body, micro);
   }
   at::Tensor update_step(const StepBody& body) override {
+    watch_->begin_update();
     const Listening listening = listen();
     return inner_->update_step(body);
   }

@@ -106,10 +106,17 @@ void AnomalyWatch::begin_step(int64_t step) {
 
 void AnomalyWatch::begin_micro_batch() {
   const std::lock_guard lock(mutex_);
+  labels_ = OpenLabels();
   forward_.clear();
   nodes_.clear();
   own_operations_.clear();
   failed_.clear();
+}
+
+void AnomalyWatch::begin_update() {
+  const std::lock_guard lock(mutex_);
+  labels_ = OpenLabels();
+  labels_.begin("update");
 }
 
 void AnomalyWatch::check_at_start(const std::string& what, const at::Tensor& values) {

@@ -23,6 +23,8 @@ class AnomalyWatch : public OperationListener {
   /// A step begins, perhaps again. Its findings and its record of forward operations are discarded.
   void begin_step(int64_t step);
   void begin_micro_batch();
+  /// The update's label has begun already.
+  void begin_update();
   /// What exists before the step's first operation. `what`: "the parameter fc.weight".
   void check_at_start(const std::string& what, const at::Tensor& values);
   /// The results of a unit of the model, which this project's own operations may have written unseen.
