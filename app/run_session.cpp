@@ -153,8 +153,8 @@ class RunSession {
     try {
       write_memory_snapshot(file, plan_.device, memory_ ? &*memory_ : nullptr);
       spdlog::info("wrote {}", file.string());
-    } catch (const UserError& error) {  // named recovery
-      spdlog::warn("{}", error.what());
+    } catch (const std::exception& error) {  // named recovery: whatever it is, it must not hide how the run ended
+      spdlog::warn("{}", explain(error).message);
     }
   }
 
@@ -248,6 +248,7 @@ class RunSession {
     if (!options_.ceilings || end.status != "done") return end.exit_code;
     trainer_.reset();
     memory_.reset();
+    if (plan_.memory_snapshot && plan_.device.is_cuda()) end_gpu_memory_history();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
     return measure_with(member_, machine_, environment_, [this](ArmFactory& arms, const Explain&) {
       return show_ceilings(recipe_, member_.position().ranks, arms, run_dir(), *options_.ceilings, options_.output);

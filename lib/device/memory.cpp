@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "device/facts.h"
 #include "device/gpu_error.h"
+#include "device/process.h"
 #include "device/tensor_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -18,7 +19,7 @@ std::optional<MemoryStats> memory_stats(c10::Device device) {
   if (device.is_cpu()) {
     const auto tensors = cpu_tensor_memory();
     if (!tensors) return std::nullopt;
-    static const int64_t capacity = device_facts(device).memory_bytes;
+    static const int64_t capacity = allowed_memory_bytes();
     return MemoryStats{.allocated = tensors->live, .peak_allocated = tensors->peak, .capacity = capacity};
   }
   if (device.is_meta()) return MemoryStats{};

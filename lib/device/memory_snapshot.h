@@ -11,6 +11,9 @@ namespace trainopt {
 /// nothing in a build without CUDA.
 void record_gpu_memory_history(size_t max_events);
 
+/// Ends that, and forgets what was recorded.
+void end_gpu_memory_history();
+
 /// What was recorded, with the state of the allocator, as a pickle. Empty in a build without CUDA.
 std::string gpu_memory_snapshot();
 

@@ -52,29 +52,6 @@ void report_to_profiler(void* data, int64_t bytes) {
   c10::reportMemoryUsageToProfiler(data, bytes, live, 0, c10::Device(c10::kCPU));
 }
 
-/// A GPU's allocator reports to the profiler's state of the allocating thread, which backward's threads inherit.
-class DeviceReports : public c10::MemoryReportingInfoBase {
- public:
-  DeviceReports(c10::Device device, MemoryListener& listener)
-      : device_(device), listener_(listener), label_(MemoryScope::current()) {}
-
-  void reportMemoryUsage(void* address, int64_t bytes, size_t, size_t, c10::Device device) override {
-    if (device.type() != device_.type()) return;
-    const std::lock_guard lock(listening().mutex);
-    if (bytes >= 0)
-      // The listening thread's label: while backward's threads allocate, that thread waits for them.
-      listener_.allocated(address, bytes, *label_);
-    else
-      listener_.released(address, -bytes);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
- private:
-  c10::Device device_;
-  MemoryListener& listener_;
-  const MemoryLabel* const& label_;
-};
-
 }  // namespace
 
 std::optional<TensorMemory> cpu_tensor_memory() {
@@ -122,13 +99,43 @@ void install_counting_allocator() {
   c10::SetCPUAllocator(new CountingAllocator, /*priority=*/254);
 }
 
-struct ListenToMemory::OnDevice {
-  OnDevice(c10::Device device, MemoryListener& listener)
-      : guard(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<DeviceReports>(device, listener)) {}
-  c10::DebugInfoGuard guard;
+/// A GPU's allocator reports to the profiler's state of the allocating thread, which backward's threads inherit.
+class ListenToMemory::Reports : public c10::MemoryReportingInfoBase {
+ public:
+  Reports(c10::Device device, MemoryListener& listener)
+      : device_(device), listener_(&listener), label_(MemoryScope::current()) {}
+
+  void reportMemoryUsage(void* address, int64_t bytes, size_t, size_t, c10::Device device) override {
+    if (device.type() != device_.type()) return;
+    const std::lock_guard lock(listening().mutex);
+    MemoryListener* const listener = listener_.load();
+    if (!listener) return;
+    if (bytes >= 0)
+      // The listening thread's label: while backward's threads allocate, that thread waits for them.
+      listener->allocated(address, bytes, *label_);
+    else
+      listener->released(address, -bytes);
+  }
+  bool memoryProfilingEnabled() const override { return listener_.load(std::memory_order_relaxed) != nullptr; }
+  void stop() {
+    const std::lock_guard lock(listening().mutex);
+    listener_ = nullptr;
+  }
+
+ private:
+  c10::Device device_;
+  std::atomic<MemoryListener*> listener_;
+  const MemoryLabel* const& label_;
 };
 
-ListenToMemory::ListenToMemory(c10::Device device, MemoryListener& listener) {
+struct ListenToMemory::OnDevice {
+  OnDevice(c10::Device device, MemoryListener& listener)
+      : reports(std::make_shared<Reports>(device, listener)), guard(c10::DebugInfoKind::PROFILER_STATE, reports) {}
+  std::shared_ptr<Reports> reports;
+  c10::DebugInfoGuard guard;  ///< ends with the object only: it would take away what was added after it
+};
+
+ListenToMemory::ListenToMemory(c10::Device device, MemoryListener& listener) : listener_(listener) {
   if (device.is_cpu()) {
     const std::lock_guard lock(listening().mutex);
     MemoryListener* before = listening().listener.exchange(&listener);
@@ -138,10 +145,13 @@ ListenToMemory::ListenToMemory(c10::Device device, MemoryListener& listener) {
   }
 }
 
-ListenToMemory::~ListenToMemory() {
-  if (on_device_) return;
+void ListenToMemory::stop() {
+  if (on_device_) return on_device_->reports->stop();
   const std::lock_guard lock(listening().mutex);
-  listening().listener = nullptr;
+  MemoryListener* mine = &listener_;  // another one may listen by now
+  listening().listener.compare_exchange_strong(mine, nullptr);
 }
+
+ListenToMemory::~ListenToMemory() { stop(); }
 
 }  // namespace trainopt

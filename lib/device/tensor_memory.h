@@ -35,14 +35,20 @@ class MemoryListener {
 /// from the counting or caching allocator; on a GPU those of this thread and of the backward passes that it starts.
 class ListenToMemory {
  public:
-  /// At most one exists per process. `listener` must outlive it.
+  /// At most one listens to the CPU. `listener` must outlive it. On a GPU, destroy it on the same thread, after
+  /// everything that listens to this thread's operations and began later.
   ListenToMemory(c10::Device device, MemoryListener& listener);
   ~ListenToMemory();
   ListenToMemory(const ListenToMemory&) = delete;
   ListenToMemory& operator=(const ListenToMemory&) = delete;
 
+  /// The listener hears no more, and allocations cost next to nothing again.
+  void stop();
+
  private:
+  class Reports;
   struct OnDevice;
+  MemoryListener& listener_;
   std::unique_ptr<OnDevice> on_device_;
 };
 

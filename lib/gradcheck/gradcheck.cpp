@@ -72,11 +72,11 @@ Report check_operations(const CheckedSlots& slots, const BuildContext& context) 
 
 std::string summary_line(const Report& report) {
   if (report.operations.empty())
-    return "gradcheck: this plan uses no backward of our own, so there is nothing to check";
+    return "gradcheck: this plan uses no backward of trainopt's own, so there is nothing to check";
   const auto reduced = std::count_if(report.operations.begin(), report.operations.end(), [](const auto& checked) {
     return checked.result.samples < checked.gradient_case.batch();
   });
-  return fmt::format("gradcheck: {} of our own checked in {}{}, largest error {:.2g} of its bound, {:.1f} s",
+  return fmt::format("gradcheck: {} of trainopt's own checked in {}{}, largest error {:.2g} of its bound, {:.1f} s",
                      counted(static_cast<int64_t>(report.operations.size()), "operation"), report.type,
                      reduced > 0 ? fmt::format(" ({} with a part of the batch)", reduced) : "", worst_share(report),
                      report.wall_s);
@@ -93,7 +93,7 @@ std::optional<UserError> failure_of(const Report& report) {
                   shapes_text(*first), report.type, error_text(*first),
                   repeatable ? "this is a bug in the program, please report it"
                              : "the same computation gave other bits when repeated, so suspect the hardware",
-                  count > 1 ? fmt::format("; {} failed, all are in summary.json", counted(count, "operation")) : ""),
+                  count > 1 ? fmt::format("; {} failed", counted(count, "operation")) : ""),
       repeatable ? ExitCode::bug : ExitCode::hardware);
 }
 

@@ -28,8 +28,9 @@ std::optional<std::string> MemoryTrend::warning() const {
   if (steps_ < kLeastSteps || 10 * rises_ < 9 * steps_ || *last_mib_ - *first_mib_ < kLeastMib) return std::nullopt;
   const double grown = (*last_mib_ - *first_mib_) * 0x1p20;
   return fmt::format(
-      "tensors took {} more in each step, {} in {}, which may be a leak; profiler.memory_snapshot=true shows where it "
-      "comes from",
+      "tensors took {} more in each step, {} in {}, which may be a leak; 'profiler={{memory_snapshot: true, "
+      "activities: "
+      "[]}}' shows where it comes from",
       human_bytes(grown / static_cast<double>(steps_)), human_bytes(grown), counted(steps_, "step"));
 }
 

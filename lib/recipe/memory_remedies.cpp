@@ -8,6 +8,8 @@
 
 #include <fmt/ranges.h>
 
+#include <exception>
+#include <limits>
 #include <utility>
 
 namespace trainopt {
@@ -21,16 +23,12 @@ std::optional<Recipe> with_words(const Recipe& recipe, const std::vector<std::st
   return changed;
 }
 
-/// The share of the memory that a remedy may take. The rest is for the program, its libraries and other programs, and a
-/// forecast may be a few percent too low.
-constexpr double kUsableShare = 0.9;
-
 class Remedies {
  public:
   Remedies(const Recipe& recipe, const Plan& plan)
       : recipe_(recipe),
         plan_(plan),
-        capacity_(static_cast<int64_t>(kUsableShare * static_cast<double>(memory_capacity(plan)))) {}
+        capacity_(static_cast<int64_t>(MemoryForecast::kUsableShare * static_cast<double>(memory_capacity(plan)))) {}
 
   std::vector<std::string> find() const {
     std::vector<std::string> found;
@@ -44,7 +42,13 @@ class Remedies {
   }
 
  private:
-  int64_t peak(const Plan& plan) const { return forecast_memory(plan).breakdown.total(); }
+  int64_t peak(const Plan& plan) const {
+    try {
+      return forecast_memory(plan).breakdown.total();
+    } catch (const std::exception&) {  // named recovery: what cannot run at this size is no remedy
+      return std::numeric_limits<int64_t>::max();
+    }
+  }
   bool fits(const Plan& plan) const { return peak(plan) <= capacity_; }
   bool fits_with(Plan plan, int64_t batch_size, int64_t times_as_many = 1) const {
     plan.data.batch_size = batch_size;
@@ -136,7 +140,7 @@ class Remedies {
 
 MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan) {
   MemoryForecast forecast{.peak = forecast_memory(plan), .capacity_bytes = memory_capacity(plan)};
-  if (!forecast.fits()) forecast.remedies = Remedies(recipe, plan).find();
+  if (!forecast.leaves_room()) forecast.remedies = Remedies(recipe, plan).find();
   return forecast;
 }
 

@@ -6,9 +6,9 @@
 
 namespace trainopt {
 
-/// Forecasts the memory of `plan`, which was made from `recipe`. If it does not fit, forecasts changed plans too: a
-/// smaller batch, accumulation, switches. Remedies are those that leave a tenth of the memory free, as overrides for
-/// the command line.
+/// Forecasts the memory of `plan`, which was made from `recipe`. If it leaves too little free, forecasts changed plans
+/// too: a smaller batch, accumulation, switches. Remedies are those that leave a tenth of the memory free, as overrides
+/// for the command line.
 MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan);
 
 }  // namespace trainopt

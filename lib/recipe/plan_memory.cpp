@@ -27,7 +27,9 @@ std::string forecast_text(const Plan& plan) {
   if (memory.capacity_bytes == 0) return text;
   const double percent = 100.0 * static_cast<double>(bytes) / static_cast<double>(memory.capacity_bytes);
   return text + fmt::format("; {:.{}f} % of {}{}", percent, percent < 1 ? 2 : 0, capacity_text(plan),
-                            memory.fits() ? "" : ": does not fit");
+                            memory.leaves_room() ? ""
+                            : memory.fits()      ? ": leaves little room for everything else"
+                                                 : ": does not fit");
 }
 
 Json forecast_json(const MemoryForecast& forecast) {
@@ -45,7 +47,7 @@ std::string why_it_does_not_fit(const Plan& plan) {
   const std::string change = memory.remedies.empty()
                                  ? "no smaller batch and no switch would make it fit; use a smaller model or image"
                                  : "this would fit: " + memory.remedies.front();
-  return fmt::format("a training step does not fit into memory; {}: forecast {} at the peak, {}", change,
+  return fmt::format("a training step does not fit into memory; {}: the forecast of the peak is {}, of {}", change,
                      text_of_bytes(memory.peak.breakdown.total()), capacity_text(plan));
 }
 

@@ -225,7 +225,8 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("plan of {}\n", plan.name);
   for (const Fact& fact : facts(plan)) line(fact.name, fact.text);
   if (plan.memory)
-    for (const auto& remedy : plan.memory->remedies) line("would fit", remedy);
+    for (const auto& remedy : plan.memory->remedies)
+      line(plan.memory->fits() ? "would leave room" : "would fit", remedy);
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none\n" : "switches\n";

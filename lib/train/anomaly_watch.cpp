@@ -131,7 +131,7 @@ void AnomalyWatch::check_unit(const std::string& unit, const at::Tensor& input, 
   const std::lock_guard lock(mutex_);
   const auto seen = std::exchange(own_operations_, {});
   if (!judges(Stage::forward) || is_finite(output) || !is_finite(input)) return;
-  found(Stage::forward, fmt::format("in step {} in forward of unit {}, {}: {}, its input {} is", step_, unit,
+  found(Stage::forward, fmt::format("in step {} in forward of unit {}, {}: {}; its input {} is finite", step_, unit,
                                     seen.empty() ? "in an operation that libtorch does not see"
                                                  : fmt::format("in {}", fmt::join(seen, " or ")),
                                     bad_values(output, "its output"), sizes_of(input)));
@@ -153,7 +153,7 @@ void AnomalyWatch::check_node(const BackwardNode& node) {
   if (!judges(Stage::backward)) return;
   const at::Tensor* bad = first_bad(node.gradients_of_inputs);
   if (!bad || !all_finite(node.gradients_of_outputs)) return;
-  found(Stage::backward, fmt::format("in step {} in the {}: {}, those that it was given {} are", step_,
+  found(Stage::backward, fmt::format("in step {} in the {}: {}; the gradients that it received, {}, are finite", step_,
                                      backward_of({node.forward_thread, node.number}, node.name),
                                      bad_values(*bad, "the gradient"), sizes_of(node.gradients_of_outputs)));
 }
@@ -226,9 +226,10 @@ void AnomalyWatch::judge(const at::RecordFunction& function, const Operation& op
     if (operation.in_place || !is_result(before)) return;
   for (const at::Tensor& input : operation.inputs)
     if (!is_result(input) && !is_finite(input)) return;
-  found(stage(), fmt::format("in step {} {}: {}{}", step_, place_of(function.name(), function.threadId()),
-                             bad_values(*bad, "its result"),
-                             operation.inputs.empty() ? "" : ", its inputs " + sizes_of(operation.inputs) + " were"));
+  found(stage(),
+        fmt::format("in step {} {}: {}{}", step_, place_of(function.name(), function.threadId()),
+                    bad_values(*bad, "its result"),
+                    operation.inputs.empty() ? "" : "; its inputs " + sizes_of(operation.inputs) + " were finite"));
 }
 
 AnomalyWatch::Stage AnomalyWatch::stage() const {

@@ -16,8 +16,8 @@ void describe(V& v, DebugConfig& c) {
           "step down, and labels the units in all steps.");
   v.field("anomaly", c.anomaly,
           "Name the operation and unit in which a NaN or an infinity begins, and those whose backward failed. Makes "
-          "training several times slower: the result of every operation is checked, and a GPU is waited for each "
-          "time.");
+          "training several times slower: the result of every operation is checked, and on a GPU the host waits for "
+          "each.");
   v.field("gradcheck", c.gradcheck,
           "Before the first step, check every backward of trainopt's own that this recipe uses: its results against "
           "float64, and those against central differences. Delays the start by seconds to minutes.");

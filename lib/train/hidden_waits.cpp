@@ -48,7 +48,7 @@ std::string_view why_copying_waits(const HostCopy& copy) {
 }
 
 std::string hidden_waits_text(const std::vector<HiddenWait>& waits, int64_t step, bool on_cpu) {
-  const std::string of_gpu = on_cpu ? " (what would wait on a GPU, where copies count too)" : "";
+  const std::string of_gpu = on_cpu ? " (operations that would wait on a GPU; copies are not checked on a CPU)" : "";
   if (waits.empty()) return fmt::format("hidden waits: none in step {}{}", step, of_gpu);
   std::string text = fmt::format("hidden waits in step {}{}", step, of_gpu);
   for (const HiddenWait& wait : waits)

@@ -62,7 +62,7 @@ class RehearsedStep {
     }
     const at::Generator generator = make_generator(at::kCPU, 0);
     training_ = {.training = true, .generator = generator};
-    guard_.emplace(*model_, plan_.device, generator, plan_.train.on_nonfinite != OnNonfinite::abort);
+    guard_.emplace(*model_, plan_.device, generator, plan_.undoes_steps());
     BuildContext context{plan_, plan_.device, {}, communicator_.get(), model_.get(), nullptr, &steps_, generator};
     model_->set_operations(plan_.build_operations(context));
     {

@@ -26,9 +26,20 @@ int64_t memory_capacity(const Plan& plan);
 struct MemoryForecast {
   MemoryPeak peak;
   int64_t capacity_bytes = 0;         ///< 0: not known
-  std::vector<std::string> remedies;  ///< if it does not fit: changes of the recipe with which it does
+  std::vector<std::string> remedies;  ///< if it leaves no room: changes of the recipe with which it does
 
-  bool fits() const { return capacity_bytes == 0 || peak.breakdown.total() <= capacity_bytes; }
+  bool fits() const { return takes_at_most(1); }
+  /// Whether a tenth of the memory is left for the program, its libraries and other programs; a forecast may also be a
+  /// few percent too low.
+  bool leaves_room() const { return takes_at_most(kUsableShare); }
+
+  static constexpr double kUsableShare = 0.9;
+
+ private:
+  bool takes_at_most(double share) const {
+    return capacity_bytes == 0 ||
+           static_cast<double>(peak.breakdown.total()) <= share * static_cast<double>(capacity_bytes);
+  }
 };
 
 }  // namespace trainopt

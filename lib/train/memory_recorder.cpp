@@ -18,6 +18,7 @@ int64_t now_us() {
 }
 
 bool is_backward(const MemoryLabel& label) { return std::strcmp(label.phase, "backward") == 0; }
+bool is_forward(const MemoryLabel& label) { return std::strcmp(label.phase, "forward") == 0; }
 
 }  // namespace
 
@@ -54,6 +55,11 @@ MemoryRecorder::MemoryRecorder(c10::Device device, size_t history) : labels_{Mem
   listening_.emplace(device, *this);
 }
 
+void MemoryRecorder::stop() {
+  listening_->stop();
+  listens_ = false;
+}
+
 const std::string* MemoryRecorder::unit(const std::string& name) {
   const std::lock_guard lock(mutex_);
   return &units_.try_emplace(name, name).first->second;
@@ -65,7 +71,10 @@ void MemoryRecorder::set_backward_unit(const std::string* unit) {
 }
 
 size_t MemoryRecorder::index_of(MemoryLabel label) {
-  if (is_backward(label)) label.unit = backward_unit_;
+  if (is_backward(label))
+    label.unit = backward_unit_;
+  else if (is_forward(label))
+    backward_unit_ = nullptr;  // that of the micro-batch before
   const auto known = std::find(labels_.begin(), labels_.end(), label);
   if (known != labels_.end()) return static_cast<size_t>(known - labels_.begin());
   labels_.push_back(label);
@@ -83,6 +92,7 @@ void MemoryRecorder::remember(const MemoryEvent& event) {
 void MemoryRecorder::allocated(const void* address, int64_t bytes, const MemoryLabel& label) {
   const std::lock_guard lock(mutex_);
   const size_t index = index_of(label);
+  forget(address);  // a GPU's releases on other threads are not heard
   blocks_[address] = {.bytes = bytes, .label = index, .step = step_, .sequence = ++sequence_};
   totals_[index] += bytes;
   live_ += bytes;
@@ -92,6 +102,14 @@ void MemoryRecorder::allocated(const void* address, int64_t bytes, const MemoryL
   peak_sequence_ = sequence_;
   peak_label_ = index;
   peak_totals_ = totals_;
+}
+
+void MemoryRecorder::forget(const void* address) {
+  const auto block = blocks_.find(address);
+  if (block == blocks_.end()) return;
+  totals_[block->second.label] -= block->second.bytes;
+  live_ -= block->second.bytes;
+  blocks_.erase(block);
 }
 
 void MemoryRecorder::released(const void* address, int64_t bytes) {

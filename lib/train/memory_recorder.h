@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -89,13 +90,14 @@ class MemoryRecorder : public MemoryListener {
   std::vector<MemoryEvent> history() const;
 
   /// Stops listening. What was recorded can still be read.
-  void stop() { listening_.reset(); }
-  bool listens() const { return listening_.has_value(); }
+  void stop();
+  bool listens() const { return listens_; }
 
  private:
   void allocated(const void* address, int64_t bytes, const MemoryLabel& label) override;
   void released(const void* address, int64_t bytes) override;
   size_t index_of(MemoryLabel label);
+  void forget(const void* address);
   void remember(const MemoryEvent& event);
   MemoryBreakdown breakdown_of(const std::vector<int64_t>& totals) const;
 
@@ -115,6 +117,7 @@ class MemoryRecorder : public MemoryListener {
 
   size_t history_size_;
   std::deque<MemoryEvent> history_;
+  std::atomic<bool> listens_ = true;
   std::optional<ListenToMemory> listening_;  ///< last, so that it ends first
 };
 

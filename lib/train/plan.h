@@ -95,6 +95,9 @@ struct Plan {
   std::optional<MemoryForecast> memory;  ///< of a step; null: no forecast was made
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
 
+  /// Whether a step whose values are not finite changes nothing, which takes copies of what it would change.
+  bool undoes_steps() const { return detects_nonfinite || train.on_nonfinite != OnNonfinite::abort; }
+
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,
   /// or read from config.weights unless a checkpoint's weights follow (`is_resumed`).
   std::unique_ptr<Model> build_model(bool is_resumed = false) const;

@@ -152,11 +152,17 @@ void add_profiler(Plan& plan, const ProfilerConfig& config) {
         "profiler.activities is [gpu], and this job runs on the CPU, so its traces would be empty; add cpu");
   plan.memory_snapshot = config.memory_snapshot;
   plan.records_traces = !config.activities.empty();
-  const auto what =
+  if (plan.memory_snapshot && plan.records_traces && plan.device.is_cuda())
+    throw UserError(
+        "profiler.memory_snapshot listens on a GPU where libtorch's profiler does; add activities: [] to it, and "
+        "record "
+        "the trace in another run");
+  auto what =
       config.activities.empty()
           ? std::string("labels only")
           : fmt::format("{} after {}, {}", counted(config.active, "step"), counted(config.wait + config.warmup, "step"),
                         config.repeat == 0 ? "repeated to the end" : counted(config.repeat, "time"));
+  if (config.memory_snapshot) what += ", the memory's history to the end of the run";
   plan.profiler.fill("profiler", what, [config](const BuildContext& context) -> std::unique_ptr<StepProfiler> {
     if (config.units) label_units(*context.model);
     if (config.activities.empty()) return std::make_unique<StepProfiler>();

@@ -74,12 +74,12 @@ void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trac
   if (!recorder_ || !recorder_->listens()) return;
   trace.memory = recorder_->peak();
   if (!whole_run_) return;
-  find_leaks(trace);
   const auto file = fmt::format("{}-step{}-out-of-memory.pickle", snapshots_, step);
   try {
+    find_leaks(trace);
     write_memory_snapshot(file, device, recorder_);
     spdlog::warn("what was in memory is in {}", file);
-  } catch (const UserError& error) {  // named recovery: running out of memory is the news
+  } catch (const std::exception& error) {  // named recovery: running out of memory is the news
     spdlog::warn("{}", error.what());
   }
 }

@@ -36,8 +36,7 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   }
   training_ = {.training = true,
                .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
-  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator,
-                                       plan_.detects_nonfinite || plan_.train.on_nonfinite != OnNonfinite::abort);
+  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.undoes_steps());
   BuildContext context{plan_,        plan_.device, run_dir,         communicator_.get(),
                        model_.get(), nullptr,      &outcome_.steps, training_.generator};
   model_->set_operations(plan_.build_operations(context));

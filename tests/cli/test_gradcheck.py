@@ -11,7 +11,7 @@ def test_a_checked_run_reports_every_operation_and_trains_the_same(trainopt):
     checked = trainopt("run", "fused.yaml", "--run-dir", "checked", "debug.gradcheck=true")
     assert plain.code == checked.code == 0, (plain, checked)
     assert "gradcheck" not in plain.out + plain.err
-    assert "gradcheck: 1 operation of our own checked in float32, largest error" in checked.err, checked
+    assert "gradcheck: 1 operation of trainopt's own checked in float32, largest error" in checked.err, checked
     assert "gradients checked before the first step (debug.gradcheck)" in checked.out
     (row,) = summary(trainopt.folder / "checked")["gradcheck"]
     assert row["operation"] == "loss" and row["shapes"] == {"outputs": [8, 10]} and row["type"] == "float32"
@@ -24,5 +24,5 @@ def test_a_checked_run_reports_every_operation_and_trains_the_same(trainopt):
 def test_a_plan_without_a_backward_of_our_own_says_so(trainopt):
     trainopt.write("tiny.yaml", TINY)
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "debug.gradcheck=true")
-    assert result.code == 0 and "this plan uses no backward of our own" in result.err, result
+    assert result.code == 0 and "this plan uses no backward of trainopt's own" in result.err, result
     assert summary(trainopt.folder / "out")["gradcheck"] == []

@@ -160,7 +160,7 @@ def test_csv(trainopt):
 def test_several_ranks(trainopt):
     for rank in (0, 1):
         text = trace(event("aten::add", 0, 10 + rank), distributedInfo={"rank": rank})
-        trainopt.write(f"{rank}.json.gz", gzip.compress(text.encode()))
+        trainopt.write(f"{rank}.json.gz", gzip.compress(text.encode(), mtime=0))
     ranks = trainopt("trace", "1.json.gz", "0.json.gz", "--json").json()["ranks"]
     assert [(rank["rank"], rank["wall_ms"]) for rank in ranks] == [(0, 0.01), (1, 0.011)]
 
@@ -171,7 +171,7 @@ def test_several_ranks(trainopt):
         ("absent.json", None, "No such file"),
         ("empty.json", b"", "the trace is empty"),
         ("cut.json", TWO_STEPS[:-20].encode(), "truncated"),
-        ("cut.json.gz", gzip.compress(TWO_STEPS.encode())[:-20], "truncated"),
+        ("cut.json.gz", gzip.compress(TWO_STEPS.encode(), mtime=0)[:-20], "truncated"),
         ("plain.json.gz", TWO_STEPS.encode(), "not gzip-compressed"),
         ("text.json", b"loss 2.3\n", "neither JSON nor gzip"),
         ("other.json", b'{"loss": 2.3}', "no traceEvents"),

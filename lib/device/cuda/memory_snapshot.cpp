@@ -12,6 +12,8 @@ void record_gpu_memory_history(size_t max_events) {
                                       max_events);
 }
 
+void end_gpu_memory_history() { torch::cuda::_record_memory_history(std::optional<std::string>()); }
+
 std::string gpu_memory_snapshot() { return torch::cuda::_memory_snapshot_pickled(); }
 
 }  // namespace trainopt

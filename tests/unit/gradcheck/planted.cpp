@@ -206,7 +206,7 @@ TEST_CASE("a right backward of our own raises no alarm") {
   const Report report = check(plan);
   CHECK(report.operations.size() == 21);
   CHECK_FALSE(failure_of(report));
-  CHECK_THAT(summary_line(report), ContainsSubstring("gradcheck: 21 operations of our own checked in float32"));
+  CHECK_THAT(summary_line(report), ContainsSubstring("gradcheck: 21 operations of trainopt's own checked in float32"));
   for (const auto& row : to_json(report)) {
     CHECK(row["passed"] == true);
     CHECK(row["forward_error"] < row["bound"]);
@@ -219,7 +219,7 @@ TEST_CASE("operations without a backward of our own are not checked") {
   Plan plan = resnet_plan();
   plant<FaultyBatchNorm>(plan.batch_norm, Fault{"nothing", unchanged});
   CHECK(check(plan).operations.empty());
-  CHECK_THAT(summary_line(check(plan)), ContainsSubstring("no backward of our own"));
+  CHECK_THAT(summary_line(check(plan)), ContainsSubstring("no backward of trainopt's own"));
 }
 
 TEST_CASE("a computation that gives other bits when repeated points to the hardware") {

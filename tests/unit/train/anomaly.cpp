@@ -104,7 +104,7 @@ TEST_CASE("a NaN of the forward is named with step, operation and unit") {
       failure.message,
       ContainsSubstring("loss is not finite: step 3") &&
           ContainsSubstring("; it began in step 3 in aten::log in forward of unit layers.1: 80 of 80 values of its "
-                            "result [8, 10] are not finite, its inputs [8, 10] were; lower optimizer.lr"));
+                            "result [8, 10] are not finite; its inputs [8, 10] were finite; lower optimizer.lr"));
   REQUIRE(failure.events.size() == 1);
   CHECK_THAT(failure.events[0].began, ContainsSubstring("unit layers.1"));
 }
