@@ -1,5 +1,5 @@
-"""The forecast of a step's memory against what a run measures, on CPUs, for all models with and without amp, for switches
-that change memory, and for two ranks with every sharding strategy. Bytes, so no timing and no noise."""
+"""The forecast of a step's memory against what a run measures, on CPUs: all models with and without amp, switches that
+change memory, and two ranks with every sharding strategy. Bytes, so no timing and no noise."""
 
 import argparse
 import json
