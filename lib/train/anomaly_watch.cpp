@@ -90,9 +90,9 @@ bool is_own_node(std::string_view name) { return name.find("CppNode") != std::st
 
 struct AnomalyWatch::Operation : at::ObserverContext {
   std::vector<at::Tensor> inputs;      ///< with values; none: the results are not checked
-  std::vector<at::Tensor> bad_before;  ///< inputs that the operation may overwrite
+  std::vector<at::Tensor> bad_before;  ///< not finite before, if the operation may overwrite its inputs
   bool judged = false;
-  bool in_place = false;
+  bool in_place = false, overwrites = false;  ///< the latter also if it is given tensors to write to
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -191,7 +191,9 @@ std::unique_ptr<at::ObserverContext> AnomalyWatch::start(const at::RecordFunctio
   if (!operation->judged) return operation;
   operation->inputs = tensors_with_values(function.inputs());
   operation->in_place = name.ends_with("_");
-  if (operation->in_place || std::string_view(function.overload_name()).find("out") != std::string_view::npos)
+  operation->overwrites =
+      operation->in_place || std::string_view(function.overload_name()).find("out") != std::string_view::npos;
+  if (operation->overwrites)
     for (const at::Tensor& input : operation->inputs)
       if (!is_finite(input)) operation->bad_before.push_back(input);
   return operation;
@@ -211,8 +213,8 @@ void AnomalyWatch::end(const at::RecordFunction& function, at::ObserverContext* 
   judge(function, operation);
 }
 
-/// The first operation whose result is not finite although its inputs were. An output that an operation is given to
-/// write to may have had any values before.
+/// The first operation whose result is not finite although its inputs were. A tensor that an operation is given to
+/// write to may have had any values before. An operation may also return its input, as to() does.
 void AnomalyWatch::judge(const at::RecordFunction& function, const Operation& operation) {
   const std::vector<c10::IValue>& outputs = function.outputs();
   auto results = tensors_with_values(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()));
@@ -225,7 +227,7 @@ void AnomalyWatch::judge(const at::RecordFunction& function, const Operation& op
   for (const at::Tensor& before : operation.bad_before)
     if (operation.in_place || !is_result(before)) return;
   for (const at::Tensor& input : operation.inputs)
-    if (!is_result(input) && !is_finite(input)) return;
+    if (!(operation.overwrites && is_result(input)) && !is_finite(input)) return;
   found(stage(),
         fmt::format("in step {} {}: {}{}", step_, place_of(function.name(), function.threadId()),
                     bad_values(*bad, "its result"),
