@@ -20,13 +20,6 @@ constexpr std::string_view kLibtorch = "aten::", kCopy = "aten::copy_", kRepeat 
                            kReported = "libtorch reports that the host waited for the GPU",
                            kNoOperation = "a call outside any operation";
 
-/// An operation that has begun and not ended on a thread.
-struct OpenOperation {
-  std::string name;
-  std::string_view why = {};  ///< why it waits; empty: it does not, as far as known
-  Clock::time_point began = Clock::now();
-};
-
 std::string_view why_copy_waits(c10::ArrayRef<const c10::IValue> inputs) {
   if (inputs.size() < 3 || !inputs[0].isTensor() || !inputs[1].isTensor() || !inputs[2].isBool()) return {};
   const at::Tensor &to = inputs[0].toTensor(), &from = inputs[1].toTensor();
@@ -45,13 +38,6 @@ std::string_view why_it_waits(std::string_view name, c10::ArrayRef<const c10::IV
   // repeat_interleave(repeats, output_size); the other form calls this one.
   if (name == kRepeat && (inputs.size() != 2 || !inputs[1].isNone())) return {};
   return why;
-}
-
-/// The name by which the program called the innermost operation.
-std::string called(const std::vector<OpenOperation>& open) {
-  size_t outermost = open.size() - 1;
-  while (outermost > 0 && open[outermost - 1].name.starts_with(kLibtorch)) --outermost;
-  return open[outermost].name;
 }
 
 }  // namespace
@@ -101,6 +87,20 @@ class WaitFinder::Listener : public OperationListener {
   }
 
  private:
+  /// An operation that has begun and not ended on a thread.
+  struct OpenOperation {
+    std::string name;
+    std::string_view why = {};  ///< why it waits; empty: it does not, as far as known
+    Clock::time_point began = Clock::now();
+  };
+
+  /// The name by which the program called the innermost operation.
+  static std::string called(const std::vector<OpenOperation>& open) {
+    size_t outermost = open.size() - 1;
+    while (outermost > 0 && open[outermost - 1].name.starts_with(kLibtorch)) --outermost;
+    return open[outermost].name;
+  }
+
   /// libtorch keeps reports of a backward thread to the end of backward, unless the thread has a handler of its own.
   struct ReportedHere : at::ObserverContext {
     explicit ReportedHere(const SyncReports& reports) : on_thread(reports) {}

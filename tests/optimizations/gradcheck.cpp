@@ -164,7 +164,8 @@ TEST_CASE("no switch of the catalogue raises an alarm, and none that has a backw
   for (const CatalogueEntry& entry : catalogue()) {
     INFO(entry.info.name);
     Recipe recipe = turned_on(checked_recipe(StemKind::cifar), entry);
-    if (entry.info.name == "amp") recipe.optimizations.fused_optimizer = true;  // keeps 16-bit copies of weights
+    if (std::string_view(entry.info.name) == "amp")
+      recipe.optimizations.fused_optimizer = true;  // keeps 16-bit copies of weights
     for (const auto& row : checked(recipe)) {
       INFO(json_text(row));
       CHECK(row.at("passed") == true);
