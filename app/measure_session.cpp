@@ -40,14 +40,17 @@ void warn_of_unused_profiler(std::span<const Recipe> recipes) {
 void refuse_profiler_alone(std::span<const Recipe> recipes) {
   std::map<std::string, std::string> profiler_of;  // by the rest of the recipe
   for (Recipe rest : recipes) {
-    const std::string profiler = rest.profiler.on ? json_text(to_json(rest.profiler.options)) : "";
+    const std::string profiler =
+        (rest.profiler.on ? json_text(to_json(rest.profiler.options)) : "") + json_text(to_json(rest.debug));
     rest.profiler = {};
+    rest.debug = {};
     rest.name.clear();
     const auto [other, is_new] = profiler_of.emplace(recipe_yaml(rest), profiler);
     if (!is_new && other->second != profiler)
       throw UserError(
-          "the recipes differ only in profiler, which comparisons leave off; trainopt run with it says how much slower "
-          "it makes a step");
+          "the recipes differ only in profiler or debug, which comparisons leave off; trainopt run with them shows "
+          "what "
+          "they cost");
   }
 }
 

@@ -53,6 +53,11 @@ std::string switch_text(const SwitchReceipt& entry) {
   return "no effect: " + entry.receipt.reason;
 }
 
+/// The forecast that the run can be held against; none after memory ran out and micro-batches were split.
+std::optional<MemoryForecast> forecast_of(const RunOutcome& outcome, const Plan& plan) {
+  return outcome.micro_split > 1 ? std::nullopt : plan.memory;
+}
+
 bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }
 
 }  // namespace
@@ -183,7 +188,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  json["memory"] = memory_json(outcome.trace, plan_.memory);
+  json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
   json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();
   json["receipts"] = receipts_json(receipts(plan_.switches, outcome.trace));
@@ -249,7 +254,7 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
 void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   std::vector<SwitchLine> lines;
   if (const auto text = memory_text(outcome.trace.memory); !text.empty()) lines.push_back({"tensor memory", text});
-  if (const auto text = forecast_receipt(outcome.trace.memory, plan_.memory); !text.empty())
+  if (const auto text = forecast_receipt(outcome.trace.memory, forecast_of(outcome, plan_)); !text.empty())
     lines.push_back({"memory forecast", text});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});

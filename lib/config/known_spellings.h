@@ -110,7 +110,6 @@ inline constexpr auto kUnsupportedOptions = std::to_array<UnsupportedOption>({
     {"warmup_ratio", "warm-up is given in steps: scheduler.warmup_steps"},
     {"devices", "the number of ranks comes from the launcher: trainopt launch -n N"},
     {"num_nodes", "the number of ranks comes from the launcher"},
-    {"alloc_conf", "libtorch reads PYTORCH_CUDA_ALLOC_CONF from the environment"},
 });
 
 }  // namespace trainopt

@@ -254,7 +254,8 @@ void AnomalyWatch::remember_forward(const at::RecordFunction& function) {
   if (function.seqNr() >= 0) {
     forward_[{function.threadId(), function.seqNr()}] = {name, unit};
   } else if (name.starts_with("trainopt::")) {
-    own_operations_.push_back(name);
+    if (std::find(own_operations_.begin(), own_operations_.end(), name) == own_operations_.end())
+      own_operations_.push_back(name);
     if (!at::GradMode::is_enabled())
       forward_[{function.threadId(), static_cast<int64_t>(at::sequence_number::peek()) - 1}] = {name, unit};
   }

@@ -75,6 +75,7 @@ void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trac
   trace.memory = recorder_->peak();
   if (!whole_run_) return;
   const auto file = fmt::format("{}-step{}-out-of-memory.pickle", snapshots_, step);
+  if (std::filesystem::exists(file)) return;  // of the step's first attempt, with the largest micro-batches
   try {
     find_leaks(trace);
     write_memory_snapshot(file, device, recorder_);

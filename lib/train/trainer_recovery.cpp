@@ -62,8 +62,8 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
                       .sample_ids_before = {},
                       .began = began,
                       .action = ""};
-  // Without the flag gradients are not checked, so the previous step's update may have caused this loss.
-  if (!guard_->flag().defined() && before) event.sample_ids_before = before->sample_ids;
+  // The previous step's update may have caused this loss.
+  if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
   const auto tell = [&](std::string action) {
     if (!again) listener_.step_done(row);
     event.action = std::move(action);

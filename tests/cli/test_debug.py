@@ -55,7 +55,7 @@ def test_hidden_waits_are_looked_for_on_request_only(tiny):
     assert plain.code == 0 and "hidden" not in plain.out, plain
     assert summary(tiny.folder / "plain")["hidden_waits"] is None
     run = tiny("run", "tiny.yaml", "--run-dir", "out", "device=cpu", FIND)
-    assert run.code == 0 and "hidden waits: none in step 2 (what would wait on a GPU" in run.out, run
+    assert run.code == 0 and "hidden waits: none in step 2 (" in run.out, run
     assert losses(tiny.folder / "plain") == losses(tiny.folder / "out")
     planned = tiny("plan", "tiny.yaml", "device=cpu", FIND)
     assert "finding the hidden waits of one step (debug.find_syncs)" in planned.out, planned
