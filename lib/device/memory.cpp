@@ -35,7 +35,7 @@ std::optional<MemoryStats> memory_stats(c10::Device device) {
                      .inactive_split = stats.inactive_split_bytes[0].current,
                      .peak_allocated = allocated.peak,
                      .peak_reserved = reserved.peak,
-                     .capacity = gpu_facts(index).memory_bytes,
+                     .capacity = device.is_cuda() ? gpu_facts(index).memory_bytes : 0,
                      .segments = stats.segment[0].current,
                      .device_allocs = stats.num_device_alloc,
                      .device_frees = stats.num_device_free,
