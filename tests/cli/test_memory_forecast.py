@@ -61,5 +61,11 @@ def test_the_forecast_is_near_the_measured_peak_on_two_ranks(trainopt):
         done = trainopt("launch", "-n", "2", "--", "run", "small.yaml", *words, "--run-dir", strategy, env=environment)
         assert done.code == 0, done
         memory = summary(trainopt.folder / strategy)["memory"]
-        assert abs(memory["forecast_error_pct"]) < 10, (strategy, memory)
-        assert memory_of(trainopt, *words, "--assume", "gpus=0,ranks=2")["forecast_bytes"] == memory["forecast_bytes"]
+        planned = memory_of(trainopt, *words, "--assume", "gpus=0,ranks=2")
+        # Without temporary memory, of which oneDNN's depends on the CPU's instructions and is not forecast.
+        kept, planned_kept = (
+            memory["peak_bytes"] - memory["other_bytes"],
+            planned["forecast_bytes"] - planned["other_bytes"],
+        )
+        assert abs(planned_kept / kept - 1) < 0.1, (strategy, memory, planned)
+        assert planned["forecast_bytes"] == memory["forecast_bytes"]
