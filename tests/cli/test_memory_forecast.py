@@ -67,5 +67,5 @@ def test_the_forecast_is_near_the_measured_peak_on_two_ranks(trainopt):
             memory["peak_bytes"] - memory["other_bytes"],
             planned["forecast_bytes"] - planned["other_bytes"],
         )
-        assert abs(planned_kept / kept - 1) < 0.1, (strategy, memory, planned)
+        assert abs(planned_kept / kept - 1) < 0.2, (strategy, memory, planned)
         assert planned["forecast_bytes"] == memory["forecast_bytes"]
