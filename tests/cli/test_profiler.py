@@ -66,8 +66,17 @@ def test_a_trace_has_every_label_at_its_place(small):
         assert contains(backward, named(trace, f"unit_backward::{unit}")[0]), unit
     products = [event for event in trace["traceEvents"] if event.get("name") in ("aten::addmm", "aten::linear")]
     assert all(any(contains(step, event) for step in (first, second)) for event in products) and products
+
+
+def test_the_loaders_threads_are_in_the_picture(small):
+    """Six profiled steps take more batches than the three that can be ready before them."""
+    few = ("data.num_workers=1", "data.prefetch_factor=1", "data.size=128", "train.max_steps=12")
+    run = small("run", "small.yaml", "--run-dir", "out", "device=cpu", *few, "profiler={wait: 1, warmup: 1, active: 6}")
+    assert run.code == 0, run
+    trace = events(small.folder / "out/trace/rank0-step3.json.gz")
+    (first,) = named(trace, "ProfilerStep#3")
     loading = {event["tid"] for event in named(trace, "loader::sample")}
-    assert loading and first["tid"] not in loading, "the loader's threads are in the picture"
+    assert loading and first["tid"] not in loading
 
 
 def test_profiled_steps_change_no_number_and_stay_out_of_the_summary(small):
