@@ -32,5 +32,6 @@ Command add_profile(CLI::App& app);
 Command add_launch(CLI::App& app);
 Command add_env(CLI::App& app);
 Command add_trace(CLI::App& app);
+Command add_report(CLI::App& app);
 
 }  // namespace trainopt

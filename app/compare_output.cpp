@@ -1,5 +1,6 @@
 #include "app/compare_output.h"
 
+#include "app/report_page.h"
 #include "app/signals.h"
 
 #include <cstdio>
@@ -20,6 +21,7 @@ int end_comparison(const std::filesystem::path& folder, const CompareOutput& out
   if (!output.json && !output.markdown)
     std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
   std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
+  write_own_report(folder);
   if (!failure.empty()) throw UserError(failure, failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : code;
 }

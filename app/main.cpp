@@ -80,6 +80,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(checkpoint, add_checkpoint_diff);
   add(app, add_launch);
   add(app, add_trace);
+  add(app, add_report);
   add(app, add_env);
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.

@@ -1,6 +1,7 @@
 #include "app/run_report.h"
 
 #include "app/not_measured.h"
+#include "app/report_page.h"
 #include "app/version.h"
 #include "base/counted.h"
 #include "base/file_calls.h"
@@ -249,6 +250,7 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   const int64_t dropped =
       records_->sinks.dropped_lines() + records_->telemetry.dropped_lines() + records_->evaluations.dropped_lines();
   if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
+  if (plan_.logging.report) write_own_report(run_dir_);
 }
 
 void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {

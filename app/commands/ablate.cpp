@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
+#include "app/report_page.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
@@ -55,6 +56,7 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
   }
   std::fflush(stdout);                    // a launcher may end this process soon after another rank has failed
   write_results(request.folder, result);  // last, because the disk may be full
+  write_own_report(request.folder);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 

@@ -1,5 +1,6 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
 #include "app/commands.h"
+#include "app/report_page.h"
 #include "app/run_session.h"
 #include "app/signals.h"
 #include "app/trace_options.h"
@@ -107,6 +108,7 @@ void show(const std::vector<std::filesystem::path>& traces, const std::filesyste
   };
   write_file(run_dir / "profile.json", json_text(json_of({}), 2) + "\n");
   write_file(run_dir / "operations.csv", trace::operations_csv(analysis));
+  write_own_report(run_dir);
   if (as_json) return print_json(json_of(options.view));
   std::printf("%s%s\nwrote %s: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
               trace::analysis_text(analysis, options.view).c_str(), cost_text(cost).c_str(), run_dir.c_str());

@@ -41,4 +41,10 @@ RunLock::RunLock(const std::filesystem::path& run_dir) : file_(File::append_to(r
   file_.append(holder.data(), holder.size());
 }
 
+bool is_locked(const std::filesystem::path& run_dir) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(run_dir / ".lock", ignored)) return false;
+  return !File::append_to(run_dir / ".lock").lock();
+}
+
 }  // namespace trainopt

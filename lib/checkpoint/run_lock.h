@@ -18,4 +18,7 @@ class RunLock {
   File file_;
 };
 
+/// Whether a process on this machine, or on one that shares its locks, holds the lock of this folder.
+bool is_locked(const std::filesystem::path& run_dir);
+
 }  // namespace trainopt

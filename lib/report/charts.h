@@ -32,8 +32,8 @@ struct LineChart {
   std::string x_title;  ///< "step" or "s"
   std::vector<Series> series;
   std::vector<Mark> marks;
-  bool from_zero = false;   ///< the vertical axis begins at zero
-  bool stacked = false;     ///< series add up: areas, drawn by their means
+  bool from_zero = false;     ///< the vertical axis begins at zero
+  bool stacked = false;       ///< series add up: areas, drawn by their means
   std::optional<double> top;  ///< the vertical axis ends here: 100 for a percentage
 };
 Html draw(const LineChart& chart);

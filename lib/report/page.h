@@ -16,11 +16,12 @@ struct Section {
 };
 
 struct Page {
-  std::string title;     ///< "resnet18: 1,243 samples/s"
-  Html headline;         ///< the first screen
+  std::string title;              ///< "resnet18: 1,243 samples/s"
+  Html headline;                  ///< the first screen
   std::vector<Section> sections;  ///< in order; a list of links to them stays in sight
-  std::string footer;    ///< program version and when it was written
-  std::optional<int> reload_s;  ///< while a run goes on: the page reloads itself after these seconds, and keeps its place
+  std::string footer;             ///< program version and when it was written
+  std::optional<int>
+      reload_s;  ///< while a run goes on: the page reloads itself after these seconds, and keeps its place
 };
 /// A complete HTML document in UTF-8.
 std::string draw(const Page& page);

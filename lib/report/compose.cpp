@@ -1,0 +1,145 @@
+#include "report/compose.h"
+
+#include "report/figures.h"
+#include "report/headlines.h"
+#include "report/recipe_differences.h"
+#include "report/result_sections.h"
+#include "report/side_by_side.h"
+
+#include "base/counted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+namespace trainopt::report {
+namespace {
+
+Section recipe_section(const RunFolder& run, const Place& place, const Json& defaults) {
+  if (!run.recipe.is_object()) return {};
+  const Html all =
+      element("details", element("summary", "The whole recipe") + element("pre", escape(json_text(run.recipe, 2))));
+  return {place.ids + "recipe-section", place.heading + "Recipe",
+          element("h3", "What differs from the defaults") +
+              draw(recipe_differences(defaults, run.recipe), "default", "this run") + all};
+}
+
+Section messages_section(const RunFolder& run, const Place& place) {
+  if (run.messages.empty()) return {};
+  std::string text;
+  for (const auto& line : run.messages) text += line + "\n";
+  return {place.ids + "messages-section", place.heading + "Messages", element("pre", escape(text))};
+}
+
+void append(std::vector<Section>& sections, std::vector<Section> more) {
+  for (Section& section : more)
+    if (!section.content.empty()) sections.push_back(std::move(section));
+}
+
+std::vector<Section> sections_of(const RunFolder& run, const Place& place, const Context& context) {
+  std::vector<Section> sections = run_sections(run, place);
+  append(sections, {recipe_section(run, place, context.default_recipe), messages_section(run, place),
+                    environment_section(run, place)});
+  return sections;
+}
+
+std::string rate_of(const RunFolder& run) {
+  const Json& rate = at(run.summary, "samples_per_s");
+  return rate.is_number() ? fmt::format(": {} samples/s", rate_text(rate.get<double>())) : std::string();
+}
+
+std::string title_of(const Source& source) {
+  if (const auto* run = std::get_if<RunFolder>(&source)) return run->name() + rate_of(*run);
+  if (const auto* result = std::get_if<ResultFolder>(&source)) {
+    static constexpr std::string_view kWords[] = {"comparison", "comparison of several",
+                                                  "comparison with a stored result", "ablation"};
+    const Json& name = at(result->result, "name");
+    return fmt::format("{} {}", kWords[static_cast<size_t>(result->kind)],
+                       name.is_string() ? name.get<std::string>() : result->name());
+  }
+  const auto& ladder = std::get<LadderFolder>(source);
+  return fmt::format("{} runs in {}", ladder.rungs.size(), ladder.path.lexically_normal().filename().string());
+}
+
+void compose_alone(Page& page, const RunFolder& run, const Context& context) {
+  page.headline = headline(run, {});
+  page.sections = sections_of(run, {}, context);
+}
+
+void compose_alone(Page& page, const ResultFolder& result, const Context&) {
+  page.headline = headline(result, {});
+  page.sections = result_sections(result, {});
+}
+
+std::string folder_name(const std::filesystem::path& path) {
+  const auto normal = std::filesystem::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+}
+
+void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
+  std::vector<NamedRun> runs;
+  std::vector<std::string> all_notes;
+  for (const auto& rung : ladder.rungs) {
+    const std::string name = folder_name(rung.run.path);
+    runs.push_back({&rung.run, name, fmt::format("{}.", runs.size() + 1),
+                    rung.against_previous.is_object() ? &rung.against_previous : nullptr});
+    for (const auto& note : rung.run.notes) all_notes.push_back(name + ": " + note);
+  }
+  page.headline = runs_table(runs) + notes(all_notes);
+  page.sections = side_by_side(runs, true);
+}
+
+/// Each source's own sections, with the table and charts of all runs before them.
+void compose_several(Page& page, const std::vector<Source>& sources, const Context& context) {
+  std::vector<NamedRun> runs;
+  std::set<std::string> names;
+  std::vector<Section> own;
+  Html headlines;
+  size_t number = 0;
+  for (const Source& source : sources) {
+    ++number;
+    Place place{fmt::format("{}.", number), fmt::format("folder{}-", number), {}};
+    const auto& path =
+        std::visit([](const auto& folder) -> const std::filesystem::path& { return folder.path; }, source);
+    std::string name = folder_name(path);
+    if (!names.insert(name).second) name = fmt::format("{} ({})", name, number);
+    place.heading = name + ": ";
+    if (const auto* run = std::get_if<RunFolder>(&source)) {
+      runs.push_back({run, name, place.keys});
+      headlines += notes(run->notes);
+      append(own, sections_of(*run, place, context));
+    } else if (const auto* result = std::get_if<ResultFolder>(&source)) {
+      own.push_back({place.ids + "headline", name, headline(*result, place)});
+      append(own, result_sections(*result, place));
+    } else {
+      for (const auto& rung : std::get<LadderFolder>(source).rungs)
+        runs.push_back(
+            {&rung.run, name + "/" + folder_name(rung.run.path), fmt::format("{}{}.", place.keys, runs.size() + 1)});
+    }
+  }
+  if (!runs.empty()) {
+    page.headline = runs_table(runs);
+    page.sections = side_by_side(runs, false);
+  }
+  page.headline += headlines;
+  append(page.sections, std::move(own));
+}
+
+}  // namespace
+
+Page compose(const std::vector<Source>& sources, const Context& context) {
+  Page page{.title = {}, .headline = {}, .sections = {}, .footer = {}, .reload_s = context.reload_s};
+  page.footer = context.written_by + ", " + context.written_at;
+  if (sources.size() == 1) {
+    page.title = title_of(sources.front());
+    std::visit([&](const auto& folder) { compose_alone(page, folder, context); }, sources.front());
+  } else {
+    page.title = fmt::format("{} side by side", counted(static_cast<int64_t>(sources.size()), "folder"));
+    compose_several(page, sources, context);
+  }
+  return page;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,151 @@
+#include "report/diagnosis.h"
+
+#include "report/number_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainopt::report {
+namespace {
+
+/// Below this share of the time a part is not worth a reader's attention.
+constexpr double kNoticeable = 5;                       // %
+constexpr double kIdleGpu = 80;                         // % of the time with a kernel running; below it the GPU waits
+constexpr double kLittleMemory = 50, kMuchMemory = 92;  // % of the device's memory at the peak
+constexpr double kBusyMachine = 10;                     // % of the cores taken by other programs
+
+std::optional<double> number(const Json& json, std::string_view path) {
+  const Json& value = at(json, path);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+bool on_gpu(const RunFolder& run) { return number(run.summary, "gpu_util_pct").has_value(); }
+
+double mean_of(const Columns& columns) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const Column& column : columns.columns()) {
+    sum += column.sum;
+    count += column.count;
+  }
+  return count ? sum / static_cast<double>(count) : 0;
+}
+
+std::string recipe_of(const RunFolder& run) { return (run.path / "recipe.yaml").string(); }
+
+bool is_off(const RunFolder& run, std::string_view key) {
+  const Json& value = at(run.recipe, key);
+  return value.is_boolean() && !value.get<bool>();
+}
+
+void advise_data(const RunFolder& run, std::vector<Advice>& all) {
+  const auto wait = number(run.summary, "data_wait_pct");
+  if (!wait || *wait < kNoticeable) return;
+  const auto workers = number(run.recipe, "data.num_workers").value_or(0);
+  all.push_back(
+      {workers == 0
+           ? "Load with threads: data.num_workers is 0"
+           : fmt::format("Make loading faster: more than {:.0f} loader threads, or less work per sample", workers),
+       fmt::format("the step waits for data {} of the time", percent_text(*wait)),
+       fmt::format("trainopt compare {} --each data.num_workers={:.0f},{:.0f},{:.0f}", recipe_of(run), workers,
+                   std::max(1.0, 2 * workers), std::max(2.0, 4 * workers))});
+  all.push_back({"Find the loader's slow stage", "the same", fmt::format("trainopt data bench {}", recipe_of(run))});
+}
+
+void advise_exchange(const RunFolder& run, std::vector<Advice>& all) {
+  const double exposed = mean_of(run.steps.of(Metric::comm_exposed_ms)), step = mean_of(run.steps.of(Metric::step_ms));
+  if (step <= 0 || 100 * exposed / step < kNoticeable) return;
+  all.push_back(
+      {"Communicate less often, or beside the backward pass: accumulation, parallel.overlap_comm, "
+       "parallel.bucket_cap_mb, parallel.gradient_dtype",
+       fmt::format("a step waits {} of {} for communication", ms_text(exposed), ms_text(step)),
+       fmt::format("trainopt compare {} --each parallel.bucket_cap_mb=10,25,100", recipe_of(run))});
+}
+
+void advise_gpu(const RunFolder& run, std::vector<Advice>& all) {
+  if (!on_gpu(run)) return;
+  const double busy = *number(run.summary, "gpu_util_pct");
+  if (busy < kIdleGpu && number(run.summary, "data_wait_pct").value_or(0) < kNoticeable)
+    all.push_back({is_off(run, "optimizations.cuda_graph") ? "Launch the step at once: optimizations.cuda_graph"
+                                                           : "Give the GPU more work per step: a larger batch",
+                   fmt::format("a kernel runs only {} of the time, and data is ready", percent_text(busy)),
+                   fmt::format("trainopt profile {}", recipe_of(run))});
+  if (const auto memory = number(run.summary, "memory_peak_pct"); memory && *memory < kLittleMemory)
+    all.push_back({"Try a larger batch", fmt::format("the peak is {} of the GPU's memory", percent_text(*memory)),
+                   fmt::format("trainopt plan {} data.batch_size=…", recipe_of(run))});
+  if (const auto retries = number(run.summary, "alloc_retries"); retries && *retries > 0)
+    all.push_back({"Leave the allocator room: optimizations.cuda_allocator, or a smaller batch",
+                   fmt::format("{} allocations first had to empty the allocator's cache", count_text(*retries)), ""});
+}
+
+/// Switches that the recipe leaves off. Which of them pay, only a measurement says.
+void advise_switches(const RunFolder& run, std::vector<Advice>& all) {
+  static constexpr std::string_view kForGpus[] = {"tf32", "cudnn_benchmark", "cuda_graph", "cuda_allocator"};
+  static constexpr std::string_view kForCpus[] = {"winograd", "host_allocator"};
+  std::string off;
+  for (const auto& [name, value] : at(run.recipe, "optimizations").items()) {
+    const auto is_one_of = [&name = name](const auto& list) {
+      return std::find(std::begin(list), std::end(list), name) != std::end(list);
+    };
+    if (!value.is_boolean() || value.get<bool>() || (on_gpu(run) ? is_one_of(kForCpus) : is_one_of(kForGpus))) continue;
+    off += (off.empty() ? "" : ", ") + name;
+  }
+  if (!off.empty())
+    all.push_back({"Measure switches that are off: " + off, "none of them was on in this run",
+                   fmt::format("trainopt compare {} --with optimizations.{}=true", recipe_of(run),
+                               off.substr(0, off.find(',')))});
+}
+
+void advise_noise(const RunFolder& run, std::vector<Advice>& all) {
+  if (const double other = mean_of(run.steps.of(Metric::other_cpu_pct)); other > kBusyMachine)
+    all.push_back(
+        {"Measure on a quiet machine", fmt::format("other programs used {} of the cores", percent_text(other)), ""});
+  if (run.steps.throttled_steps() > 0)
+    all.push_back({"Look at cooling and power limits",
+                   fmt::format("the GPU's clock was throttled in {} steps",
+                               count_text(static_cast<double>(run.steps.throttled_steps()))),
+                   ""});
+}
+
+}  // namespace
+
+std::optional<Limit> limit_of(const RunFolder& run) {
+  const auto step = number(run.summary, "step_ms.mean");
+  if (!step || *step <= 0) return std::nullopt;
+  const auto share = [&](const char* phase) {
+    return 100 * number(run.summary, std::string("phases_ms.") + phase).value_or(0) / *step;
+  };
+  const double wait = number(run.summary, "data_wait_pct").value_or(0);
+  const double forward = share("forward"), backward = share("backward"), update = share("update");
+  const double compute = forward + backward;
+  const std::string split =
+      fmt::format("forward {}, backward {}, update {}, waiting for data {} of a step of {}", percent_text(forward),
+                  percent_text(backward), percent_text(update), percent_text(wait), ms_text(*step));
+  if (wait >= kNoticeable && wait >= compute)
+    return Limit{"The loader: the step waits for data.", split, "data_wait_pct", wait};
+  const double exposed = 100 * mean_of(run.steps.of(Metric::comm_exposed_ms)) / *step;
+  if (exposed >= kNoticeable && 2 * exposed >= compute)
+    return Limit{"Communication: the step waits for the other ranks.", split, "comm_exposed_ms",
+                 std::min(100.0, exposed)};
+  if (const auto busy = number(run.summary, "gpu_util_pct"); busy && *busy < kIdleGpu)
+    return Limit{"The host: it does not keep the GPU busy, though data is ready.",
+                 fmt::format("a kernel runs {} of the time; {}", percent_text(*busy), split), "gpu_util_pct",
+                 100 - *busy};
+  if (update > compute) return Limit{"The update of the weights.", split, "phases_ms.update", update};
+  if (compute <= 0) return std::nullopt;
+  return Limit{"Computing: the forward and backward passes.", split, "phases_ms", std::min(100.0, compute)};
+}
+
+std::vector<Advice> advice_for(const RunFolder& run) {
+  std::vector<Advice> all;
+  if (!run.ended() || run.steps.steps() == 0) return all;
+  advise_data(run, all);
+  advise_exchange(run, all);
+  advise_gpu(run, all);
+  advise_switches(run, all);
+  advise_noise(run, all);
+  return all;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,30 @@
+// What limits a run, and what to try: rules on measured numbers, each with its evidence. Silent where there is none.
+#pragma once
+
+#include "report/run_folder.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt::report {
+
+/// The largest part of the time.
+struct Limit {
+  std::string sentence;
+  std::string evidence;
+  std::string key;   ///< of the figure, in summary.json or computed from it
+  double share_pct;  ///< of the measured steps' time
+};
+/// Nothing if the summary has no times.
+std::optional<Limit> limit_of(const RunFolder& run);
+
+struct Advice {
+  std::string what;      ///< "load with more threads"
+  std::string evidence;  ///< the numbers behind it
+  std::string command;   ///< to try or measure it; may be empty
+};
+/// The most promising first. `recipe` in commands is the run's recipe.yaml.
+std::vector<Advice> advice_for(const RunFolder& run);
+
+}  // namespace trainopt::report

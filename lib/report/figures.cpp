@@ -1,0 +1,53 @@
+#include "report/figures.h"
+
+#include "report/run_folder.h"
+
+#include <fmt/format.h>
+
+namespace trainopt::report {
+
+const Json& Figures::json(std::string_view path) const { return path.empty() ? *json_ : at(*json_, path); }
+
+std::optional<double> Figures::value(std::string_view path) const {
+  const Json& value = json(path);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+Html Figures::number(std::string_view path, NumberText in_words) const {
+  const auto number = value(path);
+  return figure(prefix_ + std::string(path), json(path), number ? in_words(*number) : std::string(kMissing));
+}
+
+Html Figures::text(std::string_view path) const {
+  return figure(prefix_ + std::string(path), json(path), value_text(json(path)));
+}
+
+Html Figures::worded(std::string_view path, std::string_view words) const {
+  return figure(prefix_ + std::string(path), json(path), words);
+}
+
+Html Figures::interval(std::string_view path, NumberText in_words) const {
+  const Json& ends = json(path);
+  if (!ends.is_array() || ends.size() != 2 || !ends[0].is_number() || !ends[1].is_number()) return {};
+  const auto end = [&](size_t index) {
+    return figure(fmt::format("{}{}.{}", prefix_, path, index), ends[index], in_words(ends[index].get<double>()));
+  };
+  return end(0) + " … " + end(1);
+}
+
+Figures Figures::of(std::string_view path) const { return {json(path), fmt::format("{}{}.", prefix_, path)}; }
+
+Html key_figure(const Html& value, std::string_view label, const Html& note) {
+  return element("div", {{"class", "key-figure"}},
+                 element("span", {{"class", "value"}}, value) + element("span", {{"class", "label"}}, escape(label)) +
+                     (note.empty() ? Html() : element("span", {{"class", "note"}}, note)));
+}
+
+Html fact_table(std::string_view caption, const std::vector<std::pair<std::string, Html>>& facts) {
+  Table table{.caption = std::string(caption), .columns = {{"what"}, {"value"}}, .rows = {}};
+  for (const auto& [name, value] : facts)
+    if (!value.empty()) table.rows.push_back({escape(name), value});
+  return table.rows.empty() ? Html() : draw(table);
+}
+
+}  // namespace trainopt::report

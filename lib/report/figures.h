@@ -1,0 +1,47 @@
+// The figures of a JSON document: what a page shows of summary.json under data-key="steps" and so on.
+#pragma once
+
+#include "report/html.h"
+#include "report/number_text.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainopt::report {
+
+using NumberText = std::string (*)(double);
+
+/// Reads numbers by their paths, "step_ms.p50". Does not own the document.
+class Figures {
+ public:
+  /// `prefix` comes before each data-key: on a page with several runs "2." for the second.
+  Figures(const Json& json, std::string prefix) : json_(&json), prefix_(std::move(prefix)) {}
+
+  /// Null or absent is kMissing.
+  Html number(std::string_view path, NumberText in_words) const;
+  Html text(std::string_view path) const;
+  /// The value in these words.
+  Html worded(std::string_view path, std::string_view words) const;
+  /// "low … high" with a figure for each end; empty if the interval is null.
+  Html interval(std::string_view path, NumberText in_words) const;
+
+  std::optional<double> value(std::string_view path) const;
+  /// "": the document itself.
+  const Json& json(std::string_view path = {}) const;
+  const std::string& prefix() const { return prefix_; }
+  /// The figures of the object at `path`, whose keys begin with it.
+  Figures of(std::string_view path) const;
+
+ private:
+  const Json* json_;
+  std::string prefix_;
+};
+
+/// <div class="key-figure">: a large value, what it is, and a note, which may be empty.
+Html key_figure(const Html& value, std::string_view label, const Html& note);
+
+/// A table of two columns, for facts that have a name each. Rows whose value is empty are left out.
+Html fact_table(std::string_view caption, const std::vector<std::pair<std::string, Html>>& facts);
+
+}  // namespace trainopt::report

@@ -1,0 +1,197 @@
+#include "report/run_folder.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "config/outline.h"
+#include "config/problems.h"
+#include "config/tree.h"
+#include "config/write.h"
+#include "report/lines.h"
+#include "trace/analysis.h"
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+
+namespace trainopt::report {
+namespace {
+
+/// Larger traces take longer to analyse than a page should.
+constexpr uintmax_t kMaxTraceBytes = uintmax_t{16} << 20;
+constexpr size_t kMaxMessages = 50;
+constexpr int64_t kMaxJsonBytes = int64_t{256} << 20;
+
+std::filesystem::path first_trace(const std::filesystem::path& folder) {
+  std::filesystem::path result;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "trace", ignored))
+    if (const auto name = entry.path().filename().string(); name.starts_with("rank0-step"))
+      if (result.empty() || name < result.filename().string()) result = entry.path();
+  return result;
+}
+
+/// What `trainopt profile` stored, or the analysis of the first trace of rank 0.
+Json read_profile(const std::filesystem::path& folder, std::vector<std::string>& notes) {
+  if (Json stored = read_json(folder / "profile.json", notes); !stored.is_null()) return stored;
+  const auto trace = first_trace(folder);
+  if (trace.empty()) return nullptr;
+  std::error_code ignored;
+  if (std::filesystem::file_size(trace, ignored) > kMaxTraceBytes) {
+    notes.push_back(fmt::format("trace/{} is too large for this page; trainopt trace {} shows it",
+                                trace.filename().string(), trace.string()));
+    return nullptr;
+  }
+  try {
+    return trace::analysis_json(trace::analyse_trace(trace));
+  } catch (const UserError& error) {
+    notes.push_back(error.what());
+    return nullptr;
+  }
+}
+
+Json read_recipe(const std::filesystem::path& file, std::vector<std::string>& notes) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return nullptr;
+  try {
+    return json_of(parse_file(file));
+  } catch (const UserError& error) {
+    notes.push_back(fmt::format("recipe.yaml cannot be read: {}", error.what()));
+    return nullptr;
+  }
+}
+
+/// Every numeric field of the file by `x_name`.
+std::vector<NamedColumns> read_columns(const std::filesystem::path& file, const std::string& x_name, size_t columns,
+                                       std::vector<std::string>& notes) {
+  std::vector<NamedColumns> result;
+  const LinesRead read = read_number_lines(file, [&](const NumberLine& line) {
+    while (result.size() < line.names.size()) result.push_back({line.names[result.size()], Columns(columns)});
+    const auto x = std::find(line.names.begin(), line.names.end(), x_name);
+    if (x == line.names.end()) return;
+    const auto at = line.values[static_cast<size_t>(x - line.names.begin())];
+    if (!at) return;
+    for (size_t field = 0; field < line.values.size(); ++field)
+      if (line.values[field]) result[field].columns.add(*at, *line.values[field]);
+  });
+  if (const auto note = read.note(file.filename().string()); !note.empty()) notes.push_back(note);
+  std::erase_if(result, [&](const NamedColumns& each) { return each.name == x_name; });
+  return result;
+}
+
+std::vector<NamedColumns> read_ranks(const std::filesystem::path& folder, size_t columns,
+                                     std::vector<std::string>& notes) {
+  constexpr std::string_view kPrefix = "busy_ms.";
+  auto result = read_columns(folder / "ranks.jsonl", "step", columns, notes);
+  std::erase_if(result, [&](const NamedColumns& each) { return !each.name.starts_with(kPrefix); });
+  for (auto& rank : result) rank.name = "rank " + rank.name.substr(kPrefix.size());
+  return result;
+}
+
+std::vector<std::string> last_messages(const std::filesystem::path& file) {
+  std::deque<std::string> lines;
+  const auto keep = [&](std::string_view line, size_t) {
+    lines.emplace_back(line);
+    if (lines.size() > kMaxMessages) lines.pop_front();
+  };
+  read_lines(file, 0, keep);
+  return {lines.begin(), lines.end()};
+}
+
+int64_t integer_at(const Json& json, std::string_view path, int64_t otherwise) {
+  const Json& value = at(json, path);
+  return value.is_number() ? value.get<int64_t>() : otherwise;
+}
+
+/// The steps that the summary counts: not the warm-up, and not those that the profiler slowed down.
+std::function<bool(int64_t)> measured_steps(const Json& summary, const Json& recipe) {
+  const int64_t warmup = integer_at(summary, "left_out_steps", integer_at(recipe, "bench.warmup_steps", 0));
+  const int64_t profiled = integer_at(summary, "profiler.steps", 0);
+  const int64_t wait = integer_at(recipe, "profiler.wait", 0);
+  const int64_t cycle = wait + integer_at(recipe, "profiler.warmup", 0) + integer_at(recipe, "profiler.active", 0);
+  const bool resumed = !at(summary, "resumed_from").is_null();  // then the profiler began later
+  if (profiled == 0 || cycle <= 0 || resumed) return [=](int64_t step) { return step > warmup; };
+  const int64_t cycles = integer_at(recipe, "profiler.repeat", 1);
+  return [=](int64_t step) {
+    const bool in_cycles = cycles == 0 || step <= cycles * cycle;
+    return step > warmup && !(in_cycles && (step - 1) % cycle >= wait);
+  };
+}
+
+}  // namespace
+
+Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return nullptr;
+  try {
+    return parse_json(read_file(file, ExitCode::data, kMaxJsonBytes));
+  } catch (const Json::exception& error) {
+    notes.push_back(fmt::format("{} cannot be read: {}", file.filename().string(), json_problem(error)));
+  } catch (const UserError& error) {
+    notes.push_back(error.what());
+  }
+  return nullptr;
+}
+
+const Json& at(const Json& json, std::string_view path) {
+  static const Json kNull;
+  const size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
+  const Json* found = &kNull;
+  if (json.is_object()) {
+    if (const auto item = json.find(key); item != json.end()) found = &*item;
+  } else if (json.is_array()) {
+    size_t index = json.size();
+    std::from_chars(key.data(), key.data() + key.size(), index);
+    if (index < json.size()) found = &json[index];
+  }
+  return dot == std::string_view::npos ? *found : at(*found, path.substr(dot + 1));
+}
+
+bool is_run(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(path / name, ignored); };
+  return !has("result.json") && (has("summary.json") || has("metrics.jsonl") || has("plan.json"));
+}
+
+std::string RunFolder::name() const {
+  for (const Json* json : {&summary, &plan, &recipe})
+    if (const Json& name = at(*json, "name"); name.is_string()) return name.get<std::string>();
+  return std::filesystem::absolute(path).lexically_normal().filename().string();
+}
+
+RunFolder read_run(const std::filesystem::path& path, size_t columns) {
+  std::vector<std::string> notes;
+  Json summary = read_json(path / "summary.json", notes);
+  Json recipe = read_recipe(path / "recipe.yaml", notes);
+  StepRecords steps(columns, measured_steps(summary, recipe));
+  const LinesRead read = read_number_lines(path / "metrics.jsonl", [&](const NumberLine& line) { steps.add(line); });
+  if (const auto note = read.note("metrics.jsonl"); !note.empty()) notes.push_back(note);
+
+  std::error_code ignored;
+  if (!std::filesystem::exists(path / "metrics.jsonl", ignored))
+    notes.push_back("there is no metrics.jsonl, so nothing can be drawn over time (logging.sinks: jsonl)");
+
+  RunFolder run{.path = path,
+                .summary = std::move(summary),
+                .plan = {},
+                .environment = {},
+                .recipe = std::move(recipe),
+                .profile = {},
+                .steps = std::move(steps),
+                .evaluations = {},
+                .telemetry = {},
+                .rank_ms = {},
+                .messages = {},
+                .notes = {}};
+  run.plan = read_json(path / "plan.json", notes);
+  run.environment = read_json(path / "environment.json", notes);
+  run.profile = read_profile(path, notes);
+  run.evaluations = read_columns(path / "evaluations.jsonl", "step", columns, notes);
+  run.telemetry = read_columns(path / "telemetry.jsonl", "time_s", columns, notes);
+  run.rank_ms = read_ranks(path, columns, notes);
+  run.messages = last_messages(path / "run.log");
+  run.notes = std::move(notes);
+  return run;
+}
+
+}  // namespace trainopt::report

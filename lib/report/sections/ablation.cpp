@@ -1,0 +1,199 @@
+#include "report/figures.h"
+#include "report/result_sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainopt::report {
+namespace {
+
+std::vector<Figures> switches_of(const Figures& result) {
+  std::vector<Figures> switches;
+  for (size_t i = 0; i < result.json("switches").size(); ++i)
+    switches.push_back(result.of(fmt::format("switches.{}", i)));
+  return switches;
+}
+
+/// The largest share first; what has none comes last, in the recipe's order.
+std::vector<Figures> ranked(const Figures& result) {
+  auto switches = switches_of(result);
+  std::stable_sort(switches.begin(), switches.end(), [](const Figures& left, const Figures& right) {
+    return left.value("share.ratio").value_or(0) > right.value("share.ratio").value_or(0);
+  });
+  return switches;
+}
+
+std::optional<std::pair<double, double>> interval_at(const Figures& figures, const std::string& path) {
+  const auto low = figures.value(path + ".0"), high = figures.value(path + ".1");
+  return low && high ? std::optional(std::pair(*low, *high)) : std::nullopt;
+}
+
+/// From everything off to everything on. Only if the shares lead there: without the total there is no end.
+Html waterfall(const Figures& result, const Place& place) {
+  const auto plain = result.value("plain_samples_per_s");
+  Waterfall chart{.key = place.ids + "waterfall",
+                  .title = "From everything off to everything on",
+                  .unit = "samples/s",
+                  .begin = plain.value_or(0),
+                  .begin_name = "everything off",
+                  .end_name = "everything on",
+                  .rows = {}};
+  const auto add = [&](const std::string& name, const Figures& share) {
+    const auto ratio = share.value("ratio");
+    if (ratio && *ratio > 0) chart.rows.push_back({name, *ratio, interval_at(share, "interval"), gain_text(*ratio)});
+  };
+  for (const Figures& one : ranked(result)) add(value_text(one.json("name")), one.of("share"));
+  add("the rest", result.of("rest"));
+  return !plain || *plain <= 0 || chart.rows.empty() ? Html() : draw(chart);
+}
+
+Html forest(const Figures& result, const Place& place, const char* key, const char* path, const char* title) {
+  Forest chart{.key = place.ids + key,
+               .title = title,
+               .faster = "faster with the switch",
+               .slower = "slower with the switch",
+               .rows = {}};
+  for (const Figures& one : ranked(result))
+    if (auto row = forest_row(value_text(one.json("name")), one.json(path))) chart.rows.push_back(*row);
+  return chart.rows.empty() ? Html() : draw(chart);
+}
+
+Html optional_number(const Figures& figures, const char* path, NumberText text) {
+  return figures.value(path) ? figures.number(path, text) : escape(kMissing);
+}
+
+Html table_of_switches(const Figures& result) {
+  Table table{.caption = "Switches, the largest share first",
+              .columns = {{"switch"},
+                          {"share", true},
+                          {"alone", true},
+                          {"in the stack", true},
+                          {"interacts with"},
+                          {"pays after step", true},
+                          {"memory", true},
+                          {"numbers agree"},
+                          {"observed"}},
+              .rows = {}};
+  for (const Figures& one : ranked(result)) {
+    const bool idle = one.json("no_effect").is_string() && !one.json("no_effect").get_ref<const std::string&>().empty();
+    if (idle) {
+      table.rows.push_back({one.text("name"), escape(kMissing), escape(kMissing), escape(kMissing), escape(kMissing),
+                            escape(kMissing), escape(kMissing), escape(kMissing),
+                            "no effect here: " + one.text("no_effect")});
+      continue;
+    }
+    table.rows.push_back(
+        {one.text("name"), one.json("share").is_object() ? gain_figures(one.of("share")) : escape(kMissing),
+         gain_figures(one.of("alone")), gain_figures(one.of("in_stack")),
+         one.json("interaction").is_object()
+             ? one.text("interaction.with") + " " + one.number("interaction.ratio", gain_text)
+             : escape(kMissing),
+         optional_number(one, "break_even_step", count_text), optional_number(one, "memory_mib", plain_text),
+         one.text("numbers_agree"), one.json("receipt").is_object() ? one.text("receipt.observed") : escape(kMissing)});
+  }
+  return draw(table);
+}
+
+Html ceilings(const Figures& result) {
+  const Json& list = result.json("ceilings");
+  if (list.empty()) return {};
+  Table table{.caption = "Ceilings", .columns = {{"if this were free"}, {"gain", true}, {"how"}}, .rows = {}};
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Figures one = result.of(fmt::format("ceilings.{}", i));
+    table.rows.push_back({one.text("without"), gain_figures(one), one.text("meaning")});
+  }
+  return draw(table);
+}
+
+/// The switches with this verdict of their gain in the stack, or alone if that was not measured.
+std::string with_verdict(const Figures& result, Forest::Verdict verdict) {
+  std::string names;
+  for (const Figures& one : switches_of(result)) {
+    const char* path = one.json("in_stack.verdict").is_string() ? "in_stack.verdict" : "alone.verdict";
+    if (one.json(path).is_string() && verdict_of(one.json(path)) == verdict)
+      names += (names.empty() ? "" : ", ") + value_text(one.json("name"));
+  }
+  return names;
+}
+
+std::string without_effect(const Figures& result) {
+  std::string names;
+  for (const Figures& one : switches_of(result))
+    if (one.json("no_effect").is_string() && !one.json("no_effect").get_ref<const std::string&>().empty())
+      names += (names.empty() ? "" : ", ") + value_text(one.json("name"));
+  return names;
+}
+
+Html advice(const Figures& result) {
+  Html items;
+  const auto add = [&](const std::string& what, const std::string& names) {
+    if (!names.empty()) items += element("li", element("strong", escape(what)) + " " + escape(names));
+  };
+  add("Keep, they pay:", with_verdict(result, Forest::Verdict::faster));
+  add("Turn off, they cost:", with_verdict(result, Forest::Verdict::slower));
+  add("Make no difference here:", with_verdict(result, Forest::Verdict::none));
+  add("Not decided, measure longer:", with_verdict(result, Forest::Verdict::undecided));
+  add("Cannot work on this machine:", without_effect(result));
+  if (const auto seconds = result.value("budget_needed_s"); seconds && !items.empty())
+    items += element(
+        "li", "To decide every cell: " + element("code", escape(fmt::format("--budget {:.0f}s", std::ceil(*seconds)))) +
+                  " (" + result.number("budget_needed_s", seconds_text) + ")");
+  return items.empty() ? Html()
+                       : element("h2", "Which switches did what") + element("ul", {{"class", "advice"}}, items);
+}
+
+Html largest_ceiling(const Figures& result) {
+  std::optional<Figures> largest;
+  for (size_t i = 0; i < result.json("ceilings").size(); ++i) {
+    const Figures one = result.of(fmt::format("ceilings.{}", i));
+    if (one.value("ratio") && (!largest || *one.value("ratio") > *largest->value("ratio"))) largest = one;
+  }
+  if (!largest) return {};
+  return element("h2", "What limits it") +
+         element("p", {{"class", "limits"}},
+                 element("strong", "Even if this were free: " + largest->text("without")) + " " +
+                     gain_figures(*largest) + " " + element("span", {{"class", "evidence"}}, largest->text("meaning")));
+}
+
+}  // namespace
+
+Html ablation_headline(const ResultFolder& folder, const Place& place) {
+  const Figures result(folder.result, place.keys);
+  const Html interval = result.interval("total.interval", gain_text);
+  Html figures = key_figure(result.number("total.ratio", gain_text), "everything on against everything off",
+                            interval.empty() ? Html("no interval") : interval) +
+                 key_figure(result.number("plain_samples_per_s", rate_text), "samples/s", "everything off") +
+                 key_figure(result.number("full_samples_per_s", rate_text), "samples/s", "everything on");
+  Html warnings;
+  for (const Json& text : at(folder.result, "warnings"))
+    warnings += element("p", {{"class", "warning"}}, escape(value_text(text)));
+  return element("p", {{"class", "status"}}, verdict_chip(result.of("total")) + " " + result.text("name")) +
+         element("div", {{"class", "key-figures"}}, figures) + largest_ceiling(result) + advice(result) + warnings;
+}
+
+std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place) {
+  const Figures result(folder.result, place.keys);
+  std::vector<Section> sections;
+  const auto add = [&](const char* id, const char* title, Html content) {
+    if (!content.empty()) sections.push_back({place.ids + id, place.heading + title, std::move(content)});
+  };
+  const Html rule = result.json("share_rule").is_string()
+                        ? element("p", {{"class", "note"}}, escape(value_text(result.json("share_rule")) + "."))
+                        : Html();
+  add("gains-section", "What each switch gains",
+      waterfall(result, place) + rule + table_of_switches(result) +
+          forest(result, place, "alone", "alone", "Each switch alone, against everything off") +
+          forest(result, place, "in-stack", "in_stack", "Each switch in the stack, against everything else on"));
+  add("ceilings-section", "Ceilings", ceilings(result));
+  add("measurement-section", "Measurement",
+      fact_table("Measurement", {{"confidence level, of all intervals together", result.number("level", plain_text)},
+                                 {"smallest effect that counts", result.number("min_effect", plain_text)},
+                                 {"time", result.number("seconds", seconds_text)},
+                                 {"standard deviation of a pair",
+                                  result.value("pair_sd_pct") ? result.number("pair_sd_pct", percent_text) : Html()}}));
+  return sections;
+}
+
+}  // namespace trainopt::report

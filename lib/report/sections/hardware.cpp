@@ -1,0 +1,85 @@
+#include "report/figures.h"
+#include "report/run_sections.h"
+
+#include "base/counted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainopt::report {
+namespace {
+
+struct TelemetryLine {
+  const char *name, *words;
+};
+
+Html telemetry_chart(const RunFolder& run, const Place& place, const char* key, const char* title, const char* unit,
+                     std::initializer_list<TelemetryLine> lines, std::optional<double> top) {
+  LineChart chart{.key = place.ids + key,
+                  .title = title,
+                  .unit = unit,
+                  .x_title = "s",
+                  .series = {},
+                  .marks = {},
+                  .from_zero = true,
+                  .stacked = false,
+                  .top = top};
+  for (const auto& line : lines)
+    for (const auto& each : run.telemetry)
+      if (each.name == line.name && !each.columns.empty()) chart.series.push_back(series(line.words, each.columns));
+  return chart.series.empty() ? Html() : draw(chart);
+}
+
+std::string throttle_reasons(int64_t bits) {
+  std::string text;
+  const std::pair<int64_t, const char*> reasons[] = {{4, "power cap"},
+                                                     {8, "hardware slow-down"},
+                                                     {32, "heat (software)"},
+                                                     {64, "heat (hardware)"},
+                                                     {128, "power brake"}};
+  for (const auto& [bit, words] : reasons)
+    if (bits & bit) text += (text.empty() ? "" : ", ") + std::string(words);
+  return text.empty() ? fmt::format("bits {}", bits) : text;
+}
+
+Html throttling(const RunFolder& run) {
+  if (run.steps.throttled_steps() == 0) return {};
+  return element(
+      "p", {{"class", "warning"}},
+      escape(fmt::format("The GPU's clock was throttled in {} of {}: {}.", with_commas(run.steps.throttled_steps()),
+                         counted(run.steps.steps(), "recorded step"), throttle_reasons(run.steps.throttle_bits()))));
+}
+
+}  // namespace
+
+Section hardware_section(const RunFolder& run, const Place& place) {
+  Section section{place.ids + "hardware-section", place.heading + "Hardware", {}};
+  const auto chart = [&](auto... arguments) { section.content += telemetry_chart(run, place, arguments...); };
+  using Lines = std::initializer_list<TelemetryLine>;
+  chart("gpu-utilization", "GPU utilization", "%",
+        Lines{{"gpu_util_pct", "a kernel running (NVML)"},
+              {"gpu_sm_util_pct", "multiprocessors busy (GPM)"},
+              {"gpu_tensor_util_pct", "tensor cores active (GPM)"}},
+        std::optional(100.0));
+  chart("clock", "Clock of the multiprocessors", "MHz", Lines{{"gpu_sm_clock_mhz", "clock"}}, std::optional<double>());
+  chart("power", "Power of the GPU", "W", Lines{{"gpu_power_w", "power"}}, std::optional<double>());
+  section.content += throttling(run);
+  chart("cpu-utilization", "CPU utilization", "%",
+        Lines{{"cpu_util_pct", "this process"}, {"other_cpu_pct", "other programs"}}, std::optional(100.0));
+  if (section.content.empty()) return section;
+  const Figures summary(run.summary, place.keys);
+  section.content += fact_table(
+      "Hardware",
+      {{"GPU: a kernel running (NVML)", summary.number("gpu_util_pct", percent_text)},
+       {"GPU: multiprocessors busy", summary.number("gpu_sm_util_pct", percent_text)},
+       {"GPU: tensor cores active", summary.number("gpu_tensor_util_pct", percent_text)},
+       {"CPU: of the allowed cores", summary.number("cpu_util_pct", percent_text)},
+       {"energy", summary.value("energy_j") ? summary.number("energy_j", plain_text) + " J" : ""},
+       {"samples per joule", summary.value("samples_per_joule") ? summary.number("samples_per_joule", plain_text) : ""},
+       {"price of a million samples",
+        summary.value("price_per_million_samples") ? summary.number("price_per_million_samples", plain_text) : ""}});
+  return section;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,55 @@
+#include "report/figures.h"
+#include "report/run_sections.h"
+
+#include <fmt/format.h>
+
+namespace trainopt::report {
+namespace {
+
+Html stages(const Figures& loader, const Place& place) {
+  Bars chart{.key = place.ids + "loader-stages", .title = "What the loader's threads do", .unit = "%", .rows = {}};
+  Bars::Row row{"loading a sample", {}};
+  const std::pair<const char*, const char*> parts[] = {
+      {"reading", "read_pct"}, {"decoding", "decode_pct"}, {"transforming", "transform_pct"}, {"other", "other_pct"}};
+  for (const auto& [words, key] : parts)
+    if (const auto share = loader.value(key); share && *share > 0)
+      row.parts.push_back({words, *share, percent_text(*share)});
+  if (row.parts.empty()) return {};
+  chart.rows.push_back(std::move(row));
+  return draw(chart);
+}
+
+}  // namespace
+
+Section loader_section(const RunFolder& run, const Place& place) {
+  Section section{place.ids + "loader-section", place.heading + "Loader", {}};
+  if (!run.steps.of(Metric::data_wait_ms).empty()) {
+    LineChart chart{.key = place.ids + "data-wait",
+                    .title = "Waiting for data",
+                    .unit = "ms",
+                    .x_title = "step",
+                    .series = {},
+                    .marks = {},
+                    .from_zero = true,
+                    .stacked = false,
+                    .top = {}};
+    chart.series.push_back(series("wait", run.steps.of(Metric::data_wait_ms)));
+    section.content = draw(chart);
+  }
+  const Figures summary(run.summary, place.keys), loader = summary.of("loader");
+  section.content += stages(loader, place);
+  if (section.content.empty()) return section;
+  const auto optional = [&](const char* key, NumberText text) {
+    return loader.value(key) ? loader.number(key, text) : Html();
+  };
+  section.content += fact_table(
+      "Loader",
+      {{"share of the time waiting for data", summary.number("data_wait_pct", percent_text)},
+       {"loader threads", optional("workers", count_text)},
+       {"their time spent loading", optional("workers_busy_pct", percent_text)},
+       {"samples loaded", optional("samples", count_text)},
+       {"time for a sample", loader.value("sample_us") ? loader.number("sample_us", plain_text) + " µs" : ""}});
+  return section;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,66 @@
+#include "report/figures.h"
+#include "report/run_sections.h"
+
+#include <algorithm>
+
+namespace trainopt::report {
+namespace {
+
+const Columns* evaluated(const RunFolder& run, std::string_view name) {
+  const auto found = std::find_if(run.evaluations.begin(), run.evaluations.end(),
+                                  [&](const NamedColumns& each) { return each.name == name; });
+  return found == run.evaluations.end() || found->columns.empty() ? nullptr : &found->columns;
+}
+
+LineChart loss_line_chart(const Place& place, const char* key, const char* title, const char* unit) {
+  return {.key = place.ids + key,
+          .title = title,
+          .unit = unit,
+          .x_title = "step",
+          .series = {},
+          .marks = {},
+          .from_zero = false,
+          .stacked = false,
+          .top = {}};
+}
+
+Html accuracy(const RunFolder& run, const Place& place) {
+  LineChart chart = loss_line_chart(place, "accuracy", "Accuracy in evaluations", "%");
+  for (const auto& [name, words] : {std::pair{"top1_pct", "top-1"}, std::pair{"top5_pct", "top-5"}})
+    if (const Columns* columns = evaluated(run, name)) chart.series.push_back(series(words, *columns));
+  chart.top = 100;
+  return chart.series.empty() ? Html() : draw(chart);
+}
+
+Html one_metric(const RunFolder& run, const Place& place, Metric metric, const char* key, const char* title) {
+  if (run.steps.of(metric).empty()) return {};
+  LineChart chart = loss_line_chart(place, key, title, "");
+  chart.series.push_back(series(title, run.steps.of(metric)));
+  chart.from_zero = true;
+  return draw(chart);
+}
+
+}  // namespace
+
+Section loss_section(const RunFolder& run, const Place& place) {
+  Section section{place.ids + "loss-section", place.heading + "Loss and evaluation", {}};
+  if (run.steps.steps() == 0) return section;
+  LineChart chart = loss_line_chart(place, "loss", "Loss", "");
+  chart.series.push_back(series("training", run.steps.of(Metric::loss)));
+  if (const Columns* loss = evaluated(run, "loss")) chart.series.push_back(series("evaluation", *loss));
+  section.content = draw(chart) + accuracy(run, place) +
+                    one_metric(run, place, Metric::learning_rate, "learning-rate", "Learning rate") +
+                    one_metric(run, place, Metric::grad_norm, "gradient-norm", "Norm of the gradients") +
+                    one_metric(run, place, Metric::loss_scale, "loss-scale", "Loss scale");
+  const Figures summary(run.summary, place.keys);
+  section.content +=
+      fact_table("Loss and evaluation", {{"first loss", summary.number("loss.first", plain_text)},
+                                         {"last loss", summary.number("loss.last", plain_text)},
+                                         {"evaluation loss", summary.number("evaluation.loss", plain_text)},
+                                         {"top-1", summary.number("evaluation.top1_pct", percent_text)},
+                                         {"top-5", summary.number("evaluation.top5_pct", percent_text)},
+                                         {"steps skipped as non-finite", summary.number("skipped_steps", count_text)}});
+  return section;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,101 @@
+#include "report/figures.h"
+#include "report/run_sections.h"
+
+#include <fmt/format.h>
+
+namespace trainopt::report {
+namespace {
+
+constexpr std::pair<const char*, const char*> kCategories[] = {
+    {"parameters", "parameters_bytes"},   {"gradients", "gradients_bytes"}, {"optimizer state", "optimizer_bytes"},
+    {"activations", "activations_bytes"}, {"batches", "batches_bytes"},     {"other", "other_bytes"}};
+
+Bars::Row categories_of(const Figures& memory, std::string name) {
+  Bars::Row row{std::move(name), {}};
+  for (const auto& [word, key] : kCategories)
+    if (const auto bytes = memory.value(key); bytes && *bytes > 0)
+      row.parts.push_back({word, *bytes, bytes_text(*bytes)});
+  return row;
+}
+
+/// The peak as it was measured, and as plan.json foresaw it.
+Html categories(const RunFolder& run, const Place& place) {
+  Bars chart{.key = place.ids + "memory-peak", .title = "Tensors at the step's peak", .unit = "bytes", .rows = {}};
+  const Figures measured = Figures(run.summary, place.keys).of("memory");
+  const Figures forecast = Figures(run.plan, place.keys + "plan.").of("memory");
+  if (Bars::Row row = categories_of(measured, "measured"); !row.parts.empty()) chart.rows.push_back(row);
+  if (Bars::Row row = categories_of(forecast, "forecast"); !row.parts.empty()) chart.rows.push_back(row);
+  return chart.rows.empty() ? Html() : draw(chart);
+}
+
+Html activations_by_unit(const RunFolder& run, const Place& place) {
+  Bars chart{.key = place.ids + "memory-units",
+             .title = "Activations kept by each unit at the peak",
+             .unit = "bytes",
+             .rows = {}};
+  for (const Json& unit : at(run.summary, "memory.units")) {
+    const Json &name = at(unit, "unit"), &bytes = at(unit, "activations_bytes");
+    if (!bytes.is_number() || bytes.get<double>() <= 0) continue;
+    chart.rows.push_back({value_text(name), {{"activations", bytes.get<double>(), bytes_text(bytes.get<double>())}}});
+  }
+  return chart.rows.empty() ? Html() : draw(chart);
+}
+
+Html memory_over_time(const RunFolder& run, const Place& place) {
+  LineChart chart{.key = place.ids + "memory",
+                  .title = "Memory",
+                  .unit = "MiB",
+                  .x_title = "step",
+                  .series = {},
+                  .marks = {},
+                  .from_zero = true,
+                  .stacked = false,
+                  .top = {}};
+  const std::pair<const char*, Metric> lines[] = {{"tensors", Metric::memory_allocated_mib},
+                                                  {"active", Metric::memory_active_mib},
+                                                  {"reserved", Metric::memory_reserved_mib},
+                                                  {"in use on the GPU", Metric::gpu_memory_used_mib},
+                                                  {"resident in the process", Metric::process_rss_mib}};
+  for (const auto& [name, metric] : lines)
+    if (!run.steps.of(metric).empty()) chart.series.push_back(series(name, run.steps.of(metric)));
+  return chart.series.empty() ? Html() : draw(chart);
+}
+
+Html warning(const std::string& sentence) { return element("p", {{"class", "warning"}}, escape(sentence)); }
+
+Html findings(const Json& summary) {
+  Html list;
+  const auto bytes = [](const Json& finding, const char* key) {
+    return at(finding, key).is_number() ? bytes_text(at(finding, key).get<double>()) : std::string(kMissing);
+  };
+  for (const Json& leak : at(summary, "memory.leaks"))
+    list += warning(fmt::format("A leak: {} keeps {} more in every step, seen over {} steps.",
+                                value_text(at(leak, "where")), bytes(leak, "bytes_per_step"),
+                                value_text(at(leak, "steps"))));
+  for (const Json& spike : at(summary, "memory.spikes"))
+    list += warning(fmt::format("A spike: the peak of step {} was {} instead of the usual {}; {} grew by {}.",
+                                value_text(at(spike, "step")), bytes(spike, "peak_bytes"), bytes(spike, "usual_bytes"),
+                                value_text(at(spike, "where")), bytes(spike, "grown_bytes")));
+  return list;
+}
+
+}  // namespace
+
+Section memory_section(const RunFolder& run, const Place& place) {
+  Section section{place.ids + "memory-section", place.heading + "Memory", {}};
+  const Figures summary(run.summary, place.keys);
+  section.content =
+      categories(run, place) + activations_by_unit(run, place) + memory_over_time(run, place) + findings(run.summary);
+  if (section.content.empty()) return section;
+  section.content +=
+      fact_table("Memory", {{"peak of the process or GPU", summary.number("peak_memory_mib", mib_text)},
+                            {"as a share of the device's memory", summary.number("memory_peak_pct", percent_text)},
+                            {"tensors at the step's peak", summary.number("memory.peak_bytes", bytes_text)},
+                            {"forecast", summary.number("memory.forecast_bytes", bytes_text)},
+                            {"forecast against measured", summary.number("memory.forecast_error_pct", percent_text)},
+                            {"where the peak is", summary.text("memory.where")},
+                            {"allocations retried", summary.number("alloc_retries", count_text)}});
+  return section;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,51 @@
+#include "report/figures.h"
+#include "report/run_sections.h"
+#include "report/switches.h"
+
+#include <fmt/format.h>
+
+namespace trainopt::report {
+namespace {
+
+constexpr std::pair<const char*, const char*> kStates[] = {{"is-effective", "effective"}, {"is-idle", "no effect"}};
+
+Html switch_item(const Figures& one, std::string_view name, const char* observed) {
+  const bool effective = one.json("effective").is_boolean() && one.json("effective").get<bool>();
+  const auto& [kind, words] = kStates[effective ? 0 : 1];
+  const bool has_reason = one.json("reason").is_string() && !one.json("reason").get_ref<const std::string&>().empty();
+  return element(
+      "li", {{"class", std::string("switch ") + kind}},
+      element("span", {{"class", "name"}}, escape(name)) + " " +
+          element("span", {{"class", "state"}}, one.worded("effective", words)) + " " +
+          element("span", {{"class", "observed"}}, one.text(!effective && has_reason ? "reason" : observed)));
+}
+
+/// Until the run has ended there are no receipts, only what the plan says.
+Html planned_switches(const RunFolder& run, const Place& place) {
+  const Figures plan(run.plan, place.keys + "plan.");
+  Html items;
+  for (size_t i = 0; i < plan.json("switches").size(); ++i) {
+    const Figures one = plan.of(fmt::format("switches.{}", i));
+    items += switch_item(one, value_text(one.json("name")), "text");
+  }
+  return items.empty() ? Html()
+                       : element("p", {{"class", "note"}}, "Planned; receipts follow when the run has ended.") +
+                             element("ul", {{"class", "switches"}}, items);
+}
+
+}  // namespace
+
+Html switch_list(const Figures& receipts) {
+  Html items;
+  for (const auto& [name, receipt] : receipts.json().items()) items += switch_item(receipts.of(name), name, "observed");
+  return items.empty() ? Html() : element("ul", {{"class", "switches"}}, items);
+}
+
+Section switches_section(const RunFolder& run, const Place& place) {
+  Section section{place.ids + "switches-section", place.heading + "What each switch did", {}};
+  const Figures receipts = Figures(run.summary, place.keys).of("receipts");
+  section.content = receipts.json().is_object() ? switch_list(receipts) : planned_switches(run, place);
+  return section;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,92 @@
+#include "report/sources.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace trainopt::report {
+namespace {
+
+/// Columns of one series on a page with this many runs: the page must stay small.
+size_t columns_for(size_t runs) {
+  if (runs <= 1) return 1024;
+  if (runs <= 4) return 512;
+  return 128;
+}
+
+ResultFolder read_result(const std::filesystem::path& path) {
+  ResultFolder folder{.path = path, .result = {}, .environment = {}, .notes = {}};
+  folder.result = read_json(path / "result.json", folder.notes);
+  if (!folder.result.is_object())
+    throw UserError(fmt::format("{}: result.json is damaged: {}", path.string(),
+                                folder.notes.empty() ? "it is not a JSON object" : folder.notes.front()),
+                    ExitCode::data);
+  folder.environment = read_json(path / "environment.json", folder.notes);
+  const Json& result = folder.result;
+  folder.kind = result.contains("switches")     ? ResultKind::ablation
+                : result.contains("each")       ? ResultKind::rotation
+                : result.contains("no_verdict") ? ResultKind::against
+                                                : ResultKind::comparison;
+  return folder;
+}
+
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> runs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (is_run(entry.path())) runs.push_back(entry.path());
+  std::sort(runs.begin(), runs.end(), [](const auto& left, const auto& right) {
+    return before_by_number(left.filename().string(), right.filename().string());
+  });
+  return runs;
+}
+
+LadderFolder read_ladder(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& runs) {
+  LadderFolder ladder{.path = folder, .rungs = {}};
+  for (const auto& path : runs) {
+    RunFolder run = read_run(path, columns_for(runs.size()));
+    Json comparison = read_json(path / "compare.json", run.notes);
+    ladder.rungs.push_back({std::move(run), std::move(comparison)});
+  }
+  return ladder;
+}
+
+}  // namespace
+
+std::string ResultFolder::name() const {
+  return std::filesystem::absolute(path).lexically_normal().filename().string();
+}
+
+std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folders) {
+  std::vector<Source> sources;
+  for (const auto& folder : folders) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error))
+      throw UserError(fmt::format("{} is not a folder", folder.string()), ExitCode::data);
+    if (std::filesystem::exists(folder / "result.json", error)) {
+      sources.emplace_back(read_result(folder));
+    } else if (is_run(folder)) {
+      sources.emplace_back(read_run(folder, columns_for(folders.size())));
+    } else if (const auto runs = runs_in(folder); !runs.empty()) {
+      sources.emplace_back(read_ladder(folder, runs));
+    } else {
+      throw UserError(fmt::format("{} is neither a run directory nor the result of compare or ablate, and has no run "
+                                  "directories in it",
+                                  folder.string()),
+                      ExitCode::data);
+    }
+  }
+  return sources;
+}
+
+bool before_by_number(std::string_view left, std::string_view right) {
+  const auto number = [](std::string_view text) {
+    int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  };
+  const int64_t first = number(left), second = number(right);
+  return first != second ? first < second : left < right;
+}
+
+}  // namespace trainopt::report

@@ -1,0 +1,48 @@
+// What the page draws of metrics.jsonl: every column of the record over the steps, and how long the steps took.
+#pragma once
+
+#include "metrics/catalogue.h"
+#include "report/columns.h"
+#include "report/number_lines.h"
+#include "report/time_histogram.h"
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace trainopt::report {
+
+class StepRecords {
+ public:
+  /// `columns`: of each series. `measured`: whether a step counts in the distribution of step times.
+  StepRecords(size_t columns, std::function<bool(int64_t step)> measured);
+
+  void add(const NumberLine& line);
+
+  /// By step.
+  const Columns& of(Metric metric) const { return metrics_[static_cast<size_t>(metric)]; }
+  /// Part of step_ms outside the loader, the forward and backward passes and the update. Empty if these are not
+  /// measured.
+  const Columns& rest_ms() const { return rest_ms_; }
+  const TimeHistogram& step_times() const { return step_times_; }
+  const std::optional<double>& last(Metric metric) const { return last_[static_cast<size_t>(metric)]; }
+  /// The bits of all gpu_throttle together.
+  int64_t throttle_bits() const { return throttle_bits_; }
+  int64_t throttled_steps() const { return throttled_steps_; }
+  int64_t steps() const { return steps_; }  ///< recorded
+
+ private:
+  std::optional<double> value(const NumberLine& line, Metric metric) const;
+
+  std::function<bool(int64_t)> measured_;
+  std::vector<Columns> metrics_;
+  std::array<std::optional<double>, kMetricCount> last_;
+  std::array<size_t, kMetricCount> places_;  ///< of each metric in a line
+  size_t names_seen_ = 0;
+  Columns rest_ms_;
+  TimeHistogram step_times_;
+  int64_t throttle_bits_ = 0, throttled_steps_ = 0, steps_ = 0;
+};
+
+}  // namespace trainopt::report
