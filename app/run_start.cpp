@@ -100,7 +100,10 @@ void prepare_run_directory(const RunStart& start, std::optional<int64_t> resumed
                    fmt::join(newer, ", "));
   remove_file(run_dir / "summary.json");  // the previous process's; this one writes its own at the end
   write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
-  write_file(run_dir / "plan.json", json_text(plan_json(plan), 2) + "\n");
+  Json json = plan_json(plan);
+  for (const UnusedSwitch& one : unused_switches(recipe, plan))
+    json["unused_switches"].push_back({{"change", one.change}, {"text", one.text}});
+  write_file(run_dir / "plan.json", json_text(json, 2) + "\n");
 }
 
 }  // namespace trainopt

@@ -43,6 +43,7 @@ struct LoggingConfig {
   int64_t every_n_steps = 1;
   std::vector<SinkKind> sinks{SinkKind::console, SinkKind::jsonl, SinkKind::csv};
   Progress progress = Progress::automatic;
+  bool report = true;
   DumpConfig dump;
 };
 template <class V>
@@ -52,6 +53,7 @@ void describe(V& v, LoggingConfig& c) {
   v.field("sinks", c.sinks,
           "Where records are written: standard output, metrics.jsonl, metrics.csv, or an event file for TensorBoard.");
   v.field("progress", c.progress, "Show a progress line with the remaining time; auto: only on a terminal.");
+  v.field("report", c.report, "Write report.html, a page to look at, when the run ends.");
   v.section("dump", c.dump, "Tensors to save for inspection.");
 }
 

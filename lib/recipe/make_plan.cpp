@@ -158,6 +158,27 @@ std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
   return checks.problems;
 }
 
+std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan) {
+  std::vector<UnusedSwitch> unused;
+  for_each_optimization(recipe, plan.position.ranks,
+                        [&](const Info& info, const auto& option, auto apply, auto... check) {
+                          const std::string key = key_of_switch(info.name);
+                          if (is_on(option) || !key.starts_with("optimizations.")) return;
+                          OptionChecks checks{.deterministic = recipe.deterministic,
+                                              .sync_batch_norm = recipe.parallel.sync_batch_norm,
+                                              .stale_updates = recipe.parallel.async_updates.staleness > 0};
+                          (call_with(option, check, checks), ...);
+                          if (!checks.problems.empty()) return;
+                          try {
+                            Plan changed = plan;
+                            if (const Outcome outcome = call_with(option, apply, changed); outcome.has_effect)
+                              unused.push_back({fmt::format("{}={}", key, turned_on_by(option)), outcome.text});
+                          } catch (const UserError&) {  // named recovery: it cannot be combined with what is on
+                          }
+                        });
+  return unused;
+}
+
 std::vector<CatalogueEntry> catalogue() {
   std::vector<CatalogueEntry> all;
   for_each_optimization(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {

@@ -23,6 +23,14 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
 /// Contradictions between the optimizations that are on and the rest of the recipe.
 std::vector<RecipeProblem> check_optimizations(const Recipe& recipe);
 
+/// An optimization that the recipe leaves off and that would have an effect here.
+struct UnusedSwitch {
+  std::string change;  ///< "optimizations.<name>=true"
+  std::string text;    ///< what the plan would say of it
+};
+/// Those of the section `optimizations`. `plan` is the recipe's.
+std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan);
+
 struct CatalogueEntry {
   Info info;
   std::string key;    ///< the recipe's key: "data.num_workers"

@@ -34,11 +34,6 @@ double mean_of(const Columns& columns) {
 
 std::string recipe_of(const RunFolder& run) { return (run.path / "recipe.yaml").string(); }
 
-bool is_off(const RunFolder& run, std::string_view key) {
-  const Json& value = at(run.recipe, key);
-  return value.is_boolean() && !value.get<bool>();
-}
-
 void advise_data(const RunFolder& run, std::vector<Advice>& all) {
   const auto wait = number(run.summary, "data_wait_pct");
   if (!wait || *wait < kNoticeable) return;
@@ -67,34 +62,29 @@ void advise_gpu(const RunFolder& run, std::vector<Advice>& all) {
   if (!on_gpu(run)) return;
   const double busy = *number(run.summary, "gpu_util_pct");
   if (busy < kIdleGpu && number(run.summary, "data_wait_pct").value_or(0) < kNoticeable)
-    all.push_back({is_off(run, "optimizations.cuda_graph") ? "Launch the step at once: optimizations.cuda_graph"
-                                                           : "Give the GPU more work per step: a larger batch",
+    all.push_back({"Launch less often: a larger batch, or switches that fuse operations or record the step",
                    fmt::format("a kernel runs only {} of the time, and data is ready", percent_text(busy)),
                    fmt::format("trainopt profile {}", recipe_of(run))});
   if (const auto memory = number(run.summary, "memory_peak_pct"); memory && *memory < kLittleMemory)
     all.push_back({"Try a larger batch", fmt::format("the peak is {} of the GPU's memory", percent_text(*memory)),
                    fmt::format("trainopt plan {} data.batch_size=…", recipe_of(run))});
   if (const auto retries = number(run.summary, "alloc_retries"); retries && *retries > 0)
-    all.push_back({"Leave the allocator room: optimizations.cuda_allocator, or a smaller batch",
+    all.push_back({"Leave the allocator room: a smaller batch, or other settings of it",
                    fmt::format("{} allocations first had to empty the allocator's cache", count_text(*retries)), ""});
 }
 
-/// Switches that the recipe leaves off. Which of them pay, only a measurement says.
+/// Switches that the recipe leaves off and that this machine can use. Which of them pay, only a measurement says.
 void advise_switches(const RunFolder& run, std::vector<Advice>& all) {
-  static constexpr std::string_view kForGpus[] = {"tf32", "cudnn_benchmark", "cuda_graph", "cuda_allocator"};
-  static constexpr std::string_view kForCpus[] = {"winograd", "host_allocator"};
-  std::string off;
-  for (const auto& [name, value] : at(run.recipe, "optimizations").items()) {
-    const auto is_one_of = [&name = name](const auto& list) {
-      return std::find(std::begin(list), std::end(list), name) != std::end(list);
-    };
-    if (!value.is_boolean() || value.get<bool>() || (on_gpu(run) ? is_one_of(kForCpus) : is_one_of(kForGpus))) continue;
-    off += (off.empty() ? "" : ", ") + name;
+  std::string names, changes;
+  for (const Json& unused : at(run.plan, "unused_switches")) {
+    const std::string change = value_text(at(unused, "change"));
+    const size_t begin = change.rfind('.', change.find('=')) + 1;
+    names += (names.empty() ? "" : ", ") + change.substr(begin, change.find('=') - begin);
+    changes += " " + change;
   }
-  if (!off.empty())
-    all.push_back({"Measure switches that are off: " + off, "none of them was on in this run",
-                   fmt::format("trainopt compare {} --with optimizations.{}=true", recipe_of(run),
-                               off.substr(0, off.find(',')))});
+  if (!names.empty())
+    all.push_back({"Measure what is off: " + names, "these would have an effect on this machine",
+                   fmt::format("trainopt ablate {}{}", recipe_of(run), changes)});
 }
 
 void advise_noise(const RunFolder& run, std::vector<Advice>& all) {

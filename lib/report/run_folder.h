@@ -41,7 +41,7 @@ bool is_run(const std::filesystem::path& path);
 /// The JSON in `file`. Null if there is no such file; null and a note if it cannot be read.
 Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes);
 
-/// The value at "optimizations.amp" or "units.0.name"; null if it is not there.
+/// The value at "step_ms.p50" or "units.0.name"; null if it is not there.
 const Json& at(const Json& json, std::string_view path);
 
 }  // namespace trainopt::report
