@@ -40,6 +40,8 @@ void append(std::vector<Section>& sections, std::vector<Section> more) {
 
 std::vector<Section> sections_of(const RunFolder& run, const Place& place, const Context& context) {
   std::vector<Section> sections = run_sections(run, place);
+  const bool in_headline = place.keys.empty() && run.ended();
+  if (!in_headline) append(sections, {switches_section(run, place)});
   append(sections, {recipe_section(run, place, context.default_recipe), messages_section(run, place),
                     environment_section(run, place)});
   return sections;
@@ -56,8 +58,8 @@ std::string title_of(const Source& source) {
     static constexpr std::string_view kWords[] = {"comparison", "comparison of several",
                                                   "comparison with a stored result", "ablation"};
     const Json& name = at(result->result, "name");
-    return fmt::format("{} {}", kWords[static_cast<size_t>(result->kind)],
-                       name.is_string() ? name.get<std::string>() : result->name());
+    return fmt::format("{}: {}", name.is_string() ? name.get<std::string>() : result->name(),
+                       kWords[static_cast<size_t>(result->kind)]);
   }
   const auto& ladder = std::get<LadderFolder>(source);
   return fmt::format("{} runs in {}", ladder.rungs.size(), ladder.path.lexically_normal().filename().string());

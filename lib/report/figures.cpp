@@ -18,6 +18,10 @@ Html Figures::number(std::string_view path, NumberText in_words) const {
   return figure(prefix_ + std::string(path), json(path), number ? in_words(*number) : std::string(kMissing));
 }
 
+Html Figures::known(std::string_view path, NumberText in_words) const {
+  return value(path) ? number(path, in_words) : Html();
+}
+
 Html Figures::text(std::string_view path) const {
   return figure(prefix_ + std::string(path), json(path), value_text(json(path)));
 }

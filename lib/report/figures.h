@@ -16,11 +16,14 @@ using NumberText = std::string (*)(double);
 class Figures {
  public:
   /// `prefix` comes before each data-key: on a page with several runs "2." for the second.
+  Figures(Json&&, std::string) = delete;
   Figures(const Json& json, std::string prefix) : json_(&json), prefix_(std::move(prefix)) {}
 
   /// Null or absent is kMissing.
   Html number(std::string_view path, NumberText in_words) const;
   Html text(std::string_view path) const;
+  /// number(), but empty if there is none: a row that a fact_table() leaves out.
+  Html known(std::string_view path, NumberText in_words) const;
   /// The value in these words.
   Html worded(std::string_view path, std::string_view words) const;
   /// "low … high" with a figure for each end; empty if the interval is null.

@@ -27,7 +27,7 @@ Section profile_section(const RunFolder& run, const Place& place);
 Section switches_section(const RunFolder& run, const Place& place);
 Section environment_section(const RunFolder& run, const Place& place);
 
-/// All of these that have content, in order.
+/// All of these but the switches and the environment that have content, in order.
 std::vector<Section> run_sections(const RunFolder& run, const Place& place);
 
 /// A series with the name, drawn from these columns.

@@ -61,7 +61,7 @@ class Page(HTMLParser):
 def value_at(document, path):
     for part in path:
         if isinstance(document, list):
-            document = document[int(part)] if int(part) < len(document) else None
+            document = document[int(part)] if part.isdigit() and int(part) < len(document) else None
         elif isinstance(document, dict):
             document = document.get(part)
         else:
@@ -161,10 +161,10 @@ def test_a_profile_has_its_numbers(trainopt):
 
 
 def test_comparisons_and_ablations(trainopt):
-    trainopt.write("job.yaml", TINY + "optimizations: {fused_optimizer: true, cuda_graph: true}\n")
+    trainopt.write("job.yaml", TINY + "optimizations: {set_to_none: true, fused_optimizer: true, cuda_graph: true}\n")
     quick = ("--budget", "20s", "--repeats", "2", "--turn", "10ms")
     for name, command in (
-        ("comparison", ("compare", "job.yaml", "--without", "fused_optimizer")),
+        ("comparison", ("compare", "job.yaml", "--without", "set_to_none")),
         ("rotation", ("compare", "job.yaml", "--each", "data.batch_size=4,8")),
         ("ablation", ("ablate", "job.yaml")),
     ):

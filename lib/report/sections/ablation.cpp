@@ -60,8 +60,10 @@ Html forest(const Figures& result, const Place& place, const char* key, const ch
   return chart.rows.empty() ? Html() : draw(chart);
 }
 
-Html optional_number(const Figures& figures, const char* path, NumberText text) {
-  return figures.value(path) ? figures.number(path, text) : escape(kMissing);
+/// "--budget 113h" or "--budget 90s".
+std::string budget_text(double seconds) {
+  return seconds < 7200 ? fmt::format("--budget {:.0f}s", std::ceil(seconds))
+                        : fmt::format("--budget {:.0f}h", std::ceil(seconds / 3600));
 }
 
 Html table_of_switches(const Figures& result) {
@@ -90,8 +92,8 @@ Html table_of_switches(const Figures& result) {
          one.json("interaction").is_object()
              ? one.text("interaction.with") + " " + one.number("interaction.ratio", gain_text)
              : escape(kMissing),
-         optional_number(one, "break_even_step", count_text), optional_number(one, "memory_mib", plain_text),
-         one.text("numbers_agree"), one.json("receipt").is_object() ? one.text("receipt.observed") : escape(kMissing)});
+         one.number("break_even_step", count_text), one.number("memory_mib", plain_text), one.text("numbers_agree"),
+         one.json("receipt").is_object() ? one.text("receipt.observed") : escape(kMissing)});
   }
   return draw(table);
 }
@@ -137,9 +139,8 @@ Html advice(const Figures& result) {
   add("Not decided, measure longer:", with_verdict(result, Forest::Verdict::undecided));
   add("Cannot work on this machine:", without_effect(result));
   if (const auto seconds = result.value("budget_needed_s"); seconds && !items.empty())
-    items += element(
-        "li", "To decide every cell: " + element("code", escape(fmt::format("--budget {:.0f}s", std::ceil(*seconds)))) +
-                  " (" + result.number("budget_needed_s", seconds_text) + ")");
+    items += element("li", "To decide every cell: " + element("code", escape(budget_text(*seconds))) + " (" +
+                               result.number("budget_needed_s", seconds_text) + ")");
   return items.empty() ? Html()
                        : element("h2", "Which switches did what") + element("ul", {{"class", "advice"}}, items);
 }
@@ -169,7 +170,7 @@ Html ablation_headline(const ResultFolder& folder, const Place& place) {
   Html warnings;
   for (const Json& text : at(folder.result, "warnings"))
     warnings += element("p", {{"class", "warning"}}, escape(value_text(text)));
-  return element("p", {{"class", "status"}}, verdict_chip(result.of("total")) + " " + result.text("name")) +
+  return element("p", {{"class", "status"}}, verdict_chip(result.of("total"))) +
          element("div", {{"class", "key-figures"}}, figures) + largest_ceiling(result) + advice(result) + warnings;
 }
 

@@ -70,15 +70,13 @@ Section hardware_section(const RunFolder& run, const Place& place) {
   if (section.content.empty()) return section;
   const Figures summary(run.summary, place.keys);
   section.content += fact_table(
-      "Hardware",
-      {{"GPU: a kernel running (NVML)", summary.number("gpu_util_pct", percent_text)},
-       {"GPU: multiprocessors busy", summary.number("gpu_sm_util_pct", percent_text)},
-       {"GPU: tensor cores active", summary.number("gpu_tensor_util_pct", percent_text)},
-       {"CPU: of the allowed cores", summary.number("cpu_util_pct", percent_text)},
-       {"energy", summary.value("energy_j") ? summary.number("energy_j", plain_text) + " J" : ""},
-       {"samples per joule", summary.value("samples_per_joule") ? summary.number("samples_per_joule", plain_text) : ""},
-       {"price of a million samples",
-        summary.value("price_per_million_samples") ? summary.number("price_per_million_samples", plain_text) : ""}});
+      "Hardware", {{"GPU: a kernel running (NVML)", summary.known("gpu_util_pct", percent_text)},
+                   {"GPU: multiprocessors busy", summary.known("gpu_sm_util_pct", percent_text)},
+                   {"GPU: tensor cores active", summary.known("gpu_tensor_util_pct", percent_text)},
+                   {"CPU: of the allowed cores", summary.known("cpu_util_pct", percent_text)},
+                   {"energy", summary.value("energy_j") ? summary.number("energy_j", plain_text) + " J" : ""},
+                   {"samples per joule", summary.known("samples_per_joule", plain_text)},
+                   {"price of a million samples", summary.known("price_per_million_samples", plain_text)}});
   return section;
 }
 

@@ -39,15 +39,12 @@ Section loader_section(const RunFolder& run, const Place& place) {
   const Figures summary(run.summary, place.keys), loader = summary.of("loader");
   section.content += stages(loader, place);
   if (section.content.empty()) return section;
-  const auto optional = [&](const char* key, NumberText text) {
-    return loader.value(key) ? loader.number(key, text) : Html();
-  };
   section.content += fact_table(
       "Loader",
-      {{"share of the time waiting for data", summary.number("data_wait_pct", percent_text)},
-       {"loader threads", optional("workers", count_text)},
-       {"their time spent loading", optional("workers_busy_pct", percent_text)},
-       {"samples loaded", optional("samples", count_text)},
+      {{"share of the time waiting for data", summary.known("data_wait_pct", percent_text)},
+       {"loader threads", loader.known("workers", count_text)},
+       {"their time spent loading", loader.known("workers_busy_pct", percent_text)},
+       {"samples loaded", loader.known("samples", count_text)},
        {"time for a sample", loader.value("sample_us") ? loader.number("sample_us", plain_text) + " µs" : ""}});
   return section;
 }

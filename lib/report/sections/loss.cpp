@@ -54,12 +54,12 @@ Section loss_section(const RunFolder& run, const Place& place) {
                     one_metric(run, place, Metric::loss_scale, "loss-scale", "Loss scale");
   const Figures summary(run.summary, place.keys);
   section.content +=
-      fact_table("Loss and evaluation", {{"first loss", summary.number("loss.first", plain_text)},
-                                         {"last loss", summary.number("loss.last", plain_text)},
-                                         {"evaluation loss", summary.number("evaluation.loss", plain_text)},
-                                         {"top-1", summary.number("evaluation.top1_pct", percent_text)},
-                                         {"top-5", summary.number("evaluation.top5_pct", percent_text)},
-                                         {"steps skipped as non-finite", summary.number("skipped_steps", count_text)}});
+      fact_table("Loss and evaluation", {{"first loss", summary.known("loss.first", plain_text)},
+                                         {"last loss", summary.known("loss.last", plain_text)},
+                                         {"evaluation loss", summary.known("evaluation.loss", plain_text)},
+                                         {"top-1", summary.known("evaluation.top1_pct", percent_text)},
+                                         {"top-5", summary.known("evaluation.top5_pct", percent_text)},
+                                         {"steps skipped as non-finite", summary.known("skipped_steps", count_text)}});
   return section;
 }
 

@@ -46,12 +46,17 @@ Html units(const Figures& profile, const Place& place) {
   return chart.rows.empty() ? Html() : draw(chart);
 }
 
-/// The places of the list's items, the largest by `key` first.
+/// The places of the list's items, the largest by `key` first; without the labels that trainopt puts around others.
 std::vector<size_t> largest_first(const Json& list, const char* key) {
-  std::vector<size_t> order(list.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < list.size(); ++i)
+    if (at(list[i], "kind") != "user_annotation") order.push_back(i);
   const auto value = [&](size_t i) { return at(list[i], key).is_number() ? at(list[i], key).get<double>() : 0; };
   std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) { return value(left) > value(right); });
+  return order;
+}
+
+std::vector<size_t> shown(std::vector<size_t> order) {
   order.resize(std::min(order.size(), kShownOperations));
   return order;
 }
@@ -65,7 +70,8 @@ Html operations(const Figures& profile) {
               .rows = {}};
   if (device) table.columns.insert(table.columns.end(), {{"device, itself", true}, {"device, in total", true}});
   table.columns.push_back({"FLOPs", true});
-  for (const size_t i : largest_first(list, device ? "device_self_ms" : "cpu_self_ms")) {
+  const auto order = largest_first(list, device ? "device_self_ms" : "cpu_self_ms");
+  for (const size_t i : shown(order)) {
     const Figures row = profile.of(fmt::format("operations.{}", i));
     std::vector<Html> cells{row.text("name"), row.number("calls", count_text), row.number("cpu_self_ms", ms_text),
                             row.number("cpu_total_ms", ms_text)};
@@ -76,9 +82,10 @@ Html operations(const Figures& profile) {
     cells.push_back(row.value("flops").value_or(0) > 0 ? row.number("flops", flops_text) : Html());
     table.rows.push_back(std::move(cells));
   }
-  return element("h3", escape(list.size() > kShownOperations ? fmt::format("The {} operations with the most time of {}",
-                                                                           kShownOperations, list.size())
-                                                             : std::string("Operations"))) +
+  return element("h3",
+                 escape(order.size() > kShownOperations
+                            ? fmt::format("The {} operations with the most time of {}", kShownOperations, order.size())
+                            : std::string("Operations"))) +
          draw(table);
 }
 
@@ -94,7 +101,7 @@ Html kernels(const Figures& profile) {
                           {"occupancy", true},
                           {"tensor cores"}},
               .rows = {}};
-  for (const size_t i : largest_first(list, "total_ms")) {
+  for (const size_t i : shown(largest_first(list, "total_ms"))) {
     const Figures row = profile.of(fmt::format("kernels.{}", i));
     table.rows.push_back({row.text("name"), row.number("calls", count_text), row.number("total_ms", ms_text),
                           row.number("mean_ms", ms_text), row.number("blocks", count_text),

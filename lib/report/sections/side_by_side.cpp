@@ -51,6 +51,12 @@ Html forest_of_rungs(const std::vector<NamedRun>& runs) {
   return chart.rows.empty() ? Html() : draw(chart);
 }
 
+Html against_previous(const NamedRun& one) {
+  if (!one.against_previous) return escape(kMissing);
+  const Figures gain(*one.against_previous, one.keys + "against_previous.");
+  return verdict_chip(gain) + " " + gain_figures(gain);
+}
+
 Html recipes(const std::vector<NamedRun>& runs, bool against_previous) {
   Html all;
   for (size_t i = 1; i < runs.size(); ++i) {
@@ -90,9 +96,7 @@ Html runs_table(const std::vector<NamedRun>& runs) {
                           summary.number("loss.last", plain_text),
                           one.run->ended() ? summary.text("status") : Html("without a summary")};
     if (compared) {
-      const Figures gain(one.against_previous ? *one.against_previous : Json(), one.keys + "against_previous.");
-      row.insert(row.begin() + 2,
-                 one.against_previous ? verdict_chip(gain) + " " + gain_figures(gain) : escape(kMissing));
+      row.insert(row.begin() + 2, against_previous(one));
     }
     table.rows.push_back(std::move(row));
   }

@@ -24,13 +24,13 @@ Section step_times_section(const RunFolder& run, const Place& place) {
   }
   if (summary.value("step_ms.mean"))
     section.content +=
-        fact_table("Step times", {{"mean", summary.number("step_ms.mean", ms_text)},
-                                  {"half of the steps take at most (p50)", summary.number("step_ms.p50", ms_text)},
-                                  {"95 % take at most (p95)", summary.number("step_ms.p95", ms_text)},
-                                  {"99 % take at most (p99)", summary.number("step_ms.p99", ms_text)},
-                                  {"measured steps", summary.number("measured_steps", count_text)},
-                                  {"warm-up steps, not counted", summary.number("left_out_steps", count_text)},
-                                  {"time to the first step", summary.number("time_to_first_step_s", seconds_text)}});
+        fact_table("Step times", {{"mean", summary.known("step_ms.mean", ms_text)},
+                                  {"half of the steps take at most (p50)", summary.known("step_ms.p50", ms_text)},
+                                  {"95 % take at most (p95)", summary.known("step_ms.p95", ms_text)},
+                                  {"99 % take at most (p99)", summary.known("step_ms.p99", ms_text)},
+                                  {"measured steps", summary.known("measured_steps", count_text)},
+                                  {"warm-up steps, not counted", summary.known("left_out_steps", count_text)},
+                                  {"time to the first step", summary.known("time_to_first_step_s", seconds_text)}});
   return section;
 }
 

@@ -53,8 +53,9 @@ TEST_CASE("advice has evidence or is silent") {
   CHECK_FALSE(advises(run_with(summary("1", "5", "1")), "Load with threads"));
   CHECK(advice_for(run_with(summary("1", "5", "1"))).empty());
 
-  const auto all = advice_for(run_with(
-      summary("1", "5", "1"), R"({"unused_switches": [{"change": "optimizations.a=true"}, {"change": "optimizations.b=x"}]})"));
+  const auto all = advice_for(
+      run_with(summary("1", "5", "1"),
+               R"({"unused_switches": [{"change": "optimizations.a=true"}, {"change": "optimizations.b=x"}]})"));
   REQUIRE(all.size() == 1);
   CHECK(all[0].what == "Measure what is off: a, b");
   CHECK(all[0].command.ends_with("recipe.yaml optimizations.a=true optimizations.b=x"));

@@ -73,7 +73,8 @@ TEST_CASE("lines that are not objects are left out and counted") {
   const auto [read, rows] = read_text("{\"step\":1}\n[1]\n\n{\"step\":tru}\n{\"step\":2}\n\xff\n{\"st");
   CHECK(rows.size() == 2);
   CHECK(read.unreadable == 3);
-  CHECK(read.note("m") == "m: 3 lines could not be read and were left out, the first in line 2; the last line is cut off");
+  CHECK(read.note("m") ==
+        "m: 3 lines could not be read and were left out, the first in line 2; the last line is cut off");
 }
 
 TEST_CASE("lines longer than the buffer are read whole") {

@@ -13,9 +13,10 @@ using namespace trainopt::report;
 namespace {
 
 std::string step_line(int64_t step, double step_ms) {
-  return fmt::format("{{\"step\":{},\"step_ms\":{},\"data_wait_ms\":1,\"forward_ms\":2,\"backward_ms\":3,\"update_ms\":1,"
-                     "\"loss\":0.5,\"gpu_throttle\":{}}}\n",
-                     step, step_ms, step == 2 ? 4 : 0);
+  return fmt::format(
+      "{{\"step\":{},\"step_ms\":{},\"data_wait_ms\":1,\"forward_ms\":2,\"backward_ms\":3,\"update_ms\":1,"
+      "\"loss\":0.5,\"gpu_throttle\":{}}}\n",
+      step, step_ms, step == 2 ? 4 : 0);
 }
 
 }  // namespace
