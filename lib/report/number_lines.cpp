@@ -77,8 +77,11 @@ class LineParser {
         return set(name, not_finite(value.get_string()));
       case ondemand::json_type::array:
         return add_array(std::string(name), value.get_array());
-      default:
-        return set(name, std::nullopt);  // null, true, false, and objects, which are skipped
+      case ondemand::json_type::boolean: {
+        [[maybe_unused]] const bool valid = value.get_bool();  // throws if it is neither true nor false
+        return set(name, std::nullopt);
+      }
+      default: return set(name, std::nullopt);  // null, and objects, which are skipped
     }
   }
 
