@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import CHECKOUT, PROGRAM, TINY
+from conftest import CHECKOUT, PROGRAM, SHARES, TINY
 
 
 def test_version_and_help(trainopt):
@@ -122,6 +122,9 @@ def test_data_bench_and_export(trainopt):
     trainopt.write("tiny.yaml", TINY)
     bench = trainopt("data", "bench", "tiny.yaml", "data.num_workers=1", "--json")
     assert bench.code == 0 and bench.json()["samples_per_s"] > 0, bench
+    assert set(SHARES) <= set(bench.json()), bench
+    text = trainopt("data", "bench", "tiny.yaml", "--batches", "2")
+    assert re.search(r"us per sample: 0 % reading, 0 % decoding, \d+ % transforming, \d+ % other; 2 buffers", text.out)
     exported = trainopt("data", "export", "tiny.yaml", "--steps", "2", "out.safetensors")
     assert exported.code == 0, exported
     from safetensors.numpy import load_file
