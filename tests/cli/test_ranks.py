@@ -321,6 +321,10 @@ def test_a_skipped_step_leaves_nothing_in_the_padding(job, strategy):
     ]
     result = launch(job, 3, "--inject", "nan@3", "--run-dir", "out", *keys)
     assert result.code == 0 and summary(job.folder / "out")["skipped_steps"] == 1, result
+    skipped = json.loads((job.folder / "out/nonfinite.jsonl").read_text())["sample_ids"]
+    assert len(skipped) == len(set(skipped)) == 6, "the samples of all ranks"
+    for row in records(job.folder / "out"):
+        assert row["ranks"]["busy_ms"]["min"] >= 0, "no step has the communication of another"
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
