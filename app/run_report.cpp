@@ -7,6 +7,7 @@
 #include "base/file_calls.h"
 #include "base/files.h"
 #include "checkpoint/store.h"
+#include "data/loader_shares.h"
 #include "device/memory.h"
 #include "metrics/environment.h"
 #include "metrics/resumed_lines.h"
@@ -38,12 +39,13 @@ ConsoleOptions console_options(const Plan& plan, const OutputOptions& output) {
           .total_steps = plan.steps.value_or(0)};
 }
 
-constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv",
+constexpr const char *kMetricsJsonl = "metrics.jsonl", *kMetricsCsv = "metrics.csv", *kRanks = "ranks.jsonl",
                      *kEvaluations = "evaluations.jsonl", *kNonfinite = "nonfinite.jsonl";
 
 /// Removes the records written after the checkpoint.
 void remove_later_records(const std::filesystem::path& run_dir, const RecordsSoFar& so_far, int64_t every_n_steps) {
-  for (const char* name : {kMetricsJsonl, kMetricsCsv}) remove_lines_after(run_dir / name, so_far.step, every_n_steps);
+  for (const char* name : {kMetricsJsonl, kMetricsCsv, kRanks})
+    remove_lines_after(run_dir / name, so_far.step, every_n_steps);
   remove_lines_after(run_dir / kEvaluations, so_far.evaluated_at);
   remove_lines_after(run_dir / kNonfinite, so_far.step);
 }
@@ -57,6 +59,13 @@ std::string switch_text(const SwitchReceipt& entry) {
 /// The forecast that the run can be held against; none after memory ran out and micro-batches were split.
 std::optional<MemoryForecast> forecast_of(const RunOutcome& outcome, const Plan& plan) {
   return outcome.micro_split > 1 ? std::nullopt : plan.memory;
+}
+
+Json loader_json(const std::optional<LoaderWork>& work, int64_t workers) {
+  if (!work || work->samples == 0) return nullptr;
+  Json json = {{"samples", work->samples}, {"workers", workers}};
+  json.update(to_json(LoaderShares::of(*work)));
+  return json;
 }
 
 bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }
@@ -88,7 +97,7 @@ RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::option
 RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
                             int64_t resumed_after, const std::vector<std::string>& energy_gpus)
     : sinks(output.quiet ? without_console(plan.logging) : plan.logging, run_dir, console_options(plan, output),
-            resumed_after),
+            resumed_after, plan.position.ranks),
       summary(plan.bench.warmup_steps),
       telemetry({.device = plan.device,
                  .interval_s = plan.telemetry.interval.seconds,
@@ -154,7 +163,7 @@ void RunReport::save(ArchiveWriter& archive) {
 }
 
 void RunReport::sync_records(const std::filesystem::path& run_dir) {
-  for (const char* name : {kMetricsJsonl, kMetricsCsv, kEvaluations, kNonfinite})
+  for (const char* name : {kMetricsJsonl, kMetricsCsv, kRanks, kEvaluations, kNonfinite})
     if (std::filesystem::exists(run_dir / name)) File::open(run_dir / name, ExitCode::storage).sync();
   for (const auto& file : event_files(run_dir)) File::open(file, ExitCode::storage).sync();
 }
@@ -189,6 +198,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
+  json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
   json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();

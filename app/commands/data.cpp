@@ -34,19 +34,21 @@ std::string above_zero(const std::string& text) {
 }
 
 Json bench_json(const LoaderBenchResult& r) {
-  return {{"schema_version", 1},
-          {"samples_per_s", r.samples_per_s},
-          {"batches", r.batches},
-          {"samples", r.samples},
-          {"seconds", r.seconds},
-          {"wait_pct", r.wait_pct},
-          {"workers_busy_pct", r.workers_busy_pct},
-          {"read_pct", r.read_pct},
-          {"sample_us", r.sample_us},
-          {"ready_batches", r.ready_batches},
-          {"buffers", r.slots},
-          {"buffer_bytes", r.slot_bytes},
-          {"verdict", r.verdict}};
+  Json json = {{"schema_version", 1},  {"samples_per_s", r.samples_per_s},
+               {"batches", r.batches}, {"samples", r.samples},
+               {"seconds", r.seconds}, {"wait_pct", r.wait_pct}};
+  const Json shares = to_json(r.shares.value_or(LoaderShares()));
+  for (const auto& [name, share] : shares.items()) json[name] = r.shares ? share : Json();
+  json["ready_batches"] = r.ready_batches;
+  json["buffers"] = r.slots;
+  json["buffer_bytes"] = r.slot_bytes;
+  json["verdict"] = r.verdict;
+  return json;
+}
+
+std::string shares_text(const LoaderShares& s) {
+  return fmt::format("{:.1f} us per sample: {:.0f} % reading, {:.0f} % decoding, {:.0f} % transforming, {:.0f} % other",
+                     s.sample_us, s.read_pct, s.decode_pct, s.transform_pct, s.other_pct);
 }
 
 }  // namespace
@@ -76,9 +78,9 @@ Command add_data_bench(CLI::App& data) {
     } else {
       std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds,
                   counted(result.batches, "batch", "es").c_str());
-      if (result.slots > 0)  // 0 without a loader
-        std::printf("%.0f us per sample, %.0f %% of it reading files; %ld buffers of %s\n", result.sample_us,
-                    result.read_pct, result.slots, human_bytes(static_cast<double>(result.slot_bytes)).c_str());
+      if (result.shares)
+        std::printf("%s; %ld buffers of %s\n", shares_text(*result.shares).c_str(), result.slots,
+                    human_bytes(static_cast<double>(result.slot_bytes)).c_str());
       std::printf("%s\n", result.verdict.c_str());
     }
     return 0;

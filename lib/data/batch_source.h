@@ -32,9 +32,10 @@ struct BatchSourceStats {
   int64_t resident_bytes = 0;   ///< of a data set kept on the device
   std::optional<at::ScalarType> finished_type;  ///< of images finished on the device; null if none are
   std::optional<at::ScalarType> input_type;     ///< of images as the loader delivered them; null without a loader
-  int64_t threads = 0;        ///< loader threads that have loaded a sample since the loader was created
-  int64_t thread_starts = 0;  ///< how often the loader's threads were started
-  int64_t buffers = 0;        ///< slots of the loader
+  int64_t threads = 0;             ///< loader threads that have loaded a sample since the loader was created
+  int64_t thread_starts = 0;       ///< how often the loader's threads were started
+  int64_t buffers = 0;             ///< slots of the loader
+  std::optional<LoaderWork> work;  ///< of the loader; null without one
 };
 
 class BatchSource {

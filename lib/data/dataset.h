@@ -13,9 +13,8 @@ namespace trainopt {
 
 /// Buffers that one thread reuses from sample to sample.
 struct LoadScratch {
-  PipelineScratch image;
+  PipelineScratch image;  ///< its `times` are those of all stages
   std::vector<uint8_t> file;
-  int64_t read_ns = 0;  ///< accumulated time spent reading files
 };
 
 /// Safe to use from many threads.

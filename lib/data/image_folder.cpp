@@ -1,4 +1,3 @@
-#include "base/clock.h"
 #include "base/file_calls.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
@@ -132,7 +131,10 @@ class ImageFolder : public Dataset {
     read(sample, scratch);
     if (!cache_) return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
     auto image = std::make_unique<ImageU8>();
-    decode_image(scratch.file, *image);
+    {
+      const StageTimer timer(scratch.image.times.decode_ns);
+      decode_image(scratch.file, *image);
+    }
     pipeline.run(image->view(), key, destination, scratch.image);
     cache_->keep(sample, std::move(image));
   }
@@ -179,9 +181,8 @@ class ImageFolder : public Dataset {
   }
 
   void read(int64_t sample, LoadScratch& scratch) const {
-    const auto begin = Clock::now();
+    const StageTimer timer(scratch.image.times.read_ns);
     read_into(name_of(sample), scratch.file);
-    scratch.read_ns += std::chrono::nanoseconds(Clock::now() - begin).count();
   }
 
   fs::path root_;

@@ -117,6 +117,7 @@ BatchSourceStats LoadedBatches::take_stats() {
   stats_.buffers = loader_->slots();
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
+  stats_.work = loader_->take_work();
   std::erase_if(timings_, [&](const TimedCopy& copy) {
     if (!copy.done.ready() || (copy.wait && !copy.wait->end.ready())) return false;  // counted later, not waited for
     const double ms = elapsed_ms(copy.begun, copy.done);

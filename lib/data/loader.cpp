@@ -32,7 +32,7 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
       format_(format),
       end_step_(steps.end),
       slot_bytes_(batch_bytes(format, schedule.shape().batch_size)),
-      has_loaded_(static_cast<size_t>(settings.num_workers)) {
+      counters_(static_cast<size_t>(std::max<int64_t>(settings.num_workers, 1))) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(settings.num_workers, settings.prefetch_factor, slot_bytes_, settings.memory_limit);
   for (BatchBuffer& memory : make_buffers(format, schedule.shape().batch_size, count, settings.pin_memory))
@@ -55,6 +55,7 @@ void Loader::join() {
 }
 
 void Loader::start() {
+  if (!work_since_) work_since_ = Clock::now();
   if (settings_.num_workers == 0 || delivered_ < limit_ || failure_) return;
   join();  // the previous epoch's threads have reached its end
   const int64_t epoch = delivered_ / schedule_.micros_per_epoch();
@@ -85,10 +86,10 @@ HostBatch Loader::next() {
   const TraceRange range("loader::wait");
   resume();
   const auto begin = Clock::now();
+  start();
   if (settings_.num_workers == 0) {
     load_in_caller();
   } else {
-    start();
     std::unique_lock lock(mutex_);
     const LoaderBuffer& slot = slot_of(delivered_);
     progress_.wait(lock, [&] { return slot.ready_for == delivered_ || working_ == 0; });
@@ -104,7 +105,11 @@ HostBatch Loader::next() {
   return deliver();
 }
 
-int64_t Loader::loading_threads() const { return std::count(has_loaded_.begin(), has_loaded_.end(), true); }
+int64_t Loader::loading_threads() const {
+  if (settings_.num_workers == 0) return 0;
+  return std::count_if(counters_.begin(), counters_.end(),
+                       [](const WorkCounter& counter) { return counter.so_far().samples > 0; });
+}
 
 HostBatch Loader::deliver() {
   LoaderBuffer& slot = slot_of(delivered_);
@@ -140,13 +145,12 @@ void Loader::release(const HostBatch& batch, std::optional<Event> last_use) {
 
 void Loader::work(int64_t worker, int64_t sequence) {
   const MemoryScope scope({.use = MemoryUse::batches, .phase = "loading"});
-  std::atomic<bool>& has_loaded = has_loaded_[static_cast<size_t>(worker)];
+  WorkCounter& counter = counters_[static_cast<size_t>(worker)];
   SampleLoader::Scratch scratch;
   std::optional<Claim> current;
   try {
     while ((current = claim(sequence))) {
-      load_sample(*current->slot, current->item, scratch);
-      if (!has_loaded.load(std::memory_order_relaxed)) has_loaded = true;
+      load_sample(*current->slot, current->item, scratch, counter);
       finish_sample(*current);
     }
   } catch (...) {
@@ -210,16 +214,18 @@ void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
   slot.where = schedule_.at_sequence(sequence);
 }
 
-void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch) {
+void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch, WorkCounter& counter) {
   const TraceRange range("loader::sample");
-  const auto begin = Clock::now();
+  StageTimes& stages = scratch.load.image.times;
+  stages = {};
+  int64_t busy_ns = 0;
+  std::optional<StageTimer> timer(std::in_place, busy_ns);
   const auto [sample, label] =
       samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
   slot.memory.sample_ids[static_cast<size_t>(item)] = sample;
   slot.memory.target.data_ptr<int64_t>()[item] = label;
-  busy_ns_.fetch_add(std::chrono::nanoseconds(Clock::now() - begin).count(), std::memory_order_relaxed);
-  read_ns_.fetch_add(std::exchange(scratch.load.read_ns, 0), std::memory_order_relaxed);
-  loaded_.fetch_add(1, std::memory_order_relaxed);
+  timer.reset();
+  counter.add(busy_ns, stages);
 }
 
 void Loader::finish_sample(const Claim& claim) {
@@ -245,18 +251,18 @@ void Loader::fail(int64_t sequence, int64_t item) {
 void Loader::load_in_caller() {
   LoaderBuffer& slot = slot_of(delivered_);
   prepare(slot, delivered_);
-  for (int64_t item = 0; item < slot.where.items; ++item) load_sample(slot, item, scratch_);
+  for (int64_t item = 0; item < slot.where.items; ++item) load_sample(slot, item, scratch_, counters_.front());
 }
 
-LoaderStats Loader::take_stats() {
-  LoaderStats stats;
+LoaderWork Loader::take_work() {
+  if (!work_since_) return {};
+  LoaderWork all;
+  for (const WorkCounter& counter : counters_) all += counter.so_far();
+  LoaderWork work = all - std::exchange(counted_, all);
   const auto now = Clock::now();
-  stats.wait_ms = std::exchange(wait_ms_, 0);
-  stats.elapsed_ms = milliseconds_between(std::exchange(stats_since_, now), now);
-  stats.busy_ms = static_cast<double>(busy_ns_.exchange(0)) * 1e-6;
-  stats.read_ms = static_cast<double>(read_ns_.exchange(0)) * 1e-6;
-  stats.samples = loaded_.exchange(0);
-  return stats;
+  work.worker_ns = std::chrono::nanoseconds(now - *work_since_).count() * static_cast<int64_t>(counters_.size());
+  work_since_ = now;
+  return work;
 }
 
 }  // namespace trainopt

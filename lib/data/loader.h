@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "data/batch_buffers.h"
 #include "data/loader_settings.h"
+#include "data/loader_work.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
 #include "device/stream.h"
@@ -32,15 +33,6 @@ struct HostBatch {
   std::span<const int64_t> sample_ids;
   MicroBatch where;
   int64_t sequence = 0;  ///< micro-batches since the run began
-};
-
-/// Since the last take_stats().
-struct LoaderStats {
-  double wait_ms = 0;  ///< next() waited (without workers: loaded)
-  double elapsed_ms = 0;
-  double busy_ms = 0;  ///< loading samples, summed over all workers
-  double read_ms = 0;  ///< the part of busy_ms spent reading files
-  int64_t samples = 0;
 };
 
 class Loader {
@@ -72,11 +64,12 @@ class Loader {
   const BatchSchedule& schedule() const { return schedule_; }
   const SampleLoader& samples() const { return *samples_; }
   const BufferFormat& format() const { return format_; }
-  LoaderStats take_stats();
+  /// What was done since the last call (at first: since the workers were started).
+  LoaderWork take_work();
   /// Workers that have loaded at least one sample since the loader was created.
   int64_t loading_threads() const;
   int64_t thread_starts() const { return thread_starts_; }  ///< how often the workers were started
-  /// Takes only LoaderStats::wait_ms, for every step; the other figures keep accumulating.
+  /// How long next() waited (without workers: loaded) since the last call.
   double take_wait_ms() { return std::exchange(wait_ms_, 0); }
 
  private:
@@ -105,7 +98,7 @@ class Loader {
   void wait_while_paused();
   bool wait_until_open(int64_t sequence);
   void prepare(LoaderBuffer& slot, int64_t sequence);
-  void load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch);
+  void load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch, WorkCounter& counter);
   void finish_sample(const Claim& claim);
   void fail(int64_t sequence, int64_t item);
   void load_in_caller();
@@ -124,7 +117,7 @@ class Loader {
   std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or the loader stops
   std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
-  std::vector<std::atomic<bool>> has_loaded_;  ///< by worker
+  std::vector<WorkCounter> counters_;  ///< by worker; without workers one
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false}, paused_{false};
   // Guarded by the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
@@ -136,9 +129,9 @@ class Loader {
   int64_t delivered_;               ///< used only by the calling thread
 
   SampleLoader::Scratch scratch_;  ///< used without workers
-  std::atomic<int64_t> busy_ns_{0}, read_ns_{0}, loaded_{0};
   double wait_ms_ = 0;
-  Clock::time_point stats_since_ = Clock::now();
+  LoaderWork counted_;                           ///< by the counters at the last take_work()
+  std::optional<Clock::time_point> work_since_;  ///< the last take_work(), or the start
 };
 
 }  // namespace trainopt

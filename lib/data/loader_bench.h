@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/batch_source.h"
+#include "data/loader_shares.h"
 
 #include <filesystem>
 #include <functional>
@@ -17,11 +18,9 @@ struct LoaderBenchOptions {
 struct LoaderBenchResult {
   int64_t batches = 0, samples = 0;
   double seconds = 0, samples_per_s = 0;
-  double wait_pct = 0;          ///< of the time: the consumer waited
-  double workers_busy_pct = 0;  ///< of the workers' time (without workers: the consumer's): loading samples
-  double read_pct = 0;          ///< of the busy time: reading files; the rest is decoding and transforming
-  double sample_us = 0;         ///< busy time per sample
-  double ready_batches = 0;     ///< mean number of batches ready when next() is called
+  double wait_pct = 0;                 ///< of the time: the consumer waited
+  std::optional<LoaderShares> shares;  ///< null without a loader
+  double ready_batches = 0;            ///< mean number of batches ready when next() is called
   int64_t slots = 0, slot_bytes = 0;
   std::string verdict;  ///< one sentence: which side waits for the other
 };

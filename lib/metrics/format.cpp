@@ -21,22 +21,33 @@ void append_number(std::string& text, const MetricInfo& metric, double value) {
   }
 }
 
+namespace {
+
+/// Calls `add` with the name of each time in RankTimes and a function that returns it.
+template <class Add>
+void for_each_rank_time(const Add& add) {
+  add("step_ms", [](const RankTimes& rank) { return rank.step_ms; });
+  add("data_wait_ms", [](const RankTimes& rank) { return rank.data_wait_ms; });
+  add("comm_exposed_ms", [](const RankTimes& rank) { return rank.comm_exposed_ms; });
+  add("busy_ms", [](const RankTimes& rank) { return rank.busy_ms(); });
+}
+
+}  // namespace
+
 /// Minimum, mean and maximum over the ranks of each time that differs among them, with the ranks of the extremes.
 std::string ranks_json(const std::vector<RankTimes>& ranks) {
-  const auto spread = [&](const char* name, auto number) {
+  std::string text;
+  const auto add = [&](const char* name, auto number) {
     const auto less = [&](const RankTimes& a, const RankTimes& b) { return number(a) < number(b); };
     const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end(), less);
     double sum = 0;
     for (const auto& rank : ranks) sum += number(rank);
-    return fmt::format("\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}", name,
-                       number(*lowest), lowest - ranks.begin(), sum / static_cast<double>(ranks.size()),
-                       number(*highest), highest - ranks.begin());
+    text += fmt::format("{}\"{}\":{{\"min\":{:.9g},\"min_rank\":{},\"mean\":{:.9g},\"max\":{:.9g},\"max_rank\":{}}}",
+                        text.empty() ? "" : ",", name, number(*lowest), lowest - ranks.begin(),
+                        sum / static_cast<double>(ranks.size()), number(*highest), highest - ranks.begin());
   };
-  return fmt::format(",\"ranks\":{{{},{},{},{}}}",
-                     spread("step_ms", [](const RankTimes& rank) { return rank.step_ms; }),
-                     spread("data_wait_ms", [](const RankTimes& rank) { return rank.data_wait_ms; }),
-                     spread("comm_exposed_ms", [](const RankTimes& rank) { return rank.comm_exposed_ms; }),
-                     spread("busy_ms", [](const RankTimes& rank) { return rank.busy_ms(); }));
+  for_each_rank_time(add);
+  return ",\"ranks\":{" + text + "}";
 }
 
 std::string json_line(const StepRecord& row) {
@@ -59,6 +70,18 @@ std::string json_line(const StepRecord& row) {
   if (!row.ranks.empty()) line += ranks_json(row.ranks);
   line += "}\n";
   return line;
+}
+
+std::string ranks_line(const StepRecord& row) {
+  std::string line = fmt::format("{{\"step\":{}", row.step());
+  const auto add = [&](const char* name, auto number) {
+    fmt::format_to(std::back_inserter(line), ",\"{}\":[", name);
+    for (size_t rank = 0; rank < row.ranks.size(); ++rank)
+      fmt::format_to(std::back_inserter(line), "{}{:.9g}", rank == 0 ? "" : ",", number(row.ranks[rank]));
+    line += ']';
+  };
+  for_each_rank_time(add);
+  return line + "}\n";
 }
 
 std::string csv_header() {

@@ -10,6 +10,8 @@ namespace trainopt {
 /// One JSON object and a newline. Keys are in the catalogue's order. Unmeasured values are null; non-finite ones, which
 /// JSON cannot represent, are the strings "NaN", "Infinity" and "-Infinity".
 std::string json_line(const StepRecord& row);
+/// One line of ranks.jsonl: the step and, as lists by rank, each of its times.
+std::string ranks_line(const StepRecord& row);
 /// The header, and a row in the same order. Unmeasured values are empty; non-finite ones are nan, inf or -inf.
 std::string csv_header();
 std::string csv_line(const Values& row);

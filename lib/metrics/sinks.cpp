@@ -1,13 +1,10 @@
 #include "metrics/sinks.h"
 
-#include "metrics/format.h"
 #include "metrics/tensorboard_sink.h"
 
 #include <algorithm>
 
 namespace trainopt {
-
-void JsonlSink::write(const StepRecord& row) { file_.write(json_line(row)); }
 
 CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
   if (file_.was_empty()) file_.write(csv_header());
@@ -16,7 +13,7 @@ CsvSink::CsvSink(const std::filesystem::path& path) : file_(path) {
 void CsvSink::write(const StepRecord& row) { file_.write(csv_line(row)); }
 
 Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
-             int64_t resumed_after)
+             int64_t resumed_after, int64_t ranks)
     : every_n_steps_(config.every_n_steps), total_steps_(console.total_steps), any_(resumed_after > 0) {
   const auto wants = [&](SinkKind kind) {
     return std::find(config.sinks.begin(), config.sinks.end(), kind) != config.sinks.end();
@@ -28,6 +25,7 @@ Sinks::Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, 
   if (wants(SinkKind::jsonl)) files_.push_back(std::make_unique<JsonlSink>(run_dir / "metrics.jsonl"));
   if (wants(SinkKind::csv)) files_.push_back(std::make_unique<CsvSink>(run_dir / "metrics.csv"));
   if (wants(SinkKind::tensorboard)) files_.push_back(std::make_unique<TensorboardSink>(run_dir, resumed_after));
+  if (ranks > 1) files_.push_back(std::make_unique<JsonlSink>(run_dir / "ranks.jsonl", ranks_line));
 }
 
 void Sinks::write(const StepRecord& row) {

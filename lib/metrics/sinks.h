@@ -3,6 +3,7 @@
 
 #include "metrics/config.h"
 #include "metrics/console.h"
+#include "metrics/format.h"
 #include "metrics/line_file.h"
 #include "metrics/record.h"
 #include "metrics/sink.h"
@@ -15,16 +16,18 @@
 
 namespace trainopt {
 
-/// metrics.jsonl: one JSON object per line.
+/// One JSON object per line: metrics.jsonl, or what `line` makes of a row.
 class JsonlSink : public Sink {
  public:
-  explicit JsonlSink(const std::filesystem::path& path) : file_(path) {}
-  void write(const StepRecord& row) override;
+  using Line = std::string (*)(const StepRecord& row);
+  explicit JsonlSink(const std::filesystem::path& path, Line line = json_line) : file_(path), line_(line) {}
+  void write(const StepRecord& row) override { file_.write(line_(row)); }
   void flush() override { file_.flush(); }
   int64_t dropped_lines() const override { return file_.dropped_lines(); }
 
  private:
   LineFile file_;
+  Line line_;
 };
 
 /// metrics.csv: a header, then one line per row. A file that already has lines (a resumed run) gets no second header.
@@ -39,13 +42,14 @@ class CsvSink : public Sink {
   LineFile file_;
 };
 
-/// The sinks that a recipe selects. They receive every n-th row, the first and the last.
+/// The sinks that a recipe selects, and with several ranks ranks.jsonl. They receive every n-th row, the first and the
+/// last.
 class Sinks {
  public:
-  /// Opens the selected files in `run_dir` (empty: none). Throws UserError(storage) if that fails. `resumed_after`: the
-  /// step of the checkpoint that the run continues from, whose first row is already written; 0 for a new run.
+  /// Opens the files in `run_dir` (empty: none). Throws UserError(storage) if that fails. `resumed_after`: the step of
+  /// the checkpoint that the run continues from, whose first row is already written; 0 for a new run.
   Sinks(const LoggingConfig& config, const std::filesystem::path& run_dir, ConsoleOptions console,
-        int64_t resumed_after = 0);
+        int64_t resumed_after = 0, int64_t ranks = 1);
 
   void write(const StepRecord& row);
   // Passed on to every sink (sink.h).

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <set>
 #include <sstream>
 
 namespace trainopt {
@@ -50,6 +52,15 @@ int64_t at_least_one(const std::string& assumption, std::string_view text) {
   if (number == 0) throw UserError(fmt::format("--assume needs at least 1: {}", assumption));
   return number;
 }
+/// In bytes.
+int64_t gibibytes(const std::string& assumption, std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !(number > 0 && number <= 1e6))
+    throw UserError(
+        fmt::format("--assume needs a number above 0 and at most 1000000, such as 80 or 7.5: {}", assumption));
+  return std::llround(std::ldexp(number, 30));
+}
 }  // namespace
 
 AssumedJob assume(Machine machine, const std::string& assumptions) {
@@ -57,17 +68,19 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
   machine.gpu_trouble.clear();  // of this machine's GPUs
   machine.gpu_caution.clear();
   std::optional<int64_t> ranks;
+  std::set<std::string> given;
   std::istringstream parts(assumptions);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.find('=');
     const std::string key = part.substr(0, equals), value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    if (!given.insert(key).second) throw UserError(fmt::format("--assume has a key twice: {}", key));
     if (key == "gpus") {
       machine.gpus = static_cast<int>(whole_number(part, value));
     } else if (key == "arch") {
       machine.sm =
-          static_cast<int>(whole_number(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
+          static_cast<int>(at_least_one(part, value.starts_with("sm_") ? std::string_view(value).substr(3) : value));
     } else if (key == "memory_gib") {
-      machine.gpu_memory_bytes = machine.memory_bytes = whole_number(part, value) << 30;  // whichever trains
+      machine.gpu_memory_bytes = machine.memory_bytes = gibibytes(part, value);  // whichever trains
     } else if (key == "ranks") {
       ranks = at_least_one(part, value);
     } else if (key == "cores") {

@@ -1,5 +1,6 @@
 #include "train/rank_agreement.h"
 
+#include "base/json.h"
 #include "base/units.h"
 #include "model/model.h"
 
@@ -52,6 +53,13 @@ StepRecord RankAgreement::over_ranks(const StepRecord& row) {
     merged.ranks.push_back({.step_ms = all[at + 3], .data_wait_ms = all[at + 4], .comm_exposed_ms = all[at + 5]});
   }
   return merged;
+}
+
+std::vector<int64_t> RankAgreement::over_ranks(const std::vector<int64_t>& mine) {
+  std::vector<int64_t> all;
+  for (const std::string& one : gather_texts(communicator_, json_text(mine)))
+    for (const Json& number : parse_json(one)) all.push_back(number.get<int64_t>());
+  return all;
 }
 
 }  // namespace trainopt

@@ -37,6 +37,9 @@ class RankAgreement {
   /// listed per rank.
   StepRecord over_ranks(const StepRecord& row);
 
+  /// The numbers of all ranks, in the order of ranks; a rank may have any number of them.
+  std::vector<int64_t> over_ranks(const std::vector<int64_t>& mine);
+
   /// Adds the traffic since the last call: MiB per collective, and the time spent waiting for it. Returns the bytes
   /// that this rank sent.
   double add_traffic(PendingRecord& record);

@@ -15,7 +15,7 @@ namespace trainopt {
 struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
-  std::vector<int64_t> sample_ids;
+  std::vector<int64_t> sample_ids;         ///< of all ranks, in the order of ranks
   std::vector<int64_t> sample_ids_before;  ///< of the step before, if its update may be the cause
   std::string began;                       ///< where in the step, if something looked; otherwise empty
   std::string action;                      ///< what is done about it: "the step was skipped"

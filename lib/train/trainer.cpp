@@ -166,6 +166,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   // Counted over the whole run, because an epoch may end much later than the observed step.
   outcome_.trace.loader.threads = stats.threads;
   outcome_.trace.loader.thread_starts = stats.thread_starts;
+  if (stats.work) (outcome_.loading ? *outcome_.loading : outcome_.loading.emplace()) += *stats.work;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);

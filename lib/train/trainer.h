@@ -48,6 +48,7 @@ struct RunOutcome {
   int64_t skipped_steps = 0;                   ///< steps skipped because of non-finite values
   int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
   ReplicaComparisons replicas;
+  std::optional<LoaderWork> loading;  ///< by this process, to the end of its last step; null without a loader
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one
   StepTrace trace;                             ///< of the observed step, and counts over the run

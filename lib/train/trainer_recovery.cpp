@@ -58,12 +58,12 @@ void Trainer::handle_nonfinite(const StepRecord& row) {
                       .epoch = (row.step() - 1) / plan_.data.schedule().steps_per_epoch(),
                       .loss = row[Metric::loss],
                       .grad_norm = row[Metric::grad_norm],
-                      .sample_ids = start ? start->sample_ids : std::vector<int64_t>(),
+                      .sample_ids = ranks_.over_ranks(start ? start->sample_ids : std::vector<int64_t>()),
                       .sample_ids_before = {},
                       .began = began,
                       .action = ""};
   // The previous step's update may have caused this loss.
-  if (policy == OnNonfinite::abort && before) event.sample_ids_before = before->sample_ids;
+  if (policy == OnNonfinite::abort && before) event.sample_ids_before = ranks_.over_ranks(before->sample_ids);
   const auto tell = [&](std::string action) {
     if (!again) listener_.step_done(row);
     event.action = std::move(action);
@@ -101,6 +101,7 @@ void Trainer::rewind_to(int64_t step) {
   guard_->rewind_to(step + 1);
   outcome_.steps = step;
   open_batches();
+  ranks_.drop_traffic();
   boundary_ = Clock::now();
 }
 

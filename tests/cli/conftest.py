@@ -23,6 +23,9 @@ optimizer: {name: sgd, lr: 0.01, momentum: 0.9}
 """
 
 
+SHARES = "workers_busy_pct read_pct decode_pct transform_pct other_pct sample_us".split()  # of a loader's time
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import CHECKOUT, PROGRAM, TINY
+from conftest import CHECKOUT, PROGRAM, SHARES, TINY
 
 
 def test_version_and_help(trainopt):
@@ -110,6 +110,34 @@ def test_plan_for_another_machine(trainopt):
     assert result.code == 0 and "sm_90" in result.out, result
     trainopt.refused("plan", "tiny.yaml", "--assume", "gpus=many", says=["gpus", "many"])
     trainopt.refused("plan", "tiny.yaml", "--assume", "colour=red", says=["colour"])
+    for wrong, *says in [
+        ("arch=sm_0", "at least 1", "arch=sm_0"),
+        ("ranks=0", "at least 1", "ranks=0"),
+        ("memory_gib=0", "a number above 0", "memory_gib=0"),
+        ("memory_gib=-1", "a number above 0", "memory_gib=-1"),
+        ("memory_gib=nan", "a number above 0", "memory_gib=nan"),
+        ("memory_gib=80GiB", "such as 80 or 7.5", "memory_gib=80GiB"),
+        ("gpus=1,arch=sm_80,gpus=1", "a key twice: gpus"),
+    ]:
+        trainopt.refused("plan", "tiny.yaml", "--assume", wrong, says=says)
+
+
+@pytest.mark.parametrize("variable", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_allocator_settings_that_libtorch_cannot_read(trainopt, variable):
+    """libtorch reads them before main()."""
+    for wrong in ("nonsense", "max_split_size_mb:", "expandable_segments=True"):
+        done = subprocess.run(
+            [PROGRAM, "options", "seed"],
+            env={**trainopt.environment(), variable: wrong},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done
+        assert done.stderr.startswith("trainopt: ") and f"unset it: {variable}={wrong}\n" in done.stderr, done
+    right = {**trainopt.environment(), variable: "expandable_segments:True,roundup_power2_divisions:[64:8,>:1]"}
+    done = subprocess.run([PROGRAM, "options", "seed"], env=right, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == "", done
 
 
 def test_env(trainopt):
@@ -122,6 +150,9 @@ def test_data_bench_and_export(trainopt):
     trainopt.write("tiny.yaml", TINY)
     bench = trainopt("data", "bench", "tiny.yaml", "data.num_workers=1", "--json")
     assert bench.code == 0 and bench.json()["samples_per_s"] > 0, bench
+    assert set(SHARES) <= set(bench.json()), bench
+    text = trainopt("data", "bench", "tiny.yaml", "--batches", "2")
+    assert re.search(r"us per sample: 0 % reading, 0 % decoding, \d+ % transforming, \d+ % other; 2 buffers", text.out)
     exported = trainopt("data", "export", "tiny.yaml", "--steps", "2", "out.safetensors")
     assert exported.code == 0, exported
     from safetensors.numpy import load_file

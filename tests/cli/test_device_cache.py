@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import TINY, losses, summary
+from conftest import SHARES, TINY, losses, summary
 
 from PIL import Image
 
@@ -35,6 +35,31 @@ def test_plan_and_options_say_what_it_does(trainopt):
     assert loader == {"num_workers": 0, "resident_samples": 64, "resident_bytes": 64 * 3080}
     described = trainopt("options", "data.cache")
     assert described.code == 0 and "on the device and draws batches there" in described.out, described
+
+
+def test_the_summary_says_where_the_time_of_loading_went(trainopt):
+    """Percentages depend on the machine; what they add up to, and what is zero, does not."""
+    write_images(trainopt, [8] * 24)
+    trainopt.write("files.yaml", FOLDER)
+    trainopt.write("tiny.yaml", AUGMENTED)
+    loaders = {}
+    for name, recipe, *keys in [
+        ("files", "files.yaml", "data.num_workers=2"),
+        ("here", "files.yaml", "data.num_workers=0"),
+        ("memory", "tiny.yaml", "data.num_workers=1"),
+        ("device", "tiny.yaml", "data.cache=device"),
+        ("synthetic", "tiny.yaml", "data={dataset: synthetic, transforms: null}"),
+    ]:
+        trained(trainopt, recipe, name, "device=cpu", "train.max_steps=6", *keys)
+        loaders[name] = summary(trainopt.folder / name)["loader"]
+    assert loaders["device"] is None and loaders["synthetic"] is None, loaders
+    for name, workers in [("files", 2), ("here", 0), ("memory", 1)]:
+        found = loaders[name]
+        assert list(found) == ["samples", "workers", *SHARES] and found["workers"] == workers, found
+        assert found["samples"] == 48, "six steps of eight samples; none is loaded beyond the last step"
+        assert sum(found[f"{part}_pct"] for part in ("read", "decode", "transform", "other")) == pytest.approx(100)
+        assert 0 < found["workers_busy_pct"] <= 100 and found["sample_us"] > 0 and found["transform_pct"] > 0, found
+        assert (found["read_pct"] > 0) == (found["decode_pct"] > 0) == (name != "memory"), found
 
 
 def test_training_is_identical_and_the_receipt_reports_what_was_sent(trainopt):
@@ -139,7 +164,9 @@ def test_a_data_set_that_does_not_fit(trainopt):
 
 def test_the_bench_draws_batches_instead_of_loading_them(trainopt):
     trainopt.write("tiny.yaml", AUGMENTED)
-    result = trainopt("data", "bench", "tiny.yaml", "device=cpu", "data.cache=device", "--batches", "20")
+    bench = ["data", "bench", "tiny.yaml", "device=cpu", "data.cache=device", "--batches", "20"]
+    assert {trainopt(*bench, "--json").json()[name] for name in SHARES} == {None}, "there is no loader"
+    result = trainopt(*bench)
     assert (
         result.code == 0 and "no loader: batches are drawn by index" in result.out and "buffers" not in result.out
     ), result

@@ -78,7 +78,21 @@ def complete(folder, ranks, steps=12):
         for name in ("comm_exposed_ms", "all_reduce_mib", "reduce_scatter_mib", "all_gather_mib", "broadcast_mib"):
             assert row[name] is not None and row[name] >= 0, (name, row)
         assert row["all_reduce_mib"] > 0, row
+    every_rank(folder, ranks)
     return True
+
+
+def every_rank(folder, ranks):
+    """Checks that ranks.jsonl has a line for each record, and that the record's `ranks` summarizes it."""
+    lines = [json.loads(line) for line in (folder / "ranks.jsonl").read_text().splitlines()]
+    rows = records(folder)
+    assert [line["step"] for line in lines] == [row["step"] for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        assert set(line) == {"step", *row["ranks"]}, line
+        for name, spread in row["ranks"].items():
+            times = line[name]
+            assert len(times) == ranks and (min(times), max(times)) == (spread["min"], spread["max"]), (line, row)
+            assert times[spread["max_rank"]] == max(times), (line, row)
 
 
 def only_run(trainopt):
@@ -226,9 +240,26 @@ def test_resume_with_any_number_of_ranks(again, ranks):
     assert result.code == 0, result
     out, fork = again.folder / "out", again.folder / "fork"
     assert summary(fork)["resumed_from"] == 4 and [row["step"] for row in records(fork)] == list(range(5, 13))
+    assert (fork / "ranks.jsonl").exists() == (ranks > 1)
     assert close(fork, out, steps=8)
     if ranks == 2:
         assert losses(fork) == losses(out)[4:] and weights(fork) == weights(out)
+
+
+def test_the_times_of_each_rank_continue_after_a_resume(again):
+    """The lines after the checkpoint are removed; a single rank adds none. Steps that are not logged have no line."""
+    out = again.folder / "out"
+    steps = lambda: [json.loads(line)["step"] for line in (out / "ranks.jsonl").read_text().splitlines()]  # noqa: E731
+    assert steps() == list(range(1, 13))
+    for step in (8, 12):
+        shutil.rmtree(checkpoint(out, step))
+    (out / "checkpoints/latest").unlink()
+    keys = ["--run-dir", "out", "checkpoint={resume: auto, at_end: false}", "--quiet"]
+    result = launch(again, 2, *keys, "train.max_steps=9", "logging={every_n_steps: 2, sinks: [jsonl]}")
+    assert result.code == 0 and steps() == [1, 2, 3, 4, 6, 8, 9], result
+    every_rank(out, 2)
+    result = again("run", "tiny.yaml", *keys, "train.max_steps=6", "data.batch_size=16")
+    assert result.code == 0 and steps() == [1, 2, 3, 4] and records(out)[-1]["step"] == 6, result
 
 
 @pytest.mark.parametrize(
@@ -290,6 +321,10 @@ def test_a_skipped_step_leaves_nothing_in_the_padding(job, strategy):
     ]
     result = launch(job, 3, "--inject", "nan@3", "--run-dir", "out", *keys)
     assert result.code == 0 and summary(job.folder / "out")["skipped_steps"] == 1, result
+    skipped = json.loads((job.folder / "out/nonfinite.jsonl").read_text())["sample_ids"]
+    assert len(skipped) == len(set(skipped)) == 6, "the samples of all ranks"
+    for row in records(job.folder / "out"):
+        assert row["ranks"]["busy_ms"]["min"] >= 0, "no step has the communication of another"
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])

@@ -58,21 +58,32 @@ void Pipeline::run(const ImageView& image, uint64_t sample_key, const Destinatio
 
 void Pipeline::run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
                            const Destination& destination, PipelineScratch& scratch) const {
+  std::vector<Stage> stages;
+  const InputRegion input = this->decode(file, decode, sample_key, stages, scratch);
+  run_stages(input, stages, destination, scratch);
+}
+
+/// Returns the pixels that the transforms need; `stages` receives the transforms for them.
+InputRegion Pipeline::decode(std::span<const uint8_t> file, DecodeSize size, uint64_t sample_key,
+                             std::vector<Stage>& stages, PipelineScratch& scratch) const {
+  const StageTimer timer(scratch.times.decode_ns);
   if (image_kind(file) != ImageKind::jpeg) {
     decode_image(file, scratch.decoded);
-    return run(scratch.decoded.view(), sample_key, destination, scratch);
+    stages = geometry_.stages(scratch.decoded.size(), sample_key);
+    return {scratch.decoded.view(), 0, 0};
   }
   JpegReader reader(file);
-  std::vector<Stage> stages = geometry_.stages(reader.size(), sample_key);
+  stages = geometry_.stages(reader.size(), sample_key);
   Stage& first = stages.front();
-  const int reduction = decode == DecodeSize::reduced ? reduction_for(first) : 1;
+  const int reduction = size == DecodeSize::reduced ? reduction_for(first) : 1;
   if (reduction > 1) first.source = reduced(first.source, reduction, reader.reduced_size(reduction));
   const Rect needed = needed_input(first, scratch.resample.tables);
-  run_stages(reader.read(needed, reduction, scratch.decoded), stages, destination, scratch);
+  return reader.read(needed, reduction, scratch.decoded);
 }
 
 void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,
                           PipelineScratch& scratch) const {
+  const StageTimer timer(scratch.times.transform_ns);
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
     throw SizeMismatch(fmt::format("the image is {}x{} after the transforms but must be {}x{} (height x width)",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/image/geometry.h"
+#include "data/image/stage_timer.h"
 
 #include <span>
 
@@ -16,6 +17,7 @@ enum class DecodeSize {
 struct PipelineScratch {
   ResampleScratch resample;
   ImageU8 decoded, intermediate[2];
+  StageTimes times;  ///< added to by every run
 };
 
 /// Immutable; any number of threads may run the same pipeline concurrently.
@@ -40,6 +42,8 @@ class Pipeline {
                    const Destination& destination, PipelineScratch& scratch) const;
 
  private:
+  InputRegion decode(std::span<const uint8_t> file, DecodeSize size, uint64_t sample_key, std::vector<Stage>& stages,
+                     PipelineScratch& scratch) const;
   void run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,
                   PipelineScratch& scratch) const;
 

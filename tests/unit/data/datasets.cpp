@@ -229,8 +229,15 @@ TEST_CASE("the memory cache delivers the same images after the files are deleted
   auto cached = loader_of(data);
   for (int epoch = 0; epoch < 2; ++epoch) REQUIRE(at::equal(take_all(*plain), take_all(*cached)));
   const at::Tensor third = take_all(*plain);
+  const LoaderWork work = plain->take_work(), once = cached->take_work();
+  CHECK((work.samples == 36 && once.samples == 24));
+  CHECK((once.stages.read_ns > 0 && once.stages.decode_ns > 0 && once.stages.transform_ns > 0));
+  for (const LoaderWork& each : {work, once})
+    CHECK(each.stages.read_ns + each.stages.decode_ns + each.stages.transform_ns <= each.busy_ns);
   remove_tree(folder.path / "a");
   REQUIRE(at::equal(third, take_all(*cached)));
+  const StageTimes later = cached->take_work().stages;
+  CHECK((later.read_ns == 0 && later.decode_ns == 0 && later.transform_ns > 0));
   data.decode = DecodeKind::scaled;
   REQUIRE_THROWS_AS(open_training_data(data, 0), UserError);
 }

@@ -1,4 +1,5 @@
 #include "data/loader.h"
+#include "data/loader_shares.h"
 
 #include "probe.h"
 #include "support/catch.h"
@@ -274,15 +275,42 @@ TEST_CASE("a loader uses little more memory than its slots") {
   if (!kSanitized) CHECK(static_cast<double>(resident_bytes() - before) < 1.2 * slots);
 }
 
-TEST_CASE("statistics report busy and waiting time") {
-  auto data = augmented(2, 4);
-  auto loader = make_loader(data, probe(400, 2000), {});
-  take(*loader, 50);
-  const LoaderStats stats = loader->take_stats();
-  REQUIRE(stats.samples >= 200);
-  REQUIRE(stats.busy_ms > 1.2 * static_cast<double>(stats.samples));
-  REQUIRE(stats.wait_ms > 0.5 * stats.elapsed_ms);
-  REQUIRE(stats.busy_ms < 2.05 * stats.elapsed_ms);
+TEST_CASE("every sample's work is counted once, in stages that are part of it") {
+  for (const int64_t workers : {0, 1, 3}) {
+    auto loader = make_loader(augmented(workers, 4), probe(41, 200), {});
+    CHECK(loader->take_work().worker_ns == 0);  // nothing has started
+    take(*loader, 11);                          // an epoch, after which threads and prefetching end
+    const LoaderWork work = loader->take_work();
+    CHECK(work.samples == 41);
+    CHECK(work.stages.read_ns == 0);  // the data set is in memory
+    CHECK(work.stages.decode_ns == 0);
+    CHECK(work.stages.transform_ns > 0);
+    CHECK(work.stages.transform_ns < work.busy_ns);  // the data set's delay is in neither stage
+    CHECK(work.busy_ns <= work.worker_ns);
+    CHECK((loader->take_wait_ms() > 0 && loader->take_wait_ms() == 0));
+    const LoaderWork nothing = loader->take_work();
+    CHECK((nothing.samples == 0 && nothing.busy_ns == 0 && nothing.stages.transform_ns == 0));
+    CHECK((loader->loading_threads() > 0) == (workers > 0));
+  }
+}
+
+TEST_CASE("the shares of a loader's work") {
+  const LoaderWork work{.samples = 4,
+                        .worker_ns = 16000,
+                        .busy_ns = 8000,
+                        .stages = {.read_ns = 4000, .decode_ns = 2000, .transform_ns = 1000}};
+  const LoaderShares shares = LoaderShares::of(work);
+  CHECK(to_json(shares) == Json{{"workers_busy_pct", 50.0},
+                                {"read_pct", 50.0},
+                                {"decode_pct", 25.0},
+                                {"transform_pct", 12.5},
+                                {"other_pct", 12.5},
+                                {"sample_us", 2.0}});
+  LoaderWork twice = work;
+  twice += work;
+  CHECK(to_json(LoaderShares::of(twice)) == to_json(shares));
+  CHECK(to_json(LoaderShares::of(twice - work)) == to_json(shares));
+  CHECK(LoaderShares::of({}).sample_us == 0);
 }
 
 TEST_CASE("page-locked slots share allocations, so that rounding up to powers of two wastes little memory") {

@@ -131,6 +131,25 @@ TEST_CASE("decoding at reduced size gives nearly the same picture") {
   for (uint64_t key = 0; key < 30; ++key) CHECK(mean_difference(random, key) < 10.0);
 }
 
+TEST_CASE("the time of a sample is filed under decoding and transforming") {
+  const auto name = GENERATE(as<std::string>(), "smooth.jpg", "rgba.png");
+  const std::vector<uint8_t> file = file_bytes(name);
+  const Pipeline pipeline({ResizeConfig{std::nullopt, {16, 16}}});
+  Output out(PixelFormat::u8_hwc, 16, 16);
+  for (const auto size : {DecodeSize::full, DecodeSize::reduced}) {
+    PipelineScratch scratch;
+    pipeline.run_encoded(file, size, 0, out.destination, scratch);
+    CHECK((scratch.times.read_ns == 0 && scratch.times.decode_ns > 0 && scratch.times.transform_ns > 0));
+  }
+  PipelineScratch pixels, damaged;
+  pipeline.run(pattern(20, 30).view(), 0, out.destination, pixels);
+  CHECK((pixels.times.decode_ns == 0 && pixels.times.transform_ns > 0));
+  CHECK_THROWS_AS(
+      pipeline.run_encoded(std::span(file).first(file.size() / 2), DecodeSize::full, 0, out.destination, damaged),
+      BadSample);
+  CHECK((damaged.times.decode_ns > 0 && damaged.times.transform_ns == 0));
+}
+
 TEST_CASE("normalize comes last and once") {
   CHECK_THROWS_AS(Pipeline({kImageNet, ResizeConfig{3}}), UserError);
   CHECK_THROWS_AS(Pipeline({kImageNet, kImageNet}), UserError);

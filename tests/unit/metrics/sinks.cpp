@@ -136,6 +136,32 @@ TEST_CASE("a resumed run appends without a second header") {
   CHECK(folder.text("metrics.jsonl") == json_line(row_of(1)) + json_line(row_of(2)));
 }
 
+TEST_CASE("ranks.jsonl has the times of every rank in every recorded step, and exists only with several ranks") {
+  LoggingConfig config = files_only();
+  config.every_n_steps = 2;
+  config.sinks.clear();
+  for (const int64_t ranks : {1, 2}) {
+    TemporaryFolder folder;
+    {
+      Sinks sinks(config, folder.path(), {.fd = -1}, 0, ranks);
+      for (int64_t step = 1; step <= 3; ++step) {
+        StepRecord row = row_of(step);
+        if (ranks > 1)
+          row.ranks = {{.step_ms = 20.5, .data_wait_ms = 1, .comm_exposed_ms = 4},
+                       {.step_ms = 21, .data_wait_ms = 0, .comm_exposed_ms = 0.25}};
+        sinks.write(row);
+      }
+      sinks.finish();
+    }
+    CHECK(std::filesystem::exists(folder.path() / "ranks.jsonl") == (ranks > 1));
+    if (ranks == 1) continue;
+    const std::string times =
+        R"(,"step_ms":[20.5,21],"data_wait_ms":[1,0],"comm_exposed_ms":[4,0.25],"busy_ms":[16.5,20.75]})"
+        "\n";
+    CHECK(folder.text("ranks.jsonl") == R"({"step":1)" + times + R"({"step":2)" + times + R"({"step":3)" + times);
+  }
+}
+
 TEST_CASE("a file that cannot be opened is an error at the start") {
   CHECK_THROWS_AS(Sinks(files_only(), "/nowhere/at/all", {.fd = -1}), UserError);
 }

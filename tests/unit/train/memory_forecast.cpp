@@ -105,4 +105,5 @@ TEST_CASE("an assumed machine's memory is that of the device that trains") {
   CHECK(assume(Machine{}, "gpus=0,memory_gib=16").machine.memory_bytes == int64_t{16} << 30);
   CHECK(assume(Machine{}, "gpus=0,memory_gib=16").machine.gpu_memory_bytes == 0);
   CHECK(assume(Machine{}, "gpus=1,memory_gib=16").machine.gpu_memory_bytes == int64_t{16} << 30);
+  CHECK(assume(Machine{}, "gpus=1,memory_gib=7.5").machine.gpu_memory_bytes == int64_t{15} << 29);
 }

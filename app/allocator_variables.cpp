@@ -1,0 +1,49 @@
+// libtorch reads PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF while its library is loaded, before main(), and an
+// exception that it throws there ends the process. This file turns it into one sentence.
+#include "base/error.h"
+#include "device/device_allocator.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+namespace trainopt {
+namespace {
+
+const char* allocator_variable = nullptr;  // NAME=value, in the environment
+std::terminate_handler earlier_handler = nullptr;
+
+[[noreturn]] void explain_allocator_variable() {
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    if (std::strstr(error.what(), "AllocatorConfig")) {
+      ::dprintf(
+          STDERR_FILENO,
+          "trainopt: libtorch cannot read this variable; correct it to option:value,option:value or unset it: %s\n",
+          allocator_variable);
+      ::_exit(static_cast<int>(ExitCode::recipe));
+    }
+  } catch (...) {  // not libtorch's; the earlier handler reports it
+  }
+  earlier_handler();
+  std::abort();
+}
+
+void watch_allocator_variables(int, char**, char** environment) {
+  for (const std::string_view name : kDeviceAllocatorVariables)  // libtorch reads the first that is set
+    for (char** entry = environment; *entry && !allocator_variable; ++entry)
+      if (std::strncmp(*entry, name.data(), name.size()) == 0 && (*entry)[name.size()] == '=')
+        allocator_variable = *entry;
+  if (allocator_variable) earlier_handler = std::set_terminate(explain_allocator_variable);
+}
+
+// The dynamic loader calls these before the initialisers of any shared library.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+                                                                             char**) = watch_allocator_variables;
+
+}  // namespace
+}  // namespace trainopt
