@@ -22,7 +22,7 @@ struct Column {
 /// column covers a power of two of added values. Non-finite values are not drawn: they are only counted.
 class Columns {
  public:
-  explicit Columns(size_t limit = 1024) : limit_(limit) {}
+  explicit Columns(size_t limit = 1024) : limit_(limit) {}  ///< limit: at least 1
 
   void add(double x, double value);
   /// The last may cover fewer values than the others.
@@ -38,5 +38,8 @@ class Columns {
   Column open_;
   int64_t count_ = 0, not_finite_ = 0;
 };
+
+/// At most `limit` columns (at least 1) of equally many neighbours each.
+std::vector<Column> merged(const std::vector<Column>& columns, size_t limit);
 
 }  // namespace trainopt::report

@@ -109,22 +109,27 @@ std::optional<Limit> limit_of(const RunFolder& run) {
   const double wait = number(run.summary, "data_wait_pct").value_or(0);
   const double forward = share("forward"), backward = share("backward"), update = share("update");
   const double compute = forward + backward;
-  const std::string split =
-      fmt::format("forward {}, backward {}, update {}, waiting for data {} of a step of {}", percent_text(forward),
-                  percent_text(backward), percent_text(update), percent_text(wait), ms_text(*step));
-  if (wait >= kNoticeable && wait >= compute)
-    return Limit{"The loader: the step waits for data.", split, "data_wait_pct", wait};
+  const std::vector<Limit::Part> parts{
+      {"waiting for data", wait}, {"forward", forward}, {"backward", backward}, {"update", update}};
+  std::string split;
+  for (const auto& part : parts)
+    split += fmt::format("{}{} {}", split.empty() ? "" : ", ", part.name, percent_text(part.share_pct));
+  split += fmt::format(" of a step of {}", ms_text(*step));
+  const auto limit = [&](const char* sentence, double share_pct) {
+    return Limit{sentence, split, std::min(100.0, share_pct), parts};
+  };
+  if (wait >= kNoticeable && wait >= compute) return limit("The loader: the step waits for data.", wait);
   const double exposed = 100 * mean_of(run.steps.of(Metric::comm_exposed_ms)) / *step;
   if (exposed >= kNoticeable && 2 * exposed >= compute)
-    return Limit{"Communication: the step waits for the other ranks.", split, "comm_exposed_ms",
-                 std::min(100.0, exposed)};
-  if (const auto busy = number(run.summary, "gpu_util_pct"); busy && *busy < kIdleGpu)
-    return Limit{"The host: it does not keep the GPU busy, though data is ready.",
-                 fmt::format("a kernel runs {} of the time; {}", percent_text(*busy), split), "gpu_util_pct",
-                 100 - *busy};
-  if (update > compute) return Limit{"The update of the weights.", split, "phases_ms.update", update};
+    return limit("Communication: the step waits for the other ranks.", exposed);
+  if (const auto busy = number(run.summary, "gpu_util_pct"); busy && *busy < kIdleGpu) {
+    Limit idle = limit("The host: it does not keep the GPU busy, though data is ready.", 100 - *busy);
+    idle.evidence = fmt::format("a kernel runs {} of the time; {}", percent_text(*busy), split);
+    return idle;
+  }
+  if (update > compute) return limit("The update of the weights.", update);
   if (compute <= 0) return std::nullopt;
-  return Limit{"Computing: the forward and backward passes.", split, "phases_ms", std::min(100.0, compute)};
+  return limit("Computing: the forward and backward passes.", compute);
 }
 
 std::vector<Advice> advice_for(const RunFolder& run) {

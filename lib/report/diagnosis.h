@@ -13,8 +13,12 @@ namespace trainopt::report {
 struct Limit {
   std::string sentence;
   std::string evidence;
-  std::string key;   ///< of the figure, in summary.json or computed from it
   double share_pct;  ///< of the measured steps' time
+  struct Part {
+    std::string name;
+    double share_pct;
+  };
+  std::vector<Part> parts;  ///< of a step; the rest is unnamed
 };
 /// Nothing if the summary has no times.
 std::optional<Limit> limit_of(const RunFolder& run);

@@ -41,10 +41,25 @@ Html Figures::interval(std::string_view path, NumberText in_words) const {
 
 Figures Figures::of(std::string_view path) const { return {json(path), fmt::format("{}{}.", prefix_, path)}; }
 
-Html key_figure(const Html& value, std::string_view label, const Html& note) {
+Html key_figure(std::string_view label, const Html& value, std::string_view unit, const Html& note) {
   return element("div", {{"class", "key-figure"}},
-                 element("span", {{"class", "value"}}, value) + element("span", {{"class", "label"}}, escape(label)) +
+                 element("span", {{"class", "label"}}, escape(label)) +
+                     element("span", {{"class", "value"}},
+                             value + (unit.empty() ? Html() : " " + element("small", escape(unit)))) +
                      (note.empty() ? Html() : element("span", {{"class", "note"}}, note)));
+}
+
+Html advice_item(const Html& what, const Html& evidence, std::string_view command) {
+  return element("li", element("strong", what) + (evidence.empty() ? Html() : " " + element("p", evidence)) +
+                           (command.empty() ? Html() : " " + element("code", escape(command))));
+}
+
+Html cards(const Html& charts) { return charts.empty() ? Html() : element("div", {{"class", "cards"}}, charts); }
+
+Html warnings(const Json& list) {
+  Html all;
+  for (const Json& text : list) all += element("p", {{"class", "warning"}}, escape(value_text(text)));
+  return all;
 }
 
 Html fact_table(std::string_view caption, const std::vector<std::pair<std::string, Html>>& facts) {

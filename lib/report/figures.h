@@ -41,8 +41,16 @@ class Figures {
   std::string prefix_;
 };
 
-/// <div class="key-figure">: a large value, what it is, and a note, which may be empty.
-Html key_figure(const Html& value, std::string_view label, const Html& note);
+// Pieces that page.css describes.
+
+/// A large value with what it is, its unit and a note, both of which may be empty.
+Html key_figure(std::string_view label, const Html& value, std::string_view unit, const Html& note);
+/// An item of the list of advice.
+Html advice_item(const Html& what, const Html& evidence, std::string_view command);
+/// Charts in a grid.
+Html cards(const Html& charts);
+/// A paragraph for each text of the list.
+Html warnings(const Json& list);
 
 /// A table of two columns, for facts that have a name each. Rows whose value is empty are left out.
 Html fact_table(std::string_view caption, const std::vector<std::pair<std::string, Html>>& facts);

@@ -15,8 +15,10 @@ namespace trainopt::report {
 /// Complete, escaped HTML. Concatenate these freely; never build one from text except through the functions below.
 using Html = std::string;
 
-/// `text` for use between tags and in quoted attributes. Bytes that are not UTF-8, and control characters other than
-/// tab and newline, become U+FFFD.
+/// `text` with U+FFFD for bytes that are not UTF-8, for control characters other than tab and newline, and for those
+/// that change the direction of text (bidi overrides). Not escaped.
+std::string safe_text(std::string_view text);
+/// safe_text() for use between tags and in quoted attributes.
 Html escape(std::string_view text);
 
 struct Attribute {
@@ -31,6 +33,9 @@ Html element(std::string_view tag, const Html& inner);
 /// `value` is written as JSON writes it (a string without quotes), so that it equals the source's; null becomes
 /// data-value="null" and an en dash, or `text` if that is given.
 Html figure(std::string_view key, const Json& value, std::string_view text);
+
+/// <script type="application/json"> with `json`, in which nothing can end the script.
+Html embedded_json(const Json& json);
 
 /// A table whose cells are Html. Columns marked `number` are aligned to the right.
 struct Table {

@@ -81,7 +81,8 @@ class LineParser {
         [[maybe_unused]] const bool valid = value.get_bool();  // throws if it is neither true nor false
         return set(name, std::nullopt);
       }
-      default: return set(name, std::nullopt);  // null, and objects, which are skipped
+      default:
+        return set(name, std::nullopt);  // null, and objects, which are skipped
     }
   }
 

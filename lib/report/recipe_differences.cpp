@@ -37,11 +37,14 @@ std::vector<RecipeDifference> recipe_differences(const Json& left, const Json& r
 Html draw(const std::vector<RecipeDifference>& differences, std::string_view left, std::string_view right) {
   if (differences.empty()) return element("p", {{"class", "note"}}, "No difference.");
   Table table{.caption = "Differences of the recipes",
-              .columns = {{"key"}, {std::string(left)}, {std::string(right)}},
+              .columns = {{"change"}, {"key"}, {std::string(left)}, {std::string(right)}},
               .rows = {}};
-  for (const auto& one : differences)
-    table.rows.push_back(
-        {element("code", escape(one.key)), element("code", escape(one.left)), element("code", escape(one.right))});
+  for (const auto& one : differences) {
+    const char* change = one.left == kMissing ? "added" : one.right == kMissing ? "removed" : "changed";
+    table.rows.push_back({element("span", {{"class", std::string("change is-") + change}}, change),
+                          element("code", escape(one.key)), element("code", escape(one.left)),
+                          element("code", escape(one.right))});
+  }
   return element("div", {{"class", "diff"}}, draw(table));
 }
 

@@ -16,6 +16,10 @@ std::vector<Figures> switches_of(const Figures& result) {
   return switches;
 }
 
+bool has_no_effect(const Figures& one) {
+  return one.json("no_effect").is_string() && !one.json("no_effect").get_ref<const std::string&>().empty();
+}
+
 /// The largest share first; what has none comes last, in the recipe's order.
 std::vector<Figures> ranked(const Figures& result) {
   auto switches = switches_of(result);
@@ -79,8 +83,7 @@ Html table_of_switches(const Figures& result) {
                           {"observed"}},
               .rows = {}};
   for (const Figures& one : ranked(result)) {
-    const bool idle = one.json("no_effect").is_string() && !one.json("no_effect").get_ref<const std::string&>().empty();
-    if (idle) {
+    if (has_no_effect(one)) {
       table.rows.push_back({one.text("name"), escape(kMissing), escape(kMissing), escape(kMissing), escape(kMissing),
                             escape(kMissing), escape(kMissing), escape(kMissing),
                             "no effect here: " + one.text("no_effect")});
@@ -123,26 +126,40 @@ std::string with_verdict(const Figures& result, Forest::Verdict verdict) {
 std::string without_effect(const Figures& result) {
   std::string names;
   for (const Figures& one : switches_of(result))
-    if (one.json("no_effect").is_string() && !one.json("no_effect").get_ref<const std::string&>().empty())
-      names += (names.empty() ? "" : ", ") + value_text(one.json("name"));
+    if (has_no_effect(one)) names += (names.empty() ? "" : ", ") + value_text(one.json("name"));
   return names;
 }
 
 Html advice(const Figures& result) {
   Html items;
-  const auto add = [&](const std::string& what, const std::string& names) {
-    if (!names.empty()) items += element("li", element("strong", escape(what)) + " " + escape(names));
+  const auto add = [&](const char* what, const std::string& names) {
+    if (!names.empty()) items += advice_item(what, escape(names), "");
   };
-  add("Keep, they pay:", with_verdict(result, Forest::Verdict::faster));
-  add("Turn off, they cost:", with_verdict(result, Forest::Verdict::slower));
-  add("Make no difference here:", with_verdict(result, Forest::Verdict::none));
-  add("Not decided, measure longer:", with_verdict(result, Forest::Verdict::undecided));
-  add("Cannot work on this machine:", without_effect(result));
+  add("Keep what pays", with_verdict(result, Forest::Verdict::faster));
+  add("Turn off what costs", with_verdict(result, Forest::Verdict::slower));
+  add("Leave out what makes no difference here", with_verdict(result, Forest::Verdict::none));
+  add("Measure longer what is not decided", with_verdict(result, Forest::Verdict::undecided));
+  add("Expect nothing of these on this machine", without_effect(result));
   if (const auto seconds = result.value("budget_needed_s"); seconds && !items.empty())
-    items += element("li", "To decide every cell: " + element("code", escape(budget_text(*seconds))) + " (" +
-                               result.number("budget_needed_s", seconds_text) + ")");
+    items += advice_item("Decide every cell", "takes " + result.number("budget_needed_s", seconds_text),
+                         budget_text(*seconds));
+  return items.empty() ? Html() : element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
+}
+
+/// The switches by their share, as chips.
+Html chips(const Figures& result) {
+  Html items;
+  for (const Figures& one : ranked(result)) {
+    const bool idle = has_no_effect(one);
+    const Html seen = idle                            ? "no effect: " + one.text("no_effect")
+                      : one.json("share").is_object() ? gain_figures(one.of("share"))
+                                                      : Html("not measured");
+    items += element(
+        "li", {{"class", idle ? "switch is-idle" : "switch is-off"}},
+        element("span", {{"class", "name"}}, one.text("name")) + " " + element("span", {{"class", "seen"}}, seen));
+  }
   return items.empty() ? Html()
-                       : element("h2", "Which switches did what") + element("ul", {{"class", "advice"}}, items);
+                       : element("h2", "Which switches did what") + element("ul", {{"class", "switches"}}, items);
 }
 
 Html largest_ceiling(const Figures& result) {
@@ -153,9 +170,9 @@ Html largest_ceiling(const Figures& result) {
   }
   if (!largest) return {};
   return element("h2", "What limits it") +
-         element("p", {{"class", "limits"}},
-                 element("strong", "Even if this were free: " + largest->text("without")) + " " +
-                     gain_figures(*largest) + " " + element("span", {{"class", "evidence"}}, largest->text("meaning")));
+         element("div", {{"class", "limits"}},
+                 element("p", element("strong", "Even if this were free: " + largest->text("without")) + " " +
+                                  gain_figures(*largest) + " (" + largest->text("meaning") + ")"));
 }
 
 }  // namespace
@@ -163,15 +180,12 @@ Html largest_ceiling(const Figures& result) {
 Html ablation_headline(const ResultFolder& folder, const Place& place) {
   const Figures result(folder.result, place.keys);
   const Html interval = result.interval("total.interval", gain_text);
-  Html figures = key_figure(result.number("total.ratio", gain_text), "everything on against everything off",
-                            interval.empty() ? Html("no interval") : interval) +
-                 key_figure(result.number("plain_samples_per_s", rate_text), "samples/s", "everything off") +
-                 key_figure(result.number("full_samples_per_s", rate_text), "samples/s", "everything on");
-  Html warnings;
-  for (const Json& text : at(folder.result, "warnings"))
-    warnings += element("p", {{"class", "warning"}}, escape(value_text(text)));
-  return element("p", {{"class", "status"}}, verdict_chip(result.of("total"))) +
-         element("div", {{"class", "key-figures"}}, figures) + largest_ceiling(result) + advice(result) + warnings;
+  const Html figures = key_figure("Gain of everything", result.number("total.ratio", gain_text), "",
+                                  interval.empty() ? Html("no interval") : interval) +
+                       key_figure("Everything off", result.number("plain_samples_per_s", rate_text), "samples/s", {}) +
+                       key_figure("Everything on", result.number("full_samples_per_s", rate_text), "samples/s", {});
+  return element("p", verdict_chip(result.of("total"))) + element("div", {{"class", "key-figures"}}, figures) +
+         largest_ceiling(result) + chips(result) + advice(result) + warnings(at(folder.result, "warnings"));
 }
 
 std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place) {
@@ -184,9 +198,10 @@ std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& 
                         ? element("p", {{"class", "note"}}, escape(value_text(result.json("share_rule")) + "."))
                         : Html();
   add("gains-section", "What each switch gains",
-      waterfall(result, place) + rule + table_of_switches(result) +
-          forest(result, place, "alone", "alone", "Each switch alone, against everything off") +
-          forest(result, place, "in-stack", "in_stack", "Each switch in the stack, against everything else on"));
+      cards(waterfall(result, place) +
+            forest(result, place, "alone", "alone", "Each switch alone, against everything off") +
+            forest(result, place, "in-stack", "in_stack", "Each switch in the stack, against everything else on")) +
+          rule + table_of_switches(result));
   add("ceilings-section", "Ceilings", ceilings(result));
   add("measurement-section", "Measurement",
       fact_table("Measurement", {{"confidence level, of all intervals together", result.number("level", plain_text)},

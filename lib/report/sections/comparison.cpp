@@ -25,12 +25,6 @@ Html facts_of_measurement(const Figures& result) {
         result.value("noise_floor.ratio") ? result.number("noise_floor.ratio", gain_text) : Html()}});
 }
 
-Html warnings(const Json& list) {
-  Html all;
-  for (const Json& text : list) all += element("p", {{"class", "warning"}}, escape(value_text(text)));
-  return all;
-}
-
 Html one_forest(const ResultFolder& folder, const Place& place) {
   Forest chart{.key = place.ids + "ratio",
                .title = "Throughput of B against A",
@@ -104,51 +98,41 @@ Html differences_since(const Figures& result) {
   return draw(table);
 }
 
-Html arm_figures(const Figures& result) {
-  Html figures;
-  for (const auto& [path, words] : {std::pair{"arms.a", "A, samples/s"}, std::pair{"arms.b", "B, samples/s"}})
-    figures += key_figure(result.number(std::string(path) + ".samples_per_s", rate_text), words,
-                          result.text(std::string(path) + ".name"));
-  return figures;
-}
-
 Html comparison_headline(const ResultFolder& folder, const Figures& result) {
   const Html interval = result.interval("interval", gain_text);
-  Html figures = key_figure(result.number("ratio", gain_text), "throughput of B against A",
-                            interval.empty() ? Html("no interval") : interval) +
-                 arm_figures(result);
-  if (result.json("numerics.agree").is_boolean())
+  Html figures = key_figure("B against A", result.number("ratio", gain_text), "",
+                            interval.empty() ? Html("no interval") : interval);
+  for (const char* arm : {"a", "b"}) {
+    const Figures one = result.of(std::string("arms.") + arm);
     figures +=
-        key_figure(result.worded("numerics.agree", result.json("numerics.agree").get<bool>() ? "agree" : "differ"),
-                   "the numbers", {});
-  return element("p", {{"class", "status"}}, verdict_chip(result) + " " + result.text("name")) +
-         element("div", {{"class", "key-figures"}}, figures) + warnings(at(folder.result, "warnings"));
+        key_figure(arm[0] == 'a' ? "A" : "B", one.number("samples_per_s", rate_text), "samples/s", one.text("name"));
+  }
+  if (const Json& agree = result.json("numerics.agree"); agree.is_boolean())
+    figures += key_figure("Numbers", result.worded("numerics.agree", agree.get<bool>() ? "agree" : "differ"), "", {});
+  return element("p", verdict_chip(result)) + element("div", {{"class", "key-figures"}}, figures) +
+         warnings(at(folder.result, "warnings"));
 }
 
 Html rotation_headline(const ResultFolder& folder, const Figures& result) {
   Html figures;
   for (size_t i = 0; i < result.json("arms").size(); ++i) {
     const Figures arm = result.of(fmt::format("arms.{}", i));
-    figures += key_figure(arm.number("samples_per_s", rate_text), "samples/s", arm.text("name"));
+    figures += key_figure(value_text(arm.json("name")), arm.number("samples_per_s", rate_text), "samples/s", {});
   }
-  return element("p", {{"class", "status"}}, result.text("fastest.text")) +
+  return element("p", element("strong", result.text("fastest.text"))) +
          element("div", {{"class", "key-figures"}}, figures) + warnings(at(folder.result, "warnings"));
 }
 
-std::string place_of(const ResultFolder& folder) { return folder.path.string(); }
-
 Html try_next(const ResultFolder& folder) {
   const Json& verdict = at(folder.result, "verdict");
-  std::string what;
-  if (verdict == "pays") what = "Keep what B changes: it pays here.";
-  if (verdict == "costs") what = "Leave it as in A: what B changes costs here.";
-  if (verdict == "no effect") what = "Choose the simpler of the two: the difference is too small to matter.";
-  if (verdict == "inconclusive") what = "Measure longer, or on a quieter machine: the difference is not decided yet.";
-  if (what.empty()) return {};
+  const char* what = verdict == "pays"        ? "Keep what B changes: it pays here."
+                     : verdict == "costs"     ? "Leave it as in A: what B changes costs here."
+                     : verdict == "no effect" ? "Choose the simpler of the two: the difference is too small to matter."
+                     : verdict == "inconclusive" ? "Measure longer, or on a quieter machine: this is not decided yet."
+                                                 : nullptr;
+  if (!what) return {};
   return element("h2", "What to try") +
-         element("ul", {{"class", "advice"}},
-                 element("li", element("strong", escape(what)) + " " +
-                                   element("code", escape("trainopt compare --show " + place_of(folder)))));
+         element("ol", {{"class", "advice"}}, advice_item(what, {}, "trainopt compare --show " + folder.path.string()));
 }
 
 /// What differs between the receipts of the first arm and the others.
@@ -197,8 +181,9 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
     sections = ablation_sections(folder, place);
   } else {
     add("speed-section", "Speed",
-        (folder.kind == ResultKind::rotation ? forest_of_pairs(folder, place) : one_forest(folder, place)) +
-            arms_table(result) + turns_chart(folder.result, place));
+        cards((folder.kind == ResultKind::rotation ? forest_of_pairs(folder, place) : one_forest(folder, place)) +
+              turns_chart(folder.result, place)) +
+            arms_table(result));
     add("numbers-section", "Numbers beside speed", numbers_facts(result.of("numerics")) + numbers_of_arms(result));
     add("differences-section", "What differs between the recipes", recipe_differences_of(folder.result));
     add("since-section", "What differs from the stored result", differences_since(result));

@@ -55,7 +55,8 @@ Html throttling(const RunFolder& run) {
 
 Section hardware_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "hardware-section", place.heading + "Hardware", {}};
-  const auto chart = [&](auto... arguments) { section.content += telemetry_chart(run, place, arguments...); };
+  Html charts;
+  const auto chart = [&](auto... arguments) { charts += telemetry_chart(run, place, arguments...); };
   using Lines = std::initializer_list<TelemetryLine>;
   chart("gpu-utilization", "GPU utilization", "%",
         Lines{{"gpu_util_pct", "a kernel running (NVML)"},
@@ -64,9 +65,9 @@ Section hardware_section(const RunFolder& run, const Place& place) {
         std::optional(100.0));
   chart("clock", "Clock of the multiprocessors", "MHz", Lines{{"gpu_sm_clock_mhz", "clock"}}, std::optional<double>());
   chart("power", "Power of the GPU", "W", Lines{{"gpu_power_w", "power"}}, std::optional<double>());
-  section.content += throttling(run);
   chart("cpu-utilization", "CPU utilization", "%",
         Lines{{"cpu_util_pct", "this process"}, {"other_cpu_pct", "other programs"}}, std::optional(100.0));
+  section.content = throttling(run) + cards(charts);
   if (section.content.empty()) return section;
   const Figures summary(run.summary, place.keys);
   section.content += fact_table(

@@ -23,6 +23,7 @@ Html stages(const Figures& loader, const Place& place) {
 
 Section loader_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "loader-section", place.heading + "Loader", {}};
+  Html charts;
   if (!run.steps.of(Metric::data_wait_ms).empty()) {
     LineChart chart{.key = place.ids + "data-wait",
                     .title = "Waiting for data",
@@ -34,10 +35,10 @@ Section loader_section(const RunFolder& run, const Place& place) {
                     .stacked = false,
                     .top = {}};
     chart.series.push_back(series("wait", run.steps.of(Metric::data_wait_ms)));
-    section.content = draw(chart);
+    charts = draw(chart);
   }
   const Figures summary(run.summary, place.keys), loader = summary.of("loader");
-  section.content += stages(loader, place);
+  section.content = cards(charts + stages(loader, place));
   if (section.content.empty()) return section;
   section.content += fact_table(
       "Loader",
@@ -45,7 +46,7 @@ Section loader_section(const RunFolder& run, const Place& place) {
        {"loader threads", loader.known("workers", count_text)},
        {"their time spent loading", loader.known("workers_busy_pct", percent_text)},
        {"samples loaded", loader.known("samples", count_text)},
-       {"time for a sample", loader.value("sample_us") ? loader.number("sample_us", plain_text) + " µs" : ""}});
+       {"time for a sample", loader.value("sample_us") ? loader.number("sample_us", plain_text) + " µs" : Html()}});
   return section;
 }
 

@@ -48,10 +48,10 @@ Section loss_section(const RunFolder& run, const Place& place) {
   LineChart chart = loss_line_chart(place, "loss", "Loss", "");
   chart.series.push_back(series("training", run.steps.of(Metric::loss)));
   if (const Columns* loss = evaluated(run, "loss")) chart.series.push_back(series("evaluation", *loss));
-  section.content = draw(chart) + accuracy(run, place) +
-                    one_metric(run, place, Metric::learning_rate, "learning-rate", "Learning rate") +
-                    one_metric(run, place, Metric::grad_norm, "gradient-norm", "Norm of the gradients") +
-                    one_metric(run, place, Metric::loss_scale, "loss-scale", "Loss scale");
+  section.content = cards(draw(chart) + accuracy(run, place) +
+                          one_metric(run, place, Metric::learning_rate, "learning-rate", "Learning rate") +
+                          one_metric(run, place, Metric::grad_norm, "gradient-norm", "Norm of the gradients") +
+                          one_metric(run, place, Metric::loss_scale, "loss-scale", "Loss scale"));
   const Figures summary(run.summary, place.keys);
   section.content +=
       fact_table("Loss and evaluation", {{"first loss", summary.known("loss.first", plain_text)},

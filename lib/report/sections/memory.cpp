@@ -84,8 +84,8 @@ Html findings(const Json& summary) {
 Section memory_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "memory-section", place.heading + "Memory", {}};
   const Figures summary(run.summary, place.keys);
-  section.content =
-      categories(run, place) + activations_by_unit(run, place) + memory_over_time(run, place) + findings(run.summary);
+  section.content = cards(categories(run, place) + activations_by_unit(run, place) + memory_over_time(run, place)) +
+                    findings(run.summary);
   if (section.content.empty()) return section;
   section.content += fact_table(
       "Memory", {{"peak of the process or GPU", summary.known("peak_memory_mib", mib_text)},

@@ -127,8 +127,8 @@ Section profile_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "profile-section", place.heading + "Profile", {}};
   if (!run.profile.is_object()) return section;
   const Figures profile = of_first_rank(run, place);
-  section.content =
-      breakdown(profile, place) + device_time(profile) + units(profile, place) + operations(profile) + kernels(profile);
+  section.content = cards(breakdown(profile, place) + units(profile, place)) + device_time(profile) +
+                    operations(profile) + kernels(profile);
   const Figures summary(run.summary, place.keys);
   if (!section.content.empty() && summary.value("profiler.steps"))
     section.content =

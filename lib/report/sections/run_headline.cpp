@@ -3,8 +3,6 @@
 #include "report/figures.h"
 #include "report/switches.h"
 
-#include "base/counted.h"
-
 #include <fmt/format.h>
 
 namespace trainopt::report {
@@ -14,15 +12,14 @@ Html status_line(const RunFolder& run, const Figures& summary) {
   if (!run.ended()) {
     const auto step = run.steps.last(Metric::step);
     const Json& all = at(run.plan, "steps");
-    return element("p", {{"class", "status is-running"}},
+    return element("p", {{"class", "note"}},
                    "Running, or ended without a summary: " +
-                       (step ? figure(summary.prefix() + "last_step", *step, "step " + count_text(*step))
+                       (step ? figure(summary.prefix() + "last.step", *step, "step " + count_text(*step))
                              : Html("no step recorded yet")) +
                        (all.is_number() ? escape(" of " + count_text(all.get<double>())) : ""));
   }
-  const bool done = summary.json("status") == "done";
-  return element("p", {{"class", done ? "status" : "status warning"}},
-                 element("strong", summary.text("status")) + " " + summary.text("reason"));
+  return element("p", {{"class", summary.json("status") == "done" ? "muted" : "warning"}},
+                 summary.text("status") + " " + summary.text("reason"));
 }
 
 /// Of the records, while there is no summary.
@@ -33,10 +30,13 @@ Html last_recorded(const RunFolder& run, const Figures& summary, Metric metric, 
 }
 
 Html running_figures(const RunFolder& run, const Figures& summary) {
-  return key_figure(last_recorded(run, summary, Metric::samples_per_s, "samples_per_s", rate_text), "samples/s",
+  const auto last = [&](Metric metric, const char* name, NumberText text) {
+    return last_recorded(run, summary, metric, name, text);
+  };
+  return key_figure("Throughput", last(Metric::samples_per_s, "samples_per_s", rate_text), "samples/s",
                     "in the last recorded step") +
-         key_figure(last_recorded(run, summary, Metric::step_ms, "step_ms", ms_text), "step time", {}) +
-         key_figure(last_recorded(run, summary, Metric::loss, "loss", plain_text), "loss", {});
+         key_figure("Step time", last(Metric::step_ms, "step_ms", ms_text), "", {}) +
+         key_figure("Loss", last(Metric::loss, "loss", plain_text), "", {});
 }
 
 Html interval_note(const Figures& summary) {
@@ -47,53 +47,61 @@ Html interval_note(const Figures& summary) {
 
 Html utilization(const Figures& summary) {
   if (summary.value("gpu_util_pct"))
-    return key_figure(summary.number("gpu_util_pct", percent_text), "GPU: a kernel running", "NVML, mean");
-  return key_figure(summary.number("cpu_util_pct", percent_text), "CPU utilization", "of the allowed cores, mean");
+    return key_figure("GPU busy", summary.number("gpu_util_pct", percent_text), "",
+                      "share of time with a kernel running (NVML)");
+  return key_figure("CPU utilization", summary.number("cpu_util_pct", percent_text), "", "of the allowed cores");
 }
 
 Html ended_figures(const Figures& summary) {
-  Html figures =
-      key_figure(summary.number("samples_per_s", rate_text), "samples/s", interval_note(summary)) +
-      key_figure(summary.number("step_ms.p50", ms_text), "step time, median",
-                 "p95 " + summary.number("step_ms.p95", ms_text)) +
-      key_figure(summary.number("data_wait_pct", percent_text), "waiting for data", "of the time") +
-      utilization(summary) +
-      key_figure(summary.number("peak_memory_mib", mib_text), "peak memory",
-                 summary.value("memory.peak_bytes") ? summary.number("memory.peak_bytes", bytes_text) + " in tensors"
-                                                    : Html());
-  figures += summary.value("evaluation.top1_pct")
-                 ? key_figure(summary.number("evaluation.top1_pct", percent_text), "top-1",
-                              "loss " + summary.number("evaluation.loss", plain_text))
-                 : key_figure(summary.number("loss.last", plain_text), "last loss",
-                              "first " + summary.number("loss.first", plain_text));
-  return figures;
+  return key_figure("Throughput", summary.number("samples_per_s", rate_text), "samples/s", interval_note(summary)) +
+         key_figure("Step time, median", summary.number("step_ms.p50", ms_text), "",
+                    "95 % within " + summary.number("step_ms.p95", ms_text)) +
+         key_figure("Waiting for data", summary.number("data_wait_pct", percent_text), "", "of the time") +
+         utilization(summary) +
+         key_figure("Peak memory", summary.number("peak_memory_mib", mib_text), "",
+                    summary.value("memory.peak_bytes")
+                        ? summary.number("memory.peak_bytes", bytes_text) + " in tensors at a step's peak"
+                        : Html()) +
+         (summary.value("evaluation.top1_pct")
+              ? key_figure("Top-1", summary.number("evaluation.top1_pct", percent_text), "",
+                           "evaluation loss " + summary.number("evaluation.loss", plain_text))
+              : key_figure("Last loss", summary.number("loss.last", plain_text), "",
+                           "first " + summary.number("loss.first", plain_text)));
+}
+
+/// The parts of a step, side by side.
+Html split_bar(const Limit& limit) {
+  Html bars;
+  std::string words;
+  for (size_t i = 0; i < limit.parts.size(); ++i) {
+    const auto& part = limit.parts[i];
+    const std::string text = fmt::format("{} {}", part.name, percent_text(part.share_pct));
+    words += (words.empty() ? "" : ", ") + text;
+    if (part.share_pct > 0)
+      bars += element("span",
+                      {{"class", fmt::format("bar c{}", i)},
+                       {"style", fmt::format("width:{:.2f}%", part.share_pct)},
+                       {"title", text}},
+                      "");
+  }
+  return element("div", {{"class", "share"}, {"role", "img"}, {"aria-label", words}}, bars);
 }
 
 Html limits(const RunFolder& run, const Place& place) {
   const auto limit = limit_of(run);
   if (!limit) return {};
   return element("h2", "What limits it") +
-         element("p", {{"class", "limits"}},
-                 element("strong", escape(limit->sentence)) + " " +
-                     element("span", {{"class", "share"}, {"style", fmt::format("--share:{:.1f}%", limit->share_pct)}},
-                             figure(place.keys + "limit_pct", limit->share_pct, percent_text(limit->share_pct))) +
-                     " " + element("span", {{"class", "evidence"}}, escape(limit->evidence)));
+         element("div", {{"class", "limits"}},
+                 element("p", element("strong", escape(limit->sentence)) + " " +
+                                  figure(place.keys + "limit_pct", limit->share_pct, percent_text(limit->share_pct)) +
+                                  escape(": " + limit->evidence) + ".") +
+                     split_bar(*limit));
 }
 
 Html advice(const RunFolder& run) {
   Html items;
-  for (const Advice& one : advice_for(run))
-    items += element("li", element("strong", escape(one.what)) + " " +
-                               element("span", {{"class", "evidence"}}, escape(one.evidence)) +
-                               (one.command.empty() ? Html() : " " + element("code", escape(one.command))));
-  if (items.empty()) return {};
-  return element("h2", "What to try") + element("ul", {{"class", "advice"}}, items);
-}
-
-Html warnings(const Json& list) {
-  Html all;
-  for (const Json& text : list) all += element("p", {{"class", "warning"}}, escape(value_text(text)));
-  return all;
+  for (const Advice& one : advice_for(run)) items += advice_item(escape(one.what), escape(one.evidence), one.command);
+  return items.empty() ? Html() : element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
 }
 
 }  // namespace

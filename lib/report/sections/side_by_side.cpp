@@ -37,9 +37,8 @@ Html lines_of(const std::vector<NamedRun>& runs, Metric metric, const char* key,
     if (!one.run->steps.of(metric).empty() && chart.series.size() < kMostLines)
       chart.series.push_back(series(one.name, one.run->steps.of(metric)));
   if (chart.series.empty()) return {};
-  return draw(chart) + (runs.size() > kMostLines
-                            ? element("p", {{"class", "note"}}, fmt::format("The first {} runs.", kMostLines))
-                            : Html());
+  if (runs.size() > kMostLines) chart.title += fmt::format(", the first {} runs", kMostLines);
+  return draw(chart);
 }
 
 Html forest_of_rungs(const std::vector<NamedRun>& runs) {
@@ -109,10 +108,10 @@ std::vector<Section> side_by_side(const std::vector<NamedRun>& runs, bool agains
     if (!content.empty()) sections.push_back({id, title, std::move(content)});
   };
   add("speed-section", "Speed",
-      bars_of_throughput(runs) + forest_of_rungs(runs) +
-          lines_of(runs, Metric::samples_per_s, "throughput-lines", "Throughput over the steps", "samples/s", true) +
-          lines_of(runs, Metric::data_wait_ms, "wait-lines", "Waiting for data", "ms", true));
-  add("loss-section", "Loss", lines_of(runs, Metric::loss, "loss-lines", "Loss", "", false));
+      cards(bars_of_throughput(runs) + forest_of_rungs(runs) +
+            lines_of(runs, Metric::samples_per_s, "throughput-lines", "Throughput over the steps", "samples/s", true) +
+            lines_of(runs, Metric::data_wait_ms, "wait-lines", "Waiting for data", "ms", true)));
+  add("loss-section", "Loss", cards(lines_of(runs, Metric::loss, "loss-lines", "Loss", "", false)));
   add("recipes-section", against_previous ? "What each run changes" : "What differs from the first run",
       recipes(runs, against_previous));
   return sections;

@@ -7,17 +7,15 @@
 namespace trainopt::report {
 namespace {
 
-constexpr std::pair<const char*, const char*> kStates[] = {{"is-effective", "effective"}, {"is-idle", "no effect"}};
-
 Html switch_item(const Figures& one, std::string_view name, const char* observed) {
   const bool effective = one.json("effective").is_boolean() && one.json("effective").get<bool>();
-  const auto& [kind, words] = kStates[effective ? 0 : 1];
   const bool has_reason = one.json("reason").is_string() && !one.json("reason").get_ref<const std::string&>().empty();
-  return element(
-      "li", {{"class", std::string("switch ") + kind}},
-      element("span", {{"class", "name"}}, escape(name)) + " " +
-          element("span", {{"class", "state"}}, one.worded("effective", words)) + " " +
-          element("span", {{"class", "observed"}}, one.text(!effective && has_reason ? "reason" : observed)));
+  const Html seen =
+      effective
+          ? element("span", {{"class", "spoken"}}, one.worded("effective", "effective:")) + " " + one.text(observed)
+          : one.worded("effective", "no effect:") + " " + one.text(has_reason ? "reason" : observed);
+  return element("li", {{"class", effective ? "switch is-effective" : "switch is-idle"}},
+                 element("span", {{"class", "name"}}, escape(name)) + " " + element("span", {{"class", "seen"}}, seen));
 }
 
 /// Until the run has ended there are no receipts, only what the plan says.

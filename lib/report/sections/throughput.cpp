@@ -58,7 +58,7 @@ Series series(std::string name, const Columns& columns) {
 Section throughput_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "throughput-section", place.heading + "Throughput", {}};
   if (run.steps.steps() == 0) return section;
-  section.content = draw(throughput_chart(run, place)) + draw(split_chart(run, place));
+  Html charts = draw(throughput_chart(run, place)) + draw(split_chart(run, place));
   if (!run.steps.of(Metric::comm_exposed_ms).empty()) {
     LineChart exchange{.key = place.ids + "exchange",
                        .title = "Communication that the step waited for",
@@ -70,8 +70,9 @@ Section throughput_section(const RunFolder& run, const Place& place) {
                        .stacked = false,
                        .top = {}};
     exchange.series.push_back(series("exposed communication", run.steps.of(Metric::comm_exposed_ms)));
-    section.content += draw(exchange);
+    charts += draw(exchange);
   }
+  section.content = cards(charts);
   return section;
 }
 
