@@ -17,7 +17,8 @@ const html = (name, className, text) => {
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 // Numbers as number_text() of axis.cpp writes them.
-const superscript = (n) => String(n).replace(/-/, "\u207b").replace(/\d/g, (d) => "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[d]);
+const RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+const superscript = (n) => String(n).replace(/-/, "\u207b").replace(/\d/g, (digit) => RAISED[digit]);
 const grouped = (value, decimals) => {
   const [whole, rest] = Math.abs(value).toFixed(decimals).split(".");
   const text = whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? `.${rest}` : "");
@@ -31,6 +32,8 @@ const numberText = (value, digits = 6) => {
   if (power < digits && power >= -4) return trimmed(grouped(value, Math.max(0, digits - 1 - power)));
   return `${trimmed(grouped(mantissa, digits - 1))}\u00d710${superscript(power)}`;
 };
+const placesText = (first, last) =>
+  numberText(first, 12) + (first === last ? "" : `\u2013${numberText(last, 12)}`);
 const roundStep = (wanted) => {
   const power = 10 ** Math.floor(Math.log10(wanted));
   return power * ([1, 2, 5].find((factor) => factor * power >= wanted * 0.999) || 10);
@@ -47,15 +50,15 @@ const ticksOf = ([low, high], wanted, whole) => {
     if (at === 0) return "0";
     return `${trimmed(grouped(at / 10 ** exponent, Math.max(0, exponent + decimals)))}\u00d710${superscript(exponent)}`;
   };
-  return Array.from({ length: end - begin + 1 }, (_, i) => ({ at: (begin + i) * step, text: text((begin + i) * step) }));
+  return Array.from({ length: end - begin + 1 }, (_, i) => (begin + i) * step).map((at) => ({ at, text: text(at) }));
 };
 
 // One series: arrays first, last, mean, low, high of equal length.
 const seriesOf = (data) => data.series.map((one) => {
   const place = data.places[one.place];
   const last = place.last || place.first;
-  return { name: one.name, first: place.first, last, mean: one.mean, low: one.low || one.mean, high: one.high || one.mean,
-    at: place.first.map((x, i) => (x + last[i]) / 2) };
+  const { name, mean, low = mean, high = mean } = one;
+  return { name, first: place.first, last, mean, low, high, at: place.first.map((x, i) => (x + last[i]) / 2) };
 });
 // Index of the element of the ascending array nearest to x.
 const nearest = (array, x) => {
@@ -127,7 +130,7 @@ class Chart {
         while (i >= 0 && one.first[i] > x) --i;
         below[k] += i < 0 ? 0 : one.mean[i];
       });
-      return { at: longest.at, first: longest.first, last: longest.last, low, mean: below.slice(), high: below.slice() };
+      return { ...longest, low, mean: below.slice(), high: below.slice() };
     });
   }
 
@@ -145,7 +148,8 @@ class Chart {
   }
   showBin(x) {
     const i = nearest(this.centers, x), [low, high, count] = this.data.bins[i];
-    this.tooltip.replaceChildren(html("b", "", `${numberText(low)}\u2013${numberText(high)} ${this.data.unit}`.trim()),
+    const range = `${numberText(low)}\u2013${numberText(high)} ${this.data.unit}`.trim();
+    this.tooltip.replaceChildren(html("b", "", range),
       html("div", "", `${numberText(count, 12)} ${count === 1 ? "value" : "values"}`));
     this.drawCursor(this.centers[i], []);
   }
@@ -155,11 +159,13 @@ class Chart {
     if (!known.length) { this.hide(); this.cursor = x; return; }
     const { i, k } = known.reduce((a, b) => (b.far < a.far ? b : a));
     const first = this.series[i].first[k], last = this.series[i].last[k];
-    const places = numberText(first, 12) + (first === last ? "" : `\u2013${numberText(last, 12)}`);
-    const title = this.data.x_title === "step" ? `step${first === last ? "" : "s"} ${places}` : `${places} ${this.data.x_title}`;
+    const places = placesText(first, last);
+    const steps = first === last ? "step" : "steps";
+    const title = this.data.x_title === "step" ? `${steps} ${places}` : `${places} ${this.data.x_title}`;
     const table = html("table");
     for (const one of known.slice(0, 24)) table.append(this.rowOf(one.i, one.k, first, last));
-    const rest = known.length > 24 ? [html("div", "range", `and ${known.length - 24} more, in the table of numbers`)] : [];
+    const more = known.length - 24;
+    const rest = more > 0 ? [html("div", "range", `and ${more} more, in the table of numbers`)] : [];
     this.tooltip.replaceChildren(html("b", "", title), table, ...rest, ...this.marksNear(first, last));
     this.drawCursor(this.series[i].at[k], this.kind === "strip" ? [] : known);
   }
@@ -169,8 +175,7 @@ class Chart {
     if (swatch) name.append(swatch.cloneNode(true));
     name.append(one.name);
     if (one.first[k] !== first || one.last[k] !== last) {
-      const own = numberText(one.first[k], 12) + (one.last[k] === one.first[k] ? "" : `\u2013${numberText(one.last[k], 12)}`);
-      name.append(html("span", "range", ` (${own})`));
+      name.append(html("span", "range", ` (${placesText(one.first[k], one.last[k])})`));
     }
     const unit = this.data.unit ? ` ${this.data.unit}` : "";
     value.append(html("b", "", numberText(one.mean[k]) + unit));
@@ -186,14 +191,14 @@ class Chart {
   }
   drawCursor(x, known) {
     const { plot_top: top, plot_height: height } = this.data;
-    const at = this.percent(clamp(x, ...this.x));
-    const nodes = [make("line", { class: "cursor", x1: at, x2: at, y1: top, y2: top + height })];
+    const cursor = this.percent(clamp(x, ...this.x));
+    const nodes = [make("line", { class: "cursor", x1: cursor, x2: cursor, y1: top, y2: top + height })];
     for (const { i, k } of known) {
-      if (this.share(this.series[i].at[k]) < 0 || this.share(this.series[i].at[k]) > 1) continue;
-      const value = this.piles ? this.piles[i].mean[nearest(this.piles[i].at, this.series[i].at[k])] : this.series[i].mean[k];
+      const pile = this.piles && this.piles[i], at = this.series[i].at[k];
+      const value = pile ? pile.mean[nearest(pile.at, at)] : this.series[i].mean[k];
       const y = this.yRange ? this.yOf(value) : null;
-      if (y !== null && y >= 0 && y <= height)
-        nodes.push(make("circle", { class: `dot c${i % 7}`, r: 4, cx: this.percent(this.series[i].at[k]), cy: top + y }));
+      if (y !== null && y >= 0 && y <= height && at >= this.x[0] && at <= this.x[1])
+        nodes.push(make("circle", { class: `dot c${i % 7}`, r: 4, cx: this.percent(at), cy: top + y }));
     }
     this.overlay.replaceChildren(...nodes);
   }
@@ -203,11 +208,16 @@ class Chart {
     this.tooltip.replaceChildren();
     this.overlay.replaceChildren();
   }
+  // To the by-th place from here; the visible part follows.
   moveCursor(by) {
-    const visible = this.centers.filter((x) => x >= this.x[0] && x <= this.x[1]);
-    if (!visible.length) return;
-    const begin = this.cursor == null ? (by > 0 ? -1 : visible.length) : nearest(visible, this.cursor);
-    this.show(visible[clamp(begin + by, 0, visible.length - 1)]);
+    const { centers } = this, [low, high] = this.x;
+    if (!centers.length) return;
+    let at = this.cursor == null ? -1 : nearest(centers, this.cursor) + by;
+    if (this.cursor == null && by > 0) at = Number.isFinite(by) ? nearest(centers, low) : by;
+    if (this.cursor == null && by < 0) at = Number.isFinite(by) ? nearest(centers, high) : by;
+    const x = centers[clamp(at, 0, centers.length - 1)];
+    if (x < low || x > high) this.zoom([x - (high - low) / 2, x + (high - low) / 2]);
+    this.show(x);
   }
 
   // ---- zoom
@@ -219,7 +229,13 @@ class Chart {
     const out = size >= whole * 0.9999;
     if (out) this.restore(); else this.redraw();
     stored.set("sessionStorage", this.key, out ? "" : JSON.stringify(this.x));
-    if (this.cursor != null && this.cursor >= low && this.cursor <= low + size) this.show(this.cursor); else this.hide();
+    const visible = this.cursor != null && this.cursor >= low && this.cursor <= low + size;
+    if (visible) this.show(this.cursor); else this.hide();
+  }
+  // After a change of the width: fewer or more labels, and the values in their place.
+  fit() {
+    if (this.x !== this.full) this.drawPlaces(this.data.plot_top, this.data.plot_height);
+    if (this.cursor != null) this.show(this.cursor);
   }
   zoomBy(factor, around = this.cursor ?? (this.x[0] + this.x[1]) / 2) {
     if (this.zooms) this.zoom([around - (around - this.x[0]) * factor, around + (this.x[1] - around) * factor]);
@@ -247,7 +263,7 @@ class Chart {
     if (this.kind === "line") {
       this.findRange();
       this.shapes.innerHTML = this.linesText();
-      const labels = ticksOf(this.yRange, 4, false);
+      const labels = ticksOf(this.yRange, 5, false);
       this.svg.querySelector(".y-axis").replaceChildren(...labels.flatMap(({ at, text }) => {
         const y = top + this.yOf(at);
         return [make("line", { class: "grid", x1: 0, x2: "100%", y1: y, y2: y }),
@@ -280,8 +296,9 @@ class Chart {
       const share = this.share(x), late = share > 0.55;
       if (!(share >= 0 && share <= 1)) return [];
       const node = make("g", {}), at = this.percent(x);
-      node.append(make("title", {}, text), make("line", { class: "mark", x1: at, x2: at, y1: named ? 2 + 15 * i : top, y2: bottom }));
-      if (named) node.append(make("text", { class: "label", x: at, y: 11 + 15 * i, dx: late ? -5 : 5, "text-anchor": late ? "end" : "start" }, text));
+      const begin = named ? 2 + 15 * i : top, place = { dx: late ? -5 : 5, "text-anchor": late ? "end" : "start" };
+      node.append(make("title", {}, text), make("line", { class: "mark", x1: at, x2: at, y1: begin, y2: bottom }));
+      if (named) node.append(make("text", { class: "label", x: at, y: 11 + 15 * i, ...place }, text));
       return [node];
     }));
   }
@@ -311,9 +328,11 @@ class Chart {
       for (let k = begin; k < end; ++k) {
         const share = high > low ? (one.mean[k] - low) / (high - low) : 0.5;
         const joined = k + 1 < one.first.length && one.first[k + 1] - one.last[k] <= 1;
-        const x1 = WIDTH * this.share(one.first[k]), x2 = WIDTH * this.share(joined ? one.first[k + 1] : one.last[k] + 1);
-        text += `<rect class="shade h${Math.min(7, Math.floor(8 * share))}" x="${x1.toFixed(1)}" y="${row * h}" width="${
-          Math.max(0.1, x2 - x1).toFixed(1)}" height="${h - 2}"/>`;
+        const x1 = WIDTH * this.share(one.first[k]);
+        const x2 = WIDTH * this.share(joined ? one.first[k + 1] : one.last[k] + 1);
+        const shade = Math.min(7, Math.floor(8 * share)), width = Math.max(0.1, x2 - x1).toFixed(1);
+        text += `<rect class="shade h${shade}" x="${x1.toFixed(1)}" y="${row * h}" `;
+        text += `width="${width}" height="${h - 2}"/>`;
       }
       return text;
     }).join("");
@@ -392,9 +411,10 @@ const listenToPointer = (chart) => {
 
 const addButtons = (chart) => {
   const tools = html("span", "chart-tools");
-  tools.append(html("span", "hint", "drag to zoom"));
-  for (const [text, label, act] of [["\u2212", "Zoom out", () => chart.zoomBy(2)], ["+", "Zoom in", () => chart.zoomBy(0.5)],
-    ["0", "Show all", () => chart.zoom(chart.full)]]) {
+  tools.append(html("span", "hint", "drag to zoom, arrow keys for values"));
+  const actions = [["\u2212", "Zoom out", () => chart.zoomBy(2)], ["+", "Zoom in", () => chart.zoomBy(0.5)],
+    ["reset", "Show all (double click or 0)", () => chart.zoom(chart.full)]];
+  for (const [text, label, act] of actions) {
     const button = html("button", "", text);
     button.type = "button";
     button.setAttribute("aria-label", label);
@@ -406,11 +426,13 @@ const addButtons = (chart) => {
 };
 
 const addChart = (figure) => {
-  const plot = figure.querySelector(".plot"), embedded = figure.querySelector('script[type="application/json"]');
+  const plot = figure.querySelector(".plot");
+  const embedded = figure.querySelector('script[type="application/json"]');
   if (!plot || !embedded) return;
   const chart = new Chart(figure, plot, JSON.parse(embedded.textContent));
   listenToKeys(chart);
   listenToPointer(chart);
+  new ResizeObserver(() => chart.fit()).observe(plot);
   if (!chart.zooms) return;
   addButtons(chart);
   if (chart.kind === "line") chart.findRange();

@@ -31,7 +31,7 @@ std::string escape_plain(std::string_view text) {
   for (const char c : text) {
     switch (c) {
       case '&':
-        out += "&amp;";
+        out += "&#38;";
         break;
       case '<':
         out += "&lt;";

@@ -30,9 +30,11 @@ Html policy() {
 
 /// What distinguishes parts of bars without colour.
 constexpr std::string_view kHatches = R"(<svg class="hatches" width="0" height="0" aria-hidden="true"><defs>
-<pattern id="hatch-1" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M-1 7L7-1M-1 1L1-1M5 7L7 5"/></pattern>
+<pattern id="hatch-1" width="6" height="6" patternUnits="userSpaceOnUse">
+  <path d="M-1 7L7-1M-1 1L1-1M5 7L7 5"/></pattern>
 <pattern id="hatch-2" width="5" height="5" patternUnits="userSpaceOnUse"><circle cx="2.5" cy="2.5" r="1.1"/></pattern>
-<pattern id="hatch-3" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M-1-1L7 7M5-1L7 1M-1 5L1 7"/></pattern>
+<pattern id="hatch-3" width="6" height="6" patternUnits="userSpaceOnUse">
+  <path d="M-1-1L7 7M5-1L7 1M-1 5L1 7"/></pattern>
 <pattern id="hatch-4" width="4" height="4" patternUnits="userSpaceOnUse"><path d="M0 2h4"/></pattern>
 <pattern id="hatch-5" width="4" height="4" patternUnits="userSpaceOnUse"><path d="M2 0v4"/></pattern>
 <pattern id="hatch-6" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 3h6M3 0v6"/></pattern>

@@ -1,6 +1,6 @@
 # cmake -D FILES="a.js|b.js" -D NAME=kScript -D OUT=script.cpp -P embed_text.cmake
-# Writes a C++ source that defines trainopt::report::NAME, the text of the files one after the other, and NAMESha256, its
-# checksum in hexadecimal. The text is cut into literals of a few lines, since compilers limit their length.
+# Writes a C++ source that defines trainopt::report::NAME, the text of the files one after the other, and NAMESha256,
+# its checksum in hexadecimal. The text is cut into literals of a few lines, since compilers limit their length.
 set(text "")
 string(REPLACE "|" ";" files "${FILES}")
 foreach(file ${files})

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace trainopt::report {
 namespace {
@@ -54,7 +55,8 @@ std::string tick_text(double at, double step, double largest) {
 }  // namespace
 
 double rounded(double value, int digits) {
-  return std::isfinite(value) && value != 0 ? std::stod(fmt::format("{:.{}e}", value, digits - 1)) : value;
+  return std::isfinite(value) && value != 0 ? std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(), nullptr)
+                                                : value;
 }
 
 std::string number_text(double value, int digits) {
@@ -63,8 +65,7 @@ std::string number_text(double value, int digits) {
   if (value == 0) return "0";
   const int exponent = exponent_of(value);
   if (exponent < digits && exponent >= -4) return trimmed(fixed(value, std::max(0, digits - 1 - exponent)));
-  const double mantissa = std::stod(fmt::format("{:.{}e}", value, digits - 1));
-  std::string text = fmt::format("{:.{}e}", mantissa, digits - 1);
+  std::string text = fmt::format("{:.{}e}", value, digits - 1);
   const size_t e = text.find('e');
   const int power = std::stoi(text.substr(e + 1));
   text = trimmed(text.substr(value < 0 ? 1 : 0, e - (value < 0 ? 1 : 0)));

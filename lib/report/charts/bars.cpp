@@ -63,7 +63,7 @@ Html draw(const Bars& chart) {
   if (chart.rows.empty()) return draw_empty("bars", chart.key, chart.title, chart.unit);
   const auto names = part_names(chart);
   const Range range = bars_range(chart);
-  const auto marks = ticks(range, std::min(4, labels_that_fit(range, false)));
+  const auto marks = ticks(range, std::min(6, labels_that_fit(range, false)));
   const Share share = [&](double value) { return range.share(value); };
   std::vector<RowDrawing> rows;
   for (const auto& row : chart.rows)

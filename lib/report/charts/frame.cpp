@@ -93,7 +93,7 @@ int labels_that_fit(const Range& range, bool whole) {
   int wanted = 6;
   while (wanted > 1) {
     const auto made = ticks(range, wanted, whole);
-    if (static_cast<double>(made.size()) * (label_width(made) + 16) <= 260) break;
+    if (static_cast<double>(made.size()) * (label_width(made) + 16) <= 290) break;
     --wanted;
   }
   return wanted;

@@ -42,7 +42,7 @@ Html draw(const Histogram& chart) {
   if (!(x.low < x.high)) x = padded(x.low, x.high);
   const Range y{0, 1.05 * static_cast<double>(most)};
   const double top = 8 + marks_height(chart.marks);
-  const auto y_ticks = ticks(y, 4, true);
+  const auto y_ticks = ticks(y, 5, true);
   const Html content =
       y_axis(y_ticks, y, top) + x_axis(ticks(x, labels_that_fit(x, false)), x, top, kPlotHeight, chart.unit) +
       stretched(top, kPlotHeight, bins_of(chart.bins, x, y.high)) + draw_marks(chart.marks, x, top, kPlotHeight);

@@ -185,7 +185,7 @@ Html draw(const LineChart& chart) {
     shapes += draw_series(merged(drawn[i], limit), scale, series_classes(i));
 
   const double top = 8 + marks_height(chart.marks);
-  const auto y_ticks = ticks(scale.y, 4);
+  const auto y_ticks = ticks(scale.y, 5);
   const auto x_ticks = ticks(scale.x, labels_that_fit(scale.x, extent.whole), extent.whole);
   const Html content = y_axis(y_ticks, scale.y, top) + x_axis(x_ticks, scale.x, top, kPlotHeight, chart.x_title) +
                        draw_marks(chart.marks, scale.x, top, kPlotHeight) + stretched(top, kPlotHeight, shapes);

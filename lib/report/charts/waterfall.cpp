@@ -58,7 +58,7 @@ Html draw(const Waterfall& chart) {
     if (step.interval) include(step.interval->first), include(step.interval->second);
   }
   const Range range = least < greatest ? Range{least, greatest} : Range{0, 1};
-  const auto marks = ticks(range, std::min(4, labels_that_fit(range, false)));
+  const auto marks = ticks(range, std::min(6, labels_that_fit(range, false)));
   const Share share = [&](double value) { return range.share(value); };
   const auto amount = [&](double value) { return escape(number_text(value, 4) + " " + chart.unit); };
 

@@ -163,16 +163,24 @@ Html headline() {
         element("li", {{"class", std::string("switch ") + kind}},
                 element("span", {{"class", "name"}}, name) + " " + element("span", {{"class", "seen"}}, escape(seen)));
   return element("div", {{"class", "key-figures"}}, figures) +
-         element(
-             "div", {{"class", "limits"}},
-             element("p", element("strong", "The GPU limits this run.") +
-                              " It computes during 92 % of a step; the loader is waited for during 3 %.") +
-                 R"(<div class="share" role="img" aria-label="GPU 92 %, data 3 %, rest 5 %"><span class="bar c0" style="width:92%"></span><span class="bar c1" style="width:3%"></span><span class="bar c6" style="width:5%"></span></div>)") +
+         element("div", {{"class", "limits"}},
+                 element("p", element("strong", "The GPU limits this run.") +
+                                  " It computes during 92 % of a step; the loader is waited for during 3 %.") +
+                     R"(<div class="share" role="img" aria-label="GPU 92 %, data 3 %, rest 5 %">)"
+                     R"(<span class="bar c0" style="width:92%"></span><span class="bar c1" style="width:3%"></span>)"
+                     R"(<span class="bar c6" style="width:5%"></span></div>)") +
          element("ul", {{"class", "switches"}}, switches);
 }
 
 Html advice() {
-  return R"(<ol class="advice"><li><strong>Use more loader threads</strong> <p>The last third of the run waited 6 ms a step for data.</p> <code>trainopt run recipe.yaml data.loading.threads=8</code></li><li><strong>Remove cuda_graph</strong> <p>It had no effect, because shapes change.</p> <code>trainopt run recipe.yaml optimizations.cuda_graph=false</code></li></ol>)";
+  const auto one = [](const char* what, const char* why, const char* command) {
+    return element("li", element("strong", what) + element("p", why) + element("code", command));
+  };
+  return element("ol", {{"class", "advice"}},
+                 one("Use more loader threads", "The last third of the run waited 6 ms a step for data.",
+                     "trainopt run recipe.yaml data.loading.threads=8") +
+                     one("Remove cuda_graph", "It had no effect, because shapes change.",
+                         "trainopt run recipe.yaml optimizations.cuda_graph=false"));
 }
 
 Html tables() {
