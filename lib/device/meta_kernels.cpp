@@ -8,9 +8,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 namespace trainopt {
 namespace {
@@ -64,6 +66,40 @@ ThreeTensors batch_norm_backward(const at::Tensor&, const at::Tensor& input, con
   return {like_if(wanted[0], input), of_channels(wanted[1]), of_channels(wanted[2])};
 }
 
+/// Statistics are one float32 value for each row.
+ThreeTensors layer_norm(const at::Tensor& input, at::IntArrayRef normalized, const OptionalTensor&,
+                        const OptionalTensor&, double) {
+  std::vector<int64_t> rows = input.sizes().vec();
+  std::fill(rows.end() - static_cast<std::ptrdiff_t>(normalized.size()), rows.end(), 1);
+  const auto statistics = [&] { return at::empty(rows, input.options().dtype(at::kFloat)); };
+  return {at::empty(input.sizes(), input.options()), statistics(), statistics()};
+}
+
+ThreeTensors layer_norm_backward(const at::Tensor&, const at::Tensor& input, at::IntArrayRef, const at::Tensor&,
+                                 const at::Tensor&, const OptionalTensor& weight, const OptionalTensor& bias,
+                                 std::array<bool, 3> wanted) {
+  return {like_if(wanted[0], input), like_if(wanted[1], weight.value_or(at::Tensor())),
+          like_if(wanted[2], bias.value_or(at::Tensor()))};
+}
+
+/// A tensor of the shape of `heads` (batch × heads × tokens × width), stored token by token as libtorch's attention
+/// stores its results.
+at::Tensor by_token(const at::Tensor& heads) {
+  return at::empty(heads.transpose(1, 2).sizes(), heads.options()).transpose(1, 2);
+}
+
+/// The implementations that do not store the scores: they keep the logarithm of each row's sum, in float32.
+std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor&, double,
+                                             bool, const OptionalTensor&, std::optional<double>) {
+  return {by_token(query), at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat))};
+}
+
+ThreeTensors attention_backward(const at::Tensor&, const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const at::Tensor&, const at::Tensor&, double, bool,
+                                const OptionalTensor&, std::optional<double>) {
+  return {by_token(query), by_token(key), by_token(value)};
+}
+
 at::Tensor where(const at::Tensor& condition, const at::Tensor& yes, const at::Tensor& no) {
   return at::empty(at::infer_size(condition.sizes(), at::infer_size(yes.sizes(), no.sizes())), yes.options());
 }
@@ -113,6 +149,10 @@ void register_meta_kernels() {
   meta->impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
   meta->impl("native_batch_norm", TORCH_FN(batch_norm));
   meta->impl("native_batch_norm_backward", TORCH_FN(batch_norm_backward));
+  meta->impl("native_layer_norm", TORCH_FN(layer_norm));
+  meta->impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
+  meta->impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
+  meta->impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
   meta->impl("where.self", TORCH_FN(where));
   meta->impl("where.self_out", TORCH_FN(where_out));
   meta->impl("abs", TORCH_FN(absolute));

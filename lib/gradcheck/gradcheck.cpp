@@ -58,7 +58,8 @@ Report check_operations(const CheckedSlots& slots, const BuildContext& context) 
   const Checked checked{.context = context,
                         .ours = {{.convolution = slots.convolution.build(context),
                                   .batch_norm = slots.batch_norm.build(context),
-                                  .head = slots.head.build(context)},
+                                  .head = slots.head.build(context),
+                                  .attention = slots.attention.build(context)},
                                  slots.task.build(context)},
                         .plain = plain_parts(context.plan.train.label_smoothing),
                         .precision = slots.precision.build(context)};

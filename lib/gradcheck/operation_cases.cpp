@@ -1,5 +1,6 @@
 #include "gradcheck/operation_cases.h"
 
+#include "device/meta_device.h"
 #include "device/tensor.h"
 #include "gradcheck/recording_operations.h"
 
@@ -60,12 +61,15 @@ std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const Build
   const Plan& plan = context.plan;
   ModelConfig config = plan.model.config;
   config.weights.reset();
+  open_meta_device();  // for operations that are no slots
   Model model = make_model(config, plan.model.input, at::kMeta, 0);
   RecordedCases cases(model, plan.parallel.sync_batch_norm);
   const auto unless_plain = [&](const auto& slot) { return slot.is_plain() ? nullptr : &cases; };
   model.set_operations({.convolution = recording_convolution(unless_plain(slots.convolution)),
                         .batch_norm = recording_batch_norm(unless_plain(slots.batch_norm)),
-                        .head = recording_head(unless_plain(slots.head))});
+                        .head = recording_head(unless_plain(slots.head)),
+                        .attention = recording_attention(unless_plain(slots.attention))});
+  model.wrap_units([&](std::unique_ptr<Unit> unit) { return announced(std::move(unit), cases); });
   const InputShape& image = plan.model.input;
   const int64_t batch = plan.data.batch_size;
   // Not in training: dropout, which has no backward of its own, would draw random numbers.

@@ -12,12 +12,14 @@ struct CheckedSlots {
       : convolution(plan.convolution),
         batch_norm(plan.batch_norm),
         head(plan.head),
+        attention(plan.attention),
         task(plan.task),
         precision(plan.precision) {}
 
   Slot<ConvolutionOperations> convolution;
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
+  Slot<AttentionOperations> attention;
   Slot<Task> task;
   Slot<Precision> precision;
 };

@@ -158,6 +158,40 @@ class RecordingHead : public HeadOperations {
   RecordedCases* cases_;
 };
 
+class RecordingAttention : public AttentionOperations {
+ public:
+  explicit RecordingAttention(RecordedCases* cases) : cases_(cases) {}
+  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+    at::Tensor output = at::empty(query.sizes(), query.options());
+    if (!cases_) return output;
+    GradientCase found;
+    found.operation = "attention";
+    found.inputs = {of_samples("query", query), of_samples("key", key), of_samples("value", value)};
+    found.output_values = output.numel() / output.size(0);
+    found.fixed_terms = std::max(query.size(3), key.size(2));
+    found.compute = [](const Parts& parts, const Tensors& x) {
+      return parts.operations.attention->attention(x[0], x[1], x[2]);
+    };
+    cases_->add(std::move(found), {});
+    return output;
+  }
+
+ private:
+  RecordedCases* cases_;
+};
+
+class AnnouncedUnit : public WrappedUnit {
+ public:
+  AnnouncedUnit(std::unique_ptr<Unit> inner, RecordedCases& cases) : WrappedUnit(std::move(inner)), cases_(cases) {}
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    cases_.begin_unit(name());
+    return inner_->forward(input, context);
+  }
+
+ private:
+  RecordedCases& cases_;
+};
+
 }  // namespace
 
 RecordedCases::RecordedCases(const Model& model, bool over_ranks) : over_ranks_(over_ranks) {
@@ -166,7 +200,7 @@ RecordedCases::RecordedCases(const Model& model, bool over_ranks) : over_ranks_(
 }
 
 void RecordedCases::add(GradientCase found, const at::Tensor& weight) {
-  found.layer = layers_.at(weight.unsafeGetTensorImpl());
+  found.layer = weight.defined() ? layers_.at(weight.unsafeGetTensorImpl()) : unit_;
   const auto same = std::find_if(all_.begin(), all_.end(), [&](const GradientCase& known) {
     return known.operation == found.operation &&
            std::equal(known.inputs.begin(), known.inputs.end(), found.inputs.begin(), found.inputs.end(),
@@ -186,6 +220,12 @@ std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* c
 }
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases) {
   return std::make_shared<RecordingHead>(cases);
+}
+std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases) {
+  return std::make_shared<RecordingAttention>(cases);
+}
+std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases) {
+  return std::make_unique<AnnouncedUnit>(std::move(unit), cases);
 }
 
 }  // namespace trainopt::gradcheck

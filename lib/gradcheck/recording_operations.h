@@ -14,14 +14,17 @@ class RecordedCases {
   /// `over_ranks`: batch-norm takes the samples of all ranks as one batch.
   RecordedCases(const Model& model, bool over_ranks);
 
-  /// `weight`: the parameter of `model` that names the layer.
+  /// `weight`: the parameter of `model` that names the layer. Undefined if the operation has none: then the unit's name
+  /// stands for the layer's.
   void add(GradientCase found, const at::Tensor& weight);
+  void begin_unit(std::string name) { unit_ = std::move(name); }
   bool over_ranks() const { return over_ranks_; }
   std::vector<GradientCase> take() { return std::move(all_); }
 
  private:
   bool over_ranks_;
   std::map<const c10::TensorImpl*, std::string> layers_;
+  std::string unit_;
   std::vector<GradientCase> all_;
 };
 
@@ -29,5 +32,9 @@ class RecordedCases {
 std::shared_ptr<const ConvolutionOperations> recording_convolution(RecordedCases* cases);
 std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* cases);
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases);
+std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases);
+
+/// A unit that tells `cases` its name before it runs.
+std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases);
 
 }  // namespace trainopt::gradcheck

@@ -7,8 +7,10 @@
 namespace trainopt {
 
 Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
-    : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel},
-                               InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel))),
+    : Conv2d(builder, name, shape, InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel)) {}
+
+Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape, const InitialValues& values)
+    : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel}, values)),
       copy_(builder.copy_of(name + ".weight")),
       shape_(shape),
       operations_(builder.operations()) {}
@@ -33,21 +35,35 @@ BatchNorm2d::BatchNorm2d(Builder& builder, const std::string& name, int64_t chan
       running_var(builder.buffer(name + ".running_var", {channels}, at::kFloat, 1)),
       num_batches_tracked(builder.buffer(name + ".num_batches_tracked", {}, at::kLong, 0)) {}
 
+LayerNorm::LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon)
+    : weight(builder.parameter(name + ".weight", {width}, InitialValues::constant(1))),
+      bias(builder.parameter(name + ".bias", {width}, InitialValues::constant(0))),
+      epsilon_(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& input) const {
+  return at::layer_norm(input, weight.sizes(), weight, bias, epsilon_);
+}
+
 Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t out)
-    : weight(builder.parameter(name + ".weight", {out, in}, InitialValues::torch_linear(in))),
-      bias(builder.parameter(name + ".bias", {out}, InitialValues::torch_linear(in))),
-      weight_copy_(builder.copy_of(name + ".weight")),
-      bias_copy_(builder.copy_of(name + ".bias")) {}
+    : Linear(builder, name + ".", in, out, {InitialValues::torch_linear(in), InitialValues::torch_linear(in)}) {}
+
+Linear::Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values)
+    : weight(builder.parameter(prefix + "weight", {out, in}, values.weight)),
+      bias(builder.parameter(prefix + "bias", {out}, values.bias)),
+      weight_copy_(builder.copy_of(prefix + "weight")),
+      bias_copy_(builder.copy_of(prefix + "bias")) {}
 
 at::Tensor Linear::forward(const at::Tensor& input) const {
   return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_));
 }
 
 SampleShape Linear::trace(const SampleShape& input, double& flops) const {
-  TRAINOPT_CHECK_EQUAL(input.size(), 1u);
-  TRAINOPT_CHECK_EQUAL(input[0], weight.size(1));
-  flops += 2.0 * static_cast<double>(weight.numel());
-  return {weight.size(0)};
+  TRAINOPT_CHECK_EQUAL(input.back(), weight.size(1));
+  SampleShape output = input;
+  output.back() = weight.size(0);
+  const int64_t rows = c10::multiply_integers(output) / weight.size(0);
+  flops += 2.0 * static_cast<double>(rows) * static_cast<double>(weight.numel());
+  return output;
 }
 
 }  // namespace trainopt

@@ -1,7 +1,8 @@
-// The three layers of the networks here. The Model holds handles to the same tensors. Names and numerics are
+// The layers of the networks here. The Model holds handles to the same tensors. Names and numerics are
 // torch.nn's.
 #pragma once
 
+#include "model/initial_values.h"
 #include "model/unit.h"
 #include "model/weight_copy.h"
 
@@ -10,13 +11,15 @@ namespace trainopt {
 class Builder;
 struct Operations;
 
-/// Square kernel, no bias (batch-norm follows).
+/// Square kernel, no bias.
 class Conv2d {
  public:
   struct Shape {
     int64_t in, out, kernel, stride = 1, padding = 0;
   };
+  /// With torchvision's initial values for convolutions that batch-norm follows.
   Conv2d(Builder& builder, const std::string& name, const Shape& shape);
+  Conv2d(Builder& builder, const std::string& name, const Shape& shape, const InitialValues& values);
   at::Tensor forward(const at::Tensor& input) const;
   SampleShape trace(const SampleShape& input, double& flops) const;
 
@@ -36,9 +39,28 @@ struct BatchNorm2d {
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 
+/// Over the last dimension; the parameters are vectors of `width` values.
+class LayerNorm {
+ public:
+  LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon);
+  at::Tensor forward(const at::Tensor& input) const;
+
+  at::Tensor weight, bias;
+
+ private:
+  double epsilon_;
+};
+
+/// Over the last dimension.
 class Linear {
  public:
+  struct Values {
+    InitialValues weight, bias;
+  };
+  /// With torch's default initial values.
   Linear(Builder& builder, const std::string& name, int64_t in, int64_t out);
+  /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
+  Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);
   at::Tensor forward(const at::Tensor& input) const;
   SampleShape trace(const SampleShape& input, double& flops) const;
 

@@ -1,15 +1,10 @@
 #include "model/mlp.h"
 
 #include "device/tensor.h"
+#include "model/dropout.h"
 
 namespace trainopt {
 namespace {
-
-/// torch's dropout, but drawing from the given generator.
-at::Tensor dropout(const at::Tensor& input, double rate, const std::optional<at::Generator>& generator) {
-  const at::Tensor mask = at::empty_like(input).bernoulli_(1 - rate, generator);
-  return at::mul(input, mask).div_(1 - rate);  // scaled last: a 16-bit mask would round 1 / (1 - rate)
-}
 
 class HiddenLayer : public Unit {
  public:
@@ -19,7 +14,7 @@ class HiddenLayer : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const at::Tensor hidden =
         linear_.forward(input.flatten(1)).relu_();  // in place: linear's backward does not need its output
-    return context.training && dropout_rate_ > 0 ? dropout(hidden, dropout_rate_, context.generator) : hidden;
+    return dropout(hidden, dropout_rate_, context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     return linear_.trace({c10::multiply_integers(input)}, flops);

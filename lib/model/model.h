@@ -14,6 +14,12 @@ struct InputShape {
   bool operator==(const InputShape&) const = default;
 };
 
+/// How many layers of a kind a network has.
+struct LayerCounts {
+  int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
+  int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
+};
+
 class Model {
  public:
   /// Takes over what the builder collected. Flops and output shape are computed for a sample of shape `input`.
@@ -44,16 +50,16 @@ class Model {
   void to_memory_format(at::MemoryFormat format);
 
   /// Loads a safetensors file with exactly the model's names, shapes and types. num_batches_tracked may be absent and
-  /// then stays unchanged. Throws UserError(checkpoint) with the first ten differences.
-  void load_weights(const std::filesystem::path& path);
+  /// then stays unchanged. If `keeps_head`, the last unit keeps its values, and the file may have any or none for it.
+  /// Throws UserError(checkpoint) with the first ten differences.
+  void load_weights(const std::filesystem::path& path, bool keeps_head = false);
   void save_weights(const std::filesystem::path& path, const SafetensorsMetadata& metadata = {}) const;
 
   at::Device device() const { return device_; }
   int64_t parameter_count() const;  ///< elements, not tensors
-  bool has_convolutions() const;    ///< whether any parameter is a filter
-  double flops_per_sample() const {
-    return flops_per_sample_;
-  }  ///< forward pass; convolutions and linear layers; 2 × multiply-adds
+  LayerCounts layer_counts() const;
+  /// Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
+  double flops_per_sample() const { return flops_per_sample_; }
   const SampleShape& output_shape() const { return output_shape_; }
 
  private:

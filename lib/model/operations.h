@@ -2,6 +2,7 @@
 // may replace; parameter names do not change.
 #pragma once
 
+#include "model/attention_operations.h"
 #include "model/batch_norm_operations.h"
 #include "model/convolution_operations.h"
 #include "model/head_operations.h"
@@ -15,6 +16,7 @@ struct Operations {
   std::shared_ptr<const ConvolutionOperations> convolution = std::make_shared<PlainConvolutionOperations>();
   std::shared_ptr<const BatchNormOperations> batch_norm = std::make_shared<PlainBatchNormOperations>();
   std::shared_ptr<const HeadOperations> head = std::make_shared<PlainHeadOperations>();
+  std::shared_ptr<const AttentionOperations> attention = std::make_shared<PlainAttentionOperations>();
 };
 
 }  // namespace trainopt

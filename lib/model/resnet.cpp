@@ -160,7 +160,7 @@ void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_cha
       return build<BasicBlock>(builder, config, input_channels, {3, 4, 6, 3});
     case ModelKind::resnet50:
       return build<Bottleneck>(builder, config, input_channels, {3, 4, 6, 3});
-    case ModelKind::mlp:
+    default:
       break;
   }
   throw BrokenInvariant("build_resnet was called for another network");

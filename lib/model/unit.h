@@ -25,7 +25,7 @@ using SampleShape = std::vector<int64_t>;
 class Unit {
  public:
   virtual ~Unit() = default;
-  virtual std::string name() const = 0;  ///< the common prefix of its parameters, or "stem" and "head"
+  virtual std::string name() const = 0;  ///< the common prefix of its parameters; "stem", "patch_embedding", "head"
   virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
   /// Returns the output shape for a sample of this shape, and adds the forward operations (2 × multiply-adds) to
   /// `flops`. Computes no values.

@@ -101,7 +101,7 @@ class Remedies {
     return pieces ? std::optional(all + (words.empty() ? "" : " ") + *pieces) : std::nullopt;
   }
 
-  int64_t smallest_batch() const { return plan_.model.has_convolutions ? 2 : 1; }  // batch-norm needs two samples
+  int64_t smallest_batch() const { return plan_.model.layers.batch_norms > 0 ? 2 : 1; }  // batch-norm needs two samples
 
   /// The largest micro-batch that fits without changing the global batch.
   std::optional<std::string> accumulation(const Plan& plan, const Recipe& recipe) const {
@@ -112,8 +112,9 @@ class Remedies {
       const bool follows = recipe.data.global_batch_size && !recipe.train.gradient_accumulation_steps;
       const std::string steps =
           follows ? "" : fmt::format(" train.gradient_accumulation_steps={}", plan.data.accumulation * pieces);
-      const std::string norms =
-          plan.model.has_convolutions ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample")) : "";
+      const std::string norms = plan.model.layers.batch_norms > 0
+                                    ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample"))
+                                    : "";
       return fmt::format("data.batch_size={}{} (the same global batch{})", size, steps, norms);
     }
     return std::nullopt;

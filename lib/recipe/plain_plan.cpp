@@ -102,7 +102,7 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
       input, at::kMeta, 0);
   plan.parameters = shapes.parameter_count();
   plan.flops_per_sample = shapes.flops_per_sample();
-  plan.has_convolutions = shapes.has_convolutions();
+  plan.layers = shapes.layer_counts();
   return plan;
 }
 

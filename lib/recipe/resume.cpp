@@ -25,7 +25,7 @@ bool among(const std::string& key, const std::vector<std::string>& keys) {
 
 /// Keys that may change without a note: the initial weights, and switches whose training is bit-identical.
 std::vector<std::string> free_keys() {
-  std::vector<std::string> keys{"model.weights"};
+  std::vector<std::string> keys{"model.weights", "model.replace_head"};
   for (const CatalogueEntry& entry : catalogue())
     if (entry.info.exactness == Exactness::same_bits && entry.info.in_every_recipe) keys.push_back(entry.key);
   return keys;

@@ -118,6 +118,23 @@ void check_data(const Recipe& recipe, const std::set<std::string>& changed, Prob
     problems.push_back({"data.max_bad_samples", "needs data.on_bad_sample: substitute"});
 }
 
+void check_model(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
+  ModelConfig model = recipe.model;
+  const std::string_view name = word_of(model.name);
+  for (const Option& option : outline_of(model)) {
+    const auto& [key, values] = option.only_for;
+    if (changed.contains("model." + option.name) && !values.empty() &&
+        std::find(values.begin(), values.end(), name) == values.end())
+      problems.push_back({"model." + option.name,
+                          fmt::format("{} does not have this, only {}; remove it", name, fmt::join(values, ", "))});
+  }
+  if (model.name == ModelKind::vit && model.width % model.heads != 0)
+    problems.push_back({changed.contains("model.heads") ? "model.heads" : "model.width",
+                        fmt::format("the width must be a multiple of the heads: {}, {}", model.width, model.heads)});
+  if (model.replace_head && !model.weights)
+    problems.push_back({"model.replace_head", "needs model.weights; without them every layer starts anew"});
+}
+
 void check_training(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   if (const auto* sgd = std::get_if<SgdConfig>(&recipe.optimizer); sgd && sgd->nesterov && sgd->momentum == 0)
     problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
@@ -130,13 +147,6 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
                      word_of(schedule.name))});
   if (schedule.name == ScheduleKind::constant && schedule.total_steps)
     problems.push_back({"scheduler.total_steps", "only linear and cosine have an end; remove this key"});
-  if (recipe.model.name == ModelKind::mlp) {
-    if (changed.contains("model.stem")) problems.push_back({"model.stem", "only resnets have a stem; remove this key"});
-  } else {
-    for (const char* key : {"hidden", "dropout"})
-      if (changed.contains(fmt::format("model.{}", key)))
-        problems.push_back({fmt::format("model.{}", key), "only the mlp has this; remove this key"});
-  }
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())
@@ -170,8 +180,9 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 use this; remove this key"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
-  if (parallel.sync_batch_norm && recipe.model.name == ModelKind::mlp)
-    problems.push_back({"parallel.sync_batch_norm", "the mlp has no batch-norm; remove this key"});
+  if (parallel.sync_batch_norm && !is_resnet(recipe.model.name))
+    problems.push_back({"parallel.sync_batch_norm",
+                        fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
   if (parallel.check_replicas_every > 0 && parallel.sharding_strategy == ShardingStrategy::zero3)
     problems.push_back({"parallel.check_replicas_every",
                         "zero3 keeps each weight on one rank only, so there are no copies to compare; remove this key "
@@ -233,6 +244,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   check_device(recipe, problems);
   check_data(recipe, changed, problems);
   if (ranks) check_steps(recipe, changed, *ranks, problems);
+  check_model(recipe, changed, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
   check_profiler(recipe, problems);

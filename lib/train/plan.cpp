@@ -12,6 +12,8 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
                  [](const BuildContext&) { return std::make_unique<PlainBatchNormOperations>(); }),
       head("head", "average pool and linear layer, one after the other",
            [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
+      attention("attention", "libtorch's choice",
+                [](const BuildContext&) { return std::make_unique<PlainAttentionOperations>(); }),
       task("task", "classification: cross entropy",
            [](const BuildContext& context) {
              return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing);
@@ -30,8 +32,10 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       profiler("profiler", "off", [](const BuildContext&) { return std::make_unique<StepProfiler>(); }) {}
 
 Operations Plan::build_operations(const BuildContext& context) const {
-  return {
-      .convolution = convolution.build(context), .batch_norm = batch_norm.build(context), .head = head.build(context)};
+  return {.convolution = convolution.build(context),
+          .batch_norm = batch_norm.build(context),
+          .head = head.build(context),
+          .attention = attention.build(context)};
 }
 
 std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {

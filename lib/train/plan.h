@@ -40,7 +40,7 @@ RefusedSample refused_sample_from(const Json& json);
 struct ModelPlan {
   ModelConfig config;
   InputShape input;  ///< shape of one sample
-  bool has_convolutions = false;
+  LayerCounts layers;
   int64_t parameters = 0;       ///< number of values
   double flops_per_sample = 0;  ///< forward pass; a multiply-add counts as two
 };
@@ -109,6 +109,7 @@ struct Plan {
   Slot<ConvolutionOperations> convolution;
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
+  Slot<AttentionOperations> attention;
   /// Builds the operations for the model.
   Operations build_operations(const BuildContext& context) const;
 

@@ -9,7 +9,8 @@
 namespace trainopt {
 namespace {
 
-constexpr std::string_view kOwn = "trainopt::", kForward = "_convolution", kBackward = "_convolution_backward";
+constexpr std::string_view kOwn = "trainopt::", kForward = "_convolution", kBackward = "_convolution_backward",
+                           kAttention = "aten::_scaled_dot_product_", kDecomposed = "_math";
 
 bool is_own_forward(const TracedOperation& operation) {
   return operation.name.starts_with(kOwn) && operation.name.ends_with(kForward) && operation.grad_mode;
@@ -18,10 +19,15 @@ bool is_own_backward(const TracedOperation& operation) {
   return operation.name.starts_with(kOwn) && operation.name.ends_with(kBackward);
 }
 
+/// In one piece: libtorch's other implementation consists of matrix products, which are traced by themselves.
+bool is_attention(const TracedOperation& operation) {
+  return operation.name.starts_with(kAttention) && operation.name.find(kDecomposed) == std::string::npos;
+}
+
 /// The tensor whose type is the element type of a convolution or matrix product; null for other operations.
 const TracedTensor* multiplied(const TracedOperation& operation) {
   if (operation.name == "aten::_convolution" || operation.name == "aten::convolution_backward" ||
-      is_own_convolution(operation))
+      is_own_convolution(operation) || is_attention(operation))
     return operation.tensor(0);
   if (operation.name != "aten::mm" && operation.name != "aten::addmm" && operation.name != "aten::bmm") return nullptr;
   for (size_t i = 0; i < operation.inputs.size(); ++i)  // addmm's first input is the bias

@@ -34,6 +34,12 @@ void crop_too(Recipe& recipe) {
 
 void use_mlp(Recipe& recipe) { recipe.model = {.name = ModelKind::mlp, .hidden = {32}}; }
 
+/// Its head starts at zero, so only a larger learning rate tells its losses from each other.
+void use_vit(Recipe& recipe) {
+  recipe.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 128};
+  recipe.optimizer = SgdConfig{.lr = 0.05};
+}
+
 void smooth_labels(Recipe& recipe) { recipe.train.label_smoothing = 0.1; }
 
 /// The usual augmentation of ImageNet.
@@ -63,7 +69,8 @@ void cache_on_device(Recipe& recipe) { recipe.data.cache = CacheKind::device; }
 void preprocess(Recipe& recipe) { recipe.optimizations.device_preprocess.on = true; }
 void preprocess_with_resize(Recipe& recipe) { recipe.optimizations.device_preprocess = {true, {.resize = true}}; }
 
-/// Switches combined with options that affect them. Each switch alone comes from the catalogue.
+/// Switches combined with options that affect them. Each switch alone, for a ResNet and for a vision transformer, comes
+/// from the catalogue.
 const std::vector<Entry> kVariants = {
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }},
     {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }},
@@ -93,7 +100,8 @@ const std::vector<Entry> kVariants = {
 std::vector<Entry> matrix() {
   std::vector<Entry> all;
   for (const CatalogueEntry& entry : catalogue())
-    all.push_back({entry.info.name, [entry](Recipe& recipe) { recipe = turned_on(recipe, entry); }});
+    for (const auto& both : {std::function<void(Recipe&)>([](Recipe&) {}), std::function<void(Recipe&)>(use_vit)})
+      all.push_back({entry.info.name, [entry](Recipe& recipe) { recipe = turned_on(recipe, entry); }, both});
   all.insert(all.end(), kVariants.begin(), kVariants.end());
   return all;
 }
@@ -226,6 +234,21 @@ TEST_CASE("switches that work on a CPU are not reported as without effect there"
     variant.turn_on(recipe);
     CHECK(has_effect(recipe, variant.name) == (variant.name != "non_blocking"));
   }
+}
+
+TEST_CASE("switches for networks of convolutions say why they have no effect on a vision transformer") {
+  Recipe recipe = small_recipe();
+  use_vit(recipe);
+  recipe.optimizations.channels_last = recipe.optimizations.winograd = recipe.optimizations.fused_kernels = true;
+  std::map<std::string, Outcome> outcomes;
+  for (const PlannedSwitch& planned : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches)
+    outcomes[planned.name] = planned.outcome;
+  CHECK_FALSE(outcomes.at("channels_last").has_effect);
+  CHECK(outcomes.at("channels_last").text == "the vit has no images between its layers");
+  CHECK_FALSE(outcomes.at("winograd").has_effect);
+  CHECK(outcomes.at("winograd").text == "the vit has no 3×3 convolutions");
+  CHECK(outcomes.at("fused_kernels").has_effect);
+  CHECK(outcomes.at("fused_kernels").text == "loss and its gradient in one pass; the vit has no batch-norm");
 }
 
 TEST_CASE("the table in the README matches the catalogue") {

@@ -45,6 +45,7 @@ void use_mlp(Recipe& r) {
   r.data.transforms.front() = ResizeConfig{.shorter_side = 16};
   r.data.size = r.data.batch_size = 1024;
 }
+void use_vit(Recipe& r) { r.model = {.name = ModelKind::vit, .patch = 8, .layers = 4, .heads = 4, .width = 256}; }
 auto both(std::function<void(Recipe&)> first, std::function<void(Recipe&)> second) {
   return [=](Recipe& r) { first(r), second(r); };
 }
@@ -61,6 +62,8 @@ const std::vector<Case>& cases() {
       {"resnet50, amp", both(named(ModelKind::resnet50), use_amp)},
       {"mlp", use_mlp},
       {"mlp, amp, adam", both(use_mlp, both(use_amp, use_adam))},
+      {"vit", use_vit},
+      {"vit with dropout, amp", both([](Recipe& r) { use_vit(r), r.model.dropout = 0.1; }, use_amp)},
       {"amp float16", use_amp_float16},
       {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }},
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},

@@ -76,6 +76,10 @@ const std::vector<Feature> kFeatures = {
      [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
      }},
+    {"a vision transformer with dropout",
+     [](Recipe& r) {
+       r.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 8, .dropout = 0.2};
+     }},
     {"accumulation", [](Recipe& r) { r.data.batch_size = 2, r.train.gradient_accumulation_steps = 2; }},
     {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.1; }},
     {"schedule", [](Recipe& r) { r.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4}; }},

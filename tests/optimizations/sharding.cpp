@@ -84,6 +84,8 @@ struct Variant {
 const std::vector<Variant> kVariants = {
     {"accumulation", [](Recipe& r) { r.train.gradient_accumulation_steps = 2; }},
     {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.5; }},
+    {"vision transformer",
+     [](Recipe& r) { r.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 24}; }},
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig{}; }},
     {"fused sgd", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
     {"fused adam", [](Recipe& r) { r.optimizer = AdamConfig{}, r.optimizations.fused_optimizer = true; }},

@@ -26,10 +26,27 @@ class Mlp(nn.Module):
         return self.layers[-1](x)
 
 
+VITS = {
+    "vit_s_16": {"patch": 16, "layers": 12, "heads": 6, "width": 384},
+    "vit_b_16": {"patch": 16, "layers": 12, "heads": 12, "width": 768},
+}
+
+
 def build_model(model: dict) -> nn.Module:
-    """`input_side` is not a recipe key; it is the image side of an MLP's input, 32 by default."""
+    """`input_side` is not a recipe key; it is the image side of an MLP's or a ViT's input, 32 by default."""
     if model["name"] == "mlp":
         return Mlp(3 * model.get("input_side", 32) ** 2, model["hidden"], model["num_classes"])
+    if model["name"].startswith("vit"):
+        size = VITS.get(model["name"], model)
+        return torchvision.models.VisionTransformer(
+            image_size=model.get("input_side", 32),
+            patch_size=size["patch"],
+            num_layers=size["layers"],
+            num_heads=size["heads"],
+            hidden_dim=size["width"],
+            mlp_dim=4 * size["width"],
+            num_classes=model["num_classes"],
+        )
     network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
     if model.get("stem", "imagenet") == "cifar":
         network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
@@ -41,8 +58,8 @@ def build_model(model: dict) -> nn.Module:
 
 
 def save_initial_weights(model: dict, path) -> None:
-    """Saves torchvision's own initialisation, with random values in place of batch-norm's ones and zeros, so that
-    swapped tensors are noticed.
+    """Saves torchvision's own initialisation, with random values in place of the norms' ones and zeros and of other
+    tensors that start at zero, so that swapped tensors are noticed.
 
     Batch-norm's biases are positive, to keep most inputs of a ReLU away from 0. Of a million inputs around 0, some lie
     within float32 rounding of the kink, and a single one on the other side changes a gradient by one per cent. Away
@@ -56,6 +73,12 @@ def save_initial_weights(model: dict, path) -> None:
             nn.init.uniform_(module.bias, 1.5, 2.5)
             nn.init.uniform_(module.running_mean, -0.1, 0.1)
             nn.init.uniform_(module.running_var, 0.8, 1.2)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.uniform_(module.weight, 0.7, 1.3)
+            nn.init.uniform_(module.bias, -0.2, 0.2)
+    for parameter in network.parameters():
+        if not parameter.any():
+            nn.init.normal_(parameter, std=0.1)
     save_file(network.state_dict(), path)
 
 

@@ -33,8 +33,9 @@ def trained_network(content: dict, run: support.Run) -> torch.nn.Module:
         {"optimizations": {"channels_last": True, "set_to_none": True}},
         {"evaluation": {"batch_size": 33}},
         {"train": {"label_smoothing": 0.1}},
+        {"model": {"name": "vit", "num_classes": 10, "patch": 4, "layers": 2, "heads": 4, "width": 32}},
     ],
-    ids=["plain", "channels_last", "batch_size", "label_smoothing"],
+    ids=["plain", "channels_last", "batch_size", "label_smoothing", "vit"],
 )
 def test_cifar10_finds_its_test_batch(changes, tmp_path):
     """101 samples do not fill the last batch: each counts exactly once. Running statistics are used."""

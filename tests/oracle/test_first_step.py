@@ -14,6 +14,10 @@ def resnet(name: str, **options) -> dict:
     return {"name": name, "num_classes": 10, **options}
 
 
+def vit(name: str = "vit", **options) -> dict:
+    return {"name": name, "num_classes": 10, **(options or {"patch": 4, "layers": 3, "heads": 4, "width": 48})}
+
+
 CASES = {
     "mlp": {},
     "mlp, one hidden layer, 13 classes": {"model": {"hidden": [32], "num_classes": 13}},
@@ -23,6 +27,10 @@ CASES = {
     "resnet34": {"model": resnet("resnet34"), "data": RESIZE},
     "resnet50": {"model": resnet("resnet50"), "data": {**RESIZE, "batch_size": 4}},
     "resnet50, cifar stem": {"model": resnet("resnet50", stem="cifar"), "data": {"batch_size": 2}},
+    "vit": {"model": vit()},
+    "vit, one patch": {"model": vit(patch=32, layers=2, heads=1, width=40)},
+    "vit_s_16": {"model": {"name": "vit_s_16", "num_classes": 17}, "data": {"batch_size": 4}},
+    "vit, accumulation": {"model": vit(), "train": {"gradient_accumulation_steps": 2, "label_smoothing": 0.1}},
     "odd side": {"model": resnet("resnet18"), "data": {"transforms": [{"resize": [57, 71]}, HALF]}},
     "label smoothing": {"model": resnet("resnet18", stem="cifar"), "train": {"label_smoothing": 0.1}},
     "accumulation": {"model": resnet("resnet18", stem="cifar"), "train": {"gradient_accumulation_steps": 2}},

@@ -12,6 +12,13 @@ SMALL_RESNET = {
     "optimizer": {"lr": 0.002},
 }
 
+SMALL_VIT = {
+    "model": {"name": "vit", "num_classes": 10, "patch": 4, "layers": 3, "heads": 4, "width": 48},
+    "optimizer": {"name": "adamw", "lr": 0.001, "weight_decay": 0.05},
+    "scheduler": {"name": "cosine", "warmup_steps": 5},
+    "train": {"max_grad_norm": 1.0},
+}
+
 CASES = {
     "sgd": {},
     "sgd without momentum": {"optimizer": {"momentum": 0.0, "lr": 0.1}},
@@ -53,6 +60,8 @@ CASES = {
             "train": {"label_smoothing": 0.1},
         },
     ),
+    "vit, adamw, cosine and clipping": SMALL_VIT,
+    "vit, sgd": {"model": SMALL_VIT["model"], "optimizer": {"weight_decay": 0.01}},
     "resnet18, accumulation": support.merge(
         SMALL_RESNET, {"train": {"gradient_accumulation_steps": 2}, "data": {"batch_size": 4}}
     ),
@@ -160,9 +169,10 @@ def test_accumulation_agrees_with_one_large_batch(tmp_path, weights):
     support.assert_close_columns(b.column("loss"), a.column("loss"), 1e-5, "loss")
 
 
-def test_bfloat16_is_close_to_autocast(tmp_path, weights):
+@pytest.mark.parametrize("small", [SMALL_RESNET, SMALL_VIT], ids=["resnet18", "vit"])
+def test_bfloat16_is_close_to_autocast(small, tmp_path, weights):
     content = with_weights(
-        support.recipe(SMALL_RESNET, {"optimizations": {"amp": {"dtype": "bfloat16"}}, "train": {"max_steps": 10}}),
+        support.recipe(small, {"optimizations": {"amp": {"dtype": "bfloat16"}}, "train": {"max_steps": 10}}),
         weights,
     )
     theirs = reference.run(content, support.export(tmp_path, content, 10))

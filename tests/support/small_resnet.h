@@ -94,7 +94,7 @@ inline Plan small_resnet_plan(const OptimizerConfig& optimizer, uint64_t seed) {
   plan.data.batch_size = 16;
   plan.model.config = {.name = ModelKind::mlp, .hidden = {1}};  // built, then replaced at once
   plan.model.input = small.model.input;
-  plan.model.has_convolutions = true;
+  plan.model.layers = {.convolutions_3x3 = 5, .other_convolutions = 1, .batch_norms = 6};
   // This slot is built first, before any part has seen the network that is replaced.
   plan.convolution.wrap("test", "", [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
     *context.model = small_resnet(context.plan);

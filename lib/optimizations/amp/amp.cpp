@@ -118,7 +118,7 @@ Outcome apply(Plan& plan, const Config& config) {
       return std::make_unique<Autocast>(context.device, at::kBFloat16);
     });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
-  if (plan.device.is_cpu() && plan.model.has_convolutions && !cpu_convolves(type)) {
+  if (plan.device.is_cpu() && plan.model.layers.convolutions() > 0 && !cpu_convolves(type)) {
     plan.convolution.wrap("amp", "computed in float32 under autocast",
                           [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
                             return make_float32_convolutions(std::move(inner));

@@ -65,7 +65,7 @@ Outcome apply(Plan& plan) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
                                                                     kernels_for(context.device)->head);
                  });
-  if (!plan.model.has_convolutions)
+  if (plan.model.layers.batch_norms == 0)
     return Outcome::applied(
         fmt::format("loss and its gradient in one pass; the {} has no batch-norm", word_of(plan.model.config.name)),
         receipt);

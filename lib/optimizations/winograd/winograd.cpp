@@ -25,8 +25,8 @@ Receipt receipt(const StepTrace& seen) {
 Outcome apply(Plan& plan) {
   if (!plan.device.is_cpu())
     return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark makes it time them");
-  if (!plan.model.has_convolutions)
-    return Outcome::none(fmt::format("the {} has no convolutions", word_of(plan.model.config.name)));
+  if (plan.model.layers.convolutions_3x3 == 0)
+    return Outcome::none(fmt::format("the {} has no 3×3 convolutions", word_of(plan.model.config.name)));
   plan.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
                         [](const BuildContext&) { return make_convolutions(); });
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read

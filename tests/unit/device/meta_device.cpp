@@ -88,6 +88,37 @@ TEST_CASE("a block holds what its backward reads") {
   CHECK(meta.bytes.peak - before == kFloat32 * (2 * image + 2 * w.numel() + 2 * channels + 2));
 }
 
+TEST_CASE("a layer norm holds its input and two statistics for each row") {
+  Meta meta;
+  const at::Tensor x = meta.make({2, 5, 8}).requires_grad_(true), scale = meta.parameter({8}),
+                   shift = meta.parameter({8});
+  const int64_t before = meta.bytes.live;
+  at::Tensor y = at::layer_norm(x, {8}, scale, shift, 1e-6);
+  CHECK(y.sizes() == x.sizes());
+  CHECK(meta.bytes.live - before == kFloat32 * (x.numel() + 2 * 2 * 5));
+  const at::Tensor loss = y.sum();
+  y.reset();
+  CHECK(meta.bytes.live - before == kFloat32 * (2 * 2 * 5 + 1));
+  loss.backward();
+  CHECK(scale.grad().sizes() == scale.sizes());
+  CHECK(meta.bytes.live - before == kFloat32 * (x.numel() + 2 * 8 + 1));
+}
+
+TEST_CASE("attention holds its inputs, its result and one sum for each token, but no scores") {
+  Meta meta;
+  const auto heads = [&](int64_t tokens) { return meta.make({2, tokens, 3, 4}).requires_grad_(true); };
+  const at::Tensor query = heads(50), key = heads(70), value = heads(70);
+  const int64_t before = meta.bytes.live;
+  at::Tensor attended = std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+      query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)));
+  CHECK(attended.sizes() == at::IntArrayRef({2, 3, 50, 4}));
+  CHECK(attended.transpose(1, 2).is_contiguous());
+  CHECK(meta.bytes.live - before == kFloat32 * (query.numel() + 2 * 3 * 50));
+  attended.sum().backward();
+  attended.reset();
+  CHECK(meta.bytes.live - before == kFloat32 * (query.numel() + key.numel() + value.numel()));
+}
+
 TEST_CASE("autocast casts convolutions and linear layers on the meta device") {
   Meta meta;
   const at::Tensor x = meta.make({2, 3, 8, 8}), w = meta.parameter({16, 3, 3, 3}), v = meta.parameter({5, 16 * 36}),

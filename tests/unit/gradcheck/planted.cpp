@@ -87,6 +87,18 @@ class FaultyHead : public PlainHeadOperations {
   Fault fault_;
 };
 
+class FaultyAttention : public PlainAttentionOperations {
+ public:
+  explicit FaultyAttention(Fault fault) : fault_(std::move(fault)) {}
+  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+    return PlainAttentionOperations::attention(fault_.on("query", query), fault_.on("key", key),
+                                               fault_.on("value", value));
+  }
+
+ private:
+  Fault fault_;
+};
+
 class FaultyTask : public ClassificationTask {
  public:
   FaultyTask(double smoothing, Fault fault) : ClassificationTask(smoothing), fault_(std::move(fault)) {}
@@ -104,6 +116,13 @@ Plan resnet_plan(StemKind stem = StemKind::cifar) {
   Plan plan = small_plan(1);
   plan.model.config = {.name = ModelKind::resnet18, .stem = stem};
   plan.train.label_smoothing = 0.1;
+  return plan;
+}
+
+/// Two blocks on the four patches of an image.
+Plan vit_plan() {
+  Plan plan = small_plan(1);
+  plan.model.config = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 16};
   return plan;
 }
 
@@ -134,7 +153,8 @@ void check_found(const Plan& plan, const std::string& operation, const std::stri
   const auto failure = failure_of(report);
   REQUIRE(failure);
   CHECK(failure->code() == ExitCode::bug);
-  CHECK_THAT(failure->what(), ContainsSubstring(operation + " of " + layer + " (input [8, ") &&
+  CHECK_THAT(failure->what(), ContainsSubstring(operation + " of " + layer + " (" +
+                                                report.operations[0].gradient_case.inputs[0].name + " [8, ") &&
                                   ContainsSubstring("the gradient of " + fault.input));
 }
 
@@ -184,6 +204,27 @@ TEST_CASE("a wrong gradient of the head is found and named") {
     plant<FaultyHead>(plan.head, fault);
     check_found(plan, "head", "fc", fault);
   }
+}
+
+TEST_CASE("a wrong gradient of attention is found and named") {
+  for (const Fault& fault :
+       std::vector<Fault>{{"query", scaled}, {"key", dropped}, {"value", scaled}, {"value", wrong_in_first_row}}) {
+    Plan plan = vit_plan();
+    plant<FaultyAttention>(plan.attention, fault);
+    check_found(plan, "attention", "encoder.layers.encoder_layer_0", fault);
+  }
+}
+
+TEST_CASE("a right backward of attention raises no alarm, and blocks of equal shapes are one case") {
+  Plan plan = vit_plan();
+  plant<FaultyAttention>(plan.attention, Fault{"value", unchanged});
+  plant<FaultyConvolution>(plan.convolution, Fault{"weight", unchanged});
+  const Report report = check(plan);
+  REQUIRE(report.operations.size() == 2);
+  CHECK(report.operations[0].gradient_case.layer == "conv_proj");
+  CHECK(report.operations[1].gradient_case.calls == 2);
+  CHECK(report.operations[1].gradient_case.inputs[1].sizes == std::vector<int64_t>{8, 2, 5, 8});
+  CHECK_FALSE(failure_of(report));
 }
 
 TEST_CASE("a wrong gradient of the loss is found and named") {

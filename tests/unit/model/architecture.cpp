@@ -1,5 +1,6 @@
 #include "model/model.h"
 #include "device/tensor.h"
+#include "state_hash.h"
 #include "support/catch.h"
 
 using namespace trainopt;
@@ -10,21 +11,13 @@ struct Network {
   ModelKind kind;
   size_t tensors;
   int64_t parameters;
-  uint64_t names;  // FNV-1a of "name [shape]\n" over torchvision 0.26's state_dict
+  uint64_t names;  // hash_of() torchvision 0.26's state_dict
   double multiply_adds;
   size_t units;
 };
 const std::vector<Network> kNetworks{{ModelKind::resnet18, 122, 11689512, 0x5b63edfa52a44602, 1814073344, 10},
                                      {ModelKind::resnet34, 218, 21797672, 0x9694acdcb89c5faa, 3663761408, 18},
                                      {ModelKind::resnet50, 320, 25557032, 0x7423ad1ca2684dc6, 4089184256, 18}};
-
-uint64_t hash_of(const NamedTensors& state) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const auto& [name, tensor] : state)
-    for (const unsigned char c : fmt::format("{} [{}]\n", name, fmt::join(tensor.sizes(), ", ")))
-      hash = (hash ^ c) * 0x100000001B3u;
-  return hash;
-}
 
 std::vector<std::string> names_of(const NamedTensors& tensors) {
   std::vector<std::string> names;
@@ -183,7 +176,11 @@ TEST_CASE("a model's operations can be replaced after it is built, even after a 
   CHECK_THROWS_AS(model.set_operations({.convolution = nullptr}), BrokenInvariant);
 }
 
-TEST_CASE("a model reports whether it has convolutions") {
-  CHECK(make_model({}, {3, 32, 32}, at::kMeta, 0).has_convolutions());
-  CHECK_FALSE(make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kMeta, 3).has_convolutions());
+TEST_CASE("a model counts its convolutions and batch-norms") {
+  const LayerCounts resnet = make_model({}, {3, 32, 32}, at::kMeta, 0).layer_counts();
+  CHECK(resnet.convolutions_3x3 == 16);
+  CHECK(resnet.convolutions() == 20);
+  CHECK(resnet.batch_norms == 20);
+  const LayerCounts mlp = make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kMeta, 3).layer_counts();
+  CHECK(mlp.convolutions() + mlp.batch_norms == 0);
 }

@@ -10,6 +10,7 @@ namespace {
 
 const ModelConfig kSmall{.name = ModelKind::mlp, .num_classes = 3, .hidden = {4}};
 const InputShape kImage{1, 2, 2};
+const ModelConfig kVit{.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8};
 
 std::string refusal(Model& model, const std::filesystem::path& path) {
   try {
@@ -121,4 +122,72 @@ TEST_CASE("weights that do not fit are refused with the first ten differences, a
   CHECK_THAT(sentence, ContainsSubstring("34 differences: layers.0.weight is missing"));
   CHECK_THAT(sentence, ContainsSubstring("unknown.05 is unexpected; and 24 more"));
   CHECK_THAT(sentence, !ContainsSubstring("unknown.06"));
+}
+
+TEST_CASE("replace_head takes all weights but the last layer's, which may have any size") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "w";
+  const auto differing = [&](const ModelConfig& config, const InputShape& image) {
+    make_model(config, image, at::kCPU, 1).save_weights(path);
+    ModelConfig other = config;
+    other.num_classes = 7;
+    Model model = make_model(other, image, at::kCPU, 2);
+    const std::string sentence = refusal(model, path);
+    CHECK_THAT(sentence, ContainsSubstring("2 differences") &&
+                             ContainsSubstring("model.replace_head: true starts with a new last layer"));
+    other.weights = path.string();
+    other.replace_head = true;
+    const Model replaced = make_model(other, image, at::kCPU, 2), from = make_model(config, image, at::kCPU, 1);
+    std::vector<std::string> names;
+    const auto got = replaced.state(), initial = model.state(), file = from.state();
+    for (size_t i = 0; i < got.size(); ++i) {
+      const bool in_file = got[i].second.sizes() == file[i].second.sizes() && at::equal(got[i].second, file[i].second);
+      if (in_file) continue;
+      names.push_back(got[i].first);
+      CHECK(at::equal(got[i].second, initial[i].second));
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(differing({}, {3, 32, 32}) == Names{"fc.weight", "fc.bias"});
+  CHECK(differing(kVit, {3, 8, 8}) == Names{"heads.head.weight", "heads.head.bias"});
+  CHECK(differing(kSmall, kImage) == Names{"layers.1.weight", "layers.1.bias"});
+  // A last layer is replaced even if it would fit, and the file need not have one.
+  ModelConfig same = kSmall;
+  make_model(kSmall, kImage, at::kCPU, 1).save_weights(path);
+  same.weights = path.string();
+  same.replace_head = true;
+  CHECK(at::equal(make_model(same, kImage, at::kCPU, 2).state()[2].second,
+                  make_model(kSmall, kImage, at::kCPU, 2).state()[2].second));
+  save_tensors(path, {{"layers.0.weight", at::ones({4, 4})}, {"layers.0.bias", at::ones({4})}});
+  CHECK(make_model(same, kImage, at::kCPU, 2).state()[0].second.eq(1).all().item<bool>());
+  save_tensors(path, {{"layers.0.weight", at::ones({4, 4})}});
+  CHECK_THROWS_WITH(make_model(same, kImage, at::kCPU, 2), ContainsSubstring("1 difference: layers.0.bias is missing"));
+}
+
+TEST_CASE("a vit's weights for images of another size are refused with both numbers of patches") {
+  const TemporaryFolder folder;
+  make_model(kVit, {3, 16, 16}, at::kCPU, 1).save_weights(folder / "w");
+  Model model = make_model(kVit, {3, 8, 8}, at::kCPU, 1);
+  CHECK_THAT(refusal(model, folder / "w"),
+             ContainsSubstring("1 difference: encoder.pos_embedding is Float [1, 17, 8] and not Float [1, 5, 8] (the "
+                               "file is for images of 16 patches, and those of the data have 4)") &&
+                 !ContainsSubstring("replace_head"));
+}
+
+TEST_CASE("a vit's weights load with the names of torchvision before version 0.12") {
+  const TemporaryFolder folder;
+  const Model from = make_model(kVit, {3, 8, 8}, at::kCPU, 1);
+  NamedTensors old;
+  for (auto [name, tensor] : from.state()) {
+    for (const auto& [now, before] : {std::pair{".mlp.0.", ".mlp.linear_1."}, std::pair{".mlp.3.", ".mlp.linear_2."}})
+      if (const size_t at = name.find(now); at != std::string::npos) name.replace(at, 7, before);
+    old.emplace_back(name, tensor);
+  }
+  CHECK(old[12].first == "encoder.layers.encoder_layer_0.mlp.linear_1.weight");
+  save_tensors(folder / "w", old);
+  Model to = make_model(kVit, {3, 8, 8}, at::kCPU, 2);
+  CHECK(refusal(to, folder / "w") == "");
+  const auto got = to.state(), expected = from.state();
+  for (size_t i = 0; i < got.size(); ++i) CHECK(at::equal(got[i].second, expected[i].second));
 }

@@ -62,8 +62,37 @@ TEST_CASE("another model drops the options that it does not have, as another opt
   CHECK(load_text("model: {stem: cifar}", {"model.name=resnet50"}).recipe.model.stem == StemKind::cifar);
   CHECK(load_text("model: {stem: cifar}", {"model.name=mlp"}).notes.size() == 1);
   CHECK(load_text(mlp, {"model.dropout=0.25"}).recipe.model.dropout == 0.25);
-  CHECK_THROWS_WITH(load_text(mlp, {"model.name=resnet18", "model.dropout=0.25"}),
-                    ContainsSubstring("model.dropout: only the mlp has this"));
+  CHECK_THROWS_WITH(
+      load_text(mlp, {"model.name=resnet18", "model.dropout=0.25"}),
+      ContainsSubstring("model.dropout: resnet18 does not have this, only mlp, vit, vit_s_16, vit_b_16; remove it"));
+}
+
+TEST_CASE("a vit drops the options of other models, and they its") {
+  const std::string vit = "model: {name: vit, patch: 4, layers: 2, dropout: 0.5}";
+  const LoadedRecipe fixed = load_text(vit, {"model.name=vit_b_16"});
+  REQUIRE(fixed.notes.size() == 1);
+  CHECK_THAT(fixed.notes.front(), ContainsSubstring("vit_b_16 replaces vit, so earlier options of vit are dropped: "
+                                                    "model.patch, model.layers"));
+  CHECK(fixed.recipe.model.dropout == 0.5);
+  CHECK(load_text(vit, {"model.name=resnet18"}).recipe.model.dropout == 0);
+  CHECK(load_text("model: {hidden: [8], name: mlp}", {"model.name=vit_s_16"}).recipe.model.hidden ==
+        ModelConfig{}.hidden);
+  const LoadedRecipe small = load_text("model: {name: vit, num_heads: 4, depth: 2, hidden_dim: 64, patch_size: 8}");
+  CHECK(small.recipe.model.heads + small.recipe.model.layers + small.recipe.model.width + small.recipe.model.patch ==
+        4 + 2 + 64 + 8);
+}
+
+TEST_CASE("options that do not fit the model are refused") {
+  CHECK_THAT(problem_of("model: {name: vit_s_16, width: 64}"),
+             ContainsSubstring("model.width: vit_s_16 does not have this, only vit; remove it"));
+  CHECK_THAT(problem_of("model: {name: vit, heads: 5}"),
+             ContainsSubstring("model.heads: the width must be a multiple of the heads: 192, 5"));
+  CHECK_THAT(problem_of("model: {replace_head: true}"), ContainsSubstring("model.replace_head: needs model.weights"));
+  CHECK_THAT(problem_of("model: {name: vit_s_16}\nparallel: {sync_batch_norm: true}"),
+             ContainsSubstring("parallel.sync_batch_norm: the vit_s_16 has no batch-norm; remove this key"));
+  const std::string odd = "model: {name: vit_s_16}\ndevice: cpu\ndata: {transforms: [{resize: 40}]}";
+  CHECK_THROWS_WITH(make_plan(load_text(odd).recipe, Machine{}),
+                    ContainsSubstring("patches of 16 × 16 pixels, and 40 × 40 pixels cannot be divided so"));
 }
 
 TEST_CASE("an option name of another tool is answered with the matching optimization") {
@@ -112,7 +141,7 @@ TEST_CASE("keys that the chosen variant would ignore are refused") {
   CHECK_THAT(problem_of("data: {dataset: synthetic, transforms: [{resize: 32}]}"),
              ContainsSubstring("data.transforms"));
   CHECK_THAT(problem_of("data: {path: somewhere}"), ContainsSubstring("reads no files"));
-  CHECK_THAT(problem_of("model: {dropout: 0.5}"), ContainsSubstring("only the mlp has this"));
+  CHECK_THAT(problem_of("model: {dropout: 0.5}"), ContainsSubstring("only mlp, vit"));
   CHECK_THAT(problem_of("optimizer: {name: adamw, nesterov: true}"), ContainsSubstring("nesterov"));
   CHECK_THAT(problem_of("optimizer: {nesterov: true, momentum: 0}"),
              ContainsSubstring("needs optimizer.momentum above 0"));
