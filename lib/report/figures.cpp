@@ -66,7 +66,7 @@ Html fact_table(std::string_view caption, const std::vector<std::pair<std::strin
   Table table{.caption = std::string(caption), .columns = {{"what"}, {"value"}}, .rows = {}};
   for (const auto& [name, value] : facts)
     if (!value.empty()) table.rows.push_back({escape(name), value});
-  return table.rows.empty() ? Html() : draw(table);
+  return table.rows.empty() ? Html() : element("div", {{"class", "facts"}}, draw(table));
 }
 
 }  // namespace trainopt::report

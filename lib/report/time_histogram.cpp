@@ -6,6 +6,9 @@
 namespace trainopt::report {
 namespace {
 
+/// Width of the narrowest bin as a share of its place: several ranges, so that bins hold about as many of them.
+constexpr double kFinest = 0.005;
+
 double edge(size_t range) {
   return TimeHistogram::kLeast * std::pow(10.0, static_cast<double>(range) / TimeHistogram::kPerDecade);
 }
@@ -30,13 +33,14 @@ TimeHistogram::Drawn TimeHistogram::drawn(size_t bins) const {
   const auto enough = static_cast<int64_t>(std::ceil(0.999 * static_cast<double>(count_)));
   size_t end = first;
   for (int64_t seen = 0; seen < enough; ++end) seen += counts_[end];
-  const size_t width = std::max<size_t>(1, (end - first + bins - 1) / bins);
+  const double low = edge(first), high = edge(end);
+  const double width = std::max((high - low) / static_cast<double>(bins), kFinest * high);
+  for (double from = low; from < high; from += width) result.bins.push_back({from, from + width, 0});
   int64_t drawn = 0;
-  for (size_t begin = first; begin < end; begin += width) {
-    int64_t count = 0;
-    for (size_t range = begin; range < std::min(begin + width, kRanges); ++range) count += counts_[range];
-    result.bins.push_back({edge(begin), edge(begin + width), count});
-    drawn += count;
+  for (size_t range = first; range < end; ++range) {
+    const auto bin = static_cast<size_t>((edge(range) - low) / width);
+    result.bins[std::min(bin, result.bins.size() - 1)].count += counts_[range];
+    drawn += counts_[range];
   }
   result.beyond = count_ - drawn;
   return result;

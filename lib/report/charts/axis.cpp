@@ -56,7 +56,7 @@ std::string tick_text(double at, double step, double largest) {
 
 double rounded(double value, int digits) {
   return std::isfinite(value) && value != 0 ? std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(), nullptr)
-                                                : value;
+                                            : value;
 }
 
 std::string number_text(double value, int digits) {

@@ -1,5 +1,6 @@
 #include "report/figures.h"
 #include "report/result_sections.h"
+#include "report/switches.h"
 
 #include <fmt/format.h>
 
@@ -79,26 +80,28 @@ Html table_of_switches(const Figures& result) {
                           {"interacts with"},
                           {"pays after step", true},
                           {"memory", true},
-                          {"numbers agree"},
-                          {"observed"}},
+                          {"numbers agree"}},
               .rows = {}};
   for (const Figures& one : ranked(result)) {
-    if (has_no_effect(one)) {
-      table.rows.push_back({one.text("name"), escape(kMissing), escape(kMissing), escape(kMissing), escape(kMissing),
-                            escape(kMissing), escape(kMissing), escape(kMissing),
-                            "no effect here: " + one.text("no_effect")});
-      continue;
-    }
+    if (has_no_effect(one)) continue;
     table.rows.push_back(
         {one.text("name"), one.json("share").is_object() ? gain_figures(one.of("share")) : escape(kMissing),
          gain_figures(one.of("alone")), gain_figures(one.of("in_stack")),
          one.json("interaction").is_object()
              ? one.text("interaction.with") + " " + one.number("interaction.ratio", gain_text)
              : escape(kMissing),
-         one.number("break_even_step", count_text), one.number("memory_mib", plain_text), one.text("numbers_agree"),
-         one.json("receipt").is_object() ? one.text("receipt.observed") : escape(kMissing)});
+         one.number("break_even_step", count_text), one.number("memory_mib", plain_text), one.text("numbers_agree")});
   }
-  return draw(table);
+  return table.rows.empty() ? Html() : draw(table);
+}
+
+/// What was observed of each switch, as a run's page shows it.
+Html receipts(const Figures& result) {
+  Html items;
+  for (const Figures& one : switches_of(result))
+    if (one.json("receipt").is_object())
+      items += switch_item(one.of("receipt"), value_text(one.json("name")), "observed");
+  return items.empty() ? Html() : element("ul", {{"class", "switches"}}, items);
 }
 
 Html ceilings(const Figures& result) {
@@ -194,14 +197,14 @@ std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& 
   const auto add = [&](const char* id, const char* title, Html content) {
     if (!content.empty()) sections.push_back({place.ids + id, place.heading + title, std::move(content)});
   };
-  const Html rule = result.json("share_rule").is_string()
-                        ? element("p", {{"class", "note"}}, escape(value_text(result.json("share_rule")) + "."))
-                        : Html();
+  std::string rule = result.json("share_rule").is_string() ? value_text(result.json("share_rule")) : std::string();
+  if (!rule.empty()) rule = "The share: " + rule + ".";
   add("gains-section", "What each switch gains",
       cards(waterfall(result, place) +
             forest(result, place, "alone", "alone", "Each switch alone, against everything off") +
             forest(result, place, "in-stack", "in_stack", "Each switch in the stack, against everything else on")) +
-          rule + table_of_switches(result));
+          (rule.empty() ? Html() : element("p", {{"class", "note"}}, escape(rule))) + table_of_switches(result));
+  add("receipts-section", "What was observed of each switch", receipts(result));
   add("ceilings-section", "Ceilings", ceilings(result));
   add("measurement-section", "Measurement",
       fact_table("Measurement", {{"confidence level, of all intervals together", result.number("level", plain_text)},

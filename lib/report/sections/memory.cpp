@@ -14,13 +14,13 @@ Bars::Row categories_of(const Figures& memory, std::string name) {
   Bars::Row row{std::move(name), {}};
   for (const auto& [word, key] : kCategories)
     if (const auto bytes = memory.value(key); bytes && *bytes > 0)
-      row.parts.push_back({word, *bytes, bytes_text(*bytes)});
+      row.parts.push_back({word, *bytes / 0x1p20, bytes_text(*bytes)});
   return row;
 }
 
 /// The peak as it was measured, and as plan.json foresaw it.
 Html categories(const RunFolder& run, const Place& place) {
-  Bars chart{.key = place.ids + "memory-peak", .title = "Tensors at the step's peak", .unit = "bytes", .rows = {}};
+  Bars chart{.key = place.ids + "memory-peak", .title = "Tensors at the step's peak", .unit = "MiB", .rows = {}};
   const Figures measured = Figures(run.summary, place.keys).of("memory");
   const Figures forecast = Figures(run.plan, place.keys + "plan.").of("memory");
   if (Bars::Row row = categories_of(measured, "measured"); !row.parts.empty()) chart.rows.push_back(row);
@@ -31,12 +31,13 @@ Html categories(const RunFolder& run, const Place& place) {
 Html activations_by_unit(const RunFolder& run, const Place& place) {
   Bars chart{.key = place.ids + "memory-units",
              .title = "Activations kept by each unit at the peak",
-             .unit = "bytes",
+             .unit = "MiB",
              .rows = {}};
   for (const Json& unit : at(run.summary, "memory.units")) {
     const Json &name = at(unit, "unit"), &bytes = at(unit, "activations_bytes");
     if (!bytes.is_number() || bytes.get<double>() <= 0) continue;
-    chart.rows.push_back({value_text(name), {{"activations", bytes.get<double>(), bytes_text(bytes.get<double>())}}});
+    const double size = bytes.get<double>();
+    chart.rows.push_back({value_text(name), {{"activations", size / 0x1p20, bytes_text(size)}}});
   }
   return chart.rows.empty() ? Html() : draw(chart);
 }

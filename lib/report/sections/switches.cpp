@@ -7,17 +7,6 @@
 namespace trainopt::report {
 namespace {
 
-Html switch_item(const Figures& one, std::string_view name, const char* observed) {
-  const bool effective = one.json("effective").is_boolean() && one.json("effective").get<bool>();
-  const bool has_reason = one.json("reason").is_string() && !one.json("reason").get_ref<const std::string&>().empty();
-  const Html seen =
-      effective
-          ? element("span", {{"class", "spoken"}}, one.worded("effective", "effective:")) + " " + one.text(observed)
-          : one.worded("effective", "no effect:") + " " + one.text(has_reason ? "reason" : observed);
-  return element("li", {{"class", effective ? "switch is-effective" : "switch is-idle"}},
-                 element("span", {{"class", "name"}}, escape(name)) + " " + element("span", {{"class", "seen"}}, seen));
-}
-
 /// Until the run has ended there are no receipts, only what the plan says.
 Html planned_switches(const RunFolder& run, const Place& place) {
   const Figures plan(run.plan, place.keys + "plan.");
@@ -32,6 +21,17 @@ Html planned_switches(const RunFolder& run, const Place& place) {
 }
 
 }  // namespace
+
+Html switch_item(const Figures& one, std::string_view name, const char* observed) {
+  const bool effective = one.json("effective").is_boolean() && one.json("effective").get<bool>();
+  const bool has_reason = one.json("reason").is_string() && !one.json("reason").get_ref<const std::string&>().empty();
+  const Html seen =
+      effective
+          ? element("span", {{"class", "spoken"}}, one.worded("effective", "effective:")) + " " + one.text(observed)
+          : one.worded("effective", "no effect:") + " " + one.text(has_reason ? "reason" : observed);
+  return element("li", {{"class", effective ? "switch is-effective" : "switch is-idle"}},
+                 element("span", {{"class", "name"}}, escape(name)) + " " + element("span", {{"class", "seen"}}, seen));
+}
 
 Html switch_list(const Figures& receipts) {
   Html items;
