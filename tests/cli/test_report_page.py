@@ -216,15 +216,35 @@ def test_theme_is_remembered(demo):
     assert demo.evaluate(colour) == light
 
 
+def live(pages, folder, seconds):
+    """The page of a run that goes on, which reloads itself after so many seconds."""
+    text = pages("live").read_text()
+    assert text.count('data-reload-s="3"') == 1
+    page = folder / "live.html"
+    page.write_text(text.replace('data-reload-s="3"', f'data-reload-s="{seconds}"'))
+    return page
+
+
 @needs_chromium
-def test_reload_keeps_the_place(pages):
-    with browser.Page(pages("live"), width=1024) as page:
+def test_a_live_page_reloads_itself(pages, tmp_path):
+    with browser.Page(live(pages, tmp_path, 1)) as page:
+        for _ in range(2):
+            page.events.clear()
+            page.wait_for_load()
+        assert page.errors == []
+
+
+@needs_chromium
+def test_reload_keeps_the_place(pages, tmp_path):
+    with browser.Page(live(pages, tmp_path, 3600), width=1024) as page:
         focus(page, "loss")
         page.press("+", "+")
         labels = x_labels(page, "loss")
-        page.evaluate("document.querySelector('#chart-loss details').open = true; window.scrollTo(0, 700)")
+        page.evaluate("document.querySelector('#chart-loss details').open = true")
+        page.evaluate("window.scrollTo({ top: 700, behavior: 'instant' })")
         page.events.clear()
-        page.wait_for_load()  # by itself, after three seconds
+        page.evaluate("location.reload()")
+        page.wait_for_load()
         assert page.evaluate("window.scrollY") == 700
         assert page.evaluate("document.querySelector('#chart-loss details').open")
         assert x_labels(page, "loss") == labels
