@@ -107,7 +107,8 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def show(self, theme):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # so that no scrolling is under way
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}, still])
 
     def evaluate(self, expression):
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
