@@ -11,6 +11,8 @@ namespace trainopt {
 /// Throws UserError for a folder that cannot be read, or a page that cannot be written.
 void write_report(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& page,
                   std::optional<int> reload_s = std::nullopt);
+/// Whether a process still writes to one of the folders, or to a run directory in one of them.
+bool any_is_running(const std::vector<std::filesystem::path>& folders);
 
 /// Writes FOLDER/report.html at the end of what wrote the folder. Its result is complete without the page, so a failure
 /// is only a warning.

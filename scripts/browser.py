@@ -6,12 +6,14 @@ with Page("report.html", width=1024, theme="dark") as page: page.evaluate("docum
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
+PATIENCE_S = 300
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # $0 and $1 are the ends of our pipes; Chromium reads its file 3 and writes its file 4.
 START = 'exec "${@:3}" 3<&"$1" 4>&"$2"'
@@ -75,6 +77,8 @@ class Page:
 
     def receive(self):
         while b"\0" not in self.rest:
+            if not select.select([self.answers], [], [], PATIENCE_S)[0]:
+                raise RuntimeError(f"Chromium has said nothing for {PATIENCE_S} s")
             part = os.read(self.answers, 1 << 20)
             if not part:
                 raise RuntimeError("Chromium ended")
@@ -138,6 +142,3 @@ class Page:
     def pdf(self, path):
         data = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
         Path(path).write_bytes(base64.b64decode(data))
-
-    def settle(self, seconds=0.05):
-        time.sleep(seconds)

@@ -3,11 +3,9 @@
 #include "app/report_page.h"
 #include "app/signals.h"
 #include "base/error.h"
-#include "checkpoint/run_lock.h"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -35,9 +33,7 @@ int watch(const ReportArguments& arguments, const std::vector<fs::path>& folders
   handle_signals();
   bool said = false;
   for (;;) {
-    const bool running =
-        std::any_of(folders.begin(), folders.end(), [](const fs::path& folder) { return is_locked(folder); });
-    const bool goes_on = running && stop_signal() == 0;
+    const bool goes_on = any_is_running(folders) && stop_signal() == 0;
     write_report(folders, page, goes_on ? std::optional(arguments.interval_s) : std::nullopt);
     if (!std::exchange(said, true)) {
       std::printf("%s\n", page.c_str());
@@ -72,7 +68,8 @@ Command add_report(CLI::App& app) {
       ->type_name("FOLDER...");
   command
       ->add_option("--out", arguments->out, "The page's file; default: report.html in the folder, or here for several")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   auto* watch =
       command->add_flag("--watch", arguments->watch, "While a run goes on, rewrite the page; it reloads itself");
   command->add_option("--interval", arguments->interval_s, "Seconds between two pages of --watch")

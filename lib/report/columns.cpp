@@ -4,6 +4,12 @@
 #include <cmath>
 
 namespace trainopt::report {
+namespace {
+
+/// A greater value is damage, and differences of such values overflow.
+constexpr double kLargest = 1e300;
+
+}  // namespace
 
 void Column::add(const Column& later) {
   if (later.count == 0) return;
@@ -19,7 +25,7 @@ void Column::add(const Column& later) {
 }
 
 void Columns::add(double x, double value) {
-  if (!std::isfinite(value)) {
+  if (!(std::abs(value) < kLargest && std::abs(x) < kLargest)) {
     ++not_finite_;
     return;
   }

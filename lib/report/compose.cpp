@@ -17,10 +17,13 @@
 namespace trainopt::report {
 namespace {
 
+/// With more folders than this, a page has only what they have in common; each has a page of its own.
+constexpr size_t kMostDetailed = 8;
+
 Section recipe_section(const RunFolder& run, const Place& place, const Json& defaults) {
   if (!run.recipe.is_object()) return {};
-  const Html all =
-      element("details", element("summary", "The whole recipe") + element("pre", escape(json_text(run.recipe, 2))));
+  const Html all = element("details", element("summary", "The whole recipe") +
+                                          element("pre", escape(shortened(json_text(run.recipe, 2), 100'000))));
   return {place.ids + "recipe-section", place.heading + "Recipe",
           element("h3", "What differs from the defaults") +
               draw(recipe_differences(defaults, run.recipe), "default", "this run") + all};
@@ -49,6 +52,7 @@ std::vector<Section> sections_of(const RunFolder& run, const Place& place, const
 
 std::string rate_of(const RunFolder& run) {
   const Json& rate = at(run.summary, "samples_per_s");
+  if (at(run.summary, "status") == "failed") return ": failed";
   return rate.is_number() ? fmt::format(": {} samples/s", rate_text(rate.get<double>())) : std::string();
 }
 
@@ -57,7 +61,8 @@ std::string title_of(const Source& source) {
   if (const auto* result = std::get_if<ResultFolder>(&source)) {
     static constexpr std::string_view kWords[] = {"comparison", "comparison of several",
                                                   "comparison with a stored result", "ablation"};
-    const Json& name = at(result->result, "name");
+    const Json &name = at(result->result, "name"), &key = at(result->result, "each.key");
+    if (key.is_string()) return fmt::format("{}: values of {}", result->name(), key.get<std::string>());
     return fmt::format("{}: {}", name.is_string() ? name.get<std::string>() : result->name(),
                        kWords[static_cast<size_t>(result->kind)]);
   }
@@ -66,7 +71,7 @@ std::string title_of(const Source& source) {
 }
 
 void compose_alone(Page& page, const RunFolder& run, const Context& context) {
-  page.headline = headline(run, {});
+  page.headline = headline(run, {}, context.running);
   page.sections = sections_of(run, {}, context);
 }
 
@@ -80,16 +85,37 @@ std::string folder_name(const std::filesystem::path& path) {
   return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
 }
 
+/// The fastest of the runs that have ended: what limits it, and what to try next.
+Html headline_of_fastest(const std::vector<NamedRun>& runs) {
+  const NamedRun* fastest = nullptr;
+  const auto rate = [](const NamedRun& one) {
+    const Json& value = at(one.run->summary, "samples_per_s");
+    return value.is_number() && at(one.run->summary, "status") != "failed" ? value.get<double>() : 0;
+  };
+  for (const NamedRun& one : runs)
+    if (rate(one) > (fastest ? rate(*fastest) : 0)) fastest = &one;
+  if (!fastest) return {};
+  return element("p", "The fastest is " + element("strong", escape(fastest->name)) + ".") +
+         limits(*fastest->run, {fastest->keys, {}, {}}) + advice(*fastest->run);
+}
+
+/// What could not be read, and what each run warned of.
+Html notes_of(const std::vector<NamedRun>& runs) {
+  Html all;
+  for (const NamedRun& one : runs) {
+    std::vector<std::string> texts = one.run->notes;
+    for (const Json& text : at(one.run->summary, "warnings")) texts.push_back(value_text(text));
+    all += notes(texts, one.name);
+  }
+  return all;
+}
+
 void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
   std::vector<NamedRun> runs;
-  std::vector<std::string> all_notes;
-  for (const auto& rung : ladder.rungs) {
-    const std::string name = folder_name(rung.run.path);
-    runs.push_back({&rung.run, name, fmt::format("{}.", runs.size() + 1),
+  for (const auto& rung : ladder.rungs)
+    runs.push_back({&rung.run, folder_name(rung.run.path), fmt::format("{}.", runs.size() + 1),
                     rung.against_previous.is_object() ? &rung.against_previous : nullptr});
-    for (const auto& note : rung.run.notes) all_notes.push_back(name + ": " + note);
-  }
-  page.headline = runs_table(runs) + notes(all_notes);
+  page.headline = runs_table(runs) + headline_of_fastest(runs) + notes_of(runs);
   page.sections = side_by_side(runs, true);
 }
 
@@ -98,7 +124,6 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
   std::vector<NamedRun> runs;
   std::set<std::string> names;
   std::vector<Section> own;
-  Html headlines;
   size_t number = 0;
   for (const Source& source : sources) {
     ++number;
@@ -108,13 +133,13 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
     std::string name = folder_name(path);
     if (!names.insert(name).second) name = fmt::format("{} ({})", name, number);
     place.heading = name + ": ";
+    const bool detailed = sources.size() <= kMostDetailed;
     if (const auto* run = std::get_if<RunFolder>(&source)) {
       runs.push_back({run, name, place.keys});
-      headlines += notes(run->notes);
-      append(own, sections_of(*run, place, context));
+      if (detailed) append(own, sections_of(*run, place, context));
     } else if (const auto* result = std::get_if<ResultFolder>(&source)) {
       own.push_back({place.ids + "headline", name, headline(*result, place)});
-      append(own, result_sections(*result, place));
+      if (detailed) append(own, result_sections(*result, place));
     } else {
       for (const auto& rung : std::get<LadderFolder>(source).rungs)
         runs.push_back(
@@ -122,10 +147,9 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
     }
   }
   if (!runs.empty()) {
-    page.headline = runs_table(runs);
+    page.headline = runs_table(runs) + headline_of_fastest(runs) + notes_of(runs);
     page.sections = side_by_side(runs, false);
   }
-  page.headline += headlines;
   append(page.sections, std::move(own));
 }
 
@@ -135,7 +159,7 @@ Page compose(const std::vector<Source>& sources, const Context& context) {
   Page page{.title = {}, .headline = {}, .sections = {}, .footer = {}, .reload_s = context.reload_s};
   page.footer = context.written_by + ", " + context.written_at;
   if (sources.size() == 1) {
-    page.title = title_of(sources.front());
+    page.title = shortened(title_of(sources.front()), 200);
     std::visit([&](const auto& folder) { compose_alone(page, folder, context); }, sources.front());
   } else {
     page.title = fmt::format("{} side by side", counted(static_cast<int64_t>(sources.size()), "folder"));

@@ -2,6 +2,8 @@
 
 #include "report/run_folder.h"
 
+#include "base/counted.h"
+
 #include <fmt/format.h>
 
 namespace trainopt::report {
@@ -23,7 +25,8 @@ Html Figures::known(std::string_view path, NumberText in_words) const {
 }
 
 Html Figures::text(std::string_view path) const {
-  return figure(prefix_ + std::string(path), json(path), value_text(json(path)));
+  const std::string words = value_text(json(path));
+  return figure(prefix_ + std::string(path), json(path).is_string() ? Json(words) : json(path), words);
 }
 
 Html Figures::worded(std::string_view path, std::string_view words) const {
@@ -56,10 +59,17 @@ Html advice_item(const Html& what, const Html& evidence, std::string_view comman
 
 Html cards(const Html& charts) { return charts.empty() ? Html() : element("div", {{"class", "cards"}}, charts); }
 
+Html more_of(const Json& list) {
+  if (list.size() <= kMostItems) return {};
+  return element("p", {{"class", "muted"}},
+                 escape(fmt::format("and {} more", with_commas(static_cast<int64_t>(list.size() - kMostItems)))));
+}
+
 Html warnings(const Json& list) {
   Html all;
-  for (const Json& text : list) all += element("p", {{"class", "warning"}}, escape(value_text(text)));
-  return all;
+  for (size_t i = 0; list.is_array() && i < shown_of(list); ++i)
+    all += element("p", {{"class", "warning"}}, escape(value_text(list[i])));
+  return all + more_of(list);
 }
 
 Html fact_table(std::string_view caption, const std::vector<std::pair<std::string, Html>>& facts) {

@@ -4,6 +4,7 @@
 #include "report/html.h"
 #include "report/number_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,11 @@ class Figures {
 Html key_figure(std::string_view label, const Html& value, std::string_view unit, const Html& note);
 /// An item of the list of advice.
 Html advice_item(const Html& what, const Html& evidence, std::string_view command);
+/// Lists from files are cut here, so that a page stays small whatever it is made from.
+inline constexpr size_t kMostItems = 200;
+inline size_t shown_of(const Json& list) { return std::min(list.size(), kMostItems); }
+/// "and 12 more"; empty if all are shown.
+Html more_of(const Json& list);
 /// Charts in a grid.
 Html cards(const Html& charts);
 /// A paragraph for each text of the list.

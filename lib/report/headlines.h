@@ -6,11 +6,15 @@
 
 namespace trainopt::report {
 
-Html headline(const RunFolder& run, const Place& place);
+/// `running`: a process still writes to the folder.
+Html headline(const RunFolder& run, const Place& place, bool running);
 Html headline(const ResultFolder& folder, const Place& place);
 Html headline(const LadderFolder& ladder, const Place& place);
 
-/// What could not be read, as warnings.
-Html notes(const std::vector<std::string>& notes);
+/// What limits a run, and what to try.
+Html limits(const RunFolder& run, const Place& place);
+Html advice(const RunFolder& run);
+/// What could not be read, as warnings; `from` names the folder on a page with several.
+Html notes(const std::vector<std::string>& notes, const std::string& from = {});
 
 }  // namespace trainopt::report

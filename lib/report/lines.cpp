@@ -35,9 +35,9 @@ bool read_lines(const std::filesystem::path& path, size_t padding,
     std::memmove(buffer.data(), begin, filled);
     if (filled < buffer.size() - padding) continue;
     if (buffer.size() > kMaxLineBytes)
-      throw UserError(fmt::format("{} is not a file of JSON lines: it has a line of more than {} MiB", path.string(),
-                                  kMaxLineBytes >> 20),
-                      ExitCode::data);
+      throw UserError(
+          fmt::format("cannot read {}: it has a line of more than {} MiB", path.string(), kMaxLineBytes >> 20),
+          ExitCode::data);
     buffer.resize(2 * buffer.size());
   }
 }

@@ -57,7 +57,8 @@ std::string plain_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.4g}", value) : not_a_number(value);
 }
 std::string gain_text(double ratio) {
-  return std::isfinite(ratio) ? fmt::format("{:+.1f} %", 100 * (ratio - 1)) : not_a_number(ratio);
+  const double percent = 100 * (ratio - 1);
+  return std::isfinite(percent) ? fmt::format("{:+.1f} %", percent) : not_a_number(percent);
 }
 
 std::string flops_text(double flops) {
@@ -67,9 +68,15 @@ std::string flops_text(double flops) {
   return fmt::format("{} {}FLOP", three_digits(flops), kPrefixes[prefix]);
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;  // not within a character
+  return std::string(text.substr(0, most)) + "…";
+}
+
 std::string value_text(const Json& value) {
   if (value.is_null()) return std::string(kMissing);
-  return value.is_string() ? value.get<std::string>() : json_text(value);
+  return shortened(value.is_string() ? value.get<std::string>() : json_text(value));
 }
 
 }  // namespace trainopt::report

@@ -4,6 +4,7 @@
 #include "base/json.h"
 
 #include <string>
+#include <cstddef>
 #include <string_view>
 
 namespace trainopt::report {
@@ -20,7 +21,9 @@ std::string count_text(double count);      ///< "1,234,567"
 std::string plain_text(double value);      ///< four significant digits
 std::string gain_text(double ratio);       ///< "+31.0 %" for 1.31
 std::string flops_text(double flops);      ///< "277.7 MFLOP"
-/// A JSON value as text: strings without quotes, null as kMissing.
+/// At most this many bytes, with … at the end of what is cut.
+std::string shortened(std::string_view text, size_t most = 2000);
+/// A JSON value as text: strings without quotes, null as kMissing; long ones are shortened.
 std::string value_text(const Json& value);
 
 }  // namespace trainopt::report

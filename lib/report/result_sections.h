@@ -16,6 +16,9 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
 Html ablation_headline(const ResultFolder& folder, const Place& place);
 std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place);
 
+/// The arms a and b of a comparison, or the list of a rotation.
+std::vector<Figures> arms_of(const Figures& result);
+
 /// pays, costs, no effect, inconclusive; null and what is not known are undecided.
 Forest::Verdict verdict_of(const Json& verdict);
 /// The verdict as a chip: <span class="verdict is-faster">.

@@ -29,6 +29,10 @@ struct RunFolder {
 
   /// False: the run goes on, or was killed before it could write its summary.
   bool ended() const { return !summary.is_null(); }
+  /// The last step that is not measured: 0 if all are.
+  int64_t warmup_end() const;
+  /// Processes that train: `trainopt launch -n` of a command that repeats this run; 1 if not known.
+  int64_t ranks() const;
   /// The recipe's name, or the folder's.
   std::string name() const;
 };

@@ -27,10 +27,13 @@ class StepRecords {
   const Columns& rest_ms() const { return rest_ms_; }
   const TimeHistogram& step_times() const { return step_times_; }
   const std::optional<double>& last(Metric metric) const { return last_[static_cast<size_t>(metric)]; }
+  /// Mean over the recorded steps that are measured; nullopt if none has a value.
+  std::optional<double> measured_mean(Metric metric) const;
   /// The bits of all gpu_throttle together.
   int64_t throttle_bits() const { return throttle_bits_; }
   int64_t throttled_steps() const { return throttled_steps_; }
-  int64_t steps() const { return steps_; }  ///< recorded
+  int64_t steps() const { return steps_; }                ///< recorded
+  int64_t out_of_order() const { return out_of_order_; }  ///< left out: not later than the step before
 
  private:
   std::optional<double> value(const NumberLine& line, Metric metric) const;
@@ -38,11 +41,13 @@ class StepRecords {
   std::function<bool(int64_t)> measured_;
   std::vector<Columns> metrics_;
   std::array<std::optional<double>, kMetricCount> last_;
+  std::array<double, kMetricCount> sums_{};  ///< over measured steps, finite values only
+  std::array<int64_t, kMetricCount> counts_{};
   std::array<size_t, kMetricCount> places_;  ///< of each metric in a line
   size_t names_seen_ = 0;
   Columns rest_ms_;
   TimeHistogram step_times_;
-  int64_t throttle_bits_ = 0, throttled_steps_ = 0, steps_ = 0;
+  int64_t throttle_bits_ = 0, throttled_steps_ = 0, steps_ = 0, out_of_order_ = 0;
 };
 
 }  // namespace trainopt::report

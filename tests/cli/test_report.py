@@ -71,23 +71,26 @@ def look_at(page, out):
         assert looked.returncode == 0, looked.stdout + looked.stderr
 
 
-def value_at(document, path):
-    for part in path:
-        if isinstance(document, list):
-            document = document[int(part)] if part.isdigit() and int(part) < len(document) else None
-        elif isinstance(document, dict):
-            document = document.get(part)
+NOWHERE = object()
+
+
+def value_at(document, key):
+    """The value at a dotted key, whose parts may have dots themselves, as the names of some switches do."""
+    if isinstance(document, dict) and key in document:
+        return document[key]
+    for cut in (at for at, letter in enumerate(key) if letter == "."):
+        name, rest = key[:cut], key[cut + 1 :]
+        if isinstance(document, dict) and name in document:
+            found = value_at(document[name], rest)
+        elif isinstance(document, list) and name.isdigit() and int(name) < len(document):
+            found = value_at(document[int(name)], rest)
         else:
-            return None
-    return document
-
-
-def paths_of(key):
-    """Every way to cut the key at its dots: names of switches have dots themselves."""
-    parts = key.split(".")
-    return [parts] + [
-        parts[:i] + [".".join(parts[i:j])] + parts[j:] for i in range(len(parts)) for j in range(i + 2, len(parts) + 1)
-    ]
+            continue
+        if found is not NOWHERE:
+            return found
+    if isinstance(document, list) and key.isdigit() and int(key) < len(document):
+        return document[int(key)]
+    return NOWHERE
 
 
 def assert_equal_numbers(figures, documents, computed=()):
@@ -97,11 +100,13 @@ def assert_equal_numbers(figures, documents, computed=()):
         if key in computed:
             continue
         prefix = max((one for one in documents if key.startswith(one)), key=len)
-        found = [value_at(documents[prefix], path) for path in paths_of(key.removeprefix(prefix))]
-        texts = [one if isinstance(one, str) else json.dumps(one) for one in found]
-        assert value in texts or any(
-            isinstance(one, (int, float)) and not isinstance(one, bool) and float(value) == one for one in found
-        ), f"{key}: {value} in the page, {found[0]} in the JSON"
+        found = value_at(documents[prefix], key.removeprefix(prefix))
+        assert found is not NOWHERE or value == "null", f"{key} is not in the JSON"
+        found = None if found is NOWHERE else found
+        number = isinstance(found, (int, float)) and not isinstance(found, bool)
+        text = found if isinstance(found, str) else json.dumps(found)
+        same = value == text or (number and float(value) == found)
+        assert same, f"{key}: {value} in the page, {found} in the JSON"
 
 
 def documents_of(run):
@@ -163,6 +168,30 @@ def test_runs_side_by_side(run):
     figures = {key: value for key, value in page.figures.items() if ".profile." not in key}
     assert_equal_numbers(figures, documents, computed={"1.limit_pct", "2.limit_pct"})
     assert "data.batch_size" in page.text
+
+
+def test_two_ranks_have_a_strip_and_their_receipts(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    run = ("run", "tiny.yaml", "--run-dir", "out", "device=cpu", "parallel.sharding_strategy=zero1")
+    done = trainopt("launch", "-n", "2", "--", *run)
+    assert done.code == 0, done
+    page = Page(trainopt.folder / "out/report.html")
+    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"), computed={"limit_pct"})
+    assert page.figures["receipts.parallel.sharding_strategy.effective"] == "true"
+    assert "chart-ranks" in page.ids
+    assert "trainopt launch -n 2 -- ablate out/recipe.yaml" in page.text
+
+
+def test_a_resumed_run_is_one_run(trainopt):
+    trainopt.write("tiny.yaml", TINY + "bench: {warmup_steps: 2}\n")
+    assert trainopt("run", "tiny.yaml", "run_dir=out", "checkpoint.resume=auto", "device=cpu").code == 0
+    more = ("run", "tiny.yaml", "run_dir=out", "checkpoint.resume=auto", "train.max_steps=12", "device=cpu")
+    assert trainopt(*more).code == 0
+    page = Page(trainopt.folder / "out/report.html")
+    assert "resumed" in page.text
+    places = re.search(r'id="chart-cpu-utilization".*?<script[^>]*>(.*?)</script>', page.source, re.S)
+    first = json.loads(places[1])["places"][0]["first"]
+    assert first == sorted(first)
 
 
 def test_a_profile_has_its_numbers(trainopt):
@@ -322,7 +351,10 @@ def test_watching_rewrites_the_page_until_the_run_has_ended(trainopt):
         (("empty",), 3, "empty is neither a run directory nor the result of compare or ablate"),
         (("damaged",), 3, "damaged: result.json is damaged"),
         (("good", "--out", "nowhere/page.html"), 8, "nowhere/page.html"),
-        (("good", "--out", "empty"), 8, "empty"),
+        (("good", "--out", "empty"), 8, "empty is not a regular file"),
+        (("good", "--out", "/dev/null"), 8, "/dev/null is not a regular file"),
+        (("good", "--out", "good/summary.json"), 8, "good/summary.json exists and is not a page"),
+        (("good", "--out", ""), 2, "must not be empty"),
         (("good", "--interval", "3"), 2, "--interval"),
         (("good", "--watch", "--interval", "0"), 2, "--interval"),
     ],

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Figures> switches_of(const Figures& result) {
   std::vector<Figures> switches;
-  for (size_t i = 0; i < result.json("switches").size(); ++i)
+  for (size_t i = 0; i < shown_of(result.json("switches")); ++i)
     switches.push_back(result.of(fmt::format("switches.{}", i)));
   return switches;
 }
@@ -35,15 +35,16 @@ std::optional<std::pair<double, double>> interval_at(const Figures& figures, con
   return low && high ? std::optional(std::pair(*low, *high)) : std::nullopt;
 }
 
-/// From everything off to everything on. Only if the shares lead there: without the total there is no end.
+/// From everything off to everything on. Nothing if the total or a share is missing: the steps would not lead there.
 Html waterfall(const Figures& result, const Place& place) {
   const auto plain = result.value("plain_samples_per_s");
+  if (!plain || *plain <= 0 || !result.value("total.ratio") || !result.value("rest.ratio")) return {};
   Waterfall chart{.key = place.ids + "waterfall",
                   .title = "From everything off to everything on",
                   .unit = "samples/s",
-                  .begin = plain.value_or(0),
+                  .begin = *plain,
                   .begin_name = "everything off",
-                  .end_name = "everything on",
+                  .end_name = "everything on, by these gains",
                   .rows = {}};
   const auto add = [&](const std::string& name, const Figures& share) {
     const auto ratio = share.value("ratio");
@@ -51,7 +52,7 @@ Html waterfall(const Figures& result, const Place& place) {
   };
   for (const Figures& one : ranked(result)) add(value_text(one.json("name")), one.of("share"));
   add("the rest", result.of("rest"));
-  return !plain || *plain <= 0 || chart.rows.empty() ? Html() : draw(chart);
+  return draw(chart);
 }
 
 Html forest(const Figures& result, const Place& place, const char* key, const char* path, const char* title) {
@@ -69,6 +70,13 @@ Html forest(const Figures& result, const Place& place, const char* key, const ch
 std::string budget_text(double seconds) {
   return seconds < 7200 ? fmt::format("--budget {:.0f}s", std::ceil(seconds))
                         : fmt::format("--budget {:.0f}h", std::ceil(seconds / 3600));
+}
+
+/// Whether the numbers agree, or why they were not compared.
+Html numbers_of(const Figures& one) {
+  if (one.json("numbers_agree").is_boolean())
+    return one.worded("numbers_agree", one.json("numbers_agree").get<bool>() ? "yes" : "no");
+  return one.json("numbers").is_string() ? one.text("numbers") : escape(kMissing);
 }
 
 Html table_of_switches(const Figures& result) {
@@ -90,7 +98,7 @@ Html table_of_switches(const Figures& result) {
          one.json("interaction").is_object()
              ? one.text("interaction.with") + " " + one.number("interaction.ratio", gain_text)
              : escape(kMissing),
-         one.number("break_even_step", count_text), one.number("memory_mib", plain_text), one.text("numbers_agree")});
+         one.number("break_even_step", count_text), one.number("memory_mib", plain_text), numbers_of(one)});
   }
   return table.rows.empty() ? Html() : draw(table);
 }
@@ -108,7 +116,7 @@ Html ceilings(const Figures& result) {
   const Json& list = result.json("ceilings");
   if (list.empty()) return {};
   Table table{.caption = "Ceilings", .columns = {{"if this were free"}, {"gain", true}, {"how"}}, .rows = {}};
-  for (size_t i = 0; i < list.size(); ++i) {
+  for (size_t i = 0; i < shown_of(list); ++i) {
     const Figures one = result.of(fmt::format("ceilings.{}", i));
     table.rows.push_back({one.text("without"), gain_figures(one), one.text("meaning")});
   }
@@ -144,7 +152,7 @@ Html advice(const Figures& result) {
   add("Measure longer what is not decided", with_verdict(result, Forest::Verdict::undecided));
   add("Expect nothing of these on this machine", without_effect(result));
   if (const auto seconds = result.value("budget_needed_s"); seconds && !items.empty())
-    items += advice_item("Decide every cell", "takes " + result.number("budget_needed_s", seconds_text),
+    items += advice_item("Decide every gain", "takes " + result.number("budget_needed_s", seconds_text),
                          budget_text(*seconds));
   return items.empty() ? Html() : element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
 }
@@ -167,14 +175,14 @@ Html chips(const Figures& result) {
 
 Html largest_ceiling(const Figures& result) {
   std::optional<Figures> largest;
-  for (size_t i = 0; i < result.json("ceilings").size(); ++i) {
+  for (size_t i = 0; i < shown_of(result.json("ceilings")); ++i) {
     const Figures one = result.of(fmt::format("ceilings.{}", i));
     if (one.value("ratio") && (!largest || *one.value("ratio") > *largest->value("ratio"))) largest = one;
   }
   if (!largest) return {};
   return element("h2", "What limits it") +
          element("div", {{"class", "limits"}},
-                 element("p", element("strong", "Even if this were free: " + largest->text("without")) + " " +
+                 element("p", element("strong", "If this were free: " + largest->text("without")) + " " +
                                   gain_figures(*largest) + " (" + largest->text("meaning") + ")"));
 }
 
@@ -187,8 +195,9 @@ Html ablation_headline(const ResultFolder& folder, const Place& place) {
                                   interval.empty() ? Html("no interval") : interval) +
                        key_figure("Everything off", result.number("plain_samples_per_s", rate_text), "samples/s", {}) +
                        key_figure("Everything on", result.number("full_samples_per_s", rate_text), "samples/s", {});
-  return element("p", verdict_chip(result.of("total"))) + element("div", {{"class", "key-figures"}}, figures) +
-         largest_ceiling(result) + chips(result) + advice(result) + warnings(at(folder.result, "warnings"));
+  return element("p", "Everything on, against everything off: " + verdict_chip(result.of("total"))) +
+         element("div", {{"class", "key-figures"}}, figures) + largest_ceiling(result) + chips(result) +
+         advice(result) + warnings(at(folder.result, "warnings"));
 }
 
 std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place) {
@@ -207,7 +216,8 @@ std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& 
   add("receipts-section", "What was observed of each switch", receipts(result));
   add("ceilings-section", "Ceilings", ceilings(result));
   add("measurement-section", "Measurement",
-      fact_table("Measurement", {{"confidence level, of all intervals together", result.number("level", plain_text)},
+      fact_table("Measurement", {{"the numbers of everything on and everything off agree", numbers_of(result)},
+                                 {"confidence level, of all intervals together", result.number("level", plain_text)},
                                  {"smallest effect that counts", result.number("min_effect", plain_text)},
                                  {"time", result.number("seconds", seconds_text)},
                                  {"standard deviation of a pair",

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainopt::report {
 namespace {
 
@@ -39,47 +41,38 @@ Html one_forest(const ResultFolder& folder, const Place& place) {
 /// Each pair; with many arms the first arm against the others comes first.
 Html forest_of_pairs(const ResultFolder& folder, const Place& place) {
   Forest chart{.key = place.ids + "pairs",
-               .title = "Throughput of each arm against the one named second",
+               .title = "Throughput of each pair",
                .faster = "faster",
                .slower = "slower",
                .rows = {}};
   for (const Json& pair : at(folder.result, "pairs"))
-    if (auto row = forest_row(fmt::format("{} against {}", value_text(at(pair, "b")), value_text(at(pair, "a"))), pair))
-      chart.rows.push_back(*row);
+    if (chart.rows.size() < kMostItems)
+      if (auto row =
+              forest_row(fmt::format("{} against {}", value_text(at(pair, "b")), value_text(at(pair, "a"))), pair))
+        chart.rows.push_back(*row);
   return chart.rows.empty() ? Html() : draw(chart);
 }
 
 Html switches_of_arms(const Figures& result) {
   Html all;
-  const Json& arms = result.json("arms");
-  const auto one = [&](const std::string& path) {
-    const Figures arm = result.of("arms." + path);
+  for (const auto& arm : arms_of(result))
     if (Html list = switch_list(arm.of("receipts")); !list.empty())
-      all += element("div", element("h3", escape(value_text(arm.json("name")))) + list);
-  };
-  if (arms.is_array())
-    for (size_t i = 0; i < arms.size(); ++i) one(fmt::format("{}", i));
-  else
-    for (const auto& [key, arm] : arms.items()) one(key);
+      all += element("div", element("h3", arm.text("name")) + list);
   return all.empty() ? Html() : element("div", {{"class", "side-by-side"}}, all);
 }
 
+/// A rotation keeps no recipes: its arms differ in one key, which its headline names.
 Html recipe_differences_of(const Json& result) {
   const Json& arms = at(result, "arms");
-  if (arms.is_object()) return draw(recipe_differences(at(arms, "a.recipe"), at(arms, "b.recipe")), "A", "B");
-  Html all;
-  for (size_t i = 1; i < arms.size(); ++i)
-    all += draw(recipe_differences(at(arms, "0.recipe"), at(arms[i], "recipe")), value_text(at(arms, "0.name")),
-                value_text(at(arms[i], "name")));
-  return all;
+  if (!at(arms, "a.recipe").is_object() || !at(arms, "b.recipe").is_object()) return {};
+  return draw(recipe_differences(at(arms, "a.recipe"), at(arms, "b.recipe")), "A", "B");
 }
 
 /// Of the arms of a rotation, each beside the first.
 Html numbers_of_arms(const Figures& result) {
   Html all;
   if (!result.json("arms").is_array()) return all;
-  for (size_t i = 1; i < result.json("arms").size(); ++i) {
-    const Figures arm = result.of(fmt::format("arms.{}", i));
+  for (const auto& arm : arms_of(result)) {
     if (Html facts = numbers_facts(arm.of("numerics")); !facts.empty())
       all += element("h3", arm.text("name") + " beside " + result.text("arms.0.name")) + facts;
   }
@@ -91,14 +84,22 @@ Html differences_since(const Figures& result) {
   const Json& list = result.json("differences");
   if (list.empty()) return {};
   Table table{.caption = "Differences", .columns = {{"what"}, {"then"}, {"now"}}, .rows = {}};
-  for (size_t i = 0; i < list.size(); ++i) {
+  for (size_t i = 0; i < shown_of(list); ++i) {
     const Figures one = result.of(fmt::format("differences.{}", i));
     table.rows.push_back({one.text("what"), one.text("then"), one.text("now")});
   }
   return draw(table);
 }
 
-Html comparison_headline(const ResultFolder& folder, const Figures& result) {
+/// What ended the measurement early, and what a reader should know before trusting it.
+Html problems(const Figures& result) {
+  Html all;
+  for (const char* path : {"failure", "no_verdict"})
+    if (result.json(path).is_string()) all += element("p", {{"class", "warning"}}, result.text(path));
+  return all + warnings(result.json("warnings"));
+}
+
+Html comparison_headline(const Figures& result) {
   const Html interval = result.interval("interval", gain_text);
   Html figures = key_figure("B against A", result.number("ratio", gain_text), "",
                             interval.empty() ? Html("no interval") : interval);
@@ -109,66 +110,90 @@ Html comparison_headline(const ResultFolder& folder, const Figures& result) {
   }
   if (const Json& agree = result.json("numerics.agree"); agree.is_boolean())
     figures += key_figure("Numbers", result.worded("numerics.agree", agree.get<bool>() ? "agree" : "differ"), "", {});
-  return element("p", verdict_chip(result)) + element("div", {{"class", "key-figures"}}, figures) +
-         warnings(at(folder.result, "warnings"));
+  return element("p", "What B changes: " + verdict_chip(result)) + element("div", {{"class", "key-figures"}}, figures) +
+         problems(result);
 }
 
-Html rotation_headline(const ResultFolder& folder, const Figures& result) {
+Html rotation_headline(const Figures& result) {
   Html figures;
-  for (size_t i = 0; i < result.json("arms").size(); ++i) {
-    const Figures arm = result.of(fmt::format("arms.{}", i));
-    figures += key_figure(value_text(arm.json("name")), arm.number("samples_per_s", rate_text), "samples/s", {});
+  for (const auto& arm : arms_of(result)) {
+    figures += key_figure(value_text(result.json("each.key")) + " = " + value_text(arm.json("name")),
+                          arm.number("samples_per_s", rate_text), "samples/s", {});
   }
   return element("p", element("strong", result.text("fastest.text"))) +
-         element("div", {{"class", "key-figures"}}, figures) + warnings(at(folder.result, "warnings"));
+         element("div", {{"class", "key-figures"}}, figures) + problems(result);
 }
 
-Html try_next(const ResultFolder& folder) {
-  const Json& verdict = at(folder.result, "verdict");
-  const char* what = verdict == "pays"        ? "Keep what B changes: it pays here."
+/// Where an arm's time goes, in the words of a run's page.
+Html limits_of_arms(const Figures& result) {
+  Html items;
+  for (const auto& arm : arms_of(result)) {
+    const double wait = arm.value("data_wait_pct").value_or(0);
+    const auto sum = [&](const char* phase) { return arm.value(fmt::format("phases.{}_ms", phase)).value_or(0); };
+    const double forward = sum("forward"), backward = sum("backward"), update = sum("update");
+    const double all = forward + backward + update;
+    if (all <= 0) continue;
+    const char* sentence = wait >= 50                    ? "waits for data most of the time"
+                           : update > forward + backward ? "is limited by the update of the weights"
+                                                         : "is limited by the forward and backward passes";
+    items += element("p", element("strong", arm.text("name")) + " " + sentence + ": waiting for data " +
+                              arm.number("data_wait_pct", percent_text) +
+                              escape(fmt::format("; of the rest, forward {}, backward {}, update {}",
+                                                 percent_text(100 * forward / all), percent_text(100 * backward / all),
+                                                 percent_text(100 * update / all))));
+  }
+  return items.empty() ? Html() : element("h2", "What limits it") + element("div", {{"class", "limits"}}, items);
+}
+
+Html try_next(const Json& result) {
+  const Json& verdict = at(result, "verdict");
+  std::string what = verdict == "pays"        ? "Keep what B changes: it pays here."
                      : verdict == "costs"     ? "Leave it as in A: what B changes costs here."
                      : verdict == "no effect" ? "Choose the simpler of the two: the difference is too small to matter."
                      : verdict == "inconclusive" ? "Measure longer, or on a quieter machine: this is not decided yet."
-                                                 : nullptr;
-  if (!what) return {};
-  return element("h2", "What to try") +
-         element("ol", {{"class", "advice"}}, advice_item(what, {}, "trainopt compare --show " + folder.path.string()));
+                                                 : "";
+  if (const Json& fastest = at(result, "fastest.arms"); fastest.is_array() && !fastest.empty())
+    what = fastest.size() == 1 ? fmt::format("Use {} = {}.", value_text(at(result, "each.key")), value_text(fastest[0]))
+                               : "Measure longer, or choose by other needs: the fastest are not told apart.";
+  if (what.empty() || at(result, "failure").is_string()) return {};
+  return element("h2", "What to try") + element("ol", {{"class", "advice"}}, advice_item(escape(what), {}, ""));
 }
 
-/// What differs between the receipts of the first arm and the others.
+/// The switches that one arm has, or that had an effect in it, and another not.
 Html switches_that_differ(const Figures& result) {
-  const Json& arms = result.json("arms");
-  const Json& first = arms.is_array() ? at(arms, "0.receipts") : at(arms, "a.receipts");
-  Html all;
-  const auto one = [&](const std::string& path) {
-    const Figures arm = result.of("arms." + path);
-    Json differing = Json::object();
-    for (const auto& [name, receipt] : arm.json("receipts").items())
-      if (at(first, name) != receipt) differing[name] = receipt;
-    if (differing.empty()) return;
-    all += element("h3", arm.text("name")) + switch_list(Figures(differing, arm.prefix() + "receipts."));
+  const auto arms = arms_of(result);
+  const auto state = [](const Figures& arm, const std::string& name) {
+    const Json& receipts = arm.json("receipts");
+    const auto found = receipts.is_object() ? receipts.find(name) : receipts.end();
+    return found == receipts.end() ? std::string()
+                                   : value_text(at(*found, "requested")) + value_text(at(*found, "effective"));
   };
-  if (arms.is_array())
-    for (size_t i = 1; i < arms.size(); ++i) one(fmt::format("{}", i));
-  else
-    one("b");
+  Html all;
+  for (const auto& arm : arms) {
+    Html items;
+    for (const auto& [name, receipt] : arm.json("receipts").items())
+      if (std::any_of(arms.begin(), arms.end(),
+                      [&, &name = name](const Figures& other) { return state(other, name) != state(arm, name); }))
+        items += switch_item(Figures(receipt, arm.prefix() + "receipts." + name + "."), name, "observed");
+    if (!items.empty()) all += element("h3", arm.text("name")) + element("ul", {{"class", "switches"}}, items);
+  }
   return all.empty() ? Html() : element("h2", "Which switches did what") + all;
+}
+
+Html disagreements(const Figures& numerics) {
+  Html items;
+  for (size_t i = 0; i < shown_of(numerics.json("disagreements")); ++i)
+    items += element("li", numerics.text(fmt::format("disagreements.{}", i)));
+  return items.empty() ? Html() : element("div", {{"class", "warning"}}, "The numbers differ:" + element("ul", items));
 }
 
 }  // namespace
 
 Html headline(const ResultFolder& folder, const Place& place) {
+  if (folder.kind == ResultKind::ablation) return ablation_headline(folder, place) + notes(folder.notes);
   const Figures result(folder.result, place.keys);
-  switch (folder.kind) {
-    case ResultKind::ablation:
-      return ablation_headline(folder, place) + notes(folder.notes);
-    case ResultKind::rotation:
-      return rotation_headline(folder, result) + switches_that_differ(result) + notes(folder.notes);
-    case ResultKind::comparison:
-    case ResultKind::against:
-      break;
-  }
-  return comparison_headline(folder, result) + switches_that_differ(result) + try_next(folder) + notes(folder.notes);
+  return (folder.kind == ResultKind::rotation ? rotation_headline(result) : comparison_headline(result)) +
+         limits_of_arms(result) + switches_that_differ(result) + try_next(folder.result) + notes(folder.notes);
 }
 
 std::vector<Section> result_sections(const ResultFolder& folder, const Place& place) {
@@ -184,7 +209,8 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
         cards((folder.kind == ResultKind::rotation ? forest_of_pairs(folder, place) : one_forest(folder, place)) +
               turns_chart(folder.result, place)) +
             arms_table(result));
-    add("numbers-section", "Numbers beside speed", numbers_facts(result.of("numerics")) + numbers_of_arms(result));
+    add("numbers-section", "Numbers beside speed",
+        disagreements(result.of("numerics")) + numbers_facts(result.of("numerics")) + numbers_of_arms(result));
     add("differences-section", "What differs between the recipes", recipe_differences_of(folder.result));
     add("since-section", "What differs from the stored result", differences_since(result));
     add("receipts-section", "What each switch did", switches_of_arms(result));

@@ -10,7 +10,7 @@ namespace {
 
 Html in_words(const Figures& environment, const Json& list, const char* path, const char* name_key) {
   Html words;
-  for (size_t i = 0; i < list.size(); ++i) {
+  for (size_t i = 0; list.is_array() && i < shown_of(list); ++i) {
     const std::string at_item =
         list[i].is_object() ? fmt::format("{}.{}.{}", path, i, name_key) : fmt::format("{}.{}", path, i);
     words += (i ? ", " : "") + environment.text(at_item);
@@ -22,7 +22,8 @@ Html not_measured(const Json& reasons) {
   if (!reasons.is_object() || reasons.empty()) return {};
   Table table{.caption = "What was not measured", .columns = {{"number"}, {"reason"}}, .rows = {}};
   for (const auto& [name, reason] : reasons.items())
-    table.rows.push_back({element("code", escape(name)), escape(value_text(reason))});
+    if (table.rows.size() < kMostItems)
+      table.rows.push_back({element("code", escape(name)), escape(value_text(reason))});
   return element("details", element("summary", "What was not measured, and why") + draw(table));
 }
 

@@ -7,7 +7,8 @@ namespace trainopt::report {
 namespace {
 
 Html stages(const Figures& loader, const Place& place) {
-  Bars chart{.key = place.ids + "loader-stages", .title = "What the loader's threads do", .unit = "%", .rows = {}};
+  Bars chart{
+      .key = place.ids + "loader-stages", .title = "Where the time of loading a sample goes", .unit = "%", .rows = {}};
   Bars::Row row{"loading a sample", {}};
   const std::pair<const char*, const char*> parts[] = {
       {"reading", "read_pct"}, {"decoding", "decode_pct"}, {"transforming", "transform_pct"}, {"other", "other_pct"}};

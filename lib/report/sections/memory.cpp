@@ -33,13 +33,15 @@ Html activations_by_unit(const RunFolder& run, const Place& place) {
              .title = "Activations kept by each unit at the peak",
              .unit = "MiB",
              .rows = {}};
-  for (const Json& unit : at(run.summary, "memory.units")) {
+  const Json& units = at(run.summary, "memory.units");
+  for (size_t i = 0; units.is_array() && i < shown_of(units); ++i) {
+    const Json& unit = units[i];
     const Json &name = at(unit, "unit"), &bytes = at(unit, "activations_bytes");
     if (!bytes.is_number() || bytes.get<double>() <= 0) continue;
     const double size = bytes.get<double>();
     chart.rows.push_back({value_text(name), {{"activations", size / 0x1p20, bytes_text(size)}}});
   }
-  return chart.rows.empty() ? Html() : draw(chart);
+  return chart.rows.empty() ? Html() : draw(chart) + more_of(units);
 }
 
 Html memory_over_time(const RunFolder& run, const Place& place) {
@@ -69,14 +71,21 @@ Html findings(const Json& summary) {
   const auto bytes = [](const Json& finding, const char* key) {
     return at(finding, key).is_number() ? bytes_text(at(finding, key).get<double>()) : std::string(kMissing);
   };
-  for (const Json& leak : at(summary, "memory.leaks"))
+  const auto each = [&](const char* path, auto use) {
+    const Json& found = at(summary, path);
+    for (size_t i = 0; found.is_array() && i < shown_of(found); ++i) use(found[i]);
+    list += more_of(found);
+  };
+  each("memory.leaks", [&](const Json& leak) {
     list += warning(fmt::format("A leak: {} keeps {} more in every step, seen over {} steps.",
                                 value_text(at(leak, "where")), bytes(leak, "bytes_per_step"),
                                 value_text(at(leak, "steps"))));
-  for (const Json& spike : at(summary, "memory.spikes"))
+  });
+  each("memory.spikes", [&](const Json& spike) {
     list += warning(fmt::format("A spike: the peak of step {} was {} instead of the usual {}; {} grew by {}.",
                                 value_text(at(spike, "step")), bytes(spike, "peak_bytes"), bytes(spike, "usual_bytes"),
                                 value_text(at(spike, "where")), bytes(spike, "grown_bytes")));
+  });
   return list;
 }
 

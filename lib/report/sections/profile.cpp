@@ -33,7 +33,9 @@ Html units(const Figures& profile, const Place& place) {
              .title = "Time in each unit of the model, over the profiled steps",
              .unit = "ms",
              .rows = {}};
-  for (const Json& unit : profile.json("units")) {
+  const Json& list = profile.json("units");
+  for (size_t i = 0; list.is_array() && i < shown_of(list); ++i) {
+    const Json& unit = list[i];
     const bool device = at(unit, "device_forward_ms").is_number();
     Bars::Row row{value_text(at(unit, "name")), {}};
     for (const char* direction : {"forward", "backward"}) {
@@ -43,13 +45,13 @@ Html units(const Figures& profile, const Place& place) {
     }
     if (!row.parts.empty()) chart.rows.push_back(std::move(row));
   }
-  return chart.rows.empty() ? Html() : draw(chart);
+  return chart.rows.empty() ? Html() : draw(chart) + more_of(list);
 }
 
 /// The places of the list's items, the largest by `key` first; without the labels that trainopt puts around others.
 std::vector<size_t> largest_first(const Json& list, const char* key) {
   std::vector<size_t> order;
-  for (size_t i = 0; i < list.size(); ++i)
+  for (size_t i = 0; list.is_array() && i < list.size(); ++i)
     if (at(list[i], "kind") != "user_annotation") order.push_back(i);
   const auto value = [&](size_t i) { return at(list[i], key).is_number() ? at(list[i], key).get<double>() : 0; };
   std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) { return value(left) > value(right); });

@@ -3,21 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 namespace trainopt::report {
 namespace {
-
-/// A comparison has the arms a and b, a rotation a list.
-std::vector<std::pair<std::string, std::string>> arms_of(const Json& result) {
-  std::vector<std::pair<std::string, std::string>> arms;  // path and letter
-  const Json& list = at(result, "arms");
-  if (list.is_array())
-    for (size_t i = 0; i < list.size(); ++i) arms.emplace_back(fmt::format("arms.{}", i), "");
-  else
-    for (const auto& [key, arm] : list.items()) arms.emplace_back("arms." + key, key == "a" ? "A: " : "B: ");
-  return arms;
-}
 
 Html phases(const Figures& arm) {
   const double steps = arm.value("phases.steps").value_or(0);
@@ -30,6 +20,20 @@ Html phases(const Figures& arm) {
 }
 
 }  // namespace
+
+namespace {
+constexpr size_t kMostArms = 32;
+}
+
+std::vector<Figures> arms_of(const Figures& result) {
+  std::vector<Figures> arms;
+  const Json& list = result.json("arms");
+  for (size_t i = 0; list.is_array() && i < std::min<size_t>(list.size(), kMostArms); ++i)
+    arms.push_back(result.of(fmt::format("arms.{}", i)));
+  for (const char* arm : {"arms.a", "arms.b"})
+    if (list.is_object() && !result.json(arm).is_null()) arms.push_back(result.of(arm));
+  return arms;
+}
 
 Forest::Verdict verdict_of(const Json& verdict) {
   if (verdict == "pays") return Forest::Verdict::faster;
@@ -88,9 +92,10 @@ Html arms_table(const Figures& result) {
                           {"peak memory", true},
                           {"first step after", true}},
               .rows = {}};
-  for (const auto& [path, letter] : arms_of(result.json())) {
-    const Figures arm = result.of(path);
-    table.rows.push_back({escape(letter) + arm.text("name"), arm.number("samples_per_s", rate_text),
+  const bool lettered = result.json("arms").is_object();
+  for (const auto& arm : arms_of(result)) {
+    const char* letter = !lettered ? "" : table.rows.empty() ? "A: " : "B: ";
+    table.rows.push_back({letter + arm.text("name"), arm.number("samples_per_s", rate_text),
                           arm.number("step_ms_p50", ms_text), phases(arm), arm.number("data_wait_pct", percent_text),
                           arm.number("peak_memory_mib", mib_text), arm.number("time_to_first_step_s", seconds_text)});
   }
@@ -117,8 +122,13 @@ Html turns_chart(const Json& result, const Place& place) {
       arms.try_emplace(value_text(at(turn, "arm")))
           .first->second.add(static_cast<double>(turn_number), samples.get<double>() / seconds.get<double>());
     }
-  for (const auto& [arm, columns] : arms)
-    chart.series.push_back(series(arm == "a" ? "A" : arm == "b" ? "B" : "arm " + arm, columns));
+  for (const auto& [arm, columns] : arms) {
+    const Json& name = at(result, "arms." + arm + ".name");  // a rotation's arms have names, not letters
+    chart.series.push_back(series(arm == "a"   ? "A"
+                                  : arm == "b" ? "B"
+                                               : value_text(name.is_null() ? Json(arm) : name),
+                                  columns));
+  }
   return chart.series.empty() ? Html() : draw(chart);
 }
 
@@ -128,15 +138,17 @@ Html numbers_facts(const Figures& numerics) {
     return element("p", {{"class", "note"}}, "The numbers were not compared: " + numerics.text("reason"));
   const auto distance = [&](const char* path) {
     if (!numerics.value(fmt::format("{}.value", path))) return Html();
-    return numerics.number(fmt::format("{}.value", path), plain_text) + " of at most " +
-           numerics.number(fmt::format("{}.tolerance", path), plain_text);
+    return numerics.number(fmt::format("{}.value", path), plain_text) + " (tolerance " +
+           numerics.number(fmt::format("{}.tolerance", path), plain_text) + ")";
   };
-  return fact_table("Numbers", {{"the numbers agree", numerics.text("agree")},
-                                {"distance of the losses", distance("loss_distance")},
-                                {"direction of the first gradients", distance("gradient_direction")},
-                                {"length of the first gradients", distance("gradient_norm")},
-                                {"direction of the updates", distance("update_direction")},
-                                {"length of the updates", distance("update_norm")}});
+  return fact_table("Numbers",
+                    {{"the numbers agree", numerics.worded("agree", numerics.json("agree") == true ? "yes" : "no")},
+                     {"distance of the losses", distance("loss_distance")},
+                     {"largest distance of a loss", distance("worst_loss_distance")},
+                     {"direction of the first gradients", distance("gradient_direction")},
+                     {"length of the first gradients", distance("gradient_norm")},
+                     {"direction of the updates", distance("update_direction")},
+                     {"length of the updates", distance("update_norm")}});
 }
 
 }  // namespace trainopt::report

@@ -8,18 +8,18 @@
 namespace trainopt::report {
 namespace {
 
-Html status_line(const RunFolder& run, const Figures& summary) {
+Html status_line(const RunFolder& run, const Figures& summary, bool running) {
   if (!run.ended()) {
     const auto step = run.steps.last(Metric::step);
     const Json& all = at(run.plan, "steps");
     return element("p", {{"class", "note"}},
-                   "Running, or ended without a summary: " +
+                   Html(running ? "Running: " : "Ended without a summary: ") +
                        (step ? figure(summary.prefix() + "last.step", *step, "step " + count_text(*step))
                              : Html("no step recorded yet")) +
                        (all.is_number() ? escape(" of " + count_text(all.get<double>())) : ""));
   }
   return element("p", {{"class", summary.json("status") == "done" ? "muted" : "warning"}},
-                 summary.text("status") + " " + summary.text("reason"));
+                 summary.text("status") + (summary.json("status") == "failed" ? ": " : " ") + summary.text("reason"));
 }
 
 /// Of the records, while there is no summary.
@@ -69,23 +69,24 @@ Html ended_figures(const Figures& summary) {
                            "first " + summary.number("loss.first", plain_text)));
 }
 
-/// The parts of a step, side by side.
+/// The parts of a step, side by side, with their names below.
 Html split_bar(const Limit& limit) {
-  Html bars;
+  Html bars, keys;
   std::string words;
   for (size_t i = 0; i < limit.parts.size(); ++i) {
     const auto& part = limit.parts[i];
+    if (part.share_pct <= 0) continue;
     const std::string text = fmt::format("{} {}", part.name, percent_text(part.share_pct));
     words += (words.empty() ? "" : ", ") + text;
-    if (part.share_pct > 0)
-      bars += element("span",
-                      {{"class", fmt::format("bar c{}", i)},
-                       {"style", fmt::format("width:{:.2f}%", part.share_pct)},
-                       {"title", text}},
-                      "");
+    const std::string colour = i + 1 < limit.parts.size() ? fmt::format("c{}", i) : "c6";
+    bars += element("span", {{"class", "bar " + colour}, {"style", fmt::format("width:{:.2f}%", part.share_pct)}}, "");
+    keys += element("span", {{"class", colour}}, escape(text));
   }
-  return element("div", {{"class", "share"}, {"role", "img"}, {"aria-label", words}}, bars);
+  return element("div", {{"class", "share"}, {"role", "img"}, {"aria-label", words}}, bars) +
+         element("div", {{"class", "keys"}, {"aria-hidden", "true"}}, keys);
 }
+
+}  // namespace
 
 Html limits(const RunFolder& run, const Place& place) {
   const auto limit = limit_of(run);
@@ -94,7 +95,7 @@ Html limits(const RunFolder& run, const Place& place) {
          element("div", {{"class", "limits"}},
                  element("p", element("strong", escape(limit->sentence)) + " " +
                                   figure(place.keys + "limit_pct", limit->share_pct, percent_text(limit->share_pct)) +
-                                  escape(": " + limit->evidence) + ".") +
+                                  escape(" of the time; " + limit->evidence) + ".") +
                      split_bar(*limit));
 }
 
@@ -104,18 +105,17 @@ Html advice(const RunFolder& run) {
   return items.empty() ? Html() : element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
 }
 
-}  // namespace
-
-Html notes(const std::vector<std::string>& notes) {
+Html notes(const std::vector<std::string>& notes, const std::string& from) {
   Html all;
-  for (const auto& note : notes) all += element("p", {{"class", "warning"}}, escape(note));
+  for (const auto& note : notes)
+    all += element("p", {{"class", "warning"}}, escape(from.empty() ? note : from + ": " + note));
   return all;
 }
 
-Html headline(const RunFolder& run, const Place& place) {
+Html headline(const RunFolder& run, const Place& place, bool running) {
   const Figures summary(run.summary, place.keys);
   const Html switches = switch_list(summary.of("receipts"));
-  return status_line(run, summary) +
+  return status_line(run, summary, running) +
          element("div", {{"class", "key-figures"}},
                  run.ended() ? ended_figures(summary) : running_figures(run, summary)) +
          limits(run, place) + (switches.empty() ? Html() : element("h2", "Which switches did what") + switches) +

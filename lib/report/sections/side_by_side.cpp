@@ -1,5 +1,6 @@
 #include "report/side_by_side.h"
 
+#include "report/diagnosis.h"
 #include "report/figures.h"
 #include "report/recipe_differences.h"
 #include "report/result_sections.h"
@@ -50,6 +51,19 @@ Html forest_of_rungs(const std::vector<NamedRun>& runs) {
   return chart.rows.empty() ? Html() : draw(chart);
 }
 
+/// "loader", "computing"; the page of the run itself says more.
+Html limit_word(const RunFolder& run) {
+  const auto limit = limit_of(run);
+  return escape(limit ? limit->sentence.substr(0, limit->sentence.find_first_of(":.")) : std::string(kMissing));
+}
+
+Html effective_switches(const Figures& summary) {
+  std::string names;
+  for (const auto& [name, receipt] : summary.json("receipts").items())
+    if (at(receipt, "effective") == true) names += (names.empty() ? "" : ", ") + name;
+  return escape(names.empty() ? std::string(kMissing) : names);
+}
+
 Html against_previous(const NamedRun& one) {
   if (!one.against_previous) return escape(kMissing);
   const Figures gain(*one.against_previous, one.keys + "against_previous.");
@@ -80,6 +94,8 @@ Html runs_table(const std::vector<NamedRun>& runs) {
                           {"CPU", true},
                           {"peak memory", true},
                           {"last loss", true},
+                          {"limited by"},
+                          {"switches with effect"},
                           {"ended"}},
               .rows = {}};
   if (compared) table.columns.insert(table.columns.begin() + 2, {"against the run before", true});
@@ -93,6 +109,8 @@ Html runs_table(const std::vector<NamedRun>& runs) {
                           summary.number("cpu_util_pct", percent_text),
                           summary.number("peak_memory_mib", mib_text),
                           summary.number("loss.last", plain_text),
+                          limit_word(*one.run),
+                          effective_switches(summary),
                           one.run->ended() ? summary.text("status") : Html("without a summary")};
     if (compared) {
       row.insert(row.begin() + 2, against_previous(one));

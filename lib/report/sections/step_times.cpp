@@ -8,9 +8,10 @@ namespace trainopt::report {
 
 Section step_times_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "step-times-section", place.heading + "How long steps take", {}};
-  const auto drawn = run.steps.step_times().drawn(60);
+  const auto& times = run.steps.step_times();
+  const auto drawn = times.drawn(60);
   const Figures summary(run.summary, place.keys);
-  if (!drawn.bins.empty()) {
+  if (times.count() > 1) {
     Histogram chart{.key = place.ids + "step-times",
                     .title = "Distribution of step times",
                     .unit = "ms",
@@ -18,9 +19,18 @@ Section step_times_section(const RunFolder& run, const Place& place) {
                     .marks = {},
                     .beyond = drawn.beyond};
     for (const char* name : {"p50", "p95", "p99"})
-      if (const auto value = summary.value(std::string("step_ms.") + name))
+      if (const auto value = summary.value(std::string("step_ms.") + name);
+          value && *value >= drawn.bins.front().low && *value <= drawn.bins.back().high)
         chart.marks.push_back({*value, fmt::format("{} {}", name, ms_text(*value))});
     section.content = draw(chart);
+    if (const auto measured = summary.value("measured_steps");
+        measured && *measured > 2.0 * static_cast<double>(times.count()))
+      section.content +=
+          element("p", {{"class", "note"}},
+                  escape(fmt::format("The chart counts the {} that were recorded of {} (logging.every_n_steps); the "
+                                     "percentiles are those of all.",
+                                     counted(times.count(), "step"),
+                                     counted(static_cast<int64_t>(*measured), "measured step"))));
   }
   if (summary.value("step_ms.mean"))
     section.content +=

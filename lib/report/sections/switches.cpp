@@ -35,8 +35,12 @@ Html switch_item(const Figures& one, std::string_view name, const char* observed
 
 Html switch_list(const Figures& receipts) {
   Html items;
-  for (const auto& [name, receipt] : receipts.json().items()) items += switch_item(receipts.of(name), name, "observed");
-  return items.empty() ? Html() : element("ul", {{"class", "switches"}}, items);
+  size_t count = 0;
+  for (const auto& [name, receipt] : receipts.json().items()) {  // a name may have dots: not a path
+    if (++count > kMostItems) break;
+    items += switch_item(Figures(receipt, receipts.prefix() + name + "."), name, "observed");
+  }
+  return items.empty() ? Html() : element("ul", {{"class", "switches"}}, items) + more_of(receipts.json());
 }
 
 Section switches_section(const RunFolder& run, const Place& place) {

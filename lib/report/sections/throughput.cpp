@@ -4,13 +4,13 @@
 namespace trainopt::report {
 namespace {
 
-/// Where the measured steps begin, and each evaluation.
+/// Where a resumed run goes on, and where the measured steps begin.
 std::vector<Mark> marks_of(const RunFolder& run) {
   std::vector<Mark> marks;
-  if (const Json& warmup = at(run.summary, "left_out_steps"); warmup.is_number() && warmup.get<int64_t>() > 0)
-    marks.push_back({warmup.get<double>(), "end of the warm-up"});
   if (const Json& resumed = at(run.summary, "resumed_from"); resumed.is_number())
     marks.push_back({resumed.get<double>(), "resumed"});
+  if (at(run.summary, "left_out_steps").is_number() && run.warmup_end() > 0)
+    marks.push_back({static_cast<double>(run.warmup_end()), "end of the warm-up"});
   return marks;
 }
 

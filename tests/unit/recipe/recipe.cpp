@@ -116,6 +116,24 @@ TEST_CASE("the catalogue's keys and values turn each switch on") {
   CHECK(names.size() >= 19);
 }
 
+TEST_CASE("unused switches are those that are off and would have an effect here") {
+  const auto unused = [](const std::string& text) {
+    const Recipe recipe = load_text(text).recipe;
+    std::set<std::string> changes;
+    for (const auto& one : unused_switches(recipe, make_plan(recipe, Machine{}))) {
+      CHECK_FALSE(one.text.empty());
+      changes.insert(one.change);
+    }
+    return changes;
+  };
+  const auto plain = unused("model: {name: resnet18}\n");
+  CHECK(plain.contains("optimizations.channels_last=true"));
+  CHECK_FALSE(plain.contains("optimizations.tf32=true"));  // no effect on a CPU
+  const auto one_on = unused("model: {name: resnet18}\noptimizations: {channels_last: true}\n");
+  CHECK_FALSE(one_on.contains("optimizations.channels_last=true"));
+  CHECK(one_on.contains("optimizations.fused_optimizer=true"));
+}
+
 TEST_CASE("the defaults are valid and survive being written and loaded") {
   CHECK(validate(Recipe()).empty());
   const std::string written = recipe_yaml(Recipe());

@@ -45,6 +45,8 @@ TEST_CASE("the largest part of a step is what limits a run") {
   CHECK(limit_of(run_with(summary("1", "5", "1", "99")))->sentence.starts_with("Computing: "));
   CHECK(limit_of(run_with(summary("1", "5", "1"), "{}", R"({"step":1,"step_ms":10,"comm_exposed_ms":6})"))
             ->sentence.starts_with("Communication: "));
+  // An idle GPU whose loader is slow waits for the loader, not for the host.
+  CHECK(limit_of(run_with(summary("35", "3", "1", "60")))->sentence.starts_with("The loader: "));
   CHECK_FALSE(limit_of(run_with("{}")));
 }
 
@@ -52,6 +54,13 @@ TEST_CASE("advice has evidence or is silent") {
   CHECK(advises(run_with(summary("60", "1", "1")), "Load with threads"));
   CHECK_FALSE(advises(run_with(summary("1", "5", "1")), "Load with threads"));
   CHECK(advice_for(run_with(summary("1", "5", "1"))).empty());
+  CHECK(advice_for(run_with(R"({"status": "failed", "data_wait_pct": 60})")).empty());
+
+  const std::string exposed = R"({"step":1,"step_ms":10,"comm_exposed_ms":6})";
+  const auto ranks = advice_for(run_with(summary("1", "5", "1"), R"({"data": {"ranks": 2}})", exposed));
+  REQUIRE(ranks.size() == 1);
+  CHECK(ranks[0].evidence == "a step waits 6.00 ms of 10.0 ms for the other ranks");
+  CHECK(ranks[0].command.starts_with("trainopt launch -n 2 -- compare "));
 
   const auto all = advice_for(
       run_with(summary("1", "5", "1"),

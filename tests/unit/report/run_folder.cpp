@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 using namespace trainopt;
 using namespace trainopt::report;
@@ -70,6 +71,41 @@ TEST_CASE("damaged files are noted and the rest is read") {
   CHECK(run.notes[0].starts_with("summary.json cannot be read: parse error"));
   CHECK(run.notes[1].starts_with("recipe.yaml cannot be read: "));
   CHECK(run.notes[2] == "metrics.jsonl: the last line is cut off and was left out");
+}
+
+TEST_CASE("what is no regular file is left out, and the rest is read") {
+  const TemporaryFolder folder;
+  write_file(folder.path() / "summary.json", "[]");
+  REQUIRE(mkfifo((folder.path() / "run.log").c_str(), 0600) == 0);
+  create_folders(folder.path() / "evaluations.jsonl");
+  std::filesystem::create_symlink("plan.json", folder.path() / "plan.json");
+  write_file(folder.path() / "metrics.jsonl",
+             step_line(1, 10) + step_line(3, 10) + step_line(2, 10) + "{\"step\":1e308,\"step_ms\":1}\n");
+  const RunFolder run = read_run(folder.path(), 64);
+  CHECK(run.steps.steps() == 2);
+  REQUIRE(run.notes.size() == 5);
+  CHECK(run.notes[0] == "summary.json is not a JSON object");
+  CHECK(run.notes[1] == "metrics.jsonl: 1 step is out of order and left out");
+  for (size_t i = 2; i < 5; ++i)
+    CHECK(run.notes[i].find(" is not a regular file and was left out") != std::string::npos);
+}
+
+TEST_CASE("a resumed run warms up again, and its time goes on") {
+  const TemporaryFolder folder;
+  std::string lines;
+  for (int64_t step = 1; step <= 10; ++step) lines += step_line(step, 10);
+  write_file(folder.path() / "metrics.jsonl", lines);
+  write_file(folder.path() / "summary.json", R"({"left_out_steps": 2, "resumed_from": 5, "profiler": null})");
+  write_file(folder.path() / "telemetry.jsonl",
+             "{\"time_s\":0,\"a\":1}\n{\"time_s\":4,\"a\":1}\n{\"time_s\":0,\"a\":1}\n{\"time_s\":3,\"a\":1}\n");
+  const RunFolder run = read_run(folder.path(), 64);
+  CHECK(run.warmup_end() == 7);
+  CHECK(run.steps.step_times().count() == 3);
+  REQUIRE(run.telemetry.size() == 1);
+  const auto columns = run.telemetry[0].columns.columns();
+  REQUIRE(columns.size() == 4);
+  CHECK(columns[2].first == 4);
+  CHECK(columns[3].first == 7);
 }
 
 TEST_CASE("values are found by path") {
