@@ -115,7 +115,7 @@ void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
   for (const auto& rung : ladder.rungs)
     runs.push_back({&rung.run, folder_name(rung.run.path), fmt::format("{}.", runs.size() + 1),
                     rung.against_previous.is_object() ? &rung.against_previous : nullptr});
-  page.headline = runs_table(runs) + headline_of_fastest(runs) + notes_of(runs);
+  page.headline = runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
   page.sections = side_by_side(runs, true);
 }
 
@@ -147,7 +147,7 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
     }
   }
   if (!runs.empty()) {
-    page.headline = runs_table(runs) + headline_of_fastest(runs) + notes_of(runs);
+    page.headline = runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
     page.sections = side_by_side(runs, false);
   }
   append(page.sections, std::move(own));

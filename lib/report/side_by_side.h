@@ -18,6 +18,8 @@ struct NamedRun {
 
 /// A row for each run: how fast, what it waited for, how it ended.
 Html runs_table(const std::vector<NamedRun>& runs);
+/// The switches with an effect in each run.
+Html switches_of_runs(const std::vector<NamedRun>& runs);
 /// Bars of throughput, lines of throughput and loss, and how each recipe differs from the one before (or the first).
 std::vector<Section> side_by_side(const std::vector<NamedRun>& runs, bool against_previous);
 

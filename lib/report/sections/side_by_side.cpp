@@ -57,11 +57,12 @@ Html limit_word(const RunFolder& run) {
   return escape(limit ? limit->sentence.substr(0, limit->sentence.find_first_of(":.")) : std::string(kMissing));
 }
 
-Html effective_switches(const Figures& summary) {
+/// The switches that were observed to do something.
+std::string effective_switches(const RunFolder& run) {
   std::string names;
-  for (const auto& [name, receipt] : summary.json("receipts").items())
+  for (const auto& [name, receipt] : at(run.summary, "receipts").items())
     if (at(receipt, "effective") == true) names += (names.empty() ? "" : ", ") + name;
-  return escape(names.empty() ? std::string(kMissing) : names);
+  return names.empty() ? "none" : shortened(names);
 }
 
 Html against_previous(const NamedRun& one) {
@@ -95,7 +96,6 @@ Html runs_table(const std::vector<NamedRun>& runs) {
                           {"peak memory", true},
                           {"last loss", true},
                           {"limited by"},
-                          {"switches with effect"},
                           {"ended"}},
               .rows = {}};
   if (compared) table.columns.insert(table.columns.begin() + 2, {"against the run before", true});
@@ -110,7 +110,6 @@ Html runs_table(const std::vector<NamedRun>& runs) {
                           summary.number("peak_memory_mib", mib_text),
                           summary.number("loss.last", plain_text),
                           limit_word(*one.run),
-                          effective_switches(summary),
                           one.run->ended() ? summary.text("status") : Html("without a summary")};
     if (compared) {
       row.insert(row.begin() + 2, against_previous(one));
@@ -118,6 +117,13 @@ Html runs_table(const std::vector<NamedRun>& runs) {
     table.rows.push_back(std::move(row));
   }
   return draw(table);
+}
+
+Html switches_of_runs(const std::vector<NamedRun>& runs) {
+  Html items;
+  for (const NamedRun& one : runs)
+    items += element("li", element("strong", escape(one.name)) + escape(": " + effective_switches(*one.run)));
+  return element("h2", "Which switches did what") + element("ul", {{"class", "plain"}}, items);
 }
 
 std::vector<Section> side_by_side(const std::vector<NamedRun>& runs, bool against_previous) {
